@@ -1,0 +1,90 @@
+//! The app as a child of this process, under `run`. Under systemd there is none here.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::proto::AppStatus;
+use crate::{sys, systemd};
+
+/// A command that is, or will be, the app.
+#[derive(Debug)]
+pub struct App {
+    command: Command,
+    terminal: bool,
+    child: Option<Child>,
+    /// Until when it waits for a client before it starts, if it does.
+    pub waits_until: Option<Instant>,
+}
+
+impl App {
+    /// The command and its arguments; with a terminal it becomes the leader of its session.
+    ///
+    /// `command` is not empty.
+    #[must_use]
+    pub fn new(
+        command: &[std::ffi::OsString],
+        terminal: bool,
+        waits_until: Option<Instant>,
+    ) -> Self {
+        let (program, arguments) =
+            command.split_first().map_or((None, &[][..]), |(p, a)| (Some(p), a));
+        let mut command = Command::new(program.map_or("".as_ref(), |p| p.as_os_str()));
+        command.args(arguments);
+        for name in systemd::PRIVATE_ENV {
+            command.env_remove(name);
+        }
+        sys::in_own_session(&mut command, terminal);
+        Self { command, terminal, child: None, waits_until }
+    }
+
+    /// Starts it on its ends of the streams.
+    ///
+    /// # Errors
+    /// When there is no such program, or it cannot be executed.
+    pub fn start(&mut self, stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> Result<()> {
+        self.waits_until = None;
+        if self.terminal && std::env::var_os("TERM").is_none() {
+            self.command.env("TERM", "xterm-256color");
+        }
+        self.command.stdin(stdin).stdout(stdout).stderr(stderr);
+        let program = self.command.get_program().to_owned();
+        self.child =
+            Some(self.command.spawn().with_context(|| format!("starting {}", program.display()))?);
+        // The command would keep the app's ends open in this process.
+        self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(())
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// Those of waitpid(2).
+    pub fn try_wait(&mut self) -> io::Result<Option<AppStatus>> {
+        let Some(child) = &mut self.child else { return Ok(None) };
+        Ok(child.try_wait()?.map(status))
+    }
+
+    /// Passes a signal on; whether there is a process to take it.
+    pub fn signal(&mut self, signal: Signal) -> bool {
+        let Some(child) = &self.child else { return false };
+        // Until try_wait has told of its end the number is not used again.
+        let Ok(pid) = i32::try_from(child.id()) else { return false };
+        kill(Pid::from_raw(pid), signal).is_ok()
+    }
+}
+
+/// The status as it is told to clients.
+fn status(status: ExitStatus) -> AppStatus {
+    let small = |n: i32| u8::try_from(n).unwrap_or(u8::MAX);
+    match (status.code(), status.signal()) {
+        (Some(code), _) => AppStatus::Status(small(code)),
+        (None, signal) => AppStatus::Signal(signal.map_or(u8::MAX, small)),
+    }
+}

@@ -1,0 +1,89 @@
+//! Finding an app to attach: its document, and waiting for it.
+
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+use crate::endpoints::Endpoints;
+use crate::state::AppDir;
+
+/// Tries until it succeeds, the time is over, or it fails for another reason than that there is no
+/// mux (yet). `wait` of zero tries once; `None` waits for ever. Sleeps until something changes.
+///
+/// # Errors
+/// The last failure, when the time is over.
+pub fn retry<T>(
+    dir: &AppDir,
+    wait: Option<Duration>,
+    mut attempt: impl FnMut(&Endpoints) -> Result<T>,
+) -> Result<T> {
+    let until = wait.map(|wait| Instant::now() + wait);
+    loop {
+        // Watching begins before looking, so that nothing is missed in between.
+        let changes = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        watch_path(&changes, dir.dir())?;
+        let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
+        let error = match outcome {
+            Ok(found) => return Ok(found),
+            Err(e) if is_absence(&e) => e,
+            Err(e) => return Err(e),
+        };
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(explain(error, dir, wait));
+        }
+        let timeout = left.map_or(PollTimeout::NONE, |left| {
+            // Rounded up, so that the last wait is not a busy one.
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        let mut fds = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => bail!("waiting for app {}: {e}", dir.name()),
+        }
+    }
+}
+
+/// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
+/// above it that does.
+fn watch_path(changes: &Inotify, dir: &Path) -> Result<()> {
+    let flags = AddWatchFlags::IN_CREATE
+        | AddWatchFlags::IN_MOVED_TO
+        | AddWatchFlags::IN_ATTRIB
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF;
+    // The one below is watched too where it exists: it may be removed and made again.
+    let mut failure = Errno::ENOENT;
+    for path in dir.ancestors() {
+        match changes.add_watch(path, flags) {
+            Ok(_) => return Ok(()),
+            Err(e @ (Errno::ENOENT | Errno::ENOTDIR)) => failure = e,
+            Err(e) => {
+                return Err(e).with_context(|| format!("watching {}", path.display()));
+            }
+        }
+    }
+    Err(failure).with_context(|| format!("watching {}", dir.display()))
+}
+
+/// Whether an error means only that no mux is there (any more, or yet).
+fn is_absence(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|e| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+}
+
+fn explain(error: anyhow::Error, dir: &AppDir, wait: Option<Duration>) -> anyhow::Error {
+    let name = dir.name();
+    let hint = match wait {
+        Some(wait) if !wait.is_zero() => format!("app {name} did not appear within {wait:?}"),
+        _ => format!("app {name} is not running under a mux (--wait waits for it)"),
+    };
+    error.context(hint)
+}

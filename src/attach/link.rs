@@ -1,0 +1,201 @@
+//! The connections of an attach: one session, or, where the mux has none, a raw socket for each
+//! stream that is wanted.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
+
+use super::mode::{Mode, Wanted};
+use super::terminal;
+use crate::endpoints::Endpoints;
+use crate::limits;
+use crate::proto::{Hello, Kind, Size, VERSION};
+use crate::state::AppDir;
+use crate::stream::Stream;
+
+/// What came out of dialling.
+#[derive(Debug)]
+pub struct Link {
+    /// What is attached.
+    pub wanted: Wanted,
+    /// The way to the app.
+    pub uplink: Option<Uplink>,
+    /// The ways from the app; for a session just one, without a stream of its own.
+    pub downlinks: Vec<(Option<Stream>, UnixStream)>,
+}
+
+/// The way to the app: bytes that wait to be sent.
+#[derive(Debug)]
+pub struct Uplink {
+    socket: UnixStream,
+    session: bool,
+    waiting: Vec<u8>,
+    /// The writing side is to be closed when everything is sent (raw only).
+    closing: bool,
+}
+
+/// Connects to what is wanted of an app and to nothing else.
+///
+/// # Errors
+/// When the app has not what is wanted, or its mux does not answer.
+pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) -> Result<Link> {
+    let name = dir.name();
+    let targets = endpoints.streams();
+    let has: Vec<Stream> = targets.iter().map(|(stream, _)| *stream).collect();
+    let wanted = match mode {
+        Mode::Only(wanted) => wanted.clone(),
+        Mode::Auto | Mode::List => Wanted::everything(&has),
+    };
+    if let Some(missing) = wanted.all().find(|s| !has.contains(s)) {
+        let has: Vec<&str> = has.iter().map(|s| s.name()).collect();
+        bail!("attaching to app {name}: it has no {missing}, only {}", has.join(","));
+    }
+    if wanted.all().next().is_none() {
+        bail!("attaching to app {name}: it has no stream that can be attached");
+    }
+    let connect = |file: &str| -> Result<UnixStream> {
+        let connected = dir.connect(file).map(UnixStream::from);
+        connected.with_context(|| format!("connecting to {}", dir.path(file).display()))
+    };
+    if let Some(file) = endpoints.session() {
+        let socket = connect(file)?;
+        let hello = Hello {
+            version: VERSION,
+            streams: wanted.outputs.clone(),
+            stdin: wanted.input.is_some(),
+            stdin_once,
+            size: has.contains(&Stream::Tty).then(terminal::size).flatten(),
+        };
+        let mut uplink = Uplink::new(socket.try_clone()?, true);
+        uplink.waiting = Kind::Hello.message(&hello);
+        return Ok(Link { wanted, uplink: Some(uplink), downlinks: vec![(None, socket)] });
+    }
+    if stdin_once {
+        bail!("attaching to app {name}: its mux has no sessions, so --stdin-once is not possible");
+    }
+    let mut link = Link { wanted, uplink: None, downlinks: Vec::new() };
+    for (stream, file) in targets {
+        let types = link.wanted.input == Some(stream);
+        let reads = link.wanted.outputs.contains(&stream);
+        if types || reads {
+            let socket = connect(file)?;
+            if types {
+                link.uplink = Some(Uplink::new(socket.try_clone()?, false));
+            }
+            // Of a socket that is only typed to, the end still tells that all was taken; and rkt's
+            // mux wants what it sends to be read, wanted or not.
+            link.downlinks.push((Some(stream), socket));
+        }
+    }
+    Ok(link)
+}
+
+impl Uplink {
+    fn new(socket: UnixStream, session: bool) -> Self {
+        Self { socket, session, waiting: Vec::new(), closing: false }
+    }
+
+    /// Whether this is a session, which answers.
+    #[must_use]
+    pub fn is_session(&self) -> bool {
+        self.session
+    }
+
+    /// Whether something waits for the socket to take it.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// How much more input may be taken in now, in bytes.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        limits::INPUT.saturating_sub(self.waiting.len())
+    }
+
+    /// Input for the app.
+    pub fn input(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(limits::FRAME) {
+            if self.session {
+                self.waiting.extend_from_slice(&Kind::Stdin.header(part.len()));
+            }
+            self.waiting.extend_from_slice(part);
+        }
+    }
+
+    /// No more input will come.
+    pub fn end(&mut self) {
+        if self.session {
+            self.waiting.extend_from_slice(&Kind::StdinEof.frame(b""));
+        } else {
+            self.closing = true;
+        }
+    }
+
+    /// The window has this size now; a raw socket cannot tell.
+    pub fn resize(&mut self, size: Size) {
+        if self.session {
+            self.waiting.extend_from_slice(&Kind::Resize.message(&size));
+        }
+    }
+
+    /// Sends what the socket takes without waiting.
+    ///
+    /// # Errors
+    /// When the mux does not take any more; what it still sends can be read.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while !self.waiting.is_empty() {
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            match send(self.socket.as_raw_fd(), &self.waiting, flags) {
+                Ok(len) => drop(self.waiting.drain(..len)),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(e) => {
+                    self.waiting.clear();
+                    return Err(e.into());
+                }
+            }
+        }
+        if self.closing {
+            self.closing = false;
+            self.socket.shutdown(Shutdown::Write)?;
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Uplink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Writes everything to a descriptor that may be shared with other programs, and so may be
+/// non-blocking though nobody here made it so.
+///
+/// # Errors
+/// Those of write(2).
+pub fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    while !bytes.is_empty() {
+        match nix::unistd::write(to, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(len) => bytes = &bytes[len..],
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => {
+                let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
+                poll(&mut fds, PollTimeout::NONE).map(drop).or_else(|e| match e {
+                    Errno::EINTR => Ok(()),
+                    e => Err(e),
+                })?;
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}

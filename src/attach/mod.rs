@@ -1,0 +1,294 @@
+//! The client: this process's streams on an app's, until either side ends it.
+//!
+//! The main thread polls what it must not block on: this process's input, the way to the app, the
+//! news from the [`pump`] threads. The threads may block, on a slow terminal as on a full pipe.
+//! Inherited descriptors are shared with the shell and keep their flags. Invariant: the local
+//! terminal is as before on every way out.
+
+pub mod find;
+pub mod keys;
+mod link;
+pub mod mode;
+mod pump;
+mod terminal;
+mod undo;
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
+use signal_hook::low_level::emulate_default_handler;
+
+use self::keys::{Matcher, Sequence};
+use self::link::{Link, Uplink};
+use self::mode::Mode;
+use self::pump::{Inbox, News};
+use crate::exit::Exit;
+use crate::limits;
+use crate::state::AppDir;
+
+/// What is to be attached, and how.
+#[derive(Debug)]
+pub struct Request {
+    /// The app.
+    pub dir: AppDir,
+    /// Which of its streams.
+    pub mode: Mode,
+    /// How long to wait for the app: zero not at all, `None` for ever.
+    pub wait: Option<Duration>,
+    /// Whether the end of our input ends the app's.
+    pub stdin_once: bool,
+    /// The keys that detach, when the input is a terminal.
+    pub detach_keys: Sequence,
+}
+
+/// How an attach goes on.
+enum Step {
+    Continue,
+    Leave(Exit),
+}
+
+/// An attach under way.
+struct Attached {
+    name: String,
+    uplink: Option<Uplink>,
+    /// Whether this process's input is read.
+    reading: bool,
+    keys: Matcher,
+    /// Connections that have not ended.
+    open: usize,
+    /// Whether any output is wanted.
+    wants_output: bool,
+    stdin_once: bool,
+    /// How it will end when the connections do.
+    outcome: Option<Exit>,
+    /// Bytes told missing.
+    missing: u64,
+}
+
+/// Attaches, and stays until it is over.
+///
+/// # Errors
+/// When there is nothing to attach to, or something of this process fails.
+pub fn attach(request: &Request) -> Result<Exit> {
+    let Request { dir, mode, wait, stdin_once, detach_keys } = request;
+    let link = find::retry(dir, *wait, |endpoints| link::dial(dir, endpoints, mode, *stdin_once))?;
+    let Link { wanted, uplink, downlinks } = link;
+    let (outbox, inbox) = pump::mailbox().context("making a mailbox")?;
+    let types = wanted.input.is_some();
+    let on_tty = wanted.all().any(|s| s == crate::stream::Stream::Tty);
+    terminal::restore_on_panic();
+    let raw = types && on_tty && terminal::make_raw().context("the local terminal")?;
+    let outcome = (|| {
+        pump::catch_signals(outbox.another()?, raw)?;
+        let open = downlinks.len();
+        for (stream, socket) in downlinks {
+            pump::carry(outbox.another()?, socket, stream, wanted.outputs.clone())?;
+        }
+        let mut attached = Attached {
+            name: dir.name().to_string(),
+            uplink,
+            reading: types,
+            keys: Matcher::new(detach_keys.clone().only_if(raw)),
+            open,
+            wants_output: !wanted.outputs.is_empty(),
+            stdin_once: *stdin_once,
+            outcome: None,
+            missing: 0,
+        };
+        attached.stay(&inbox)
+    })();
+    terminal::restore();
+    outcome
+}
+
+impl Attached {
+    fn stay(&mut self, inbox: &Inbox) -> Result<Exit> {
+        loop {
+            if let Some(uplink) = &mut self.uplink
+                && uplink.flush().is_err()
+            {
+                // What the mux has still to say comes by the other direction.
+                self.reading = false;
+            }
+            let heard = self.wait(inbox)?;
+            if heard.news {
+                let mut bell = [0; 64];
+                while matches!((&inbox.bell).read(&mut bell), Ok(1..)) {}
+                while let Ok(news) = inbox.news.try_recv() {
+                    if let Step::Leave(exit) = self.on_news(news)? {
+                        return Ok(exit);
+                    }
+                }
+            }
+            if heard.output_closed {
+                // Our reader wants no more: that is no error.
+                return Ok(Exit::Done);
+            }
+            if heard.input
+                && let Step::Leave(exit) = self.read_input()?
+            {
+                return Ok(exit);
+            }
+            self.pass_on_held_keys();
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self, inbox: &Inbox) -> Result<Heard> {
+        let (stdin, stdout) = (io::stdin(), io::stdout());
+        let mut fds = vec![PollFd::new(inbox.bell.as_fd(), PollFlags::POLLIN)];
+        // No event is asked for: a reader that goes is told as an error.
+        fds.push(PollFd::new(stdout.as_fd(), PollFlags::empty()));
+        let room = self.uplink.as_ref().is_some_and(|uplink| uplink.room() > 0);
+        let reads = self.reading && room;
+        let input = reads.then_some(PollFlags::POLLIN);
+        if let Some(flags) = input {
+            fds.push(PollFd::new(stdin.as_fd(), flags));
+        }
+        if let Some(uplink) = self.uplink.as_ref().filter(|uplink| uplink.is_waiting()) {
+            fds.push(PollFd::new(uplink.as_fd(), PollFlags::POLLOUT));
+        }
+        let timeout = self.keys.deadline().map_or(PollTimeout::NONE, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => bail!("waiting: {e}"),
+        }
+        let any = |at: usize| fds.get(at).and_then(PollFd::revents).unwrap_or(PollFlags::empty());
+        Ok(Heard {
+            news: any(0).contains(PollFlags::POLLIN),
+            output_closed: self.wants_output && any(1).contains(PollFlags::POLLERR),
+            input: reads && !any(2).is_empty(),
+        })
+    }
+
+    /// This process's input has something, or its end.
+    fn read_input(&mut self) -> Result<Step> {
+        let Some(uplink) = &mut self.uplink else { return Ok(Step::Continue) };
+        let mut buffer = vec![0; uplink.room().min(limits::READ)];
+        let len = match nix::unistd::read(io::stdin(), &mut buffer) {
+            Ok(len) => len,
+            Err(Errno::EINTR | Errno::EAGAIN) => return Ok(Step::Continue),
+            // The terminal is gone: that is the end of what is typed on it.
+            Err(Errno::EIO) => 0,
+            Err(e) => return Err(e).context("reading standard input"),
+        };
+        if len == 0 {
+            uplink.end();
+            self.reading = false;
+            return Ok(Step::Continue);
+        }
+        let mut out = Vec::new();
+        let detached = self.keys.push(&buffer[..len], Instant::now(), &mut out);
+        uplink.input(&out);
+        if detached {
+            // What was typed before goes first, as far as it is taken.
+            let _ = uplink.flush();
+            terminal::restore();
+            eprintln!("\niottymux: detached from app {}", self.name);
+            return Ok(Step::Leave(Exit::Done));
+        }
+        Ok(Step::Continue)
+    }
+
+    fn pass_on_held_keys(&mut self) {
+        let mut out = Vec::new();
+        self.keys.expire(Instant::now(), &mut out);
+        if let Some(uplink) = &mut self.uplink {
+            uplink.input(&out);
+        }
+    }
+
+    fn on_news(&mut self, news: News) -> Result<Step> {
+        match news {
+            News::Gap(gap) => self.missing += gap.to.saturating_sub(gap.from),
+            News::Exit(status) => self.outcome = Some(Exit::App(status.code())),
+            News::Closing => self.outcome = Some(Exit::Done),
+            News::StdinDone => {
+                self.reading = false;
+                if !self.wants_output && !self.stdin_once {
+                    return Ok(Step::Leave(self.complete(Exit::Done)));
+                }
+            }
+            News::Refused(why) => {
+                terminal::restore();
+                bail!("attached to app {}: {}", self.name, why.escape_debug());
+            }
+            News::OutputClosed => return Ok(Step::Leave(Exit::Done)),
+            News::OutputFailed(e) => {
+                terminal::restore();
+                return Err(e).context("writing standard output");
+            }
+            News::Signal(SIGWINCH) => {
+                if let (Some(uplink), Some(size)) = (&mut self.uplink, terminal::size()) {
+                    uplink.resize(size);
+                }
+            }
+            News::Signal(SIGTSTP) => {
+                terminal::suspend();
+                emulate_default_handler(SIGTSTP).context("suspending")?;
+            }
+            News::Signal(SIGCONT) => {
+                terminal::resume().context("the local terminal")?;
+                return self.on_news(News::Signal(SIGWINCH));
+            }
+            News::Signal(signal) => {
+                terminal::restore();
+                // Ends this process as the signal would have done, so that a shell can tell.
+                emulate_default_handler(signal).context("ending on a signal")?;
+            }
+            News::Broken => {
+                terminal::restore();
+                bail!("attached to app {}: an internal error, see above", self.name);
+            }
+            News::Ended(end) => return Ok(self.on_end(end)),
+        }
+        Ok(Step::Continue)
+    }
+
+    /// A connection has ended; the attach ends with the last one.
+    fn on_end(&mut self, end: io::Result<()>) -> Step {
+        self.open -= 1;
+        let session = self.uplink.as_ref().is_some_and(Uplink::is_session);
+        let exit = match (self.outcome, end) {
+            _ if self.open > 0 => return Step::Continue,
+            (Some(exit), _) => exit,
+            // The end of a raw socket is all that it has to tell.
+            (None, Ok(())) if !session => Exit::Done,
+            (None, end) => {
+                terminal::restore();
+                let why = end.err().map_or(String::new(), |e| format!(" ({e})"));
+                eprintln!("iottymux: attached to app {}: the mux is gone{why}", self.name);
+                return Step::Leave(Exit::Lost);
+            }
+        };
+        Step::Leave(self.complete(exit))
+    }
+
+    /// The end as it is told: bytes that were lost make it incomplete.
+    fn complete(&self, exit: Exit) -> Exit {
+        terminal::restore();
+        if self.missing == 0 {
+            return exit;
+        }
+        eprintln!(
+            "iottymux: attached to app {}: {} bytes were lost, this output was too slow",
+            self.name, self.missing
+        );
+        Exit::Incomplete
+    }
+}
+
+/// What [`Attached::wait`] found.
+struct Heard {
+    news: bool,
+    output_closed: bool,
+    input: bool,
+}

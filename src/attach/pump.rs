@@ -1,0 +1,209 @@
+//! The threads of an attach that may block: one for each connection, from the app to this
+//! process's own outputs, and one for signals. They tell the main loop what happened.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::iterator::Signals;
+
+use super::link::write_all;
+use super::terminal;
+use crate::limits;
+use crate::proto::{AppStatus, Decoder, Gap, Item, Kind, Refusal};
+use crate::stream::Stream;
+
+/// What the main loop has to know.
+#[derive(Debug)]
+pub enum News {
+    /// Bytes of a stream are lost to this client.
+    Gap(Gap),
+    /// The app ended.
+    Exit(AppStatus),
+    /// The mux ends, and does not know how the app does.
+    Closing,
+    /// All input is with the app.
+    StdinDone,
+    /// The mux refuses to go on.
+    Refused(String),
+    /// Nothing more comes from this connection; after `Ok` as it should be.
+    Ended(io::Result<()>),
+    /// This process's output is closed by its reader.
+    OutputClosed,
+    /// This process's output cannot be written.
+    OutputFailed(io::Error),
+    /// A signal came.
+    Signal(i32),
+    /// A thread has panicked.
+    Broken,
+}
+
+/// The receiving end: a queue, and a socket that can be polled for it.
+pub struct Inbox {
+    /// What has come.
+    pub news: Receiver<News>,
+    /// Readable when something has.
+    pub bell: UnixStream,
+}
+
+/// The sending end; each thread has one.
+#[derive(Debug)]
+pub struct Outbox {
+    news: Sender<News>,
+    bell: UnixStream,
+}
+
+/// Both ends.
+///
+/// # Errors
+/// When the kernel gives no socket pair.
+pub fn mailbox() -> io::Result<(Outbox, Inbox)> {
+    let (news, inbox) = channel();
+    let (ring, bell) = UnixStream::pair()?;
+    // A bell that is full rings already.
+    ring.set_nonblocking(true)?;
+    bell.set_nonblocking(true)?;
+    Ok((Outbox { news, bell: ring }, Inbox { news: inbox, bell }))
+}
+
+impl Outbox {
+    /// Another one.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn another(&self) -> io::Result<Self> {
+        Ok(Self { news: self.news.clone(), bell: self.bell.try_clone()? })
+    }
+
+    fn tell(&self, news: News) {
+        // A main loop that has ended needs no news.
+        let _ = self.news.send(news);
+        let _ = (&self.bell).write(&[0]);
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.tell(News::Broken);
+        }
+    }
+}
+
+/// Hands signals on, for as long as the process lives. Those of job control only if `raw`.
+///
+/// # Errors
+/// When they cannot be caught.
+pub fn catch_signals(outbox: Outbox, raw: bool) -> Result<()> {
+    let mut wanted = vec![SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGWINCH];
+    if raw {
+        wanted.extend([SIGTSTP, SIGCONT]);
+    }
+    let mut signals = Signals::new(wanted).context("catching signals")?;
+    spawn("signals", move || {
+        for signal in signals.forever() {
+            outbox.tell(News::Signal(signal));
+        }
+    })
+}
+
+/// Carries one connection to this process's outputs until it ends. `shows` tells which streams are
+/// wanted; the others are read and thrown away.
+///
+/// # Errors
+/// When there is no thread for it.
+pub fn carry(
+    outbox: Outbox,
+    mut from: UnixStream,
+    stream: Option<Stream>,
+    shows: Vec<Stream>,
+) -> Result<()> {
+    spawn("output", move || {
+        let mut buffer = vec![0; limits::READ];
+        let mut decoder = Decoder::default();
+        let ended = loop {
+            let bytes = match from.read(&mut buffer) {
+                Ok(0) => break Ok(()),
+                Ok(len) => &buffer[..len],
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) => break Err(e),
+            };
+            let shown = match stream {
+                Some(stream) => show(stream, bytes, &shows),
+                None => unpack(&mut decoder, bytes, &shows, &outbox),
+            };
+            match shown {
+                Ok(()) => {}
+                Err(Trouble::Output(e)) if e.kind() == ErrorKind::BrokenPipe => {
+                    return outbox.tell(News::OutputClosed);
+                }
+                Err(Trouble::Output(e)) => return outbox.tell(News::OutputFailed(e)),
+                Err(Trouble::Frames(e)) => break Err(e),
+            }
+        };
+        outbox.tell(News::Ended(ended));
+    })
+}
+
+/// Why carrying stopped.
+enum Trouble {
+    /// Our own output.
+    Output(io::Error),
+    /// What the mux sent.
+    Frames(io::Error),
+}
+
+/// Takes frames apart and deals with each.
+fn unpack(
+    decoder: &mut Decoder,
+    mut bytes: &[u8],
+    shows: &[Stream],
+    outbox: &Outbox,
+) -> Result<(), Trouble> {
+    let bad = |e: Box<dyn std::error::Error + Send + Sync>| Trouble::Frames(io::Error::other(e));
+    while let Some(item) = decoder.next(&mut bytes).map_err(|e| bad(e.into()))? {
+        let news = match item {
+            Item::Data(stream, bytes) => {
+                show(stream, bytes, shows)?;
+                continue;
+            }
+            Item::Control(Kind::Gap, body) => {
+                News::Gap(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
+            }
+            Item::Control(Kind::Exit, body) => {
+                News::Exit(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
+            }
+            Item::Control(Kind::Error, body) => {
+                let refusal: Refusal = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
+                News::Refused(refusal.error)
+            }
+            Item::Control(Kind::Closing, _) => News::Closing,
+            Item::Control(Kind::StdinDone, _) => News::StdinDone,
+            Item::Control(_, _) => continue,
+        };
+        outbox.tell(news);
+    }
+    Ok(())
+}
+
+/// Writes bytes of a stream where they belong.
+fn show(stream: Stream, bytes: &[u8], shows: &[Stream]) -> Result<(), Trouble> {
+    if !shows.contains(&stream) {
+        return Ok(());
+    }
+    let written = match stream {
+        Stream::Stderr => write_all(&io::stderr(), bytes),
+        _ => write_all(&io::stdout(), bytes),
+    };
+    if stream == Stream::Tty {
+        terminal::shown(bytes);
+    }
+    written.map_err(Trouble::Output)
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    thread::Builder::new().name(name.into()).spawn(work).context("starting a thread").map(drop)
+}

@@ -1,0 +1,174 @@
+//! What was typed: commands, options, and their variables. What it means is decided in `config`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::attach::keys::Sequence;
+use crate::attach::mode::Mode;
+use crate::name::AppName;
+use crate::stream::Stream;
+
+const EXAMPLES: &str = "\
+Examples:
+  iottymux run --app demo --tty --attach -- bash   a shell that can be detached (ctrl-p ctrl-q)
+  iottymux attach --app demo                       come back to it, from anywhere
+  iottymux attach --app demo --mode stdout | less  read what a service prints
+  echo reload | iottymux attach --app demo --mode stdin
+  iottymux list                                    the apps that can be attached
+  systemctl start iomux@demo.service               the mux of demo.service (see units/)
+
+Exit status: 0 done, 1 failed, 2 usage, 124 output incomplete, 125 connection lost;
+attach and run otherwise end with the app's own status (128 + n for signal n).";
+
+/// Reach the stdin, stdout, stderr or terminal of a service, with any number of clients.
+#[derive(Debug, Parser)]
+#[command(
+    name = "iottymux",
+    version,
+    after_help = EXAMPLES,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    /// Directory with one directory per app [default: /rkt/iottymux in a pod, /run/iottymux for
+    /// root, else $XDG_RUNTIME_DIR/iottymux].
+    #[arg(long, global = true, value_name = "DIR", env = "IOTTYMUX_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// What to tell on standard error: error, warn, info or debug [default: info for a mux, warn
+    /// for everything else].
+    #[arg(long, global = true, value_name = "LEVEL", env = "IOTTYMUX_LOG_LEVEL")]
+    pub log_level: Option<log::LevelFilter>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Be the mux of an app with FIFOs (started by iomux@.service).
+    Stream(StreamArgs),
+    /// Be the mux of an app with a terminal (started by ttymux@.service).
+    Tty(TtyArgs),
+    /// Attach this process's input and output to an app.
+    Attach(AttachArgs),
+    /// Show the endpoints of one app, or all apps.
+    List(ListArgs),
+    /// Start a command as an app, and be its mux.
+    Run(RunArgs),
+}
+
+/// Which app.
+#[derive(Debug, Args)]
+pub struct AppArg {
+    /// Name of the app: a-z, 0-9 and '-'.
+    #[arg(long = "app", value_name = "NAME", env = "IOTTYMUX_APP")]
+    pub name: AppName,
+}
+
+/// What every mux has.
+#[derive(Debug, Args)]
+pub struct MuxArgs {
+    /// Bytes of output kept per stream for clients that are behind or come late; K, M and G are
+    /// understood (4K to 1G).
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "256K",
+          value_parser = super::config::backlog)]
+    pub backlog: usize,
+}
+
+/// Arguments of `stream`.
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    #[command(flatten)]
+    pub app: AppArg,
+    /// The streams of the app, with commas [default: those that are true of STAGE2_STDIN,
+    /// STAGE2_STDOUT and STAGE2_STDERR, or all when none of these is set].
+    #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
+          value_parser = super::config::plain_stream)]
+    pub streams: Option<Vec<Stream>>,
+    #[command(flatten)]
+    pub mux: MuxArgs,
+}
+
+/// Arguments of `tty`.
+#[derive(Debug, Args)]
+pub struct TtyArgs {
+    #[command(flatten)]
+    pub app: AppArg,
+    /// Size of the terminal at first, in rows and columns.
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value = "24x80",
+          value_parser = super::config::size)]
+    pub size: crate::proto::Size,
+    #[command(flatten)]
+    pub mux: MuxArgs,
+}
+
+/// Arguments of `attach`.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    #[command(flatten)]
+    pub app: AppArg,
+    /// What to attach: auto (all there is), list, tty, tty-in, tty-out, or any of
+    /// stdin,stdout,stderr.
+    #[arg(long, value_name = "MODE", env = "IOTTYMUX_MODE", default_value = "auto")]
+    pub mode: Mode,
+    /// Wait for the app to appear, for ever or this many seconds.
+    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_WAIT", num_args = 0..=1,
+          require_equals = true, default_missing_value = "inf",
+          value_parser = super::config::wait)]
+    pub wait: Option<super::config::Wait>,
+    /// The end of this input ends the app's (under `iottymux run`).
+    #[arg(long, env = "IOTTYMUX_STDIN_ONCE")]
+    pub stdin_once: bool,
+    #[command(flatten)]
+    pub keys: KeyArgs,
+}
+
+/// The keys of a person who is attached.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// Keys that detach from a terminal, in docker's syntax; empty for none.
+    #[arg(
+        long,
+        value_name = "KEYS",
+        env = "IOTTYMUX_DETACH_KEYS",
+        default_value = "ctrl-p,ctrl-q"
+    )]
+    pub detach_keys: Sequence,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Show the endpoints document of this app.
+    #[arg(long = "app", value_name = "NAME", env = "IOTTYMUX_APP")]
+    pub app: Option<AppName>,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub app: AppArg,
+    /// Give the command a terminal instead of FIFOs.
+    #[arg(long, env = "IOTTYMUX_TTY")]
+    pub tty: bool,
+    /// Attach to it; the mux goes on in the background when this is detached.
+    #[arg(long, env = "IOTTYMUX_ATTACH")]
+    pub attach: bool,
+    /// Size of the terminal at first [default: that of the first client that has one, else 24x80].
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
+          value_parser = super::config::size)]
+    pub size: Option<crate::proto::Size>,
+    /// Start the command only when somebody has attached (used by --attach).
+    #[arg(long, hide = true)]
+    pub await_client: bool,
+    #[command(flatten)]
+    pub keys: KeyArgs,
+    #[command(flatten)]
+    pub mux: MuxArgs,
+    /// The command and its arguments.
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}

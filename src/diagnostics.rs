@@ -1,0 +1,63 @@
+//! What this program says about itself, on standard error: one line each, never more.
+
+use std::env;
+use std::io::Write;
+
+use anyhow::Error;
+use log::{Level, LevelFilter};
+
+use crate::exit::Exit;
+
+/// Begins to log. rkt's debug variables are honoured where no level was given.
+pub fn start(level: Option<LevelFilter>, is_mux: bool) {
+    let debug =
+        ["STAGE1_DEBUG", "STAGE2_DEBUG"].iter().any(|n| env::var(n).is_ok_and(|v| v == "true"));
+    let usual = match (debug, is_mux) {
+        (true, _) => LevelFilter::Debug,
+        (_, true) => LevelFilter::Info,
+        (_, false) => LevelFilter::Warn,
+    };
+    env_logger::Builder::new()
+        .filter_level(level.unwrap_or(usual))
+        .format(|out, record| match record.level() {
+            Level::Info => writeln!(out, "iottymux: {}", record.args()),
+            level => {
+                let level = level.as_str().to_ascii_lowercase();
+                writeln!(out, "iottymux: {level}: {}", record.args())
+            }
+        })
+        .init();
+}
+
+/// Says why all failed, and returns the code to end with.
+#[must_use]
+pub fn failed(error: &Error, exit: Exit) -> Exit {
+    say(&format!("{error:#}"));
+    exit
+}
+
+/// Says what is wrong with a command line; or shows the help that was asked for.
+#[must_use]
+pub fn usage(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        // A reader that has seen enough of the help is no error.
+        let _ = error.print();
+        return Exit::Done;
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return Exit::Usage;
+    }
+    let text = error.to_string();
+    let message: Vec<&str> =
+        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let message = message.join(" ");
+    say(&format!("{} (see iottymux --help)", message.strip_prefix("error: ").unwrap_or(&message)));
+    Exit::Usage
+}
+
+/// One line, whatever is in it; that nobody hears it is no reason to panic.
+fn say(text: &str) {
+    let line: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let _ = writeln!(std::io::stderr(), "iottymux: {line}");
+}

@@ -1,0 +1,36 @@
+//! Exit codes: one table for the whole program. They are a contract with units and scripts.
+
+/// How a process of this program ends, when it is not the app's own status that it passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All was done.
+    Done,
+    /// Something failed before there was a connection to an app.
+    Failed,
+    /// The command line or the environment makes no sense; units do not restart on it.
+    Usage,
+    /// `attach`, after it had connected: the output is not complete.
+    Incomplete,
+    /// `attach` and `run`, after they had begun: the connection or the start failed.
+    Lost,
+    /// Any failure under rkt's own spelling of the command line.
+    Rkt,
+    /// The app's own status, or 128 + n when signal n ended it.
+    App(u8),
+}
+
+impl Exit {
+    /// The number that the kernel is given.
+    #[must_use]
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Incomplete => 124,
+            Self::Lost => 125,
+            Self::Rkt => 254,
+            Self::App(status) => i32::from(status),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The way in: what clients type, merged into one sequence for the app.
+//!
+//! A single writer passes through byte for byte. While more than one is typing, plain input is
+//! merged at line ends: a half line keeps the turn for a bounded time and length. Terminal input is
+//! merged as it comes. Invariant: no byte is lost or changed, and the bytes of one client stay in
+//! order. Pure: no I/O, no clock, no failure.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use super::ClientId;
+use crate::limits;
+
+/// How the input of several clients is put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// At line ends.
+    Lines,
+    /// As it comes.
+    AsTyped,
+}
+
+/// What one client has typed that may not go to the app yet.
+#[derive(Debug, Default)]
+struct Writer {
+    waiting: VecDeque<u8>,
+    ended: bool,
+}
+
+/// A client in the middle of a line.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    client: ClientId,
+    since: Instant,
+    len: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Input {
+    merge: Merge,
+    /// Bytes cleared for the app.
+    queue: VecDeque<u8>,
+    /// Bytes that the app's pipe or terminal has accepted.
+    written: u64,
+    writers: BTreeMap<ClientId, Writer>,
+    turn: Option<Turn>,
+    /// The client served last, so that all get their turn.
+    last: Option<ClientId>,
+    /// Writers that ended, with the offset after their last byte.
+    ends: VecDeque<(u64, ClientId)>,
+}
+
+impl Input {
+    /// Nothing typed yet.
+    #[must_use]
+    pub fn new(merge: Merge) -> Self {
+        Self {
+            merge,
+            queue: VecDeque::new(),
+            written: 0,
+            writers: BTreeMap::new(),
+            turn: None,
+            last: None,
+            ends: VecDeque::new(),
+        }
+    }
+
+    /// A client that may type.
+    pub fn join(&mut self, id: ClientId) {
+        self.writers.entry(id).or_default();
+    }
+
+    /// How many bytes of this client may be read now; 0 until the app or the other writers have
+    /// made room.
+    #[must_use]
+    pub fn room(&self, id: ClientId) -> usize {
+        let Some(writer) = self.writers.get(&id).filter(|w| !w.ended) else { return 0 };
+        if writer.waiting.is_empty() {
+            limits::INPUT.saturating_sub(self.queue.len())
+        } else {
+            limits::INPUT.saturating_sub(writer.waiting.len())
+        }
+    }
+
+    /// What a client typed; more than [`Input::room`] is kept, too.
+    pub fn push(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
+        let Some(writer) = self.writers.get_mut(&id).filter(|w| !w.ended) else { return };
+        writer.waiting.extend(bytes);
+        self.advance(now);
+    }
+
+    /// The client types no more: its last bytes need no line end. Once they are with the app,
+    /// [`Input::delivered`] names it.
+    pub fn end(&mut self, id: ClientId, now: Instant) {
+        if let Some(writer) = self.writers.get_mut(&id) {
+            writer.ended = true;
+            self.advance(now);
+        }
+    }
+
+    /// The bytes that the app is to be given next, in one piece or two.
+    #[must_use]
+    pub fn next(&self) -> [&[u8]; 2] {
+        let (a, b) = self.queue.as_slices();
+        [a, b]
+    }
+
+    /// The app's side has accepted `len` bytes of [`Input::next`].
+    pub fn written(&mut self, len: usize, now: Instant) {
+        let len = len.min(self.queue.len());
+        self.queue.drain(..len);
+        self.written += len as u64;
+        self.advance(now);
+    }
+
+    /// The next client of those that ended and whose every byte is with the app.
+    pub fn delivered(&mut self) -> Option<ClientId> {
+        let (end, id) = *self.ends.front()?;
+        if end > self.written {
+            return None;
+        }
+        self.ends.pop_front();
+        Some(id)
+    }
+
+    /// Forgets everything that the app has not been given, and all writers: its input is closed.
+    pub fn close(&mut self) {
+        *self = Self { written: self.written, ..Self::new(self.merge) };
+    }
+
+    /// When somebody's half line stops keeping others waiting.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let turn = self.turn?;
+        let others = self.writers.iter().any(|(id, w)| *id != turn.client && w.has_work());
+        others.then(|| turn.since + limits::INPUT_TURN)
+    }
+
+    /// Goes on with what may go on now.
+    pub fn advance(&mut self, now: Instant) {
+        while self.queue.len() < limits::INPUT && self.step(now) {}
+    }
+
+    /// Moves the bytes of one client; whether there was something to move.
+    fn step(&mut self, now: Instant) -> bool {
+        if let Some(turn) = self.turn
+            && (turn.len >= limits::INPUT
+                || now.saturating_duration_since(turn.since) >= limits::INPUT_TURN
+                || !self.writers.contains_key(&turn.client))
+        {
+            self.turn = None;
+        }
+        let Some(id) = self.turn.map(|t| t.client).or_else(|| self.next_writer()) else {
+            return false;
+        };
+        let alone = self.writers.iter().all(|(other, w)| *other == id || !w.has_work());
+        let Some(writer) = self.writers.get_mut(&id).filter(|w| w.has_work()) else {
+            // The one whose turn it is has nothing now; its half line keeps the others waiting.
+            return false;
+        };
+        self.last = Some(id);
+        let len = self.merge.portion(&writer.waiting, alone, self.turn.is_some());
+        let whole = len == 0 || writer.waiting[len - 1] == b'\n' || self.merge == Merge::AsTyped;
+        self.queue.extend(writer.waiting.drain(..len));
+        let ended = writer.ended && writer.waiting.is_empty();
+        if ended {
+            self.ends.push_back((self.written + self.queue.len() as u64, id));
+            self.writers.remove(&id);
+        }
+        self.turn = if whole || ended {
+            None
+        } else {
+            let turn = self.turn.unwrap_or(Turn { client: id, since: now, len: 0 });
+            Some(Turn { len: turn.len + len, ..turn })
+        };
+        true
+    }
+
+    /// The first client after the one served last that has something.
+    fn next_writer(&self) -> Option<ClientId> {
+        let has_work = |(id, w): (&ClientId, &Writer)| w.has_work().then_some(*id);
+        self.last
+            .and_then(|last| {
+                use std::ops::Bound::{Excluded, Unbounded};
+                self.writers.range((Excluded(last), Unbounded)).find_map(has_work)
+            })
+            .or_else(|| self.writers.iter().find_map(has_work))
+    }
+}
+
+impl Writer {
+    fn has_work(&self) -> bool {
+        self.ended || !self.waiting.is_empty()
+    }
+}
+
+impl Merge {
+    /// How many of the waiting bytes go at once: all of them, unless somebody else waits too. Then
+    /// a half line begun earlier is finished first, and otherwise only whole lines go, as long as
+    /// there are any.
+    fn portion(self, waiting: &VecDeque<u8>, alone: bool, in_line: bool) -> usize {
+        if alone || self == Self::AsTyped {
+            return waiting.len();
+        }
+        let end = if in_line {
+            waiting.iter().position(|b| *b == b'\n')
+        } else {
+            waiting.iter().rposition(|b| *b == b'\n')
+        };
+        end.map_or(waiting.len(), |at| at + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const A: ClientId = ClientId(1);
+    const B: ClientId = ClientId(2);
+
+    fn take(input: &mut Input, now: Instant) -> String {
+        let bytes = input.next().concat();
+        input.written(bytes.len(), now);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn two(merge: Merge) -> (Input, Instant) {
+        let mut input = Input::new(merge);
+        input.join(A);
+        input.join(B);
+        (input, Instant::now())
+    }
+
+    #[test]
+    fn a_single_writer_passes_through_at_once() {
+        let (mut input, now) = two(Merge::Lines);
+        for part in ["hel", "lo\nwor", "\n", "ld"] {
+            input.push(A, part.as_bytes(), now);
+            assert_eq!(take(&mut input, now), part);
+        }
+    }
+
+    #[test]
+    fn a_half_line_keeps_the_turn_until_its_end() {
+        let (mut input, now) = two(Merge::Lines);
+        input.push(A, b"one ", now);
+        input.push(B, b"two\n", now);
+        assert_eq!(take(&mut input, now), "one ");
+        assert!(input.deadline().is_some());
+        input.push(A, b"line\nthree", now);
+        assert_eq!(take(&mut input, now), "line\ntwo\nthree");
+        assert_eq!(input.deadline(), None);
+    }
+
+    #[test]
+    fn a_half_line_keeps_the_turn_for_a_second_at_most() {
+        let (mut input, now) = two(Merge::Lines);
+        input.push(A, b"half", now);
+        input.push(B, b"whole\n", now);
+        let later = input.deadline().unwrap();
+        assert_eq!(later, now + Duration::from_secs(1));
+        input.advance(later);
+        assert_eq!(take(&mut input, later), "halfwhole\n");
+    }
+
+    #[test]
+    fn a_half_line_keeps_the_turn_for_64_kib_at_most() {
+        let (mut input, now) = two(Merge::Lines);
+        input.push(A, &vec![b'x'; limits::INPUT], now);
+        input.push(B, b"whole\n", now);
+        assert_eq!(take(&mut input, now).len(), limits::INPUT);
+        assert_eq!(take(&mut input, now), "whole\n");
+    }
+
+    #[test]
+    fn the_end_of_a_writer_frees_its_turn_and_is_told_when_all_is_delivered() {
+        let (mut input, now) = two(Merge::Lines);
+        input.push(A, b"half", now);
+        input.push(B, b"whole\n", now);
+        input.end(A, now);
+        assert_eq!(input.delivered(), None);
+        assert_eq!(take(&mut input, now), "halfwhole\n");
+        assert_eq!(input.delivered(), Some(A));
+        assert_eq!(input.delivered(), None);
+    }
+
+    #[test]
+    fn terminals_are_merged_as_typed() {
+        let (mut input, now) = two(Merge::AsTyped);
+        input.push(A, b"a", now);
+        input.push(B, b"b", now);
+        input.push(A, b"c", now);
+        assert_eq!(take(&mut input, now), "abc");
+    }
+
+    #[test]
+    fn a_writer_is_not_read_while_the_app_does_not_read() {
+        let (mut input, now) = two(Merge::Lines);
+        input.push(A, &vec![b'\n'; limits::INPUT], now);
+        assert_eq!((input.room(A), input.room(B)), (0, 0));
+        input.written(1000, now);
+        assert_eq!(input.room(B), 1000);
+    }
+
+    proptest! {
+        /// Whatever is typed in whatever pieces, each client's bytes arrive whole and in order.
+        #[test]
+        fn nothing_is_lost_or_reordered(
+            steps in prop::collection::vec((0u64..3, "[a-c\n]{0,6}", 0u64..600), 0..60),
+            lines in prop::bool::ANY,
+        ) {
+            let mut input = Input::new(if lines { Merge::Lines } else { Merge::AsTyped });
+            let mut at = Instant::now();
+            let mut typed: [String; 3] = Default::default();
+            let mut got: [String; 3] = Default::default();
+            for id in 0..3 {
+                input.join(ClientId(id));
+            }
+            for (id, text, wait) in steps {
+                // Each client has an alphabet of its own; the first one alone ends lines.
+                let own: String = text
+                    .chars()
+                    .filter(|c| id == 0 || *c != '\n')
+                    .map(|c| match (id, c) {
+                        (1, c) => c.to_ascii_uppercase(),
+                        (2, c) => char::from(c as u8 - b'a' + b'0'),
+                        (_, c) => c,
+                    })
+                    .collect();
+                input.push(ClientId(id), own.as_bytes(), at);
+                typed[usize::try_from(id).unwrap()].push_str(&own);
+                at += Duration::from_millis(wait);
+                input.advance(at);
+                for c in take(&mut input, at).chars() {
+                    got[match c { 'A'..='Z' => 1, '0'..='9' => 2, _ => 0 }].push(c);
+                }
+            }
+            for id in 0..3 {
+                input.end(ClientId(id), at);
+            }
+            at += limits::INPUT_TURN;
+            input.advance(at);
+            for c in take(&mut input, at).chars() {
+                got[match c { 'A'..='Z' => 1, '0'..='9' => 2, _ => 0 }].push(c);
+            }
+            prop_assert_eq!(typed, got);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The hub: what the app wrote, and how far each client has got.
+//!
+//! One backlog ring per stream, one cursor per client and stream, one stall clock per connection,
+//! one list of marks. The hub hands out ranges, never copies. Invariants: a client never delays the
+//! app beyond its patience; every byte committed is handed to each client that is on the stream, or
+//! counted as lost to it and told by a gap. Pure: no I/O, no clock, no failure.
+
+mod backlog;
+mod cursor;
+pub mod input;
+mod marks;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+pub use self::cursor::Position;
+pub use self::marks::Mark;
+
+use self::backlog::Backlog;
+use self::cursor::{Cursor, Stall};
+use self::marks::Marks;
+use crate::limits;
+use crate::stream::Stream;
+use crate::time::Now;
+
+/// A connection, for as long as the mux lives; numbers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
+/// How much may be read from a source now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// This many bytes, at least one.
+    Free(usize),
+    /// Nothing before some client makes progress, or until this time.
+    Held(Instant),
+}
+
+/// What a client is to be given next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// These bytes of the stream are lost to it.
+    Gap(Stream, Range<u64>),
+    /// These bytes of the stream; [`Hub::bytes`] has them.
+    Bytes(Stream, Range<u64>),
+}
+
+/// Number of streams, for arrays indexed by `Stream as usize`.
+const STREAMS: usize = Stream::ALL.len();
+
+/// One stream of the app.
+#[derive(Debug)]
+struct Lane {
+    backlog: Backlog,
+    /// The highest offset up to which some output client has accepted bytes.
+    seen: u64,
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Client {
+    patience: Duration,
+    stall: Stall,
+    cursors: [Option<Cursor>; STREAMS],
+    /// The mark in which its next byte may be found.
+    mark: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Hub {
+    lanes: [Option<Lane>; STREAMS],
+    clients: BTreeMap<ClientId, Client>,
+    marks: Marks,
+    next_id: u64,
+}
+
+impl Hub {
+    /// A hub for the output streams among `streams`, each with a ring of `backlog` bytes.
+    #[must_use]
+    pub fn new(streams: &[Stream], backlog: usize) -> Self {
+        let lane = |s: Stream| {
+            (s.is_output() && streams.contains(&s))
+                .then(|| Lane { backlog: Backlog::new(backlog), seen: 0 })
+        };
+        Self {
+            lanes: Stream::ALL.map(lane),
+            clients: BTreeMap::new(),
+            marks: Marks::new(limits::MARKS),
+            next_id: 0,
+        }
+    }
+
+    // ---- from the source ----
+
+    /// How much may be read from `stream` without taking bytes from a client that the app waits
+    /// for. The stall clocks of those who are too far behind run from the first call that found
+    /// them so; who has no patience left is passed over here.
+    pub fn room(&mut self, stream: Stream, now: Instant) -> Room {
+        let Some(lane) = &self.lanes[stream as usize] else { return Room::Free(limits::READ) };
+        let capacity = lane.backlog.capacity();
+        let enough = (capacity / limits::ROOM_PART).max(1) as u64;
+        let mut room = capacity as u64;
+        let mut held: Option<Instant> = None;
+        for client in self.clients.values_mut() {
+            let Some(cursor) = client.cursors[stream as usize] else { continue };
+            if !client.stall.holds() {
+                continue;
+            }
+            let free = (capacity as u64).saturating_sub(lane.backlog.end() - cursor.at);
+            if free >= enough {
+                room = room.min(free);
+            } else if let Some(until) = client.stall.wait(now, client.patience) {
+                held = Some(held.map_or(until, |h| h.max(until)));
+            }
+        }
+        // At most the capacity, which is a usize.
+        held.map_or(Room::Free(usize::try_from(room).unwrap_or(capacity)), Room::Held)
+    }
+
+    /// The clients whose next bytes would be overwritten by `len` more bytes of `stream`.
+    pub fn endangered(&self, stream: Stream, len: usize) -> impl Iterator<Item = ClientId> {
+        let limit = self.lanes[stream as usize].as_ref().map_or(0, |lane| {
+            (lane.backlog.end() + len as u64).saturating_sub(lane.backlog.capacity() as u64)
+        });
+        self.clients
+            .iter()
+            .filter(move |(_, c)| {
+                c.cursors[stream as usize].is_some_and(|cursor| cursor.at < limit)
+            })
+            .map(|(id, _)| *id)
+    }
+
+    /// Where the next `len` bytes of `stream` are to be read to; see [`Hub::commit`].
+    pub fn space(&mut self, stream: Stream, len: usize) -> [&mut [u8]; 2] {
+        match &mut self.lanes[stream as usize] {
+            Some(lane) => lane.backlog.space(len),
+            None => [&mut [], &mut []],
+        }
+    }
+
+    /// Counts `len` bytes read into [`Hub::space`] and notes their mark. Clients that stood on
+    /// what was overwritten are moved to the oldest byte kept, and will be told of the gap.
+    pub fn commit(&mut self, stream: Stream, len: usize, now: Now) -> Option<Mark> {
+        let lane = self.lanes[stream as usize].as_mut()?;
+        let mark = self.marks.push(stream, lane.backlog.end(), len as u64, now.stamp);
+        lane.backlog.commit(len);
+        let start = lane.backlog.start();
+        for client in self.clients.values_mut() {
+            if let Some(cursor) = &mut client.cursors[stream as usize]
+                && cursor.overrun(start)
+            {
+                client.stall.pass_over();
+            }
+        }
+        Some(mark)
+    }
+
+    // ---- to the clients ----
+
+    /// A new connection that may hold the app back for `patience` once it has earned that.
+    pub fn join(&mut self, patience: Duration) -> ClientId {
+        let id = ClientId(self.next_id);
+        self.next_id += 1;
+        let client =
+            Client { patience, stall: Stall::default(), cursors: [None; STREAMS], mark: 0 };
+        self.clients.insert(id, client);
+        id
+    }
+
+    /// Puts a connection on an output stream; returns the offset from which it begins, or `None`
+    /// when the app has no such stream. A position that is not kept any more begins with a gap;
+    /// one beyond the end begins at the end.
+    pub fn subscribe(&mut self, id: ClientId, stream: Stream, from: Position) -> Option<u64> {
+        let lane = self.lanes[stream as usize].as_ref()?;
+        let client = self.clients.get_mut(&id)?;
+        let (start, end) = (lane.backlog.start(), lane.backlog.end());
+        let wanted = match from {
+            Position::Now => end,
+            Position::Unseen => lane.seen.max(start),
+            Position::Start => start,
+            Position::Offset(offset) => offset.min(end),
+        };
+        let cursor = Cursor::new(wanted, start);
+        client.cursors[stream as usize] = Some(cursor);
+        self.earn(id);
+        Some(cursor.at)
+    }
+
+    /// The connection is gone.
+    pub fn leave(&mut self, id: ClientId) {
+        self.clients.remove(&id);
+    }
+
+    /// The connections on a stream, in the order in which they came.
+    pub fn clients(&self, stream: Stream) -> impl Iterator<Item = ClientId> {
+        self.clients
+            .iter()
+            .filter(move |(_, c)| c.cursors[stream as usize].is_some())
+            .map(|(id, _)| *id)
+    }
+
+    /// What the connection is to be given next: at most `max` bytes of the stream whose turn it
+    /// is by the order of reading; `None` when it has everything.
+    pub fn next(&mut self, id: ClientId, max: usize) -> Option<Next> {
+        let client = self.clients.get_mut(&id)?;
+        for stream in Stream::ALL {
+            if let Some(cursor) = &mut client.cursors[stream as usize]
+                && let Some(from) = cursor.gap.take()
+            {
+                return Some(Next::Gap(stream, from..cursor.at));
+            }
+        }
+        let owed = |stream: Stream| -> Option<Range<u64>> {
+            let cursor = client.cursors[stream as usize].as_ref()?;
+            let end = self.lanes[stream as usize].as_ref()?.backlog.end();
+            (cursor.at < end).then_some(cursor.at..end)
+        };
+        let mut streams = Stream::ALL.into_iter().filter(|s| owed(*s).is_some());
+        let first = streams.next()?;
+        let (stream, range) = if streams.next().is_none() {
+            // Without a second stream there is no order to keep, and the marks are not needed.
+            (first, owed(first)?)
+        } else {
+            in_order(&self.marks, &mut client.mark, max, owed).unwrap_or((first, owed(first)?))
+        };
+        Some(Next::Bytes(
+            stream,
+            range.start..range.end.min(range.start.saturating_add(max as u64)),
+        ))
+    }
+
+    /// The bytes of a range that [`Hub::next`] named, in one piece or two.
+    #[must_use]
+    pub fn bytes(&self, stream: Stream, range: Range<u64>) -> [&[u8]; 2] {
+        match &self.lanes[stream as usize] {
+            Some(lane) => lane.backlog.slices(range),
+            None => [&[], &[]],
+        }
+    }
+
+    /// Where the connection stands on a stream.
+    #[must_use]
+    pub fn at(&self, id: ClientId, stream: Stream) -> Option<u64> {
+        Some(self.clients.get(&id)?.cursors[stream as usize]?.at)
+    }
+
+    /// The connection's socket has accepted the next `len` bytes of `stream`.
+    pub fn accepted(&mut self, id: ClientId, stream: Stream, len: usize) {
+        let (Some(lane), Some(client)) =
+            (&mut self.lanes[stream as usize], self.clients.get_mut(&id))
+        else {
+            return;
+        };
+        let Some(cursor) = &mut client.cursors[stream as usize] else { return };
+        cursor.at = (cursor.at + len as u64).min(lane.backlog.end());
+        lane.seen = lane.seen.max(cursor.at);
+        let enough = (lane.backlog.capacity() / limits::PROGRESS_PART).max(1);
+        client.stall.progress(len as u64, enough as u64);
+        self.earn(id);
+    }
+
+    /// Something other than the source waits until this connection has everything (the mux wants
+    /// to end). The time until which it may wait, or `None` when the patience has ended.
+    pub fn wait(&mut self, id: ClientId, now: Instant) -> Option<Instant> {
+        let client = self.clients.get_mut(&id)?;
+        client.stall.wait(now, client.patience.max(limits::PATIENCE))
+    }
+
+    /// Whether the connection has been given everything.
+    #[must_use]
+    pub fn is_caught_up(&self, id: ClientId) -> bool {
+        self.clients.get(&id).is_none_or(|client| {
+            client.cursors.iter().zip(&self.lanes).all(|(cursor, lane)| match (cursor, lane) {
+                (Some(cursor), Some(lane)) => {
+                    cursor.at == lane.backlog.end() && cursor.gap.is_none()
+                }
+                _ => true,
+            })
+        })
+    }
+
+    /// Bytes that the connection missed, over all of its streams.
+    #[must_use]
+    pub fn lost(&self, id: ClientId) -> u64 {
+        let cursors = self.clients.get(&id).map_or(&[] as &[_], |c| &c.cursors);
+        cursors.iter().flatten().map(|cursor| cursor.lost).sum()
+    }
+
+    /// The marks from number `sequence` on, as far as they are kept: for those who follow all
+    /// streams in the order of reading.
+    pub fn marks(&self, sequence: u64) -> impl Iterator<Item = &Mark> {
+        self.marks.from(sequence)
+    }
+
+    /// Gives patience to a connection that has everything.
+    fn earn(&mut self, id: ClientId) {
+        if self.is_caught_up(id)
+            && let Some(client) = self.clients.get_mut(&id)
+        {
+            client.stall.caught_up();
+            client.mark = self.marks.next();
+        }
+    }
+}
+
+/// The next bytes by the order of the marks: those of the first mark that the client has not
+/// wholly got, and of the marks of the same stream that follow without another one between.
+/// Bytes older than the oldest mark come with the first mark of their stream.
+fn in_order(
+    marks: &Marks,
+    from: &mut u64,
+    max: usize,
+    owed: impl Fn(Stream) -> Option<Range<u64>>,
+) -> Option<(Stream, Range<u64>)> {
+    let mut found: Option<(Stream, Range<u64>)> = None;
+    for mark in marks.from(*from) {
+        let Some(rest) = owed(mark.stream).filter(|rest| rest.start < mark.end()) else {
+            if found.is_none() {
+                *from = mark.sequence + 1;
+            }
+            continue;
+        };
+        match &mut found {
+            None => found = Some((mark.stream, rest.start..mark.end())),
+            Some((stream, range))
+                if *stream == mark.stream && range.end - range.start < max as u64 =>
+            {
+                range.end = mark.end();
+            }
+            Some(_) => break,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+use super::*;
+use proptest::prelude::*;
+
+const CAP: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(1);
+
+struct Rig {
+    hub: Hub,
+    now: Instant,
+    wrote: u64,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self { hub: Hub::new(&Stream::PLAIN, CAP), now: Instant::now(), wrote: 0 }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+    }
+
+    /// The app writes; returns what the room allowed.
+    fn write(&mut self, stream: Stream, bytes: &[u8]) -> usize {
+        let Room::Free(room) = self.hub.room(stream, self.now) else { return 0 };
+        let len = room.min(bytes.len());
+        let [a, b] = self.hub.space(stream, len);
+        let (head, tail) = bytes[..len].split_at(a.len());
+        a.copy_from_slice(head);
+        b.copy_from_slice(tail);
+        let now = Now { at: self.now, stamp: crate::time::Stamp(self.wrote) };
+        self.hub.commit(stream, len, now).unwrap();
+        self.wrote += len as u64;
+        len
+    }
+
+    fn client(&mut self, streams: &[Stream], from: Position) -> ClientId {
+        let id = self.hub.join(PATIENCE);
+        for stream in streams {
+            self.hub.subscribe(id, *stream, from).unwrap();
+        }
+        id
+    }
+
+    /// A client takes at most `max` bytes; gaps are shown as `[from-to]`.
+    fn take(&mut self, id: ClientId, mut max: usize) -> String {
+        let mut got = String::new();
+        while max > 0 {
+            match self.hub.next(id, max) {
+                None => break,
+                Some(Next::Gap(_, range)) => got += &format!("[{}-{}]", range.start, range.end),
+                Some(Next::Bytes(stream, range)) => {
+                    let bytes = self.hub.bytes(stream, range).concat();
+                    self.hub.accepted(id, stream, bytes.len());
+                    max -= bytes.len();
+                    got += std::str::from_utf8(&bytes).unwrap();
+                }
+            }
+        }
+        got
+    }
+}
+
+#[test]
+fn unseen_is_what_no_client_was_given() {
+    let mut rig = Rig::new();
+    rig.write(Stream::Stdout, b"before ");
+    let first = rig.client(&[Stream::Stdout], Position::Unseen);
+    assert_eq!(rig.take(first, 99), "before ");
+    rig.write(Stream::Stdout, b"between ");
+    rig.hub.leave(first);
+    rig.write(Stream::Stdout, b"after");
+    let second = rig.client(&[Stream::Stdout], Position::Unseen);
+    assert_eq!(rig.take(second, 99), "between after");
+    for (from, want) in [
+        (Position::Now, ""),
+        (Position::Start, "before between after"),
+        (Position::Offset(15), "after"),
+        (Position::Offset(999), ""),
+        (Position::Unseen, ""),
+    ] {
+        let id = rig.client(&[Stream::Stdout], from);
+        assert_eq!(rig.take(id, 99), want, "{from:?}");
+    }
+}
+
+#[test]
+fn a_position_no_longer_kept_begins_with_a_gap() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP]), CAP);
+    assert_eq!(rig.write(Stream::Stdout, &[b'b'; 4]), 4);
+    let id = rig.client(&[Stream::Stdout], Position::Offset(1));
+    assert_eq!(rig.take(id, 3), "[1-4]aaa");
+    assert_eq!(rig.hub.lost(id), 3);
+}
+
+#[test]
+fn the_app_waits_for_a_client_that_kept_up_but_only_for_its_patience() {
+    let mut rig = Rig::new();
+    let stalled = rig.client(&[Stream::Stdout], Position::Unseen);
+    assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP]), CAP);
+    let Room::Held(until) = rig.hub.room(Stream::Stdout, rig.now) else { panic!("not held") };
+    assert_eq!(until, rig.now + PATIENCE);
+    rig.pass(999);
+    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(until));
+    rig.pass(1);
+    assert_eq!(rig.write(Stream::Stdout, b"xyz"), 3);
+    assert_eq!(rig.take(stalled, 5), "[0-3]aaaaa");
+    // Without patience it holds nobody back any more, before it has caught up.
+    assert_eq!(rig.write(Stream::Stdout, &[b'c'; CAP]), CAP);
+    let all = rig.take(stalled, 999);
+    assert_eq!(all, "[8-67]".to_owned() + &"c".repeat(CAP));
+    assert_eq!(rig.write(Stream::Stdout, &[b'd'; CAP]), CAP);
+    assert!(matches!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(_)));
+}
+
+#[test]
+fn a_trickle_is_no_progress_but_a_quarter_of_the_ring_is() {
+    for (bytes, held) in [(1, false), (4, true)] {
+        let mut rig = Rig::new();
+        let slow = rig.client(&[Stream::Stdout], Position::Unseen);
+        for _ in 0..20 {
+            rig.write(Stream::Stdout, &[b'a'; CAP]);
+            rig.pass(200);
+            rig.take(slow, bytes);
+        }
+        rig.write(Stream::Stdout, &[b'a'; CAP]);
+        assert_eq!(rig.hub.lost(slow) == 0, held, "{bytes} bytes each 200 ms");
+    }
+}
+
+#[test]
+fn a_client_that_comes_behind_has_no_patience_yet() {
+    let mut rig = Rig::new();
+    rig.write(Stream::Stdout, &[b'a'; CAP]);
+    rig.client(&[Stream::Stdout], Position::Unseen);
+    assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
+}
+
+#[test]
+fn one_stalled_stream_does_not_hold_the_other() {
+    let mut rig = Rig::new();
+    rig.client(&[Stream::Stdout, Stream::Stderr], Position::Unseen);
+    rig.write(Stream::Stdout, &[b'a'; CAP]);
+    assert!(matches!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(_)));
+    assert_eq!(rig.hub.room(Stream::Stderr, rig.now), Room::Free(CAP));
+}
+
+#[test]
+fn two_streams_come_in_the_order_of_reading() {
+    let mut rig = Rig::new();
+    let id = rig.client(&[Stream::Stdout, Stream::Stderr], Position::Unseen);
+    for (stream, text) in [
+        (Stream::Stdout, "1"),
+        (Stream::Stdout, "2"),
+        (Stream::Stderr, "3"),
+        (Stream::Stdout, "4"),
+        (Stream::Stderr, "5"),
+    ] {
+        rig.write(stream, text.as_bytes());
+    }
+    assert_eq!(rig.take(id, 2), "12");
+    assert_eq!(rig.take(id, 99), "345");
+    assert_eq!(
+        rig.hub.marks(3).map(|m| (m.sequence, m.offset, m.len)).collect::<Vec<_>>(),
+        [(3, 2, 1), (4, 1, 1)]
+    );
+}
+
+#[test]
+fn endangered_are_those_whose_next_byte_would_go() {
+    let mut rig = Rig::new();
+    let a = rig.client(&[Stream::Stdout], Position::Unseen);
+    rig.write(Stream::Stdout, &[b'a'; 60]);
+    assert_eq!(rig.hub.endangered(Stream::Stdout, 4).count(), 0);
+    assert_eq!(rig.hub.endangered(Stream::Stdout, 5).collect::<Vec<_>>(), [a]);
+}
+
+#[test]
+fn marks_are_bounded_and_their_loss_loses_no_byte() {
+    let mut hub = Hub::new(&Stream::PLAIN, 1 << 16);
+    let id = hub.join(PATIENCE);
+    hub.subscribe(id, Stream::Stdout, Position::Now);
+    hub.subscribe(id, Stream::Stderr, Position::Now);
+    for n in 0..limits::MARKS + 100 {
+        let stream = if n % 2 == 0 { Stream::Stdout } else { Stream::Stderr };
+        hub.space(stream, 1)[0][0] = b'x';
+        hub.commit(stream, 1, Now::read());
+    }
+    assert_eq!(hub.marks(0).count(), limits::MARKS);
+    let mut total = 0;
+    while let Some(Next::Bytes(stream, range)) = hub.next(id, 4096) {
+        let len = hub.bytes(stream, range).concat().len();
+        hub.accepted(id, stream, len);
+        total += len;
+    }
+    assert_eq!(total, limits::MARKS + 100);
+}
+
+proptest! {
+    /// Bytes received and bytes told missing are exactly the bytes written, in order, whatever
+    /// the clients do and however patient they are.
+    #[test]
+    fn received_and_missing_are_all(
+        steps in prop::collection::vec((0usize..4, 1usize..100, 0u64..700), 1..120),
+    ) {
+        let mut rig = Rig::new();
+        let ids: Vec<ClientId> = (0..3).map(|_| rig.client(&[Stream::Stdout], Position::Unseen)).collect();
+        let mut at = [0u64; 3];
+        let take = |rig: &mut Rig, n: usize, max: usize, at: &mut [u64; 3]| -> Result<(), TestCaseError> {
+            let mut left = max;
+            while left > 0 && let Some(next) = rig.hub.next(ids[n], left) {
+                match next {
+                    Next::Gap(_, range) => {
+                        prop_assert_eq!(range.start, at[n]);
+                        at[n] = range.end;
+                    }
+                    Next::Bytes(stream, range) => {
+                        prop_assert_eq!(range.start, at[n]);
+                        let bytes = rig.hub.bytes(stream, range).concat();
+                        for (i, b) in bytes.iter().enumerate() {
+                            prop_assert_eq!(u64::from(*b), (at[n] + i as u64) % 251);
+                        }
+                        rig.hub.accepted(ids[n], stream, bytes.len());
+                        at[n] += bytes.len() as u64;
+                        left -= bytes.len();
+                    }
+                }
+            }
+            Ok(())
+        };
+        for (who, len, ms) in steps {
+            rig.pass(ms);
+            if who == 3 {
+                let bytes: Vec<u8> = (0..len as u64).map(|i| u8::try_from((rig.wrote + i) % 251).unwrap()).collect();
+                rig.write(Stream::Stdout, &bytes);
+            } else {
+                take(&mut rig, who, len, &mut at)?;
+            }
+        }
+        for n in 0..3 {
+            take(&mut rig, n, usize::MAX, &mut at)?;
+            prop_assert_eq!(at[n], rig.wrote);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! iottymux: the stdin, stdout, stderr or terminal of a service, for any number of clients.
+//!
+//! The code map, in the order in which a command and then a byte travels. `docs/architecture.md`
+//! says more; each module says what it is, what always holds in it, and what it does not do.
+//! Arrows go downward only, and a test checks that.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`cli`], [`rkt`] | what was typed, in our spelling and in rkt's |
+//! | [`config`] | what it means |
+//! | [`run`], [`attach`], [`list`] | the commands: being a mux, being a client, looking |
+//! | [`mux`] | the event loop and the life cycle of an app's mux |
+//! | [`app`] | the app, where it is a child of this process |
+//! | [`source`] | FIFOs and ptys: where bytes come from and go to |
+//! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
+//! | [`sink`] | clients on sockets: where bytes go |
+//! | [`proto`], [`endpoints`] | the session protocol (pure), the document |
+//! | [`poll`], [`systemd`], [`state`], [`sys`] | the edges: readiness, the service manager, paths, unsafe |
+//! | [`name`], [`stream`], [`time`], [`limits`], [`exit`], [`diagnostics`] | words that all use |
+
+pub mod app;
+pub mod attach;
+pub mod cli;
+pub mod config;
+pub mod diagnostics;
+pub mod endpoints;
+pub mod exit;
+pub mod hub;
+pub mod limits;
+pub mod list;
+pub mod mux;
+pub mod name;
+pub mod poll;
+pub mod proto;
+pub mod rkt;
+pub mod run;
+pub mod sink;
+pub mod source;
+pub mod state;
+pub mod stream;
+pub mod sys;
+pub mod systemd;
+pub mod time;

@@ -1,0 +1,72 @@
+//! Every queue, buffer, count and wait of the program, with its unit and its reason.
+
+use std::time::Duration;
+
+/// Bytes kept per stream for clients that are behind or come late. Large enough that a reader
+/// that is merely not scheduled for a while never holds the app back; small enough to be cheap
+/// for a hundred apps on a host.
+pub const BACKLOG: usize = 256 * 1024;
+/// Smallest backlog that can be asked for, bytes: below a page the ring costs more than it holds.
+pub const BACKLOG_MIN: usize = 4096;
+/// Largest backlog that can be asked for, bytes.
+pub const BACKLOG_MAX: usize = 1 << 30;
+/// The app is held back when less than one part in this many of the ring is free: reading a few
+/// bytes at a time would cost more than it frees.
+pub const ROOM_PART: usize = 8;
+/// A client that makes one part in this many of the ring within its patience makes progress.
+pub const PROGRESS_PART: usize = 4;
+/// How long a client that makes no progress may hold the app back.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes asked of a source in one read: a FIFO's default size, and small enough to stay in cache
+/// until it is written to the clients.
+pub const READ: usize = 64 * 1024;
+/// Reads from one source before the others have their turn.
+pub const READS_PER_TURN: usize = 16;
+/// Size asked for the pipes of the app, bytes: what an ordinary user may have without privilege.
+/// It doubles the throughput of an app that writes fast.
+pub const PIPE: i32 = 1024 * 1024;
+
+/// Marks kept per mux: with 64 KiB reads they cover far more than a ring, with tiny ones some
+/// thousand writes.
+pub const MARKS: usize = 4096;
+
+/// Bytes of input kept per mux for an app that does not read, and the most that one client may
+/// have waiting for its turn.
+pub const INPUT: usize = 64 * 1024;
+/// How long a half line of input keeps other writers waiting.
+pub const INPUT_TURN: Duration = Duration::from_secs(1);
+
+/// Largest payload of a frame of the session protocol, bytes; also what is copied at the most when a
+/// client is passed over in the middle of a frame.
+pub const FRAME: usize = 64 * 1024;
+/// Control bytes that may wait for one client, in bytes; a client that lets more pile up is gone.
+pub const CONTROL: usize = 64 * 1024;
+
+/// Clients of one mux at the same time.
+pub const CLIENTS: usize = 4096;
+/// Connections that may wait to be accepted, per socket.
+pub const LISTEN: i32 = 1024;
+/// Pause after an accept that failed (most often: no file descriptor left).
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Events taken from the kernel at once.
+pub const EVENTS: usize = 64;
+
+/// How long a mux that ends reads from sources that do not become empty.
+pub const DRAIN_READ: Duration = Duration::from_secs(5);
+/// How long a mux that ends writes to clients that are slow but make progress, after the sources
+/// are empty.
+pub const DRAIN_DELIVER: Duration = Duration::from_secs(10);
+/// How long `run` waits for what the app's left-over children still write.
+pub const LINGER: Duration = Duration::from_millis(500);
+/// How long `run --attach` waits for its own client before the app is not started at all.
+pub const FIRST_CLIENT: Duration = Duration::from_secs(30);
+
+/// Bytes of an `endpoints` document that are read.
+pub const ENDPOINTS: u64 = 64 * 1024;
+/// How long the first key of the detach sequence may be held back.
+pub const DETACH_HOLD: Duration = Duration::from_millis(500);
+/// Longest detach sequence, in keys.
+pub const DETACH_KEYS: usize = 16;
+/// Rows and columns of a terminal that nobody gave a size.
+pub const SIZE: (u16, u16) = (24, 80);

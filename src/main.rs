@@ -1,0 +1,61 @@
+//! The program: reads the command line, does it, and ends with the right code.
+
+use std::ffi::OsString;
+use std::process::exit;
+
+use anyhow::Result;
+use clap::Parser;
+use iottymux::cli::{Cli, Command};
+use iottymux::exit::Exit;
+use iottymux::state::StateDir;
+use iottymux::{attach, config, diagnostics, list, rkt, run};
+
+fn main() {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let outcome = if rkt::speaks(&arguments) { rkt_main(&arguments) } else { our_main() };
+    exit(outcome.code());
+}
+
+/// The command line as we spell it.
+fn our_main() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return diagnostics::usage(&e),
+    };
+    let is_mux = matches!(cli.command, Command::Stream(_) | Command::Tty(_) | Command::Run(_));
+    diagnostics::start(cli.log_level, is_mux);
+    obey(cli).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
+}
+
+fn obey(cli: Cli) -> Result<Exit> {
+    let state = StateDir::resolve(cli.state_dir)?;
+    match cli.command {
+        Command::Stream(args) => run::mux(config::stream(&args, &state)),
+        Command::Tty(args) => run::mux(config::tty(&args, &state)),
+        Command::Run(args) if args.attach => run::attached(&args, &state),
+        Command::Run(args) => run::mux(config::run(&args, &state)),
+        Command::Attach(args) => attach::attach(&config::attach(&args, &state)),
+        Command::List(args) => match args.app {
+            Some(app) => list::one(&state.app(&app), "\n"),
+            None => list::all(&state),
+        }
+        .map(|()| Exit::Done),
+    }
+}
+
+/// The command line as rkt spells it.
+fn rkt_main(arguments: &[OsString]) -> Exit {
+    let flags = match rkt::parse(arguments) {
+        Ok(flags) => flags,
+        Err(e) => return diagnostics::failed(&e.into(), Exit::Usage),
+    };
+    diagnostics::start(None, true);
+    let done = StateDir::resolve(std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into)).and_then(
+        |state| match flags.resolve(&state)? {
+            rkt::Action::Mux(plan) => run::mux(*plan),
+            rkt::Action::Attach(request) => attach::attach(&request),
+            rkt::Action::List(app) => list::one(&state.app(&app), "").map(|()| Exit::Done),
+        },
+    );
+    done.map(rkt::exit).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Rkt))
+}

@@ -1,0 +1,357 @@
+//! The mux and its clients: accepting, reading what they send, writing what the hub has.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use super::{Mux, Phase, log_watch};
+use crate::hub::{ClientId, Position};
+use crate::limits;
+use crate::poll::{Event, Interest, Token};
+use crate::proto::{Begin, Hello, Item, Kind, Refusal, Size, VERSION, Welcome};
+use crate::sink::client::{Client, Role, Session, Typing};
+use crate::source::pty;
+use crate::stream::Stream;
+
+impl Mux {
+    /// Takes everybody who waits at a listener.
+    pub(super) fn accept(&mut self, index: usize, now: Instant) {
+        while let Some(socket) = self.listeners[index].accept(now) {
+            let stream = self.listeners[index].stream;
+            if let Err(e) = self.admit(socket, stream) {
+                log::warn!("a client of app {}: {e:#}", self.dir.name());
+            }
+        }
+        self.watch_listener(index);
+    }
+
+    /// A new client; a raw one is served at once, a session after its hello.
+    fn admit(&mut self, socket: UnixStream, stream: Option<Stream>) -> Result<()> {
+        if self.clients.len() >= limits::CLIENTS {
+            bail!("refused, there are {} already", limits::CLIENTS);
+        }
+        let role = stream.map_or_else(|| Role::Session(Session::default()), Role::Raw);
+        let client = Client::new(socket, role)?;
+        let id = self.hub.join(limits::PATIENCE);
+        self.clients.insert(id, client);
+        if let Some(stream) = stream {
+            self.attach(id, &[stream], stream.is_input());
+        }
+        self.touch(id);
+        Ok(())
+    }
+
+    /// Puts a client on output streams and, if it may type, among the writers; returns where its
+    /// streams begin.
+    fn attach(&mut self, id: ClientId, streams: &[Stream], types: bool) -> Vec<Begin> {
+        let begins = streams
+            .iter()
+            .filter_map(|s| {
+                let offset = self.hub.subscribe(id, *s, Position::Unseen)?;
+                Some(Begin { stream: *s, offset })
+            })
+            .collect();
+        if let Some(client) = self.clients.get_mut(&id) {
+            if types && self.inlet.is_some() {
+                client.typing = Typing::Open;
+                self.input.join(id);
+            } else if types {
+                client.typing = Typing::Ended;
+            }
+            let names: Vec<&str> = streams.iter().map(|s| s.name()).collect();
+            log::info!(
+                "app {}: uid={} pid={} attached to {}{}",
+                self.dir.name(),
+                client.peer.uid,
+                client.peer.pid,
+                names.join(","),
+                if types { " and types" } else { "" }
+            );
+        }
+        begins
+    }
+
+    /// Something happened at a client's socket.
+    pub(super) fn on_client(&mut self, id: ClientId, event: Event) {
+        if event.hangup
+            && let Some(client) = self.clients.get_mut(&id)
+        {
+            // Nothing can reach it any more, but what it typed before it went still counts.
+            client.deaf = true;
+            self.hub.leave(id);
+        }
+        if event.readable || event.hangup {
+            match self.hear(id) {
+                Ok(true) => {}
+                Ok(false) => return self.drop_client(id),
+                Err(e) => return self.lose(id, &e),
+            }
+        }
+        self.touch(id);
+    }
+
+    /// Reads what a client sent, as far as there is room for it; whether the client stays.
+    fn hear(&mut self, id: ClientId) -> Result<bool> {
+        for _ in 0..limits::READS_PER_TURN {
+            let room = self.reading_room(id);
+            let Some(client) = self.clients.get_mut(&id) else { return Ok(false) };
+            if room == 0 {
+                // When one who cannot type is gone, that is all; a writer may have more to say.
+                return Ok(!client.deaf || client.typing == Typing::Open);
+            }
+            let room = room.min(self.buffer.len());
+            match client.receive(&mut self.buffer[..room])? {
+                None => return Ok(!client.deaf),
+                Some(0) => {
+                    client.mute = true;
+                    return Ok(self.end_of(id));
+                }
+                Some(len) => self.take(id, len)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many bytes of a client may be read now.
+    fn reading_room(&self, id: ClientId) -> usize {
+        match self.clients.get(&id) {
+            None => 0,
+            Some(client) if client.mute => 0,
+            Some(client) => match (&client.role, client.typing) {
+                (_, Typing::Open) => self.input.room(id),
+                // A session may still resize, or say hello.
+                (Role::Session(_), _) => self.buffer.len(),
+                (Role::Raw(_), _) => 0,
+            },
+        }
+    }
+
+    /// The first `len` bytes of the buffer came from a client.
+    fn take(&mut self, id: ClientId, len: usize) -> Result<()> {
+        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
+        let Role::Session(session) = &mut client.role else {
+            self.input.push(id, &self.buffer[..len], Instant::now());
+            return Ok(());
+        };
+        let mut decoder = std::mem::take(&mut session.decoder);
+        // The buffer is lent out while its frames are dealt with.
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut bytes = &buffer[..len];
+        let mut result = Ok(());
+        while result.is_ok() {
+            match decoder.next(&mut bytes) {
+                Ok(Some(item)) => result = self.on_item(id, item),
+                Ok(None) => break,
+                Err(e) => result = Err(e.into()),
+            }
+        }
+        self.buffer = buffer;
+        if let Some(Client { role: Role::Session(session), .. }) = self.clients.get_mut(&id) {
+            session.decoder = decoder;
+        }
+        result
+    }
+
+    /// One item of a session.
+    fn on_item(&mut self, id: ClientId, item: Item<'_>) -> Result<()> {
+        let Some(Client { role: Role::Session(session), typing, .. }) = self.clients.get_mut(&id)
+        else {
+            return Ok(());
+        };
+        let typing = *typing;
+        match item {
+            Item::Control(Kind::Hello, body) if !session.greeted => self.greet(id, &body)?,
+            _ if !session.greeted => bail!("its first frame is not a hello"),
+            Item::Data(Stream::Stdin, bytes) if typing == Typing::Open => {
+                self.input.push(id, bytes, Instant::now());
+            }
+            Item::Control(Kind::StdinEof, _) => {
+                self.end_of(id);
+            }
+            Item::Control(Kind::Resize, body) => self.resize(serde_json::from_slice(&body)?),
+            // Input of one who may not type, or no longer: it is told by STDIN_DONE, not refused,
+            // for it may have been under way.
+            Item::Data(Stream::Stdin, _) => {}
+            Item::Data(stream, _) => bail!("a client does not send data of {stream}"),
+            Item::Control(kind, _) => bail!("a client does not send {kind:?} here"),
+        }
+        Ok(())
+    }
+
+    /// Answers a hello and begins to serve.
+    fn greet(&mut self, id: ClientId, body: &[u8]) -> Result<()> {
+        let hello: Hello = serde_json::from_slice(body)?;
+        if hello.version != VERSION {
+            bail!("it speaks version {} of the protocol, this mux speaks {VERSION}", hello.version);
+        }
+        if hello.stdin_once && !self.owns_app {
+            bail!("the end of one client's input can end the app's only under `iottymux run`");
+        }
+        if let Some(size) = hello.size {
+            self.resize(size);
+        }
+        let streams = self.attach(id, &hello.streams, hello.stdin);
+        if let Some(client) = self.clients.get_mut(&id) {
+            if let Role::Session(session) = &mut client.role {
+                session.greeted = true;
+                session.stdin_once = hello.stdin_once;
+                session.streams = streams.iter().map(|begin| begin.stream).collect();
+            }
+            client.tell(&Kind::Welcome.message(&Welcome { version: VERSION, streams }))?;
+            if client.typing == Typing::Ended {
+                client.tell(&Kind::StdinDone.frame(b""))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A client's window is the terminal's.
+    fn resize(&mut self, size: Size) {
+        let tty = self.sources.iter().flatten().find(|s| s.stream == Stream::Tty);
+        if let Some(Err(e)) = tty.map(|source| pty::resize(&source.fd, size)) {
+            log::warn!("resizing the terminal: {e}");
+        }
+    }
+
+    /// A client types no more; whether it stays.
+    fn end_of(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(&id) else { return false };
+        if client.typing == Typing::Open {
+            client.typing = Typing::Ended;
+            if matches!(&client.role, Role::Session(session) if session.stdin_once) {
+                self.last_writer = Some(id);
+            }
+            self.input.end(id, Instant::now());
+            // Until its input is with the app it stays, to be told so.
+            return true;
+        }
+        // A session that sends no more still reads, unless it is gone.
+        !client.deaf && !matches!(client.role, Role::Raw(_))
+    }
+
+    /// All that a client typed before its end is with the app.
+    pub(super) fn input_delivered(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            let goes = client.deaf || matches!(client.role, Role::Raw(Stream::Stdin));
+            match client.tell(&Kind::StdinDone.frame(b"")) {
+                _ if goes => self.drop_client(id),
+                Ok(()) => self.touch(id),
+                Err(e) => self.lose(id, &e.into()),
+            }
+        }
+        if self.last_writer == Some(id) {
+            self.close_inlet();
+        }
+    }
+
+    /// The app's input is closed: nobody types any more.
+    pub(super) fn end_typing(&mut self) {
+        let open = |c: &Client| c.typing == Typing::Open;
+        let typing: Vec<_> =
+            self.clients.iter().filter(|(_, c)| open(c)).map(|(id, _)| *id).collect();
+        for id in typing {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.typing = Typing::Ended;
+            }
+            self.input_delivered(id);
+        }
+    }
+
+    /// There is room for input again.
+    pub(super) fn resume_typing(&mut self) {
+        let waiting = |c: &Client| c.typing == Typing::Open;
+        let ids: Vec<_> =
+            self.clients.iter().filter(|(_, c)| waiting(c)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.watch_client(id);
+        }
+    }
+
+    /// Copies what the next `len` bytes of a stream would overwrite in the middle of a frame.
+    pub(super) fn rescue(&mut self, stream: Stream, len: usize) {
+        let ids: Vec<_> = self.hub.endangered(stream, len).collect();
+        for id in ids {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.rescue(id, &mut self.hub);
+            }
+        }
+    }
+
+    /// Hands new bytes of a stream to everybody who is ready for them.
+    pub(super) fn flush_all(&mut self, stream: Stream) {
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        ids.extend(self.hub.clients(stream));
+        for id in &ids {
+            if self.clients.get(id).is_some_and(|client| !client.blocked) {
+                self.touch(*id);
+            }
+        }
+        self.ids = ids;
+    }
+
+    /// Writes what there is for a client, and watches it for what it needs next.
+    pub(super) fn touch(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        match client.flush(id, &mut self.hub) {
+            Ok(()) => self.watch_client(id),
+            Err(e) => {
+                // What it typed may still wait to be read.
+                log::debug!("app {}: writing to pid={}: {e}", self.dir.name(), client.peer.pid);
+                client.deaf = true;
+                self.hub.leave(id);
+                if self.hear(id).unwrap_or(false) {
+                    self.watch_client(id);
+                } else {
+                    self.drop_client(id);
+                }
+            }
+        }
+    }
+
+    fn watch_client(&mut self, id: ClientId) {
+        let read = match self.phase {
+            Phase::Ready | Phase::Draining { .. } => self.reading_room(id) > 0,
+            Phase::Delivering { .. } | Phase::Done => false,
+        };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let interest = Interest { read, write: client.blocked };
+        // A client that is gone hangs up for ever: it is watched only while it can be read.
+        let wanted = (!client.deaf || read).then_some(interest);
+        let mut watch = std::mem::take(&mut client.watch);
+        log_watch(self.poller.watch(&mut watch, &*client, Token::Client(id), wanted));
+        client.watch = watch;
+    }
+
+    /// A client broke the protocol or its connection: it is told if it can be, and dropped.
+    fn lose(&mut self, id: ClientId, why: &anyhow::Error) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            if why.downcast_ref::<io::Error>().is_none() {
+                let error = format!("{why:#}");
+                log::warn!("app {}: dropping pid={}: {error:?}", self.dir.name(), client.peer.pid);
+                let _ = client.tell(&Kind::Error.message(&Refusal { error }));
+                let _ = client.flush(id, &mut self.hub);
+            }
+            self.drop_client(id);
+        }
+    }
+
+    /// Lets go of a client.
+    pub(super) fn drop_client(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.remove(&id) {
+            let lost = self.hub.lost(id);
+            log::info!(
+                "app {}: uid={} pid={} detached{}",
+                self.dir.name(),
+                client.peer.uid,
+                client.peer.pid,
+                if lost > 0 { format!(", it missed {lost} bytes") } else { String::new() }
+            );
+            self.hub.leave(id);
+            self.input.end(id, Instant::now());
+            client.close(&mut self.buffer);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! How a mux ends: nothing that the app wrote before is lost to whoever was there.
+//!
+//! The document goes first, so that nobody new comes; who waits to be accepted still is. Then the
+//! sources are read empty, then each client gets the rest and its farewell, then everything that
+//! was made is taken away. Every wait has an end; a second signal shortens none.
+
+use std::time::{Duration, Instant};
+
+use super::{Mux, Phase};
+use crate::hub::ClientId;
+use crate::limits;
+use crate::proto::{End, Kind, Refusal};
+use crate::sink::client::Role;
+use crate::source::Read;
+use crate::state::{ENDPOINTS, SESSION};
+
+impl Mux {
+    /// Begins to end; the second time it does nothing.
+    pub(super) fn stop(&mut self) {
+        if self.phase != Phase::Ready {
+            return;
+        }
+        let now = Instant::now();
+        self.notify.stopping();
+        if let Err(e) = self.dir.remove(ENDPOINTS) {
+            log::error!("{e:#}");
+        }
+        for index in 0..self.listeners.len() {
+            self.accept(index, now);
+        }
+        for listener in std::mem::take(&mut self.listeners) {
+            let file = listener.stream.map_or(SESSION, |s| s.socket());
+            if let Err(e) = self.dir.remove(file) {
+                log::error!("{e:#}");
+            }
+        }
+        let linger = if self.owns_app { limits::LINGER } else { Duration::ZERO };
+        if self.owns_app {
+            // With the app gone, an end of file is the end of its last child.
+            for source in self.sources.iter_mut().flatten() {
+                source.release();
+            }
+        }
+        self.phase = Phase::Draining { quiet: now + linger, until: now + limits::DRAIN_READ };
+    }
+
+    /// Goes on to the next phase as soon as nothing is left to do in this one.
+    pub(super) fn advance(&mut self, now: Instant) {
+        if let Phase::Draining { quiet, until } = self.phase {
+            self.drain(now, quiet, until);
+            if self.sources.iter().all(Option::is_none) {
+                self.inlet = None;
+                self.phase = Phase::Delivering { until: now + limits::DRAIN_DELIVER };
+            }
+        }
+        if let Phase::Delivering { until } = self.phase {
+            let ids: Vec<_> = self.clients.keys().copied().collect();
+            for id in ids {
+                self.say_farewell(id, now, until);
+            }
+            if self.clients.is_empty() {
+                self.phase = Phase::Done;
+            }
+        }
+    }
+
+    /// When the current phase has to go on though nothing happens.
+    pub(super) fn end_due(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Ready | Phase::Done => None,
+            Phase::Draining { quiet, until } => {
+                Some(if Instant::now() < quiet { quiet } else { until })
+            }
+            Phase::Delivering { until } => Some(self.patience_ends.map_or(until, |p| p.min(until))),
+        }
+    }
+
+    /// Reads what is left. A source is done when it is empty, and while the app's last children may
+    /// still write, when they have closed it.
+    fn drain(&mut self, now: Instant, quiet: Instant, until: Instant) {
+        for index in 0..self.sources.len() {
+            match self.pump(index, now) {
+                Ok(Read::Empty) if now < quiet => {}
+                Ok(Read::Bytes(_)) if now < until => {}
+                Ok(Read::Bytes(_)) => {
+                    log::warn!("app {}: still writing; ending without the rest", self.dir.name());
+                    self.close_source(index);
+                }
+                Ok(Read::Empty | Read::End) => self.close_source(index),
+                Err(e) => {
+                    log::error!("app {}: reading the rest: {e}", self.dir.name());
+                    self.close_source(index);
+                }
+            }
+        }
+    }
+
+    /// Delivers what is left for a client, then tells it how all ended, then lets go of it; or lets
+    /// go of it because it takes nothing.
+    fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) {
+        self.touch(id);
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let mut complete = self.hub.is_caught_up(id) && !client.blocked;
+        if complete
+            && !client.farewell
+            && let Role::Session(session) = &client.role
+        {
+            let frames = match self.status {
+                Some(status) => session
+                    .streams
+                    .iter()
+                    .map(|stream| Kind::End.message(&End { stream: *stream }))
+                    .chain([Kind::Exit.message(&status)])
+                    .collect::<Vec<_>>()
+                    .concat(),
+                None => Kind::Closing.frame(b""),
+            };
+            client.farewell = true;
+            let _ = client.tell(&frames);
+            self.touch(id);
+            let Some(client) = self.clients.get_mut(&id) else { return };
+            complete = client.is_flushed();
+        }
+        let wait = if complete { None } else { self.hub.wait(id, now).filter(|_| now < until) };
+        match wait {
+            Some(patience) => self.patience_ends = Some(patience),
+            None => self.drop_client(id),
+        }
+    }
+
+    /// Ends at once because of an error, of which the sessions are told.
+    pub(super) fn abandon(&mut self, why: &anyhow::Error) {
+        self.stop();
+        let refusal = Kind::Error.message(&Refusal { error: format!("{why:#}") });
+        for (id, mut client) in std::mem::take(&mut self.clients) {
+            let told = client.tell(&refusal).and_then(|()| client.flush(id, &mut self.hub));
+            if let Err(e) = told {
+                log::debug!("telling pid={} of the end: {e}", client.peer.pid);
+            }
+            client.close(&mut self.buffer);
+        }
+    }
+
+    /// Takes away what this process made.
+    pub(super) fn clean_up(&self) {
+        for file in &self.made {
+            if let Err(e) = self.dir.remove(file) {
+                log::error!("{e:#}");
+            }
+        }
+        if self.made_dir {
+            self.dir.remove_dir();
+        }
+        log::info!("app {}: ended", self.dir.name());
+    }
+}

@@ -1,0 +1,329 @@
+//! The mux: one loop that carries bytes between the app and its clients, and the app's life cycle.
+//!
+//! Data goes source → hub → clients, and clients → input → inlet. Everything that can happen is an
+//! [`Event`] or an arm of [`Mux::serve`]; each is dealt with to the end before the next. The
+//! phases only go forward: ready, draining (the sources are read empty), delivering (clients get
+//! the rest), done. Nothing here blocks, save opening at the start.
+
+mod clients;
+mod end;
+mod open;
+mod signals;
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::io;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use tokio::time::sleep_until;
+
+pub use self::open::{Plan, Streams};
+
+use self::signals::{Asked, Signals};
+use crate::app::App;
+use crate::hub::input::Input;
+use crate::hub::{ClientId, Hub, Room};
+use crate::limits;
+use crate::poll::{Event, Interest, Poller, Token};
+use crate::proto::AppStatus;
+use crate::sink::client::Client;
+use crate::sink::listener::Listener;
+use crate::source::{Inlet, Read, Source};
+use crate::state::{AppDir, Lock};
+use crate::systemd::Notify;
+use crate::time::Now;
+
+/// Where the mux is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Everything accepts.
+    Ready,
+    /// Nobody new is accepted. The sources are read until they are empty, at least until the first
+    /// time where the app's last children may still write, at most until the second.
+    Draining { quiet: Instant, until: Instant },
+    /// The sources are closed. Clients get what is left, at most until this time.
+    Delivering { until: Instant },
+    /// Nothing is left to do.
+    Done,
+}
+
+/// A running mux.
+pub struct Mux {
+    dir: AppDir,
+    poller: Poller,
+    hub: Hub,
+    input: Input,
+    /// `None` for a source that is closed.
+    sources: Vec<Option<Source>>,
+    /// Until when each source is held back by a client.
+    held: Vec<Option<Instant>>,
+    inlet: Option<Inlet>,
+    listeners: Vec<Listener>,
+    clients: BTreeMap<ClientId, Client>,
+    phase: Phase,
+    /// The app, where it is a child of this process and has not ended.
+    app: Option<App>,
+    /// While delivering: when the last of the waiting clients has been waited for long enough.
+    patience_ends: Option<Instant>,
+    /// Whether the app is, or was, a child of this process.
+    owns_app: bool,
+    /// How the app ended, where that is known.
+    status: Option<AppStatus>,
+    /// The client whose end of input ends the app's, once it has come.
+    last_writer: Option<ClientId>,
+    /// What clients send is read into here.
+    buffer: Box<[u8]>,
+    /// The clients of a turn, kept for its memory.
+    ids: Vec<ClientId>,
+    notify: Notify,
+    /// What this process made and takes away at the end.
+    made: Vec<&'static str>,
+    /// Whether the directory goes with it.
+    made_dir: bool,
+    _lock: Lock,
+}
+
+impl Mux {
+    /// Serves until the app or a signal ends it; returns the app's status where it is known.
+    ///
+    /// # Errors
+    /// When the event loop itself fails, or the app cannot be started.
+    pub async fn serve(mut self) -> Result<Option<AppStatus>> {
+        let outcome = self.work().await;
+        if let Err(e) = &outcome {
+            self.abandon(e);
+        }
+        self.clean_up();
+        outcome.map(|()| self.status)
+    }
+
+    async fn work(&mut self) -> Result<()> {
+        let mut signals = Signals::new().context("setting up signals")?;
+        let mut events = Vec::with_capacity(limits::EVENTS);
+        self.begin()?;
+        while self.phase != Phase::Done {
+            events.clear();
+            let deadline = self.deadline();
+            tokio::select! {
+                biased;
+                asked = signals.next() => self.on_signal(asked)?,
+                ready = self.poller.wait(&mut events) => ready.context("waiting for events")?,
+                () = at(deadline) => {}
+            }
+            for event in &events {
+                self.on_event(*event);
+            }
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    fn on_signal(&mut self, asked: Asked) -> Result<()> {
+        match asked {
+            Asked::Stop(signal) => {
+                let app = self.app.as_mut().filter(|_| self.phase == Phase::Ready);
+                if !app.is_some_and(|app| app.signal(signal)) {
+                    log::info!("app {}: ending on {signal}", self.dir.name());
+                    self.stop();
+                }
+            }
+            Asked::Reopen => log::info!("app {}: no logs to reopen", self.dir.name()),
+            Asked::Child => {
+                let ended = self.app.as_mut().map_or(Ok(None), App::try_wait);
+                if let Some(status) = ended.context("waiting for the app")? {
+                    self.app = None;
+                    self.status = Some(status);
+                    self.stop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event.token {
+            // The end of the last writer is told as a hangup.
+            Token::Source(index) => self.on_source(index, Instant::now()),
+            Token::Input => self.feed(Instant::now()),
+            Token::Listener(index) => self.accept(index, Instant::now()),
+            Token::Client(id) => self.on_client(id, event),
+        }
+    }
+
+    /// Whatever depends on the time, or on what the events changed.
+    fn settle(&mut self) -> Result<()> {
+        let now = Instant::now();
+        self.resume(now);
+        self.input.advance(now);
+        self.feed(now);
+        self.start_when_attached(now)?;
+        self.advance(now);
+        Ok(())
+    }
+
+    /// When something is due though nothing happens.
+    fn deadline(&self) -> Option<Instant> {
+        let held = self.held.iter().flatten().copied();
+        let paused = self.listeners.iter().filter_map(|l| l.paused);
+        let starts = self.app.as_ref().and_then(|app| app.waits_until);
+        let due = [self.input.deadline(), self.end_due(), starts];
+        held.chain(paused).chain(due.into_iter().flatten()).min()
+    }
+
+    // ---- app to clients ----
+
+    /// A source has bytes.
+    fn on_source(&mut self, index: usize, now: Instant) {
+        match self.pump(index, now) {
+            Ok(Read::Bytes(_) | Read::Empty) => {}
+            Ok(Read::End) => self.close_source(index),
+            Err(e) => {
+                let stream = self.sources[index].as_ref().map(|s| s.stream.name());
+                log::error!("reading {}: {e}", stream.unwrap_or("a source"));
+                self.close_source(index);
+            }
+        }
+    }
+
+    /// Reads from a source into the hub and hands on, for one turn. `Bytes` means that there may
+    /// be more.
+    fn pump(&mut self, index: usize, now: Instant) -> io::Result<Read> {
+        for _ in 0..limits::READS_PER_TURN {
+            let Some(source) = &self.sources[index] else { return Ok(Read::End) };
+            let stream = source.stream;
+            let want = match self.hub.room(stream, now) {
+                Room::Free(room) => room.min(limits::READ),
+                Room::Held(until) => {
+                    self.held[index] = Some(until);
+                    self.watch_source(index);
+                    return Ok(Read::Bytes(0));
+                }
+            };
+            self.rescue(stream, want);
+            match source_read(&mut self.hub, self.sources[index].as_ref(), want)? {
+                Read::Bytes(len) => {
+                    self.hub.commit(stream, len, Now::read());
+                    self.flush_all(stream);
+                }
+                other => return Ok(other),
+            }
+        }
+        Ok(Read::Bytes(0))
+    }
+
+    /// Lets go on what is not held back any more.
+    fn resume(&mut self, now: Instant) {
+        for index in 0..self.sources.len() {
+            let Some(source) = self.sources[index].as_ref().filter(|_| self.held[index].is_some())
+            else {
+                continue;
+            };
+            self.held[index] = match self.hub.room(source.stream, now) {
+                Room::Held(until) => Some(until),
+                Room::Free(_) => None,
+            };
+            self.watch_source(index);
+        }
+        for index in 0..self.listeners.len() {
+            if self.listeners[index].paused.is_some_and(|until| until <= now) {
+                self.listeners[index].paused = None;
+                self.watch_listener(index);
+            }
+        }
+    }
+
+    fn close_source(&mut self, index: usize) {
+        if let Some(mut source) = self.sources[index].take() {
+            self.held[index] = None;
+            let gone = self.poller.watch(&mut source.watch, &source.fd, Token::Source(index), None);
+            log_watch(gone);
+        }
+    }
+
+    // ---- clients to app ----
+
+    /// Gives the app what was typed, as far as it takes it.
+    fn feed(&mut self, now: Instant) {
+        let Some(inlet) = &mut self.inlet else { return };
+        let mut moved = false;
+        let mut full = false;
+        let mut failed = None;
+        while !full && self.input.next().iter().any(|part| !part.is_empty()) {
+            match inlet.write(self.input.next()) {
+                Ok(0) => full = true,
+                Ok(len) => {
+                    self.input.written(len, now);
+                    moved = true;
+                }
+                Err(e) => {
+                    failed = Some(e);
+                    break;
+                }
+            }
+        }
+        if let Some(e) = failed {
+            log::error!("writing the app's input: {e}");
+            self.close_inlet();
+            return;
+        }
+        let wanted = full.then_some(Interest { read: false, write: true });
+        log_watch(self.poller.watch(&mut inlet.watch, &inlet.fd, Token::Input, wanted));
+        while let Some(id) = self.input.delivered() {
+            self.input_delivered(id);
+        }
+        if moved {
+            self.resume_typing();
+        }
+    }
+
+    /// The app's input has ended, for everybody.
+    fn close_inlet(&mut self) {
+        if let Some(mut inlet) = self.inlet.take() {
+            log_watch(self.poller.watch(&mut inlet.watch, &inlet.fd, Token::Input, None));
+        }
+        self.input.close();
+        self.end_typing();
+    }
+
+    // ---- watching ----
+
+    fn watch_source(&mut self, index: usize) {
+        let wanted = self.held[index].is_none().then_some(Interest { read: true, write: false });
+        if let Some(source) = &mut self.sources[index] {
+            let done =
+                self.poller.watch(&mut source.watch, &source.fd, Token::Source(index), wanted);
+            log_watch(done);
+        }
+    }
+
+    fn watch_listener(&mut self, index: usize) {
+        let listener = &mut self.listeners[index];
+        let wanted = listener.paused.is_none().then_some(Interest { read: true, write: false });
+        let token = Token::Listener(index);
+        log_watch(self.poller.watch(&mut listener.watch, &listener.socket, token, wanted));
+    }
+}
+
+/// One read into the hub's free space.
+fn source_read(hub: &mut Hub, source: Option<&Source>, want: usize) -> io::Result<Read> {
+    match source {
+        Some(source) => source.read(hub.space(source.stream, want)),
+        None => Ok(Read::End),
+    }
+}
+
+/// The kernel refuses to watch only for want of memory; then the loop goes on without.
+fn log_watch(done: io::Result<()>) {
+    if let Err(e) = done {
+        log::error!("watching a descriptor: {e}");
+    }
+}
+
+/// Waits for a time, or for ever.
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline.into()).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,237 @@
+//! How a mux begins: lock, leftovers, sources, listeners, document, READY, in this order, so that
+//! whatever is visible works.
+
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use nix::libc::O_NOCTTY;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use super::{Mux, Phase};
+use crate::app::App;
+use crate::endpoints::Endpoints;
+use crate::hub::Hub;
+use crate::hub::input::{Input, Merge};
+use crate::limits;
+use crate::poll::Poller;
+use crate::proto::Size;
+use crate::sink::client::{Client, Role};
+use crate::sink::listener::Listener;
+use crate::source::{Inlet, Source, fifo, pty};
+use crate::state::{AppDir, ENDPOINTS, SESSION};
+use crate::stream::Stream;
+use crate::systemd::{Notify, Stored};
+
+/// What kind of ends the app has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// FIFOs.
+    Fifos {
+        /// The streams that the app has.
+        enabled: Vec<Stream>,
+        /// Whether a FIFO that is not there is made, or the stream is left out.
+        make: bool,
+    },
+    /// A terminal.
+    Terminal {
+        /// Its size at first.
+        size: Size,
+    },
+}
+
+/// What a mux is to do.
+#[derive(Debug)]
+pub struct Plan {
+    /// The app's directory.
+    pub dir: AppDir,
+    /// The app's ends.
+    pub streams: Streams,
+    /// Bytes kept per stream.
+    pub backlog: usize,
+    /// The app, where this process starts it.
+    pub app: Option<App>,
+}
+
+/// The app's ends, opened.
+struct Ends {
+    streams: Vec<Stream>,
+    sources: Vec<Source>,
+    inlet: Option<Inlet>,
+    made: Vec<&'static str>,
+}
+
+impl Mux {
+    /// Opens everything; from READY on clients are accepted. Needs a runtime with I/O.
+    ///
+    /// # Errors
+    /// When another mux of this app runs, or something cannot be made.
+    pub fn open(plan: Plan) -> Result<Self> {
+        let Plan { dir, streams, backlog, app } = plan;
+        let mut stored = Stored::take();
+        let notify = Notify::from_env()?;
+        let owns_app = app.is_some();
+        let made_dir = dir.create()? && owns_app;
+        let lock = dir.lock()?;
+        remove_leftovers(&dir)?;
+        if !owns_app {
+            raise_descriptor_limit();
+        }
+        let merge = match &streams {
+            Streams::Fifos { .. } => Merge::Lines,
+            Streams::Terminal { .. } => Merge::AsTyped,
+        };
+        let ends = open_ends(&dir, &streams, &mut stored, &notify)?;
+        let mut listeners = Vec::new();
+        for stream in &ends.streams {
+            listeners.push(Listener::new(Some(*stream), dir.listen(stream.socket())?));
+        }
+        listeners.push(Listener::new(None, dir.listen(SESSION)?));
+        let mux = Self {
+            poller: Poller::new().context("making an epoll set")?,
+            hub: Hub::new(&ends.streams, backlog),
+            input: Input::new(merge),
+            held: vec![None; ends.sources.len()],
+            sources: ends.sources.into_iter().map(Some).collect(),
+            inlet: ends.inlet,
+            listeners,
+            clients: std::collections::BTreeMap::new(),
+            phase: Phase::Ready,
+            patience_ends: None,
+            app,
+            owns_app,
+            status: None,
+            last_writer: None,
+            buffer: vec![0; limits::READ].into_boxed_slice(),
+            ids: Vec::new(),
+            notify,
+            made: ends.made,
+            made_dir,
+            dir,
+            _lock: lock,
+        };
+        Endpoints::new(&mux.dir, &ends.streams).publish(&mux.dir)?;
+        Ok(mux)
+    }
+
+    /// Begins to accept and tells so; starts the app, unless it waits for a client.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        for index in 0..self.sources.len() {
+            self.watch_source(index);
+        }
+        for index in 0..self.listeners.len() {
+            self.watch_listener(index);
+        }
+        self.notify.ready();
+        log::info!("app {}: ready at {}", self.dir.name(), self.dir.dir().display());
+        if self.app.as_ref().is_some_and(|app| app.waits_until.is_none()) {
+            self.start_app()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the app on its ends. When it cannot be started nothing is left behind.
+    pub(super) fn start_app(&mut self) -> Result<()> {
+        let Some(app) = &mut self.app else { return Ok(()) };
+        let dir = &self.dir;
+        let open = |stream: Stream, read: bool, write: bool| -> Result<OwnedFd> {
+            let path = dir.path(stream.stage2());
+            let file = OpenOptions::new()
+                .read(read)
+                .write(write)
+                .custom_flags(O_NOCTTY)
+                .open(&path)
+                .with_context(|| format!("opening {}", path.display()))?;
+            Ok(file.into())
+        };
+        let is_tty = self.sources.iter().flatten().any(|s| s.stream == Stream::Tty);
+        let (stdin, stdout, stderr) = if is_tty {
+            let tty = open(Stream::Tty, true, true)?;
+            (tty.try_clone()?, tty.try_clone()?, tty)
+        } else {
+            (
+                open(Stream::Stdin, true, false)?,
+                open(Stream::Stdout, false, true)?,
+                open(Stream::Stderr, false, true)?,
+            )
+        };
+        app.start(stdin, stdout, stderr)
+    }
+
+    /// Starts the app as soon as its first client is there, where it was asked to wait for one.
+    pub(super) fn start_when_attached(&mut self, now: Instant) -> Result<()> {
+        let greeted = |client: &Client| matches!(&client.role, Role::Session(s) if s.greeted);
+        let Some(until) = self.app.as_ref().and_then(|app| app.waits_until) else { return Ok(()) };
+        if self.clients.values().any(greeted) {
+            self.start_app()?;
+        } else if until <= now {
+            bail!("app {}: not started, nobody attached", self.dir.name());
+        }
+        Ok(())
+    }
+}
+
+/// The app's FIFOs or its terminal.
+fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notify) -> Result<Ends> {
+    match wanted {
+        Streams::Terminal { size } => {
+            let pty = pty::open(*size, stored, notify)?;
+            pty::publish(dir, &pty.slave)?;
+            Ok(Ends {
+                streams: vec![Stream::Tty],
+                sources: vec![pty.source],
+                inlet: Some(pty.inlet),
+                made: vec![Stream::Tty.stage2()],
+            })
+        }
+        Streams::Fifos { enabled, make } => {
+            let mut ends =
+                Ends { streams: Vec::new(), sources: Vec::new(), inlet: None, made: Vec::new() };
+            for stream in enabled {
+                if *make {
+                    if fifo::make(dir, *stream)? {
+                        ends.made.push(stream.stage2());
+                    }
+                } else if !fifo::exists(dir, *stream) {
+                    let fifo = dir.path(stream.stage2());
+                    log::warn!(
+                        "app {}: {stream} is not served: there is no FIFO {}",
+                        dir.name(),
+                        fifo.display()
+                    );
+                    continue;
+                }
+                ends.streams.push(*stream);
+                if *stream == Stream::Stdin {
+                    ends.inlet = Some(fifo::inlet(dir, stored, notify)?);
+                } else {
+                    ends.sources.push(fifo::source(dir, *stream, stored, notify)?);
+                }
+            }
+            Ok(ends)
+        }
+    }
+}
+
+/// What a mux that was killed has left: nobody may find it before it is true again.
+fn remove_leftovers(dir: &AppDir) -> Result<()> {
+    dir.remove(ENDPOINTS)?;
+    for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
+        dir.remove(file)?;
+    }
+    Ok(())
+}
+
+/// As many descriptors as the system allows: each client needs one.
+fn raise_descriptor_limit() {
+    let raise = || {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    };
+    if let Err(e) = raise() {
+        log::debug!("raising the limit of descriptors: {e}");
+    }
+}

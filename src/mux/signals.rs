@@ -1,0 +1,46 @@
+//! The signals that a mux hears.
+
+use std::io;
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    /// To end (SIGTERM, SIGINT).
+    Stop(Signal),
+    /// To open the logs anew (SIGHUP).
+    Reopen,
+    /// A child has changed (SIGCHLD).
+    Child,
+}
+
+/// See the module.
+pub(super) struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hangup: unix::Signal,
+    child: unix::Signal,
+}
+
+impl Signals {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: unix::signal(SignalKind::terminate())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            hangup: unix::signal(SignalKind::hangup())?,
+            child: unix::signal(SignalKind::child())?,
+        })
+    }
+
+    pub async fn next(&mut self) -> Asked {
+        tokio::select! {
+            biased;
+            _ = self.child.recv() => Asked::Child,
+            _ = self.terminate.recv() => Asked::Stop(Signal::SIGTERM),
+            _ = self.interrupt.recv() => Asked::Stop(Signal::SIGINT),
+            _ = self.hangup.recv() => Asked::Reopen,
+        }
+    }
+}

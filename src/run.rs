@@ -1,0 +1,145 @@
+//! `run`: a command and its mux in one process; with `--attach`, that process in the background
+//! and a plain attach in front.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::attach::mode::Mode;
+use crate::attach::{Request, attach};
+use crate::cli::RunArgs;
+use crate::exit::Exit;
+use crate::mux::{Mux, Plan};
+use crate::state::StateDir;
+use crate::sys;
+
+/// Is the mux of a plan until it ends.
+///
+/// # Errors
+/// When it cannot begin or go on.
+pub fn mux(plan: Plan) -> Result<Exit> {
+    let owns_app = plan.app.is_some();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("starting the event loop")?;
+    let status = runtime.block_on(async { Mux::open(plan)?.serve().await })?;
+    Ok(match status {
+        Some(status) => Exit::App(status.code()),
+        // Stopped before the command was started.
+        None if owns_app => Exit::Lost,
+        None => Exit::Done,
+    })
+}
+
+/// Starts the mux in the background, in a session of its own, and attaches to it.
+///
+/// # Errors
+/// When either fails.
+pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
+    start_in_background(args, state)?;
+    attach(&Request {
+        dir: state.app(&args.app.name),
+        mode: Mode::Auto,
+        wait: Some(Duration::ZERO),
+        stdin_once: !args.tty,
+        detach_keys: args.keys.detach_keys.clone(),
+    })
+}
+
+/// Starts this program again as the mux, and returns when it accepts clients.
+fn start_in_background(args: &RunArgs, state: &StateDir) -> Result<()> {
+    let what = || format!("starting the mux of app {}", args.app.name);
+    let ready = ready_socket().with_context(what)?;
+    let mut child =
+        background_command(args, state, &ready).and_then(|mut c| c.spawn()).with_context(what)?;
+    let Some(stderr) = child.stderr.take() else { bail!("{}: no pipe", what()) };
+    wait_until_ready(&ready, stderr.into(), &mut child)
+}
+
+/// A datagram socket that speaks systemd's readiness protocol, under a name that the kernel chose.
+fn ready_socket() -> io::Result<UnixDatagram> {
+    let socket = nix::sys::socket::socket(
+        nix::sys::socket::AddressFamily::Unix,
+        nix::sys::socket::SockType::Datagram,
+        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    nix::sys::socket::bind(
+        std::os::fd::AsRawFd::as_raw_fd(&socket),
+        &nix::sys::socket::UnixAddr::new_unnamed(),
+    )?;
+    Ok(socket.into())
+}
+
+/// This program, as the mux alone.
+fn background_command(
+    args: &RunArgs,
+    state: &StateDir,
+    ready: &UnixDatagram,
+) -> io::Result<Command> {
+    let address: SocketAddr = ready.local_addr()?;
+    let name = address.as_abstract_name().ok_or_else(|| io::Error::other("no address"))?;
+    let mut notify = OsString::from("@");
+    notify.push(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
+    let mut command = Command::new(env::current_exe()?);
+    command.arg("--state-dir").arg(state.path());
+    command.args(["run", "--await-client", "--app", args.app.name.as_str()]);
+    command.arg("--backlog").arg(args.mux.backlog.to_string());
+    if args.tty {
+        command.arg("--tty");
+    }
+    if let Some(size) = args.size {
+        command.arg("--size").arg(format!("{}x{}", size.rows, size.cols));
+    }
+    command.arg("--").args(&args.command);
+    command.env("NOTIFY_SOCKET", notify).env_remove("IOTTYMUX_ATTACH");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    sys::in_own_session(&mut command, false);
+    Ok(command)
+}
+
+/// Waits for READY; when the mux ends instead, what it said is said here.
+fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) -> Result<()> {
+    let mut stderr = std::fs::File::from(stderr);
+    let mut said = Vec::new();
+    loop {
+        let mut fds = [
+            PollFd::new(ready.as_fd(), PollFlags::POLLIN),
+            PollFd::new(stderr.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => bail!("waiting for the mux: {e}"),
+        }
+        let some = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
+        let (is_ready, has_said) = (some(&fds[0]), some(&fds[1]));
+        if is_ready {
+            let mut message = [0; 256];
+            let len = ready.recv(&mut message).context("waiting for the mux")?;
+            if message[..len].starts_with(b"READY=1") {
+                return Ok(());
+            }
+        } else if has_said {
+            let mut piece = [0; 4096];
+            match stderr.read(&mut piece).context("waiting for the mux")? {
+                0 => {
+                    let _ = io::stderr().write_all(&said);
+                    let status = child.wait().context("waiting for the mux")?;
+                    bail!("the mux ended before it was ready ({status})");
+                }
+                len => said.extend_from_slice(&piece[..len]),
+            }
+        }
+    }
+}

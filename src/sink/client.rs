@@ -1,0 +1,263 @@
+//! One connection: bytes from the hub to its socket, without a copy, and from the socket inwards.
+//!
+//! Invariant: nothing here blocks, and what is kept per client is bounded and small: a frame's
+//! header, waiting control messages, and, only when the client was passed over in the middle of a
+//! frame, the rest of that frame.
+
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg};
+
+use crate::hub::{ClientId, Hub, Next};
+use crate::limits;
+use crate::poll::Watch;
+use crate::proto::{Decoder, Gap, Kind};
+use crate::stream::Stream;
+
+/// Control bytes kept allocated for a client that has none waiting.
+const SMALL: usize = 512;
+
+/// What a connection speaks.
+#[derive(Debug)]
+pub enum Role {
+    /// The bytes of one stream and nothing else.
+    Raw(Stream),
+    /// The session protocol.
+    Session(Session),
+}
+
+/// A session's side of the protocol.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Takes the client's frames apart.
+    pub decoder: Decoder,
+    /// Whether its hello has come.
+    pub greeted: bool,
+    /// Whether the end of its input ends the app's.
+    pub stdin_once: bool,
+    /// The streams it reads.
+    pub streams: Vec<Stream>,
+}
+
+/// Whether a client can type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typing {
+    /// It never could.
+    No,
+    /// It can.
+    Open,
+    /// Its input has ended.
+    Ended,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// Its user.
+    pub uid: u32,
+    /// Its process.
+    pub pid: i32,
+}
+
+/// See the module.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own about a socket")]
+pub struct Client {
+    socket: UnixStream,
+    /// What it speaks.
+    pub role: Role,
+    /// Who it is.
+    pub peer: Peer,
+    /// Its place in the poller.
+    pub watch: Watch,
+    /// Whether it can type.
+    pub typing: Typing,
+    /// Its last write was not taken whole: wait until it can be written.
+    pub blocked: bool,
+    /// It has gone: nothing can be written to it any more, though something may be read.
+    pub deaf: bool,
+    /// It sends no more.
+    pub mute: bool,
+    /// Its farewell is among what is still to be sent.
+    pub farewell: bool,
+    /// What is to be sent first: a header, a control frame, or a rescued rest.
+    out: Vec<u8>,
+    /// The rest of a frame that has been begun; comes after `out`.
+    body: Option<(Stream, usize)>,
+    /// Control frames for when that frame is through.
+    control: Vec<u8>,
+}
+
+impl Client {
+    /// A connection that was just accepted.
+    ///
+    /// # Errors
+    /// When the kernel does not tell who it is.
+    pub fn new(socket: UnixStream, role: Role) -> io::Result<Self> {
+        let peer = getsockopt(&socket, PeerCredentials)?;
+        Ok(Self {
+            socket,
+            role,
+            peer: Peer { uid: peer.uid(), pid: peer.pid() },
+            watch: Watch::default(),
+            typing: Typing::No,
+            blocked: false,
+            deaf: false,
+            mute: false,
+            farewell: false,
+            out: Vec::new(),
+            body: None,
+            control: Vec::new(),
+        })
+    }
+
+    /// Queues a control frame; a raw client gets none.
+    ///
+    /// # Errors
+    /// When too much waits for it already.
+    pub fn tell(&mut self, frame: &[u8]) -> io::Result<()> {
+        if matches!(self.role, Role::Raw(_)) {
+            return Ok(());
+        }
+        if self.control.len() + frame.len() > limits::CONTROL {
+            return Err(io::Error::other("it does not read its control messages"));
+        }
+        self.control.extend_from_slice(frame);
+        Ok(())
+    }
+
+    /// Whether nothing waits here; the hub may still have something.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.out.is_empty() && self.body.is_none() && self.control.is_empty()
+    }
+
+    /// Writes what the hub has for this client until it has everything or takes no more.
+    ///
+    /// # Errors
+    /// When the client is gone.
+    pub fn flush(&mut self, id: ClientId, hub: &mut Hub) -> io::Result<()> {
+        self.blocked = false;
+        while !self.deaf {
+            if self.out.is_empty() && self.body.is_none() && !self.begin(id, hub) {
+                break;
+            }
+            let (stream, len) = self.body.unwrap_or((Stream::Stdout, 0));
+            let at = hub.at(id, stream).unwrap_or(0);
+            let [a, b] = hub.bytes(stream, at..at + len as u64);
+            let sent = self.send(&[&self.out, a, b])?;
+            let control = sent.min(self.out.len());
+            let whole = self.out.len() + len;
+            self.out.drain(..control);
+            if self.out.is_empty() && self.out.capacity() > SMALL {
+                self.out.shrink_to(SMALL);
+            }
+            if sent > control {
+                hub.accepted(id, stream, sent - control);
+            }
+            self.body = match &self.role {
+                Role::Session(_) if sent < whole && len > 0 => {
+                    Some((stream, len - (sent - control)))
+                }
+                _ => None,
+            };
+            if sent < whole {
+                self.blocked = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins with what waits, else with the next bytes of the hub; whether there was anything.
+    fn begin(&mut self, id: ClientId, hub: &mut Hub) -> bool {
+        if !self.control.is_empty() {
+            std::mem::swap(&mut self.out, &mut self.control);
+            return true;
+        }
+        match (hub.next(id, limits::FRAME), &self.role) {
+            (None, _) => false,
+            (Some(Next::Gap(stream, range)), Role::Raw(_)) => {
+                let Peer { uid, pid } = self.peer;
+                let lost = range.end - range.start;
+                log::warn!(
+                    "{stream}: the client uid={uid} pid={pid} was too slow: {lost} bytes lost to it"
+                );
+                self.begin(id, hub)
+            }
+            (Some(Next::Gap(stream, range)), Role::Session(_)) => {
+                let gap = Gap { stream, from: range.start, to: range.end };
+                self.out.extend(Kind::Gap.message(&gap));
+                true
+            }
+            (Some(Next::Bytes(stream, range)), role) => {
+                // At most what was asked for, which is a usize.
+                let len = usize::try_from(range.end - range.start).unwrap_or(limits::FRAME);
+                if matches!(role, Role::Session(_)) {
+                    self.out.extend(Kind::of(stream).header(len));
+                }
+                self.body = Some((stream, len));
+                true
+            }
+        }
+    }
+
+    /// Takes the rest of a frame out of the ring before it is overwritten.
+    pub fn rescue(&mut self, id: ClientId, hub: &mut Hub) {
+        if let Some((stream, len)) = self.body.take()
+            && let Some(at) = hub.at(id, stream)
+        {
+            for part in hub.bytes(stream, at..at + len as u64) {
+                self.out.extend_from_slice(part);
+            }
+            hub.accepted(id, stream, len);
+        }
+    }
+
+    /// Sends pieces as one; how many bytes were taken.
+    fn send(&self, pieces: &[&[u8]; 3]) -> io::Result<usize> {
+        let pieces = pieces.map(IoSlice::new);
+        loop {
+            let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+            return match sendmsg::<UnixAddr>(self.socket.as_raw_fd(), &pieces, &[], flags, None) {
+                Ok(len) => Ok(len),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(0),
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+
+    /// Reads what the client sent; `None` when there is nothing now, 0 bytes at its end.
+    ///
+    /// # Errors
+    /// When the client is gone.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            return match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(len) => Ok(Some(len)),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(None),
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+
+    /// Ends the connection so that the client reads everything that was sent and then an end: a
+    /// unix socket that is closed with unread bytes would give it an error instead.
+    pub fn close(self, buffer: &mut [u8]) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+        while matches!(self.receive(buffer), Ok(Some(1..))) {}
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,4 @@
+//! Where the app's bytes go: clients on unix sockets.
+
+pub mod client;
+pub mod listener;

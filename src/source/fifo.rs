@@ -1,0 +1,130 @@
+//! The FIFOs of an app without a terminal.
+//!
+//! Opening never blocks: outputs are opened non-blocking with a writer of our own held beside, the
+//! input read-write. Missing FIFOs are made; those of systemd or of an earlier mux are used, since
+//! a running app may have them open. A file that is no FIFO is moved aside, not written into.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::O_NONBLOCK;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::{Inlet, Source};
+use crate::limits;
+use crate::state::{AppDir, set_mode};
+use crate::stream::Stream;
+use crate::systemd::{Notify, Stored};
+
+/// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; who may reach
+/// them at all is decided by the directory.
+const MODE: u32 = 0o666;
+
+/// Makes the FIFO of a stream unless there is one; whether it was made.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
+    let path = dir.path(stream.stage2());
+    let what = || format!("making FIFO {}", path.display());
+    match fs::symlink_metadata(&path) {
+        Ok(there) if there.file_type().is_fifo() => return Ok(false),
+        Ok(_) => {
+            let aside = move_aside(&path).with_context(what)?;
+            log::warn!("{} was no FIFO; it is now {}", path.display(), aside.display());
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(what),
+    }
+    mkfifo(&path, Mode::from_bits_truncate(MODE)).with_context(what)?;
+    set_mode(&path, MODE).with_context(what)?;
+    Ok(true)
+}
+
+/// Whether a stream has a FIFO now.
+#[must_use]
+pub fn exists(dir: &AppDir, stream: Stream) -> bool {
+    fs::symlink_metadata(dir.path(stream.stage2())).is_ok_and(|m| m.file_type().is_fifo())
+}
+
+/// An output: from systemd's store, else from its FIFO. Both ends go to the store.
+///
+/// # Errors
+/// When the FIFO cannot be opened.
+pub fn source(
+    dir: &AppDir,
+    stream: Stream,
+    stored: &mut Stored,
+    notify: &Notify,
+) -> Result<Source> {
+    let (name, hold) = (stream.name(), format!("{stream}-hold"));
+    let read = take_or_open(stored, name, dir, stream, OpenOptions::new().read(true))?;
+    let held = take_or_open(stored, &hold, dir, stream, OpenOptions::new().write(true))?;
+    enlarge(&read);
+    notify.store(name, &read);
+    notify.store(&hold, &held);
+    Ok(Source::new(stream, read, held))
+}
+
+/// The input: from systemd's store, else from its FIFO, opened for both so that it never lacks a
+/// reader.
+///
+/// # Errors
+/// When the FIFO cannot be opened.
+pub fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Inlet> {
+    let stream = Stream::Stdin;
+    let fd = take_or_open(
+        stored,
+        stream.name(),
+        dir,
+        stream,
+        OpenOptions::new().read(true).write(true),
+    )?;
+    notify.store(stream.name(), &fd);
+    Ok(Inlet::new(fd))
+}
+
+/// A stored end, if it is still the one that the path leads to; else that of the path.
+fn take_or_open(
+    stored: &mut Stored,
+    name: &str,
+    dir: &AppDir,
+    stream: Stream,
+    how: &mut OpenOptions,
+) -> Result<OwnedFd> {
+    let path = dir.path(stream.stage2());
+    if let Some(fd) = stored.remove(name) {
+        return Ok(fd);
+    }
+    let file: File = how
+        .custom_flags(O_NONBLOCK)
+        .open(&path)
+        .with_context(|| format!("opening FIFO {}", path.display()))?;
+    Ok(file.into())
+}
+
+/// A larger pipe halves the cost of fast output. It is a wish: the limit of the user may be met.
+fn enlarge(pipe: &OwnedFd) {
+    if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(limits::PIPE)) {
+        log::debug!("enlarging a pipe: {e}");
+    }
+}
+
+/// Renames a file to the first free `NAME.moved`, `NAME.moved.2`, ….
+fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let name = |n: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if n == 1 { ".moved".into() } else { format!(".moved.{n}") });
+        PathBuf::from(name)
+    };
+    let free = (1..u32::MAX).map(name).find(|p| fs::symlink_metadata(p).is_err());
+    let aside = free.ok_or_else(|| io::Error::other("no name is free"))?;
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}

@@ -1,0 +1,100 @@
+//! Where the app's bytes come from and go to: FIFOs, or a pty pair.
+//!
+//! A [`Source`] is read, an [`Inlet`] is written; both never block. Invariant: a source holds the
+//! app's end open as well, so that it has no end of its own: when the app has ended is known from
+//! systemd or wait(2), never guessed from an end of file.
+
+pub mod fifo;
+pub mod pty;
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::sys::uio::{readv, writev};
+
+use crate::poll::Watch;
+use crate::stream::Stream;
+
+/// What a read from a source gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// This many bytes.
+    Bytes(usize),
+    /// Nothing now.
+    Empty,
+    /// Nothing ever: nobody has the other end open, not even we.
+    End,
+}
+
+/// One output of the app.
+#[derive(Debug)]
+pub struct Source {
+    /// Which one.
+    pub stream: Stream,
+    /// What is read.
+    pub fd: OwnedFd,
+    /// The app's end, held open.
+    held: Option<OwnedFd>,
+    /// Its place in the poller.
+    pub watch: Watch,
+}
+
+impl Source {
+    fn new(stream: Stream, fd: OwnedFd, held: OwnedFd) -> Self {
+        Self { stream, fd, held: Some(held), watch: Watch::default() }
+    }
+
+    /// Lets go of the app's end, so that the end of the last writer can be seen.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// Reads what there is, into one piece and then the other.
+    ///
+    /// # Errors
+    /// Only those that a pipe or terminal does not have in normal life.
+    pub fn read(&self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
+        loop {
+            return match readv(&self.fd, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]) {
+                Ok(0) => Ok(Read::End),
+                Ok(len) => Ok(Read::Bytes(len)),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(Read::Empty),
+                // A terminal whose last slave was closed; while we hold one it cannot be.
+                Err(Errno::EIO) if self.stream == Stream::Tty => Ok(Read::End),
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+}
+
+/// The app's input.
+#[derive(Debug)]
+pub struct Inlet {
+    /// What is written.
+    pub fd: OwnedFd,
+    /// Its place in the poller.
+    pub watch: Watch,
+}
+
+impl Inlet {
+    fn new(fd: OwnedFd) -> Self {
+        Self { fd, watch: Watch::default() }
+    }
+
+    /// Writes what is taken at once; 0 when the app's side is full.
+    ///
+    /// # Errors
+    /// Only those that a pipe or terminal does not have in normal life.
+    pub fn write(&self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
+        loop {
+            return match writev(&self.fd, &[IoSlice::new(a), IoSlice::new(b)]) {
+                Ok(len) => Ok(len),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(0),
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+}

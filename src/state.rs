@@ -1,0 +1,277 @@
+//! The state directory and all paths below it: built here, from a checked name, and nowhere else.
+//!
+//! Invariant: nothing outside the directory of the app is opened, bound or dialled through this
+//! module. It does not know what the files mean.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+};
+use nix::unistd::Uid;
+
+use crate::limits;
+use crate::name::AppName;
+
+/// Where rkt's stage1 keeps the state of its apps.
+const RKT: &str = "/rkt";
+/// Mode of what belongs to the mux alone.
+const PRIVATE: u32 = 0o600;
+/// Longest path of a unix socket, bytes without the closing zero (`sun_path` of unix(7)).
+const SUN_PATH: usize = 107;
+/// The version-independent names below the directory of an app.
+pub const ENDPOINTS: &str = "endpoints";
+/// The socket of the session protocol.
+pub const SESSION: &str = "sock-session";
+const LOCK: &str = "lock";
+
+/// The directory that has one directory per app.
+#[derive(Clone, Debug)]
+pub struct StateDir(PathBuf);
+
+impl StateDir {
+    /// The directory that was asked for, else rkt's where there is one, else that of the system
+    /// for root, else that of the user's session.
+    ///
+    /// # Errors
+    /// When the user has no session directory and named none.
+    pub fn resolve(given: Option<PathBuf>) -> Result<Self> {
+        if let Some(path) = given {
+            return Ok(Self(std::path::absolute(&path).context("state directory")?));
+        }
+        if Path::new(RKT).is_dir() {
+            return Ok(Self(Path::new(RKT).join("iottymux")));
+        }
+        if Uid::effective().is_root() {
+            return Ok(Self("/run/iottymux".into()));
+        }
+        match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
+            Some(dir) => Ok(Self(Path::new(&dir).join("iottymux"))),
+            None => bail!("state directory: XDG_RUNTIME_DIR is not set; name one with --state-dir"),
+        }
+    }
+
+    /// The directory of one app; it need not exist.
+    #[must_use]
+    pub fn app(&self, name: &AppName) -> AppDir {
+        AppDir { name: name.clone(), path: self.0.join(name.as_str()) }
+    }
+
+    /// The apps that have a directory, sorted; none when there is no state directory yet.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn apps(&self) -> Result<Vec<AppName>> {
+        let entries = match fs::read_dir(&self.0) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(e).with_context(|| format!("state directory {self}")),
+        };
+        let mut apps: Vec<AppName> =
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        apps.sort();
+        Ok(apps)
+    }
+
+    /// The path itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for StateDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0.display())
+    }
+}
+
+/// The directory of one app.
+#[derive(Clone, Debug)]
+pub struct AppDir {
+    name: AppName,
+    path: PathBuf,
+}
+
+/// The lock of an app, held as long as this lives.
+#[derive(Debug)]
+pub struct Lock(#[allow(dead_code, reason = "kept for its drop")] Flock<File>);
+
+impl AppDir {
+    /// The app.
+    #[must_use]
+    pub fn name(&self) -> &AppName {
+        &self.name
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file of the directory, for messages and for opening.
+    #[must_use]
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.path.join(file)
+    }
+
+    /// Makes the directory, with mode 0700, if there is none; whether it was made.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(&self) -> Result<bool> {
+        if let Some(parent) = self.path.parent() {
+            fs::create_dir_all(parent)
+                .with_context(|| format!("making directory {}", parent.display()))?;
+        }
+        match fs::DirBuilder::new().mode(0o700).create(&self.path) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && self.path.is_dir() => Ok(false),
+            Err(e) => Err(e).with_context(|| format!("making directory {}", self.path.display())),
+        }
+    }
+
+    /// Takes the lock of the app.
+    ///
+    /// # Errors
+    /// When another mux of this app runs, or the lock file cannot be opened.
+    pub fn lock(&self) -> Result<Lock> {
+        let path = self.path(LOCK);
+        loop {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .mode(PRIVATE)
+                .open(&path)
+                .with_context(|| format!("opening {}", path.display()))?;
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                // A `run` that ended in between has removed the file: then the lock is of no use.
+                Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock)),
+                Ok(_) => {}
+                Err((_, nix::errno::Errno::EWOULDBLOCK)) => bail!(
+                    "starting app {}: another mux of this app is running (it holds {})",
+                    self.name,
+                    path.display()
+                ),
+                Err((_, e)) => {
+                    return Err(e).with_context(|| format!("locking {}", path.display()));
+                }
+            }
+        }
+    }
+
+    /// Replaces a file as a whole: readers see the old content or the new one.
+    ///
+    /// # Errors
+    /// When the directory or the disk does not take it.
+    pub fn replace(&self, file: &str, content: &[u8]) -> Result<()> {
+        let temporary = self.path(&temporary(file));
+        let write = || -> io::Result<()> {
+            remove(&temporary)?;
+            let mut out =
+                OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&temporary)?;
+            out.write_all(content)?;
+            fs::rename(&temporary, self.path(file))
+        };
+        write().with_context(|| format!("writing {}", self.path(file).display()))
+    }
+
+    /// Removes a file; that there is none is fine.
+    ///
+    /// # Errors
+    /// When it is there and stays.
+    pub fn remove(&self, file: &str) -> Result<()> {
+        remove(&self.path(file)).with_context(|| format!("removing {}", self.path(file).display()))
+    }
+
+    /// Removes the directory if it is empty but for the lock, which the caller holds.
+    pub fn remove_dir(&self) {
+        // Whoever waits for this lock finds a file that is gone and a directory that is made anew.
+        let _ = fs::remove_file(self.path(LOCK));
+        let _ = fs::remove_dir(&self.path);
+    }
+
+    /// A listening stream socket, non-blocking, that appears under its name when it accepts.
+    ///
+    /// # Errors
+    /// When it cannot be made there.
+    pub fn listen(&self, file: &str) -> Result<OwnedFd> {
+        let make = || -> io::Result<OwnedFd> {
+            let temporary = temporary(file);
+            remove(&self.path(&temporary))?;
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+            // The mode of the file that bind(2) makes comes from here, so the umask is no matter.
+            nix::sys::stat::fchmod(&fd, nix::sys::stat::Mode::from_bits_truncate(PRIVATE))?;
+            self.with_address(&temporary, |address| bind(fd.as_raw_fd(), address))?;
+            listen(&fd, Backlog::new(limits::LISTEN)?)?;
+            fs::rename(self.path(&temporary), self.path(file))?;
+            Ok(fd)
+        };
+        make().with_context(|| format!("listening on {}", self.path(file).display()))
+    }
+
+    /// A blocking stream socket connected to a socket of this directory.
+    ///
+    /// # Errors
+    /// Those of connect(2), unchanged, for callers that tell them apart.
+    pub fn connect(&self, file: &str) -> io::Result<OwnedFd> {
+        let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        self.with_address(file, |address| connect(fd.as_raw_fd(), address))?;
+        Ok(fd)
+    }
+
+    /// Calls with the address of a socket of this directory. Where the path is too long for an
+    /// address it goes through a descriptor of the directory, which needs /proc.
+    fn with_address(
+        &self,
+        file: &str,
+        call: impl Fn(&UnixAddr) -> nix::Result<()>,
+    ) -> io::Result<()> {
+        let path = self.path(file);
+        if path.as_os_str().as_bytes().len() <= SUN_PATH {
+            return Ok(call(&UnixAddr::new(&path)?)?);
+        }
+        let dir = File::open(&self.path)?;
+        let short = PathBuf::from(format!("/proc/self/fd/{}/{file}", dir.as_raw_fd()));
+        Ok(call(&UnixAddr::new(&short)?)?)
+    }
+}
+
+/// The name of a file before it is whole.
+fn temporary(file: &str) -> String {
+    format!(".{file}.new")
+}
+
+/// Whether a path still leads to an open file.
+fn is_same(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// Removes a file; that there is none is fine.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Gives a file a mode, whatever the umask was when it was made.
+///
+/// # Errors
+/// Those of chmod(2).
+pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}

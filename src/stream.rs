@@ -1,0 +1,88 @@
+//! The streams of an app and the file names that belong to them.
+//!
+//! The names are rkt's and therefore fixed. This module reads and writes nothing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// One of the streams of an app. In terminal mode an app has only [`Stream::Tty`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Input of the app through a FIFO.
+    Stdin,
+    /// Output of the app through a FIFO.
+    Stdout,
+    /// Error output of the app through a FIFO.
+    Stderr,
+    /// The app's terminal, both directions.
+    Tty,
+}
+
+impl Stream {
+    /// Every stream, in the order in which `endpoints` names them.
+    pub const ALL: [Self; 4] = [Self::Stdin, Self::Stdout, Self::Stderr, Self::Tty];
+    /// The streams of an app without a terminal.
+    pub const PLAIN: [Self; 3] = [Self::Stdin, Self::Stdout, Self::Stderr];
+
+    /// The name in `endpoints`, on the command line and in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdin => "stdin",
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Tty => "tty",
+        }
+    }
+
+    /// The FIFO below the app's directory; for the terminal the link to its slave.
+    #[must_use]
+    pub fn stage2(self) -> &'static str {
+        match self {
+            Self::Stdin => "stage2-stdin",
+            Self::Stdout => "stage2-stdout",
+            Self::Stderr => "stage2-stderr",
+            Self::Tty => "stage2-pts",
+        }
+    }
+
+    /// The socket for raw clients below the app's directory.
+    #[must_use]
+    pub fn socket(self) -> &'static str {
+        match self {
+            Self::Stdin => "sock-stdin",
+            Self::Stdout => "sock-stdout",
+            Self::Stderr => "sock-stderr",
+            Self::Tty => "sock-tty",
+        }
+    }
+
+    /// Whether the app writes to it.
+    #[must_use]
+    pub fn is_output(self) -> bool {
+        self != Self::Stdin
+    }
+
+    /// Whether the app reads from it.
+    #[must_use]
+    pub fn is_input(self) -> bool {
+        matches!(self, Self::Stdin | Self::Tty)
+    }
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Stream {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|s| s.name() == text).ok_or(())
+    }
+}

@@ -1,0 +1,55 @@
+//! All of the program's `unsafe`, each with its reason, behind calls that are safe.
+
+#![allow(unsafe_code, reason = "the one module that may")]
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::setsid;
+use tokio::io::unix::AsyncFd;
+
+/// Takes over descriptors that systemd passed, `first` to `first + count - 1`, and keeps them from
+/// children. Ends at the first number that is not open.
+///
+/// To be called once, before anything else has opened descriptors: from then on they are ours.
+#[must_use]
+pub fn adopt(first: RawFd, count: usize) -> Vec<OwnedFd> {
+    (first..)
+        .take(count)
+        .map_while(|number| {
+            // SAFETY: the number is only borrowed for this call, which fails when it is not open.
+            let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+            fcntl(borrowed, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
+            // SAFETY: it is open, and by sd_listen_fds(3) it belongs to this process, which has
+            // not opened or adopted anything at this number before.
+            Some(unsafe { OwnedFd::from_raw_fd(number) })
+        })
+        .collect()
+}
+
+/// Makes the command's process the leader of a session of its own; with `terminal`, its standard
+/// input becomes the controlling terminal of that session.
+pub fn in_own_session(command: &mut Command, terminal: bool) {
+    let prepare = move || -> io::Result<()> {
+        setsid()?;
+        if terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Watches a descriptor with the runtime.
+///
+/// # Errors
+/// When the kernel cannot watch it.
+pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and lives in the
+    // returned value.
+    unsafe { AsyncFd::register(fd) }.map_err(|e| e.into_parts().1)
+}

@@ -1,0 +1,109 @@
+//! What systemd and a service say to each other: readiness, and descriptors that it keeps.
+//!
+//! Formats: sd_notify(3) and sd_listen_fds(3). Nothing that an app or a client said is ever put
+//! into a message. A stored descriptor survives the death of this process, so that the app does
+//! not notice it; it is always stored with FDPOLL=0, without which systemd drops a descriptor as
+//! soon as it polls a hangup, unread bytes and all.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::{Context, Result};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socket,
+};
+
+use crate::sys;
+
+/// The number of the first descriptor that systemd passes.
+const FIRST_FD: i32 = 3;
+/// The variables by which systemd speaks to one process, and which are not for its children.
+pub const PRIVATE_ENV: [&str; 4] = ["NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+
+/// Descriptors that came from systemd's store, by name.
+#[derive(Debug, Default)]
+pub struct Stored(BTreeMap<String, OwnedFd>);
+
+impl Stored {
+    /// Takes over what was passed to this process. To be called once, first of all.
+    #[must_use]
+    pub fn take() -> Self {
+        let number = |name| env::var(name).ok()?.parse::<usize>().ok();
+        if number("LISTEN_PID") != Some(std::process::id() as usize) {
+            return Self::default();
+        }
+        let fds = sys::adopt(FIRST_FD, number("LISTEN_FDS").unwrap_or(0));
+        let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+        Self(names.split(':').map(str::to_owned).zip(fds).collect())
+    }
+
+    /// The descriptor of this name, if it was stored.
+    pub fn remove(&mut self, name: &str) -> Option<OwnedFd> {
+        self.0.remove(name)
+    }
+}
+
+/// The way to the service manager, where there is one.
+#[derive(Debug)]
+pub struct Notify(Option<(OwnedFd, UnixAddr)>);
+
+impl Notify {
+    /// A notifier for `$NOTIFY_SOCKET`, a path or `@` and an abstract name; silent when the
+    /// variable is unset or empty.
+    ///
+    /// # Errors
+    /// When the variable is set, and is no address of a socket.
+    pub fn from_env() -> Result<Self> {
+        match env::var_os("NOTIFY_SOCKET") {
+            Some(name) if !name.is_empty() => {
+                Self::to(&name).with_context(|| format!("NOTIFY_SOCKET={}", name.display()))
+            }
+            _ => Ok(Self(None)),
+        }
+    }
+
+    fn to(name: &OsString) -> Result<Self> {
+        let address = match name.as_bytes() {
+            [b'@', rest @ ..] => UnixAddr::new_abstract(rest)?,
+            path => UnixAddr::new(OsStr::from_bytes(path))?,
+        };
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let fd = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
+        Ok(Self(Some((fd, address))))
+    }
+
+    /// The app can be started and attached now.
+    pub fn ready(&self) {
+        self.tell("READY=1", None);
+    }
+
+    /// The end has begun.
+    pub fn stopping(&self) {
+        self.tell("STOPPING=1", None);
+    }
+
+    /// Gives systemd a copy of a descriptor to keep for the next process. `name` is ours: letters,
+    /// digits and `-`.
+    pub fn store(&self, name: &str, fd: impl AsFd) {
+        self.tell(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(fd.as_fd().as_raw_fd()));
+    }
+
+    /// A manager that is gone or slow is no reason to fail the app: what cannot be told is logged.
+    fn tell(&self, message: &str, fd: Option<i32>) {
+        let Some((socket, address)) = &self.0 else { return };
+        let fds = fd.as_slice();
+        let rights = [ControlMessage::ScmRights(fds)];
+        let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
+        let body = [IoSlice::new(message.as_bytes())];
+        let sent =
+            sendmsg(socket.as_raw_fd(), &body, control, MsgFlags::MSG_NOSIGNAL, Some(address));
+        if let Err(e) = sent.map_err(io::Error::from) {
+            let what = message.lines().next().unwrap_or_default();
+            log::warn!("telling systemd {what}: {e}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Integration tests: they run the binary.
