@@ -80,6 +80,7 @@ pub struct MuxArgs {
 /// Arguments of `stream`.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
+    /// Which app.
     #[command(flatten)]
     pub app: AppArg,
     /// The streams of the app, with commas [default: those that are true of STAGE2_STDIN,
@@ -87,6 +88,7 @@ pub struct StreamArgs {
     #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
           value_parser = super::config::plain_stream)]
     pub streams: Option<Vec<Stream>>,
+    /// What every mux has.
     #[command(flatten)]
     pub mux: MuxArgs,
 }
@@ -94,12 +96,14 @@ pub struct StreamArgs {
 /// Arguments of `tty`.
 #[derive(Debug, Args)]
 pub struct TtyArgs {
+    /// Which app.
     #[command(flatten)]
     pub app: AppArg,
     /// Size of the terminal at first, in rows and columns.
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value = "24x80",
           value_parser = super::config::size)]
     pub size: crate::proto::Size,
+    /// What every mux has.
     #[command(flatten)]
     pub mux: MuxArgs,
 }
@@ -107,6 +111,7 @@ pub struct TtyArgs {
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
 pub struct AttachArgs {
+    /// Which app.
     #[command(flatten)]
     pub app: AppArg,
     /// What to attach: auto (all there is), list, tty, tty-in, tty-out, or any of
@@ -121,6 +126,7 @@ pub struct AttachArgs {
     /// The end of this input ends the app's (under `iottymux run`).
     #[arg(long, env = "IOTTYMUX_STDIN_ONCE")]
     pub stdin_once: bool,
+    /// The keys of a person who is attached.
     #[command(flatten)]
     pub keys: KeyArgs,
 }
@@ -149,6 +155,7 @@ pub struct ListArgs {
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    /// Which app.
     #[command(flatten)]
     pub app: AppArg,
     /// Give the command a terminal instead of FIFOs.
@@ -164,8 +171,10 @@ pub struct RunArgs {
     /// Start the command only when somebody has attached (used by --attach).
     #[arg(long, hide = true)]
     pub await_client: bool,
+    /// The keys of a person who is attached.
     #[command(flatten)]
     pub keys: KeyArgs,
+    /// What every mux has.
     #[command(flatten)]
     pub mux: MuxArgs,
     /// The command and its arguments.

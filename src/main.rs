@@ -57,5 +57,5 @@ fn rkt_main(arguments: &[OsString]) -> Exit {
             rkt::Action::List(app) => list::one(&state.app(&app), "").map(|()| Exit::Done),
         },
     );
-    done.map(rkt::exit).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Rkt))
+    done.map_or_else(|e| diagnostics::failed(&e, Exit::Rkt), rkt::exit)
 }

@@ -6,8 +6,10 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::ptr::NonNull;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::mman::{MmapAdvise, madvise};
 use nix::unistd::setsid;
 use tokio::io::unix::AsyncFd;
 
@@ -42,6 +44,37 @@ pub fn in_own_session(command: &mut Command, terminal: bool) {
     };
     // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// Lets go of the pages of code that only starting up needed: reading a command line touches
+/// nearly all of the program, serving an app a small part of it. What is needed again comes back
+/// from the page cache.
+///
+/// # Errors
+/// When this process's mappings cannot be read.
+pub fn forget_startup_code() -> io::Result<()> {
+    let ours = std::fs::read_link("/proc/self/exe")?;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let code = maps.lines().filter(|line| {
+        // Code, and the constants at the file's beginning: segments that no process writes to, not
+        // even the loader (what it relocates lies in a later segment).
+        (line.contains(" r-xp ") || line.contains(" r--p 00000000 "))
+            && line.ends_with(&*ours.to_string_lossy())
+    });
+    for line in code {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let Some((Ok(from), Ok(to))) =
+            range.map(|(a, b)| (usize::from_str_radix(a, 16), usize::from_str_radix(b, 16)))
+        else {
+            continue;
+        };
+        if let Some(start) = NonNull::new(std::ptr::with_exposed_provenance_mut(from)) {
+            // SAFETY: the range is a private, read-only mapping of this program's own file as the
+            // kernel has just told; dropping its clean pages changes nothing that can be read.
+            unsafe { madvise(start, to - from, MmapAdvise::MADV_DONTNEED) }?;
+        }
+    }
+    Ok(())
 }
 
 /// Watches a descriptor with the runtime.

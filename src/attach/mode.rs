@@ -118,13 +118,13 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Stream::{Stderr, Stdin, Stdout, Tty};
 
     #[test]
     fn modes_as_rkt_has_them() {
         let only = |input: Option<Stream>, outputs: &[Stream]| {
             Ok(Mode::Only(Wanted { input, outputs: outputs.to_vec() }))
         };
-        use Stream::{Stderr, Stdin, Stdout, Tty};
         for (text, want) in [
             ("auto", Ok(Mode::Auto)),
             ("list", Ok(Mode::List)),

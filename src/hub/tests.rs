@@ -47,7 +47,9 @@ impl Rig {
         while max > 0 {
             match self.hub.next(id, max) {
                 None => break,
-                Some(Next::Gap(_, range)) => got += &format!("[{}-{}]", range.start, range.end),
+                Some(Next::Gap(_, range)) => {
+                    got = format!("{got}[{}-{}]", range.start, range.end);
+                }
                 Some(Next::Bytes(stream, range)) => {
                     let bytes = self.hub.bytes(stream, range).concat();
                     self.hub.accepted(id, stream, bytes.len());

@@ -24,6 +24,7 @@ use crate::sink::listener::Listener;
 use crate::source::{Inlet, Source, fifo, pty};
 use crate::state::{AppDir, ENDPOINTS, SESSION};
 use crate::stream::Stream;
+use crate::sys;
 use crate::systemd::{Notify, Stored};
 
 /// What kind of ends the app has.
@@ -129,6 +130,9 @@ impl Mux {
         log::info!("app {}: ready at {}", self.dir.name(), self.dir.dir().display());
         if self.app.as_ref().is_some_and(|app| app.waits_until.is_none()) {
             self.start_app()?;
+        }
+        if let Err(e) = sys::forget_startup_code() {
+            log::debug!("giving back the memory of starting up: {e}");
         }
         Ok(())
     }
