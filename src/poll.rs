@@ -53,17 +53,23 @@ impl Token {
     }
 }
 
-/// What has become possible with a descriptor.
+/// What has become possible with a descriptor; if nothing else, it can be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// Which one.
     pub token: Token,
     /// It can be read, or its end has come.
     pub readable: bool,
-    /// It can be written.
-    pub writable: bool,
     /// The peer is gone altogether.
     pub hangup: bool,
+}
+
+impl Event {
+    /// That a descriptor may be readable.
+    #[must_use]
+    pub fn readable(token: Token) -> Self {
+        Self { token, readable: true, hangup: false }
+    }
 }
 
 /// What a descriptor is watched for; that the peer is gone is told in any case.
@@ -162,7 +168,6 @@ impl From<&EpollEvent> for Event {
         Self {
             token: Token::unpack(event.data()),
             readable: flags.contains(Flags::EPOLLIN),
-            writable: flags.contains(Flags::EPOLLOUT),
             hangup: flags.intersects(Flags::EPOLLHUP | Flags::EPOLLERR),
         }
     }

@@ -21,19 +21,22 @@ use crate::exit::Exit;
 use crate::mux::{Mux, Plan};
 use crate::state::StateDir;
 use crate::sys;
+use crate::systemd::Stored;
 
 /// Is the mux of a plan until it ends.
 ///
 /// # Errors
 /// When it cannot begin or go on.
 pub fn mux(plan: Plan) -> Result<Exit> {
+    // First of all, while no other descriptor has been opened.
+    let stored = Stored::take();
     let owns_app = plan.app.is_some();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .context("starting the event loop")?;
-    let status = runtime.block_on(async { Mux::open(plan)?.serve().await })?;
+    let status = runtime.block_on(async { Mux::open(plan, stored)?.serve().await })?;
     Ok(match status {
         Some(status) => Exit::App(status.code()),
         // Stopped before the command was started.

@@ -123,18 +123,18 @@ impl AppDir {
         self.path.join(file)
     }
 
-    /// Makes the directory, with mode 0700, if there is none; whether it was made.
+    /// Makes the directory, with mode 0700, if there is none.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn create(&self) -> Result<bool> {
+    pub fn create(&self) -> Result<()> {
         if let Some(parent) = self.path.parent() {
             fs::create_dir_all(parent)
                 .with_context(|| format!("making directory {}", parent.display()))?;
         }
         match fs::DirBuilder::new().mode(0o700).create(&self.path) {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == ErrorKind::AlreadyExists && self.path.is_dir() => Ok(false),
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && self.path.is_dir() => Ok(()),
             Err(e) => Err(e).with_context(|| format!("making directory {}", self.path.display())),
         }
     }

@@ -36,10 +36,14 @@ impl Mux {
         let client = Client::new(socket, role)?;
         let id = self.hub.join(limits::PATIENCE);
         self.clients.insert(id, client);
-        if let Some(stream) = stream {
-            self.attach(id, &[stream], stream.is_input());
+        match stream {
+            Some(stream) => {
+                self.attach(id, &[stream], stream.is_input());
+                self.touch(id);
+            }
+            // Its hello may have come with it.
+            None => self.on_client(id, Event::readable(Token::Client(id))),
         }
-        self.touch(id);
         Ok(())
     }
 
@@ -312,11 +316,11 @@ impl Mux {
     }
 
     fn watch_client(&mut self, id: ClientId) {
-        let read = match self.phase {
-            Phase::Ready | Phase::Draining { .. } => self.reading_room(id) > 0,
-            Phase::Delivering { .. } | Phase::Done => false,
-        };
+        let room = self.reading_room(id);
+        let delivering = matches!(self.phase, Phase::Delivering { .. });
         let Some(client) = self.clients.get_mut(&id) else { return };
+        // In the end only what a late client wants is still listened to.
+        let read = room > 0 && !(delivering && client.greeted());
         let interest = Interest { read, write: client.blocked };
         // A client that is gone hangs up for ever: it is watched only while it can be read.
         let wanted = (!client.deaf || read).then_some(interest);

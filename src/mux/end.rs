@@ -100,7 +100,7 @@ impl Mux {
     fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) {
         self.touch(id);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let mut complete = self.hub.is_caught_up(id) && !client.blocked;
+        let mut complete = client.greeted() && self.hub.is_caught_up(id) && !client.blocked;
         if complete
             && !client.farewell
             && let Role::Session(session) = &client.role
@@ -148,7 +148,7 @@ impl Mux {
                 log::error!("{e:#}");
             }
         }
-        if self.made_dir {
+        if self.owns_app {
             self.dir.remove_dir();
         }
         log::info!("app {}: ended", self.dir.name());

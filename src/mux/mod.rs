@@ -79,8 +79,6 @@ pub struct Mux {
     notify: Notify,
     /// What this process made and takes away at the end.
     made: Vec<&'static str>,
-    /// Whether the directory goes with it.
-    made_dir: bool,
     _lock: Lock,
 }
 

@@ -66,16 +66,16 @@ struct Ends {
 }
 
 impl Mux {
-    /// Opens everything; from READY on clients are accepted. Needs a runtime with I/O.
+    /// Opens everything that is not in systemd's store; from READY on clients are accepted. Needs a
+    /// runtime with I/O.
     ///
     /// # Errors
     /// When another mux of this app runs, or something cannot be made.
-    pub fn open(plan: Plan) -> Result<Self> {
+    pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
         let Plan { dir, streams, backlog, app } = plan;
-        let mut stored = Stored::take();
         let notify = Notify::from_env()?;
         let owns_app = app.is_some();
-        let made_dir = dir.create()? && owns_app;
+        dir.create()?;
         let lock = dir.lock()?;
         remove_leftovers(&dir)?;
         if !owns_app {
@@ -85,7 +85,11 @@ impl Mux {
             Streams::Fifos { .. } => Merge::Lines,
             Streams::Terminal { .. } => Merge::AsTyped,
         };
-        let ends = open_ends(&dir, &streams, &mut stored, &notify)?;
+        let mut ends = open_ends(&dir, &streams, &mut stored, &notify)?;
+        if owns_app {
+            // What a `run` that was killed has left is of no use to anybody else.
+            ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
+        }
         let mut listeners = Vec::new();
         for stream in &ends.streams {
             listeners.push(Listener::new(Some(*stream), dir.listen(stream.socket())?));
@@ -110,7 +114,6 @@ impl Mux {
             ids: Vec::new(),
             notify,
             made: ends.made,
-            made_dir,
             dir,
             _lock: lock,
         };

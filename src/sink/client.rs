@@ -116,6 +116,15 @@ impl Client {
         })
     }
 
+    /// Whether it is known what it wants: a raw client does not need to say so.
+    #[must_use]
+    pub fn greeted(&self) -> bool {
+        match &self.role {
+            Role::Raw(_) => true,
+            Role::Session(session) => session.greeted,
+        }
+    }
+
     /// Queues a control frame; a raw client gets none.
     ///
     /// # Errors
