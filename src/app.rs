@@ -1,16 +1,21 @@
 //! The app as a child of this process, under `run`. Under systemd there is none here.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use nix::libc::O_NOCTTY;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::proto::AppStatus;
+use crate::state::AppDir;
+use crate::stream::Stream;
 use crate::{sys, systemd};
 
 /// A command that is, or will be, the app.
@@ -44,21 +49,46 @@ impl App {
         Self { command, terminal, child: None, waits_until }
     }
 
-    /// Starts it on its ends of the streams.
+    /// Opens its ends of the streams, which this process has opened on its side.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn open(&mut self, dir: &AppDir) -> Result<()> {
+        let open = |stream: Stream, read: bool, write: bool| -> Result<OwnedFd> {
+            let path = dir.path(stream.stage2());
+            // It becomes the app's controlling terminal, not ours.
+            let flags = O_NOCTTY;
+            let file = OpenOptions::new().read(read).write(write).custom_flags(flags).open(&path);
+            Ok(file.with_context(|| format!("opening {}", path.display()))?.into())
+        };
+        let (stdin, stdout, stderr) = if self.terminal {
+            let tty = open(Stream::Tty, true, true)?;
+            (tty.try_clone()?, tty.try_clone()?, tty)
+        } else {
+            (
+                open(Stream::Stdin, true, false)?,
+                open(Stream::Stdout, false, true)?,
+                open(Stream::Stderr, false, true)?,
+            )
+        };
+        self.command.stdin(stdin).stdout(stdout).stderr(stderr);
+        Ok(())
+    }
+
+    /// Starts it.
     ///
     /// # Errors
     /// When there is no such program, or it cannot be executed.
-    pub fn start(&mut self, stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> Result<()> {
+    pub fn start(&mut self) -> Result<()> {
         self.waits_until = None;
         if self.terminal && std::env::var_os("TERM").is_none() {
             self.command.env("TERM", "xterm-256color");
         }
-        self.command.stdin(stdin).stdout(stdout).stderr(stderr);
         let program = self.command.get_program().to_owned();
-        self.child =
-            Some(self.command.spawn().with_context(|| format!("starting {}", program.display()))?);
+        let child = self.command.spawn();
         // The command would keep the app's ends open in this process.
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(child.with_context(|| format!("starting {}", program.display()))?);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::attach::mode::Mode;
 use crate::attach::{Request, attach};
 use crate::cli::RunArgs;
+use crate::diagnostics;
 use crate::exit::Exit;
 use crate::mux::{Mux, Plan};
 use crate::state::StateDir;
@@ -36,7 +37,16 @@ pub fn mux(plan: Plan) -> Result<Exit> {
         .enable_time()
         .build()
         .context("starting the event loop")?;
-    let status = runtime.block_on(async { Mux::open(plan, stored)?.serve().await })?;
+    let status = runtime.block_on(async {
+        let served = Mux::open(plan, stored)?.serve().await;
+        // From here on the app had begun, which has a code of its own.
+        anyhow::Ok(served.map_err(|e| diagnostics::failed(&e, Exit::Lost)))
+    })?;
+    let status = match status {
+        Err(exit) if owns_app => return Ok(exit),
+        Err(_) => return Ok(Exit::Failed),
+        Ok(status) => status,
+    };
     Ok(match status {
         Some(status) => Exit::App(status.code()),
         // Stopped before the command was started.

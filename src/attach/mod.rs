@@ -27,6 +27,7 @@ use self::keys::{Matcher, Sequence};
 use self::link::{Link, Uplink};
 use self::mode::Mode;
 use self::pump::{Inbox, News};
+use crate::diagnostics;
 use crate::exit::Exit;
 use crate::limits;
 use crate::state::AppDir;
@@ -103,7 +104,8 @@ pub fn attach(request: &Request) -> Result<Exit> {
         attached.stay(&inbox)
     })();
     terminal::restore();
-    outcome
+    // From the connection on a failure has a code of its own: the app's status is then not known.
+    Ok(outcome.unwrap_or_else(|e| diagnostics::failed(&e, Exit::Lost)))
 }
 
 impl Attached {

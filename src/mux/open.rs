@@ -1,14 +1,9 @@
 //! How a mux begins: lock, leftovers, sources, listeners, document, READY, in this order, so that
 //! whatever is visible works.
 
-use std::fs::OpenOptions;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use nix::libc::O_NOCTTY;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::{Mux, Phase};
@@ -72,7 +67,7 @@ impl Mux {
     /// # Errors
     /// When another mux of this app runs, or something cannot be made.
     pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
-        let Plan { dir, streams, backlog, app } = plan;
+        let Plan { dir, streams, backlog, mut app } = plan;
         let notify = Notify::from_env()?;
         let owns_app = app.is_some();
         dir.create()?;
@@ -89,6 +84,10 @@ impl Mux {
         if owns_app {
             // What a `run` that was killed has left is of no use to anybody else.
             ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
+        }
+        if let Some(app) = &mut app {
+            // Before anybody can attach, and close an input that nobody else has open.
+            app.open(&dir)?;
         }
         let mut listeners = Vec::new();
         for stream in &ends.streams {
@@ -131,8 +130,8 @@ impl Mux {
         }
         self.notify.ready();
         log::info!("app {}: ready at {}", self.dir.name(), self.dir.dir().display());
-        if self.app.as_ref().is_some_and(|app| app.waits_until.is_none()) {
-            self.start_app()?;
+        if let Some(app) = self.app.as_mut().filter(|app| app.waits_until.is_none()) {
+            app.start()?;
         }
         if let Err(e) = sys::forget_startup_code() {
             log::debug!("giving back the memory of starting up: {e}");
@@ -140,40 +139,13 @@ impl Mux {
         Ok(())
     }
 
-    /// Starts the app on its ends. When it cannot be started nothing is left behind.
-    pub(super) fn start_app(&mut self) -> Result<()> {
-        let Some(app) = &mut self.app else { return Ok(()) };
-        let dir = &self.dir;
-        let open = |stream: Stream, read: bool, write: bool| -> Result<OwnedFd> {
-            let path = dir.path(stream.stage2());
-            let file = OpenOptions::new()
-                .read(read)
-                .write(write)
-                .custom_flags(O_NOCTTY)
-                .open(&path)
-                .with_context(|| format!("opening {}", path.display()))?;
-            Ok(file.into())
-        };
-        let is_tty = self.sources.iter().flatten().any(|s| s.stream == Stream::Tty);
-        let (stdin, stdout, stderr) = if is_tty {
-            let tty = open(Stream::Tty, true, true)?;
-            (tty.try_clone()?, tty.try_clone()?, tty)
-        } else {
-            (
-                open(Stream::Stdin, true, false)?,
-                open(Stream::Stdout, false, true)?,
-                open(Stream::Stderr, false, true)?,
-            )
-        };
-        app.start(stdin, stdout, stderr)
-    }
-
     /// Starts the app as soon as its first client is there, where it was asked to wait for one.
     pub(super) fn start_when_attached(&mut self, now: Instant) -> Result<()> {
         let greeted = |client: &Client| matches!(&client.role, Role::Session(s) if s.greeted);
-        let Some(until) = self.app.as_ref().and_then(|app| app.waits_until) else { return Ok(()) };
+        let Some(app) = &mut self.app else { return Ok(()) };
+        let Some(until) = app.waits_until else { return Ok(()) };
         if self.clients.values().any(greeted) {
-            self.start_app()?;
+            app.start()?;
         } else if until <= now {
             bail!("app {}: not started, nobody attached", self.dir.name());
         }
