@@ -42,16 +42,13 @@ pub fn mux(plan: Plan) -> Result<Exit> {
         // From here on the app had begun, which has a code of its own.
         anyhow::Ok(served.map_err(|e| diagnostics::failed(&e, Exit::Lost)))
     })?;
-    let status = match status {
-        Err(exit) if owns_app => return Ok(exit),
-        Err(_) => return Ok(Exit::Failed),
-        Ok(status) => status,
-    };
     Ok(match status {
-        Some(status) => Exit::App(status.code()),
+        Ok(Some(status)) => Exit::App(status.code()),
         // Stopped before the command was started.
-        None if owns_app => Exit::Lost,
-        None => Exit::Done,
+        Ok(None) if owns_app => Exit::Lost,
+        Ok(None) => Exit::Done,
+        Err(exit) if owns_app => exit,
+        Err(_) => Exit::Failed,
     })
 }
 
