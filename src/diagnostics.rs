@@ -1,10 +1,13 @@
 //! What this program says about itself, on standard error: one line each, never more.
 
 use std::env;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 
 use anyhow::Error;
+use env_logger::Target;
 use log::{Level, LevelFilter};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::exit::Exit;
 
@@ -18,6 +21,7 @@ pub fn start(level: Option<LevelFilter>, is_mux: bool) {
         (_, false) => LevelFilter::Warn,
     };
     env_logger::Builder::new()
+        .target(Target::Pipe(Box::new(Unwaiting)))
         .filter_level(level.unwrap_or(usual))
         .format(|out, record| match record.level() {
             Level::Info => writeln!(out, "iottymux: {}", record.args()),
@@ -27,6 +31,25 @@ pub fn start(level: Option<LevelFilter>, is_mux: bool) {
             }
         })
         .init();
+}
+
+/// Standard error for a process that must not wait for it: a line that is not taken at once is lost.
+struct Unwaiting;
+
+impl Write for Unwaiting {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let stderr = io::stderr();
+        let mut fds = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+        // Room for a page at least, and lines are shorter.
+        match poll(&mut fds, PollTimeout::ZERO) {
+            Ok(1..) => stderr.lock().write(line),
+            _ => Ok(line.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Says why all failed, and returns the code to end with.
@@ -59,5 +82,5 @@ pub fn usage(error: &clap::Error) -> Exit {
 /// One line, whatever is in it; that nobody hears it is no reason to panic.
 fn say(text: &str) {
     let line: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    let _ = writeln!(std::io::stderr(), "iottymux: {line}");
+    let _ = writeln!(io::stderr(), "iottymux: {line}");
 }

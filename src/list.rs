@@ -14,6 +14,14 @@ use crate::state::{AppDir, StateDir};
 /// When the app has none, or they cannot be printed.
 pub fn one(dir: &AppDir, line_end: &str) -> Result<()> {
     let endpoints = Endpoints::read(dir).with_context(|| format!("listing app {}", dir.name()))?;
+    show(&endpoints, line_end)
+}
+
+/// Prints endpoints.
+///
+/// # Errors
+/// When they cannot be printed.
+pub fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 

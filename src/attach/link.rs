@@ -49,7 +49,7 @@ pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) 
     let has: Vec<Stream> = targets.iter().map(|(stream, _)| *stream).collect();
     let wanted = match mode {
         Mode::Only(wanted) => wanted.clone(),
-        Mode::Auto | Mode::List => Wanted::everything(&has),
+        _ => Wanted::everything(&has),
     };
     if let Some(missing) = wanted.all().find(|s| !has.contains(s)) {
         let has: Vec<&str> = has.iter().map(|s| s.name()).collect();
@@ -69,7 +69,8 @@ pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) 
             streams: wanted.outputs.clone(),
             stdin: wanted.input.is_some(),
             stdin_once,
-            size: has.contains(&Stream::Tty).then(terminal::size).flatten(),
+            // A viewer's window does not matter to the app.
+            size: wanted.input.filter(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
         };
         let mut uplink = Uplink::new(socket.try_clone()?, true);
         uplink.waiting = Kind::Hello.message(&hello);

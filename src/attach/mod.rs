@@ -25,12 +25,14 @@ use signal_hook::low_level::emulate_default_handler;
 
 use self::keys::{Matcher, Sequence};
 use self::link::{Link, Uplink};
-use self::mode::Mode;
+use self::mode::{Mode, Wanted};
 use self::pump::{Inbox, News};
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::limits;
+use crate::list;
 use crate::state::AppDir;
+use crate::stream::Stream;
 
 /// What is to be attached, and how.
 #[derive(Debug)]
@@ -62,8 +64,8 @@ struct Attached {
     keys: Matcher,
     /// Connections that have not ended.
     open: usize,
-    /// Whether any output is wanted.
-    wants_output: bool,
+    /// What is attached.
+    wanted: Wanted,
     stdin_once: bool,
     /// How it will end when the connections do.
     outcome: Option<Exit>,
@@ -77,11 +79,15 @@ struct Attached {
 /// When there is nothing to attach to, or something of this process fails.
 pub fn attach(request: &Request) -> Result<Exit> {
     let Request { dir, mode, wait, stdin_once, detach_keys } = request;
+    if *mode == Mode::List {
+        let endpoints = find::retry(dir, *wait, |endpoints| Ok(endpoints.clone()))?;
+        return list::show(&endpoints, "\n").map(|()| Exit::Done);
+    }
     let link = find::retry(dir, *wait, |endpoints| link::dial(dir, endpoints, mode, *stdin_once))?;
     let Link { wanted, uplink, downlinks } = link;
     let (outbox, inbox) = pump::mailbox().context("making a mailbox")?;
     let types = wanted.input.is_some();
-    let on_tty = wanted.all().any(|s| s == crate::stream::Stream::Tty);
+    let on_tty = wanted.all().any(|s| s == Stream::Tty);
     terminal::restore_on_panic();
     let raw = types && on_tty && terminal::make_raw().context("the local terminal")?;
     let outcome = (|| {
@@ -96,7 +102,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             reading: types,
             keys: Matcher::new(detach_keys.clone().only_if(raw)),
             open,
-            wants_output: !wanted.outputs.is_empty(),
+            wanted,
             stdin_once: *stdin_once,
             outcome: None,
             missing: 0,
@@ -143,17 +149,21 @@ impl Attached {
     /// Waits until there is something to do.
     fn wait(&self, inbox: &Inbox) -> Result<Heard> {
         let (stdin, stdout) = (io::stdin(), io::stdout());
+        let uplink = self.uplink.as_ref();
         let mut fds = vec![PollFd::new(inbox.bell.as_fd(), PollFlags::POLLIN)];
-        // No event is asked for: a reader that goes is told as an error.
-        fds.push(PollFd::new(stdout.as_fd(), PollFlags::empty()));
-        let room = self.uplink.as_ref().is_some_and(|uplink| uplink.room() > 0);
-        let reads = self.reading && room;
-        let input = reads.then_some(PollFlags::POLLIN);
-        if let Some(flags) = input {
-            fds.push(PollFd::new(stdin.as_fd(), flags));
-        }
-        if let Some(uplink) = self.uplink.as_ref().filter(|uplink| uplink.is_waiting()) {
-            fds.push(PollFd::new(uplink.as_fd(), PollFlags::POLLOUT));
+        let mut add = |wanted: bool, fd, flags| {
+            wanted.then(|| {
+                fds.push(PollFd::new(fd, flags));
+                fds.len() - 1
+            })
+        };
+        let reads = self.reading && uplink.is_some_and(|uplink| uplink.room() > 0);
+        let input = add(reads, stdin.as_fd(), PollFlags::POLLIN);
+        // No event is asked for: that a reader has gone is told as an error.
+        let shows = self.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
+        let output = add(shows, stdout.as_fd(), PollFlags::empty());
+        if let Some(uplink) = uplink {
+            add(uplink.is_waiting(), uplink.as_fd(), PollFlags::POLLOUT);
         }
         let timeout = self.keys.deadline().map_or(PollTimeout::NONE, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -163,11 +173,12 @@ impl Attached {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(e) => bail!("waiting: {e}"),
         }
-        let any = |at: usize| fds.get(at).and_then(PollFd::revents).unwrap_or(PollFlags::empty());
+        let events =
+            |at: Option<usize>| at.and_then(|at| fds[at].revents()).unwrap_or(PollFlags::empty());
         Ok(Heard {
-            news: any(0).contains(PollFlags::POLLIN),
-            output_closed: self.wants_output && any(1).contains(PollFlags::POLLERR),
-            input: reads && !any(2).is_empty(),
+            news: events(Some(0)).contains(PollFlags::POLLIN),
+            output_closed: events(output).contains(PollFlags::POLLERR),
+            input: !events(input).is_empty(),
         })
     }
 
@@ -215,7 +226,7 @@ impl Attached {
             News::Closing => self.outcome = Some(Exit::Done),
             News::StdinDone => {
                 self.reading = false;
-                if !self.wants_output && !self.stdin_once {
+                if self.wanted.outputs.is_empty() && !self.stdin_once {
                     return Ok(Step::Leave(self.complete(Exit::Done)));
                 }
             }

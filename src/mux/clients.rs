@@ -174,6 +174,8 @@ impl Mux {
             Item::Control(Kind::StdinEof, _) => {
                 self.end_of(id);
             }
+            // The windows of those who only look do not matter.
+            Item::Control(Kind::Resize, _) if typing == Typing::No => {}
             Item::Control(Kind::Resize, body) => self.resize(serde_json::from_slice(&body)?),
             // Input of one who may not type, or no longer: it is told by STDIN_DONE, not refused,
             // for it may have been under way.
@@ -193,7 +195,7 @@ impl Mux {
         if hello.stdin_once && !self.owns_app {
             bail!("the end of one client's input can end the app's only under `iottymux run`");
         }
-        if let Some(size) = hello.size {
+        if let Some(size) = hello.size.filter(|_| hello.stdin) {
             self.resize(size);
         }
         let streams = self.attach(id, &hello.streams, hello.stdin);
