@@ -39,7 +39,11 @@ impl Mux {
         match stream {
             Some(stream) => {
                 self.attach(id, &[stream], stream.is_input());
-                self.touch(id);
+                match (stream, &self.inlet) {
+                    // The app's input is closed, and nobody will read what this client types.
+                    (Stream::Stdin, None) => self.drop_client(id),
+                    _ => self.touch(id),
+                }
             }
             // Its hello may have come with it.
             None => self.on_client(id, Event::readable(Token::Client(id))),
