@@ -21,7 +21,8 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
     version: u32,
-    targets: Vec<Target>,
+    /// rkt's mux writes `null` for an app without streams.
+    targets: Option<Vec<Target>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<Session>,
 }
@@ -64,7 +65,7 @@ impl Endpoints {
             .collect();
         let session =
             Session { version: VERSION, domain: "unix".into(), address: address(SESSION) };
-        Self { version: VERSION, targets, session: Some(session) }
+        Self { version: VERSION, targets: Some(targets), session: Some(session) }
     }
 
     /// Writes the document, whole, where readers look for it.
@@ -111,7 +112,7 @@ impl Endpoints {
                 }
             }
         }
-        self.targets.iter().filter_map(known).collect()
+        self.targets.iter().flatten().filter_map(known).collect()
     }
 
     /// The name of the session socket, where there is one of a version that is known.
@@ -180,11 +181,13 @@ mod tests {
             (r#"{"version":2,"targets":[]}"#, "version 2"),
             (r#"{"targets":[]}"#, "missing field"),
             ("", "EOF"),
-            (r#"{"version":1}"#, "missing field"),
         ] {
             let error = format!("{:#}", Endpoints::parse(bad.as_bytes()).unwrap_err());
             assert!(error.contains(why), "{bad}: {error}");
         }
+        let none = Endpoints::parse(br#"{"version":1,"targets":null}"#).unwrap();
+        assert_eq!(none.streams(), []);
+        assert_eq!(none.pretty(), "{\n    \"version\": 1,\n    \"targets\": null\n}");
         let odd = r#"{"version":1,"more":0,"targets":[
             {"name":"tty","domain":"unix","address":"../../etc/sock-tty","x":1},
             {"name":"stdout","domain":"tcp4","address":"127.0.0.1:1"},

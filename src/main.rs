@@ -46,6 +46,10 @@ fn obey(cli: Cli) -> Result<Exit> {
 /// The command line as rkt spells it.
 fn rkt_main(arguments: &[OsString]) -> Exit {
     let flags = match rkt::parse(arguments) {
+        Ok(flags) if flags.help => {
+            eprint!("{}", rkt::USAGE);
+            return Exit::Done;
+        }
         Ok(flags) => flags,
         Err(e) => return diagnostics::failed(&e.into(), Exit::Usage),
     };

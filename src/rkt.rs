@@ -26,6 +26,8 @@ pub struct Flags {
     action: Option<String>,
     /// Which app.
     app: Option<String>,
+    /// Whether help was asked for instead.
+    pub help: bool,
 }
 
 /// What is to be done.
@@ -38,6 +40,15 @@ pub enum Action {
     /// Show the endpoints of an app.
     List(AppName),
 }
+
+/// The flags, for people.
+pub const USAGE: &str = "\
+Usage of iottymux:
+  -action string
+    \tiomux, ttymux, auto-attach, custom-attach or list (default \"list\")
+  -app string
+    \tname of the app
+";
 
 /// A flag that Go would refuse.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,6 +81,10 @@ pub fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {
         let target = match name {
             "action" => &mut flags.action,
             "app" => &mut flags.app,
+            "h" | "help" => {
+                flags.help = true;
+                return Ok(flags);
+            }
             other => {
                 return Err(FlagError(format!(
                     "flag provided but not defined: -{}",
@@ -173,7 +188,7 @@ mod tests {
     fn flags_as_go_reads_them() {
         let flags = |action: &str, app: &str| {
             let some = |s: &str| (!s.is_empty()).then(|| s.to_owned());
-            Ok(Flags { action: some(action), app: some(app) })
+            Ok(Flags { action: some(action), app: some(app), help: false })
         };
         for (line, want) in [
             (&["--action=iomux", "--app=demo"][..], flags("iomux", "demo")),

@@ -55,6 +55,8 @@ pub fn retry<T>(
 fn watch_path(changes: &Inotify, dir: &Path) -> Result<()> {
     let flags = AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_MOVED_TO
+        // rkt's mux writes its document in place.
+        | AddWatchFlags::IN_CLOSE_WRITE
         | AddWatchFlags::IN_ATTRIB
         | AddWatchFlags::IN_DELETE_SELF
         | AddWatchFlags::IN_MOVE_SELF;
@@ -74,9 +76,11 @@ fn watch_path(changes: &Inotify, dir: &Path) -> Result<()> {
 
 /// Whether an error means only that no mux is there (any more, or yet).
 fn is_absence(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|e| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+    let is_gone =
+        |e: &std::io::Error| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused);
+    // A document that ends too early is being written in place.
+    error.downcast_ref().is_some_and(is_gone)
+        || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
 }
 
 fn explain(error: anyhow::Error, dir: &AppDir, wait: Option<Duration>) -> anyhow::Error {

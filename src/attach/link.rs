@@ -37,6 +37,8 @@ pub struct Uplink {
     waiting: Vec<u8>,
     /// The writing side is to be closed when everything is sent (raw only).
     closing: bool,
+    /// The writing side stays open after the end of the input (raw only).
+    stays_open: bool,
 }
 
 /// Connects to what is wanted of an app and to nothing else.
@@ -86,11 +88,16 @@ pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) 
         if types || reads {
             let socket = connect(file)?;
             if types {
-                link.uplink = Some(Uplink::new(socket.try_clone()?, false));
+                let mut uplink = Uplink::new(socket.try_clone()?, false);
+                // rkt's mux ends a terminal's connection as soon as its input has ended.
+                uplink.stays_open = reads;
+                link.uplink = Some(uplink);
             }
-            // Of a socket that is only typed to, the end still tells that all was taken; and rkt's
-            // mux wants what it sends to be read, wanted or not.
-            link.downlinks.push((Some(stream), socket));
+            // Beside outputs the end of a socket that is only typed to tells nothing. Alone it
+            // tells that all was taken; and what rkt's mux sends on a terminal must be read.
+            if reads || link.wanted.outputs.is_empty() {
+                link.downlinks.push((Some(stream), socket));
+            }
         }
     }
     Ok(link)
@@ -98,7 +105,7 @@ pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) 
 
 impl Uplink {
     fn new(socket: UnixStream, session: bool) -> Self {
-        Self { socket, session, waiting: Vec::new(), closing: false }
+        Self { socket, session, waiting: Vec::new(), closing: false, stays_open: false }
     }
 
     /// Whether this is a session, which answers.
@@ -134,7 +141,7 @@ impl Uplink {
         if self.session {
             self.waiting.extend_from_slice(&Kind::StdinEof.frame(b""));
         } else {
-            self.closing = true;
+            self.closing = !self.stays_open;
         }
     }
 
