@@ -7,8 +7,9 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::attach::keys::Sequence;
 use crate::attach::mode::Mode;
+use crate::limits;
 use crate::name::AppName;
-use crate::stream::Stream;
+use crate::stream::{Position, Stream};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,6 +76,16 @@ pub struct MuxArgs {
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "256K",
           value_parser = super::config::backlog)]
     pub backlog: usize,
+    /// How many seconds a client that stalls may hold the app back, before it is passed over.
+    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_CLIENT_PATIENCE", default_value = "1",
+          value_parser = super::config::seconds)]
+    pub client_patience: std::time::Duration,
+}
+
+impl Default for MuxArgs {
+    fn default() -> Self {
+        Self { backlog: limits::BACKLOG, client_patience: limits::PATIENCE }
+    }
 }
 
 /// Arguments of `stream`.
@@ -118,6 +129,10 @@ pub struct AttachArgs {
     /// stdin,stdout,stderr.
     #[arg(long, value_name = "MODE", env = "IOTTYMUX_MODE", default_value = "auto")]
     pub mode: Mode,
+    /// Where to begin: now, unseen (what no client was given yet), start (the oldest byte kept), or
+    /// the offset of a byte.
+    #[arg(long, value_name = "POSITION", env = "IOTTYMUX_FROM", default_value = "unseen")]
+    pub from: Position,
     /// Wait for the app to appear, for ever or this many seconds.
     #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_WAIT", num_args = 0..=1,
           require_equals = true, default_missing_value = "inf",

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::app::App;
 use crate::attach::Request;
-use crate::cli::{AttachArgs, RunArgs, StreamArgs, TtyArgs};
+use crate::cli::{AttachArgs, MuxArgs, RunArgs, StreamArgs, TtyArgs};
 use crate::limits;
 use crate::mux::{Plan, Streams};
 use crate::proto::Size;
@@ -27,26 +27,31 @@ pub fn stream(args: &StreamArgs, state: &StateDir) -> Plan {
         (None, Some(streams)) => streams,
         (None, None) => Stream::PLAIN.to_vec(),
     };
-    fifos(state.app(&args.app.name), enabled, args.mux.backlog)
+    fifos(state.app(&args.app.name), enabled, &args.mux)
 }
 
 /// The plan of a mux for these FIFOs. In rkt's mixed modes (a terminal for some of the streams) no
 /// FIFO is made: those of the terminal must stay away.
 #[must_use]
-pub fn fifos(dir: AppDir, enabled: Vec<Stream>, backlog: usize) -> Plan {
+pub fn fifos(dir: AppDir, enabled: Vec<Stream>, mux: &MuxArgs) -> Plan {
     let make = !go_bool("STAGE2_TTY");
-    Plan { dir, streams: Streams::Fifos { enabled, make }, backlog, app: None }
+    plan(dir, Streams::Fifos { enabled, make }, mux, None)
 }
 
 /// The plan of `tty`.
 #[must_use]
 pub fn tty(args: &TtyArgs, state: &StateDir) -> Plan {
-    Plan {
-        dir: state.app(&args.app.name),
-        streams: Streams::Terminal { size: args.size },
-        backlog: args.mux.backlog,
-        app: None,
-    }
+    terminal(state.app(&args.app.name), args.size, &args.mux)
+}
+
+/// The plan of a mux for a terminal.
+#[must_use]
+pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Plan {
+    plan(dir, Streams::Terminal { size }, mux, None)
+}
+
+fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Plan {
+    Plan { dir, streams, backlog: mux.backlog, patience: mux.client_patience, app }
 }
 
 /// The plan of `run`.
@@ -59,12 +64,8 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Plan {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
     let waits_until = args.await_client.then(|| Instant::now() + limits::FIRST_CLIENT);
-    Plan {
-        dir: state.app(&args.app.name),
-        streams,
-        backlog: args.mux.backlog,
-        app: Some(App::new(&args.command, args.tty, waits_until)),
-    }
+    let app = App::new(&args.command, args.tty, waits_until);
+    plan(state.app(&args.app.name), streams, &args.mux, Some(app))
 }
 
 /// What `attach` is to do.
@@ -75,6 +76,7 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> Request {
         mode: args.mode.clone(),
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
         stdin_once: args.stdin_once,
+        from: args.from,
         detach_keys: args.keys.detach_keys.clone(),
     }
 }
@@ -137,10 +139,19 @@ pub fn wait(text: &str) -> Result<Wait, String> {
     if text == "inf" {
         return Ok(Wait(None));
     }
+    seconds(text).map(|wait| Wait(Some(wait))).map_err(|why| why + ", or inf")
+}
+
+/// Parses a time in seconds, from 0 to 4 million.
+///
+/// # Errors
+/// When it is none.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    // So that it is a number of milliseconds that fits 32 bits.
     seconds
-        .map(|wait| Wait(Some(wait)))
-        .ok_or_else(|| "a time is a number of seconds, or inf".to_owned())
+        .filter(|time| u32::try_from(time.as_millis()).is_ok())
+        .ok_or_else(|| "a time is a number of seconds".to_owned())
 }
 
 /// Parses the size of the backlog in bytes.

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
-use crate::stream::Stream;
+use crate::stream::{Position, Stream};
 
 /// The version spoken.
 pub const VERSION: u32 = 1;
@@ -117,7 +117,7 @@ pub struct Hello {
     pub version: u32,
     /// Output streams it wants to read.
     #[serde(default)]
-    pub streams: Vec<Stream>,
+    pub streams: Vec<Want>,
     /// Whether it wants to type.
     #[serde(default)]
     pub stdin: bool,
@@ -127,6 +127,20 @@ pub struct Hello {
     /// Its window, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
+    /// How long it may hold the app back, in milliseconds; the mux's own limit if it is left out,
+    /// and never more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_ms: Option<u32>,
+}
+
+/// A stream that a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// Its name.
+    pub stream: Stream,
+    /// Where to begin.
+    #[serde(default)]
+    pub from: Position,
 }
 
 /// What a client gets.
@@ -334,12 +348,13 @@ mod tests {
     fn a_hello_in_bytes() {
         let hello = Hello {
             version: 1,
-            streams: vec![Stream::Tty],
+            streams: vec![Want { stream: Stream::Tty, from: Position::Unseen }],
             stdin: true,
             stdin_once: false,
             size: Some(Size { rows: 24, cols: 80 }),
+            patience_ms: Some(0),
         };
-        let json = br#"{"version":1,"streams":["tty"],"stdin":true,"stdin_once":false,"size":{"rows":24,"cols":80}}"#;
+        let json = br#"{"version":1,"streams":[{"stream":"tty","from":"unseen"}],"stdin":true,"stdin_once":false,"size":{"rows":24,"cols":80},"patience_ms":0}"#;
         let frame = Kind::Hello.message(&hello);
         assert_eq!(frame[..8], [1, 0, 0, 0, 0, 0, 0, u8::try_from(json.len()).unwrap()]);
         assert_eq!(&frame[8..], json);

@@ -10,14 +10,15 @@ use anyhow::{Context, Result, bail};
 use crate::attach::Request;
 use crate::attach::keys::Sequence;
 use crate::attach::mode::{Mode, Wanted};
+use crate::cli::MuxArgs;
 use crate::config;
 use crate::exit::Exit;
 use crate::limits;
-use crate::mux::{Plan, Streams};
+use crate::mux::Plan;
 use crate::name::AppName;
 use crate::proto::Size;
 use crate::state::StateDir;
-use crate::stream::Stream;
+use crate::stream::{Position, Stream};
 
 /// The flags, as far as they were given.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -118,12 +119,13 @@ impl Flags {
         let name: AppName =
             app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
         let dir = state.app(&name);
-        let backlog = limits::BACKLOG;
+        let mux = MuxArgs::default();
         let attach = |mode| {
             Action::Attach(Request {
                 dir: state.app(&name),
                 mode,
                 wait: Some(Duration::ZERO),
+                from: Position::Unseen,
                 stdin_once: false,
                 detach_keys: Sequence::default(),
             })
@@ -131,12 +133,11 @@ impl Flags {
         Ok(match self.action.as_deref().unwrap_or("list") {
             "iomux" => {
                 let enabled = config::rkt_streams().unwrap_or_default();
-                Action::Mux(config::fifos(dir, enabled, backlog).into())
+                Action::Mux(config::fifos(dir, enabled, &mux).into())
             }
             "ttymux" => {
                 let (rows, cols) = limits::SIZE;
-                let streams = Streams::Terminal { size: Size { rows, cols } };
-                Action::Mux(Plan { dir, streams, backlog, app: None }.into())
+                Action::Mux(config::terminal(dir, Size { rows, cols }, &mux).into())
             }
             "auto-attach" => attach(Mode::Auto),
             "custom-attach" => attach(Mode::Only(wanted()?)),

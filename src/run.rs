@@ -21,6 +21,7 @@ use crate::diagnostics;
 use crate::exit::Exit;
 use crate::mux::{Mux, Plan};
 use crate::state::StateDir;
+use crate::stream::Position;
 use crate::sys;
 use crate::systemd::Stored;
 
@@ -62,6 +63,7 @@ pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
         dir: state.app(&args.app.name),
         mode: Mode::Auto,
         wait: Some(Duration::ZERO),
+        from: Position::Unseen,
         stdin_once: !args.tty,
         detach_keys: args.keys.detach_keys.clone(),
     })
@@ -106,6 +108,7 @@ fn background_command(
     command.arg("--state-dir").arg(state.path());
     command.args(["run", "--await-client", "--app", args.app.name.as_str()]);
     command.arg("--backlog").arg(args.mux.backlog.to_string());
+    command.arg("--client-patience").arg(args.mux.client_patience.as_secs_f64().to_string());
     if args.tty {
         command.arg("--tty");
     }

@@ -86,3 +86,57 @@ impl FromStr for Stream {
         Self::ALL.into_iter().find(|s| s.name() == text).ok_or(())
     }
 }
+
+/// Where in a stream a client begins. In JSON a word or a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Position {
+    /// With the next byte of the app.
+    Now,
+    /// With the first byte that no output client has been given yet.
+    #[default]
+    Unseen,
+    /// With the oldest byte kept.
+    Start,
+    /// With this byte; if it is no longer kept, what is missing is told as a gap.
+    #[serde(untagged)]
+    Offset(u64),
+}
+
+impl FromStr for Position {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "now" => Ok(Self::Now),
+            "unseen" => Ok(Self::Unseen),
+            "start" => Ok(Self::Start),
+            number => number
+                .parse()
+                .map(Self::Offset)
+                .map_err(|_| "a position is now, unseen, start, or the offset of a byte"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_as_typed_and_as_sent() {
+        for (text, json, position) in [
+            ("now", "\"now\"", Position::Now),
+            ("unseen", "\"unseen\"", Position::Unseen),
+            ("start", "\"start\"", Position::Start),
+            ("123", "123", Position::Offset(123)),
+        ] {
+            assert_eq!(text.parse(), Ok(position));
+            assert_eq!(serde_json::to_string(&position).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Position>(json).unwrap(), position);
+        }
+        for bad in ["", "-1", "Now", "1.5", "18446744073709551616"] {
+            assert!(bad.parse::<Position>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The connections of an attach: one session, or, where the mux has none, a raw socket for each
 //! stream that is wanted.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
+use super::Request;
 use super::mode::{Mode, Wanted};
 use super::terminal;
 use crate::endpoints::Endpoints;
 use crate::limits;
-use crate::proto::{Hello, Kind, Size, VERSION};
-use crate::state::AppDir;
-use crate::stream::Stream;
+use crate::proto::{Hello, Kind, Size, VERSION, Want};
+use crate::stream::{Position, Stream};
 
 /// What came out of dialling.
 #[derive(Debug)]
@@ -45,7 +45,8 @@ pub struct Uplink {
 ///
 /// # Errors
 /// When the app has not what is wanted, or its mux does not answer.
-pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) -> Result<Link> {
+pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
+    let Request { dir, mode, from, stdin_once, .. } = request;
     let name = dir.name();
     let targets = endpoints.streams();
     let has: Vec<Stream> = targets.iter().map(|(stream, _)| *stream).collect();
@@ -68,9 +69,10 @@ pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) 
         let socket = connect(file)?;
         let hello = Hello {
             version: VERSION,
-            streams: wanted.outputs.clone(),
+            streams: wanted.outputs.iter().map(|s| Want { stream: *s, from: *from }).collect(),
             stdin: wanted.input.is_some(),
-            stdin_once,
+            stdin_once: *stdin_once,
+            patience_ms: all_shown(&wanted).then_some(0),
             // A viewer's window does not matter to the app.
             size: wanted.input.filter(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
         };
@@ -78,8 +80,11 @@ pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) 
         uplink.waiting = Kind::Hello.message(&hello);
         return Ok(Link { wanted, uplink: Some(uplink), downlinks: vec![(None, socket)] });
     }
-    if stdin_once {
+    if *stdin_once {
         bail!("attaching to app {name}: its mux has no sessions, so --stdin-once is not possible");
+    }
+    if *from != Position::Unseen {
+        bail!("attaching to app {name}: its mux has no sessions, so --from is not possible");
     }
     let mut link = Link { wanted, uplink: None, downlinks: Vec::new() };
     for (stream, file) in targets {
@@ -101,6 +106,16 @@ pub fn dial(dir: &AppDir, endpoints: &Endpoints, mode: &Mode, stdin_once: bool) 
         }
     }
     Ok(link)
+}
+
+/// Whether all that comes goes to terminals: there a byte that comes late is worth less than an app
+/// that is not held back. In a pipe or a file every byte counts.
+fn all_shown(wanted: &Wanted) -> bool {
+    let shown = |stream: &Stream| match stream {
+        Stream::Stderr => io::stderr().is_terminal(),
+        _ => io::stdout().is_terminal(),
+    };
+    wanted.outputs.iter().all(shown)
 }
 
 impl Uplink {

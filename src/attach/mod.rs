@@ -32,7 +32,7 @@ use crate::exit::Exit;
 use crate::limits;
 use crate::list;
 use crate::state::AppDir;
-use crate::stream::Stream;
+use crate::stream::{Position, Stream};
 
 /// What is to be attached, and how.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct Request {
     pub mode: Mode,
     /// How long to wait for the app: zero not at all, `None` for ever.
     pub wait: Option<Duration>,
+    /// Where in its streams to begin.
+    pub from: Position,
     /// Whether the end of our input ends the app's.
     pub stdin_once: bool,
     /// The keys that detach, when the input is a terminal.
@@ -78,12 +80,12 @@ struct Attached {
 /// # Errors
 /// When there is nothing to attach to, or something of this process fails.
 pub fn attach(request: &Request) -> Result<Exit> {
-    let Request { dir, mode, wait, stdin_once, detach_keys } = request;
+    let Request { dir, mode, wait, stdin_once, detach_keys, .. } = request;
     if *mode == Mode::List {
         let endpoints = find::retry(dir, *wait, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
-    let link = find::retry(dir, *wait, |endpoints| link::dial(dir, endpoints, mode, *stdin_once))?;
+    let link = find::retry(dir, *wait, |endpoints| link::dial(request, endpoints))?;
     let Link { wanted, uplink, downlinks } = link;
     let (outbox, inbox) = pump::mailbox().context("making a mailbox")?;
     let types = wanted.input.is_some();

@@ -4,19 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-/// Where a new client begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// With the next byte of the app.
-    Now,
-    /// With the first byte that no output client has been given yet.
-    Unseen,
-    /// With the oldest byte kept.
-    Start,
-    /// With this byte; if it is no longer kept, what is missing is told as a gap.
-    Offset(u64),
-}
-
 /// A client's place on one stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {

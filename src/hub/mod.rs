@@ -14,14 +14,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-pub use self::cursor::Position;
 pub use self::marks::Mark;
 
 use self::backlog::Backlog;
 use self::cursor::{Cursor, Stall};
 use self::marks::Marks;
 use crate::limits;
-use crate::stream::Stream;
+use crate::stream::{Position, Stream};
 use crate::time::Now;
 
 /// A connection, for as long as the mux lives; numbers are not used again.
@@ -167,6 +166,13 @@ impl Hub {
             Client { patience, stall: Stall::default(), cursors: [None; STREAMS], mark: 0 };
         self.clients.insert(id, client);
         id
+    }
+
+    /// A connection asks for another patience than it came with.
+    pub fn set_patience(&mut self, id: ClientId, patience: Duration) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.patience = patience;
+        }
     }
 
     /// Puts a connection on an output stream; returns the offset from which it begins, or `None`

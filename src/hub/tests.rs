@@ -1,4 +1,5 @@
 use super::*;
+use crate::stream::Position;
 use proptest::prelude::*;
 
 const CAP: usize = 64;

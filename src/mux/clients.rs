@@ -2,18 +2,18 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use super::{Mux, Phase, log_watch};
-use crate::hub::{ClientId, Position};
+use crate::hub::ClientId;
 use crate::limits;
 use crate::poll::{Event, Interest, Token};
-use crate::proto::{Begin, Hello, Item, Kind, Refusal, Size, VERSION, Welcome};
+use crate::proto::{Begin, Hello, Item, Kind, Refusal, Size, VERSION, Want, Welcome};
 use crate::sink::client::{Client, Role, Session, Typing};
 use crate::source::pty;
-use crate::stream::Stream;
+use crate::stream::{Position, Stream};
 
 impl Mux {
     /// Takes everybody who waits at a listener.
@@ -34,11 +34,12 @@ impl Mux {
         }
         let role = stream.map_or_else(|| Role::Session(Session::default()), Role::Raw);
         let client = Client::new(socket, role)?;
-        let id = self.hub.join(limits::PATIENCE);
+        let id = self.hub.join(self.patience);
         self.clients.insert(id, client);
         match stream {
             Some(stream) => {
-                self.attach(id, &[stream], stream.is_input());
+                let want = Want { stream, from: Position::Unseen };
+                self.attach(id, &[want], stream.is_input());
                 match (stream, &self.inlet) {
                     // The app's input is closed, and nobody will read what this client types.
                     (Stream::Stdin, None) => self.drop_client(id),
@@ -53,12 +54,12 @@ impl Mux {
 
     /// Puts a client on output streams and, if it may type, among the writers; returns where its
     /// streams begin.
-    fn attach(&mut self, id: ClientId, streams: &[Stream], types: bool) -> Vec<Begin> {
-        let begins = streams
+    fn attach(&mut self, id: ClientId, wants: &[Want], types: bool) -> Vec<Begin> {
+        let begins = wants
             .iter()
-            .filter_map(|s| {
-                let offset = self.hub.subscribe(id, *s, Position::Unseen)?;
-                Some(Begin { stream: *s, offset })
+            .filter_map(|Want { stream, from }| {
+                let offset = self.hub.subscribe(id, *stream, *from)?;
+                Some(Begin { stream: *stream, offset })
             })
             .collect();
         if let Some(client) = self.clients.get_mut(&id) {
@@ -68,7 +69,7 @@ impl Mux {
             } else if types {
                 client.typing = Typing::Ended;
             }
-            let names: Vec<&str> = streams.iter().map(|s| s.name()).collect();
+            let names: Vec<&str> = wants.iter().map(|want| want.stream.name()).collect();
             log::info!(
                 "app {}: uid={} pid={} attached to {}{}",
                 self.dir.name(),
@@ -201,6 +202,10 @@ impl Mux {
         }
         if let Some(size) = hello.size.filter(|_| hello.stdin) {
             self.resize(size);
+        }
+        if let Some(asked) = hello.patience_ms {
+            let asked = Duration::from_millis(asked.into());
+            self.hub.set_patience(id, asked.min(self.patience));
         }
         let streams = self.attach(id, &hello.streams, hello.stdin);
         if let Some(client) = self.clients.get_mut(&id) {

@@ -13,7 +13,7 @@ mod signals;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::time::sleep_until;
@@ -62,6 +62,8 @@ pub struct Mux {
     listeners: Vec<Listener>,
     clients: BTreeMap<ClientId, Client>,
     phase: Phase,
+    /// How long a client may hold the app back.
+    patience: Duration,
     /// The app, where it is a child of this process and has not ended.
     app: Option<App>,
     /// While delivering: when the last of the waiting clients has been waited for long enough.

@@ -1,7 +1,7 @@
 //! How a mux begins: lock, leftovers, sources, listeners, document, READY, in this order, so that
 //! whatever is visible works.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -48,6 +48,8 @@ pub struct Plan {
     pub streams: Streams,
     /// Bytes kept per stream.
     pub backlog: usize,
+    /// How long a client may hold the app back at the most.
+    pub patience: Duration,
     /// The app, where this process starts it.
     pub app: Option<App>,
 }
@@ -67,7 +69,7 @@ impl Mux {
     /// # Errors
     /// When another mux of this app runs, or something cannot be made.
     pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
-        let Plan { dir, streams, backlog, mut app } = plan;
+        let Plan { dir, streams, backlog, patience, mut app } = plan;
         let notify = Notify::from_env()?;
         let owns_app = app.is_some();
         dir.create()?;
@@ -104,6 +106,7 @@ impl Mux {
             listeners,
             clients: std::collections::BTreeMap::new(),
             phase: Phase::Ready,
+            patience,
             patience_ends: None,
             app,
             owns_app,
