@@ -101,6 +101,12 @@ impl App {
         Ok(child.try_wait()?.map(status))
     }
 
+    /// Its process, once it is started.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// Passes a signal on; whether there is a process to take it.
     pub fn signal(&mut self, signal: Signal) -> bool {
         let Some(child) = &self.child else { return false };

@@ -56,6 +56,8 @@ pub enum Command {
     Attach(AttachArgs),
     /// Show the endpoints of one app, or all apps.
     List(ListArgs),
+    /// Show what the mux of an app knows: clients, positions, lost bytes.
+    Status(StatusArgs),
     /// Start a command as an app, and be its mux.
     Run(RunArgs),
 }
@@ -165,6 +167,17 @@ pub struct ListArgs {
     /// Show the endpoints document of this app.
     #[arg(long = "app", value_name = "NAME", env = "IOTTYMUX_APP")]
     pub app: Option<AppName>,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Which app.
+    #[command(flatten)]
+    pub app: AppArg,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `run`.

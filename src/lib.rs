@@ -8,7 +8,8 @@
 //! |---|---|
 //! | [`cli`], [`rkt`] | what was typed, in our spelling and in rkt's |
 //! | [`config`] | what it means |
-//! | [`run`], [`attach`], [`list`] | the commands: being a mux, being a client, looking |
+//! | [`run`], [`attach`], [`list`], [`status`] | the commands: being a mux, being a client, looking |
+//! | [`find`] | finding an app, and waiting for it |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
 //! | [`app`] | the app, where it is a child of this process |
 //! | [`source`] | FIFOs and ptys: where bytes come from and go to |
@@ -25,6 +26,7 @@ pub mod config;
 pub mod diagnostics;
 pub mod endpoints;
 pub mod exit;
+pub mod find;
 pub mod hub;
 pub mod limits;
 pub mod list;
@@ -37,6 +39,7 @@ pub mod run;
 pub mod sink;
 pub mod source;
 pub mod state;
+pub mod status;
 pub mod stream;
 pub mod sys;
 pub mod systemd;

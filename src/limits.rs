@@ -62,6 +62,9 @@ pub const LINGER: Duration = Duration::from_millis(500);
 /// How long `run --attach` waits for its own client before the app is not started at all.
 pub const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
+/// How long a mux may take to answer a request.
+pub const ANSWER: Duration = Duration::from_secs(5);
+
 /// Bytes of an `endpoints` document that are read.
 pub const ENDPOINTS: u64 = 64 * 1024;
 /// How long the first key of the detach sequence may be held back.

@@ -47,8 +47,11 @@ pub fn all(state: &StateDir) -> Result<()> {
     print(&text)
 }
 
-/// A reader that has seen enough is no error.
-fn print(text: &str) -> Result<()> {
+/// Prints text. A reader that has seen enough is no error.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {

@@ -8,7 +8,7 @@ use clap::Parser;
 use iottymux::cli::{Cli, Command};
 use iottymux::exit::Exit;
 use iottymux::state::StateDir;
-use iottymux::{attach, config, diagnostics, list, rkt, run};
+use iottymux::{attach, config, diagnostics, list, rkt, run, status};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -35,6 +35,9 @@ fn obey(cli: Cli) -> Result<Exit> {
         Command::Run(args) if args.attach => run::attached(&args, &state),
         Command::Run(args) => run::mux(config::run(&args, &state)),
         Command::Attach(args) => attach::attach(&config::attach(&args, &state)),
+        Command::Status(args) => {
+            status::show(&state.app(&args.app.name), args.json).map(|()| Exit::Done)
+        }
         Command::List(args) => match args.app {
             Some(app) => list::one(&state.app(&app), "\n"),
             None => list::all(&state),

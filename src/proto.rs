@@ -27,6 +27,8 @@ pub enum Kind {
     StdinEof = 3,
     /// [`Size`]: the client's window.
     Resize = 4,
+    /// A request for a [`Report`].
+    Status = 5,
     /// [`Welcome`]: the answer to the hello.
     Welcome = 16,
     /// [`Gap`]: bytes of a stream that this client lost.
@@ -41,6 +43,8 @@ pub enum Kind {
     Closing = 21,
     /// [`Refusal`]: why this connection ends now.
     Error = 22,
+    /// [`Report`]: the answer to a request for the status.
+    Report = 23,
     /// Bytes of the app's stdout.
     Stdout = 32,
     /// Bytes of the app's stderr.
@@ -50,11 +54,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 16] = [
         Self::Hello,
         Self::Stdin,
         Self::StdinEof,
         Self::Resize,
+        Self::Status,
         Self::Welcome,
         Self::Gap,
         Self::End,
@@ -62,6 +67,7 @@ impl Kind {
         Self::Exit,
         Self::Closing,
         Self::Error,
+        Self::Report,
         Self::Stdout,
         Self::Stderr,
         Self::Tty,
@@ -111,7 +117,7 @@ impl Kind {
 }
 
 /// What a client wants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The version that the client speaks.
     pub version: u32,
@@ -214,6 +220,62 @@ impl AppStatus {
             Self::Signal(signal) => signal.saturating_add(128),
         }
     }
+}
+
+/// What a mux knows of itself, its app and its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The app's name.
+    pub app: String,
+    /// Where the mux is in its life: `ready`, `draining` or `delivering`.
+    pub state: String,
+    /// The mux's process.
+    pub mux_pid: u32,
+    /// Milliseconds since the mux was ready.
+    pub uptime_ms: u64,
+    /// The app's process, where the mux has started it and it has not ended.
+    pub app_pid: Option<u32>,
+    /// The app's output streams.
+    pub streams: Vec<StreamReport>,
+    /// Who is connected, the one that asks among them.
+    pub clients: Vec<ClientReport>,
+}
+
+/// One output stream of an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// Its name.
+    pub stream: Stream,
+    /// Bytes that the app has written.
+    pub bytes: u64,
+    /// Bytes kept that no client has been given yet.
+    pub unseen: u64,
+}
+
+/// One client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// Its user.
+    pub uid: u32,
+    /// Its process.
+    pub pid: i32,
+    /// Whether it can type.
+    pub types: bool,
+    /// What it reads.
+    pub streams: Vec<PlaceReport>,
+}
+
+/// A client's place on one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceReport {
+    /// The stream.
+    pub stream: Stream,
+    /// Offset of the next byte that it will be given.
+    pub position: u64,
+    /// Bytes that it has still to be given.
+    pub lag: u64,
+    /// Bytes that it has lost.
+    pub lost: u64,
 }
 
 /// Why a peer's bytes are no frames.

@@ -5,7 +5,6 @@
 //! Inherited descriptors are shared with the shell and keep their flags. Invariant: the local
 //! terminal is as before on every way out.
 
-pub mod find;
 pub mod keys;
 mod link;
 pub mod mode;
@@ -29,6 +28,7 @@ use self::mode::{Mode, Wanted};
 use self::pump::{Inbox, News};
 use crate::diagnostics;
 use crate::exit::Exit;
+use crate::find;
 use crate::limits;
 use crate::list;
 use crate::state::AppDir;

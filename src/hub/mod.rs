@@ -287,6 +287,23 @@ impl Hub {
         })
     }
 
+    /// Bytes of a stream so far, and how many of those kept no client has been given.
+    #[must_use]
+    pub fn extent(&self, stream: Stream) -> Option<(u64, u64)> {
+        let lane = self.lanes[stream as usize].as_ref()?;
+        let end = lane.backlog.end();
+        Some((end, end - lane.seen.max(lane.backlog.start())))
+    }
+
+    /// Where the connection stands on a stream: its position, how far behind the end that is, and
+    /// the bytes that it lost.
+    #[must_use]
+    pub fn place(&self, id: ClientId, stream: Stream) -> Option<(u64, u64, u64)> {
+        let cursor = self.clients.get(&id)?.cursors[stream as usize]?;
+        let (end, _) = self.extent(stream)?;
+        Some((cursor.at, end - cursor.at, cursor.lost))
+    }
+
     /// Bytes that the connection missed, over all of its streams.
     #[must_use]
     pub fn lost(&self, id: ClientId) -> u64 {

@@ -176,6 +176,12 @@ impl Mux {
             Item::Data(Stream::Stdin, bytes) if typing == Typing::Open => {
                 self.input.push(id, bytes, Instant::now());
             }
+            Item::Control(Kind::Status, _) => {
+                let report = Kind::Report.message(&self.report());
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.tell(&report)?;
+                }
+            }
             Item::Control(Kind::StdinEof, _) => {
                 self.end_of(id);
             }

@@ -9,6 +9,7 @@ mod clients;
 mod end;
 mod open;
 mod signals;
+mod status;
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -62,6 +63,8 @@ pub struct Mux {
     listeners: Vec<Listener>,
     clients: BTreeMap<ClientId, Client>,
     phase: Phase,
+    /// Since when everything accepts.
+    since: Instant,
     /// How long a client may hold the app back.
     patience: Duration,
     /// The app, where it is a child of this process and has not ended.

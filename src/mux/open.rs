@@ -106,6 +106,7 @@ impl Mux {
             listeners,
             clients: std::collections::BTreeMap::new(),
             phase: Phase::Ready,
+            since: Instant::now(),
             patience,
             patience_ends: None,
             app,

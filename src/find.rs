@@ -1,4 +1,4 @@
-//! Finding an app to attach: its document, and waiting for it.
+//! Finding an app: its document, and waiting for it.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;

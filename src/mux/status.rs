@@ -1,0 +1,43 @@
+//! What a mux tells of itself.
+
+use super::{Mux, Phase};
+use crate::app::App;
+use crate::proto::{ClientReport, PlaceReport, Report, StreamReport};
+use crate::sink::client::Typing;
+use crate::stream::Stream;
+
+impl Mux {
+    /// The state of everything, now.
+    pub(super) fn report(&self) -> Report {
+        let state = match self.phase {
+            Phase::Ready => "ready",
+            Phase::Draining { .. } => "draining",
+            Phase::Delivering { .. } | Phase::Done => "delivering",
+        };
+        let stream = |stream: Stream| {
+            let (bytes, unseen) = self.hub.extent(stream)?;
+            Some(StreamReport { stream, bytes, unseen })
+        };
+        let clients = self.clients.iter().map(|(id, client)| ClientReport {
+            uid: client.peer.uid,
+            pid: client.peer.pid,
+            types: client.typing == Typing::Open,
+            streams: Stream::ALL
+                .into_iter()
+                .filter_map(|stream| {
+                    let (position, lag, lost) = self.hub.place(*id, stream)?;
+                    Some(PlaceReport { stream, position, lag, lost })
+                })
+                .collect(),
+        });
+        Report {
+            app: self.dir.name().to_string(),
+            state: state.to_owned(),
+            mux_pid: std::process::id(),
+            uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            app_pid: self.app.as_ref().and_then(App::pid),
+            streams: Stream::ALL.into_iter().filter_map(stream).collect(),
+            clients: clients.collect(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Asking a mux for its status, and showing it.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::endpoints::Endpoints;
+use crate::find;
+use crate::limits;
+use crate::list::print;
+use crate::proto::{Decoder, Hello, Item, Kind, Refusal, Report, VERSION};
+use crate::state::AppDir;
+
+/// Prints the status of an app's mux, for people or as JSON.
+///
+/// # Errors
+/// When there is no mux that answers.
+pub fn show(dir: &AppDir, json: bool) -> Result<()> {
+    let report = find::retry(dir, Some(Duration::ZERO), |endpoints| ask(dir, endpoints))?;
+    if json {
+        return print(&format!("{}\n", serde_json::to_string(&report)?));
+    }
+    print(&text(&report))
+}
+
+/// Asks over a session that attaches nothing.
+fn ask(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
+    let Some(file) = endpoints.session() else {
+        bail!("status of app {}: its mux has no sessions", dir.name())
+    };
+    let what = || format!("connecting to {}", dir.path(file).display());
+    let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
+    socket.set_read_timeout(Some(limits::ANSWER))?;
+    socket.set_write_timeout(Some(limits::ANSWER))?;
+    let hello = Kind::Hello.message(&Hello { version: VERSION, ..Hello::default() });
+    socket.write_all(&hello).context("asking")?;
+    socket.write_all(&Kind::Status.frame(b"")).context("asking")?;
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; limits::READ];
+    loop {
+        let len = socket.read(&mut buffer).context("waiting for the answer")?;
+        if len == 0 {
+            bail!("the mux ended the connection without an answer");
+        }
+        let mut bytes = &buffer[..len];
+        while let Some(item) = decoder.next(&mut bytes)? {
+            match item {
+                Item::Control(Kind::Report, body) => return Ok(serde_json::from_slice(&body)?),
+                Item::Control(Kind::Error, body) => {
+                    let Refusal { error } = serde_json::from_slice(&body)?;
+                    bail!("the mux refuses: {}", error.escape_debug());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The report as a few lines. Nothing in it was said by the app or a client.
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let seconds = report.uptime_ms / 1000;
+    // Writing into a string does not fail.
+    let _ = write!(
+        out,
+        "app {}: {}, mux {} up {seconds} s",
+        report.app.escape_debug(),
+        report.state.escape_debug(),
+        report.mux_pid
+    );
+    let _ = match report.app_pid {
+        Some(pid) => writeln!(out, ", app {pid}"),
+        None => writeln!(out),
+    };
+    for stream in &report.streams {
+        let _ = writeln!(
+            out,
+            "{:8} {} bytes, {} unseen",
+            stream.stream.name(),
+            stream.bytes,
+            stream.unseen
+        );
+    }
+    for client in report.clients.iter().filter(|c| c.types || !c.streams.is_empty()) {
+        let types = if client.types { " types" } else { "" };
+        let _ = write!(out, "client   uid {} pid {}{types}", client.uid, client.pid);
+        for place in &client.streams {
+            let _ = write!(
+                out,
+                ", {} at {} ({} behind, {} lost)",
+                place.stream, place.position, place.lag, place.lost
+            );
+        }
+        let _ = writeln!(out);
+    }
+    out
+}
