@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -9,7 +10,9 @@ use crate::attach::keys::Sequence;
 use crate::attach::mode::Mode;
 use crate::limits;
 use crate::name::AppName;
+use crate::proto::Size;
 use crate::stream::{Position, Stream};
+use crate::values::{self, Wait};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,12 +79,12 @@ pub struct MuxArgs {
     /// Bytes of output kept per stream for clients that are behind or come late; K, M and G are
     /// understood (4K to 1G).
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "256K",
-          value_parser = super::config::backlog)]
+          value_parser = values::backlog)]
     pub backlog: usize,
     /// How many seconds a client that stalls may hold the app back, before it is passed over.
     #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_CLIENT_PATIENCE", default_value = "1",
-          value_parser = super::config::seconds)]
-    pub client_patience: std::time::Duration,
+          value_parser = values::seconds)]
+    pub client_patience: Duration,
 }
 
 impl Default for MuxArgs {
@@ -99,7 +102,7 @@ pub struct StreamArgs {
     /// The streams of the app, with commas [default: those that are true of STAGE2_STDIN,
     /// STAGE2_STDOUT and STAGE2_STDERR, or all when none of these is set].
     #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
-          value_parser = super::config::plain_stream)]
+          value_parser = values::plain_stream)]
     pub streams: Option<Vec<Stream>>,
     /// What every mux has.
     #[command(flatten)]
@@ -114,8 +117,8 @@ pub struct TtyArgs {
     pub app: AppArg,
     /// Size of the terminal at first, in rows and columns.
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value = "24x80",
-          value_parser = super::config::size)]
-    pub size: crate::proto::Size,
+          value_parser = values::size)]
+    pub size: Size,
     /// What every mux has.
     #[command(flatten)]
     pub mux: MuxArgs,
@@ -138,8 +141,8 @@ pub struct AttachArgs {
     /// Wait for the app to appear, for ever or this many seconds.
     #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_WAIT", num_args = 0..=1,
           require_equals = true, default_missing_value = "inf",
-          value_parser = super::config::wait)]
-    pub wait: Option<super::config::Wait>,
+          value_parser = values::wait)]
+    pub wait: Option<Wait>,
     /// The end of this input ends the app's (under `iottymux run`).
     #[arg(long, env = "IOTTYMUX_STDIN_ONCE")]
     pub stdin_once: bool,
@@ -194,8 +197,8 @@ pub struct RunArgs {
     pub attach: bool,
     /// Size of the terminal at first [default: that of the first client that has one, else 24x80].
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
-          value_parser = super::config::size)]
-    pub size: Option<crate::proto::Size>,
+          value_parser = values::size)]
+    pub size: Option<Size>,
     /// Start the command only when somebody has attached (used by --attach).
     #[arg(long, hide = true)]
     pub await_client: bool,

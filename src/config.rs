@@ -4,8 +4,6 @@
 use std::env;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-
 use crate::app::App;
 use crate::attach::Request;
 use crate::cli::{AttachArgs, MuxArgs, RunArgs, StreamArgs, TtyArgs};
@@ -14,10 +12,6 @@ use crate::mux::{Plan, Streams};
 use crate::proto::Size;
 use crate::state::{AppDir, StateDir};
 use crate::stream::Stream;
-
-/// How long to wait: `None` for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait(pub Option<Duration>);
 
 /// The plan of `stream`.
 #[must_use]
@@ -109,105 +103,17 @@ fn in_order(streams: &[Stream]) -> Vec<Stream> {
     Stream::PLAIN.into_iter().filter(|s| streams.contains(s)).collect()
 }
 
-/// Parses one of the streams that can have a FIFO.
-///
-/// # Errors
-/// When it is none.
-pub fn plain_stream(text: &str) -> Result<Stream, String> {
-    let plain = Stream::PLAIN.into_iter().find(|s| s.name() == text);
-    plain.ok_or_else(|| "a stream is stdin, stdout or stderr".to_owned())
-}
-
-/// Parses `ROWSxCOLS`.
-///
-/// # Errors
-/// When it is not two numbers from 1 to 65535.
-pub fn size(text: &str) -> Result<Size, String> {
-    let parse = || {
-        let (rows, cols) = text.split_once('x')?;
-        let size = Size { rows: rows.parse().ok()?, cols: cols.parse().ok()? };
-        (size.rows > 0 && size.cols > 0).then_some(size)
-    };
-    parse().ok_or_else(|| "a size is ROWSxCOLS, each from 1 to 65535".to_owned())
-}
-
-/// Parses a time in seconds, or `inf`.
-///
-/// # Errors
-/// When it is neither.
-pub fn wait(text: &str) -> Result<Wait, String> {
-    if text == "inf" {
-        return Ok(Wait(None));
-    }
-    seconds(text).map(|wait| Wait(Some(wait))).map_err(|why| why + ", or inf")
-}
-
-/// Parses a time in seconds, from 0 to 4 million.
-///
-/// # Errors
-/// When it is none.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-    // So that it is a number of milliseconds that fits 32 bits.
-    seconds
-        .filter(|time| u32::try_from(time.as_millis()).is_ok())
-        .ok_or_else(|| "a time is a number of seconds".to_owned())
-}
-
-/// Parses the size of the backlog in bytes.
-///
-/// # Errors
-/// When it is no size, or out of the limits.
-pub fn backlog(text: &str) -> Result<usize, String> {
-    let (digits, unit) = match text.as_bytes().last() {
-        Some(b'K') => (&text[..text.len() - 1], 1 << 10),
-        Some(b'M') => (&text[..text.len() - 1], 1 << 20),
-        Some(b'G') => (&text[..text.len() - 1], 1 << 30),
-        _ => (text, 1),
-    };
-    digits
-        .parse::<usize>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-        .filter(|bytes| (limits::BACKLOG_MIN..=limits::BACKLOG_MAX).contains(bytes))
-        .ok_or_else(|| "a backlog is a number of bytes from 4K to 1G".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn values_and_their_limits() {
-        assert_eq!(size("24x80"), Ok(Size { rows: 24, cols: 80 }));
-        for bad in ["", "24", "0x80", "24x0", "24x65536", "x", "-1x2", "24x80x1"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-        for (text, want) in [
-            ("4096", Some(4096)),
-            ("256K", Some(262_144)),
-            ("1G", Some(1 << 30)),
-            ("4095", None),
-            ("2G", None),
-            ("K", None),
-            ("", None),
-            ("99999999999999999999G", None),
-            ("1é", None),
-        ] {
-            assert_eq!(backlog(text).ok(), want, "{text}");
-        }
-        assert_eq!(wait("1.5"), Ok(Wait(Some(Duration::from_millis(1500)))));
-        assert_eq!(wait("inf"), Ok(Wait(None)));
-        for bad in ["", "-1", "NaN", "1s"] {
-            assert!(wait(bad).is_err(), "{bad}");
-        }
+    fn variables_as_go_reads_them_and_streams_in_order() {
         for (text, want) in [("T", true), ("true", true), ("1", true), ("yes", false), ("", false)]
         {
             assert_eq!(is_true(text), want, "{text}");
         }
-        assert_eq!(
-            in_order(&[Stream::Stderr, Stream::Stdin, Stream::Stderr]),
-            [Stream::Stdin, Stream::Stderr]
-        );
+        let streams = in_order(&[Stream::Stderr, Stream::Stdin, Stream::Stderr]);
+        assert_eq!(streams, [Stream::Stdin, Stream::Stderr]);
     }
 }

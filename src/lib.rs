@@ -6,8 +6,8 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`cli`], [`rkt`] | what was typed, in our spelling and in rkt's |
-//! | [`config`] | what it means |
+//! | [`rkt`], [`config`] | what a command line means, in rkt's spelling and in ours |
+//! | [`cli`], [`values`] | what was typed |
 //! | [`run`], [`attach`], [`list`], [`status`] | the commands: being a mux, being a client, looking |
 //! | [`find`] | finding an app, and waiting for it |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
@@ -44,3 +44,4 @@ pub mod stream;
 pub mod sys;
 pub mod systemd;
 pub mod time;
+pub mod values;
