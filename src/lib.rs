@@ -8,16 +8,17 @@
 //! |---|---|
 //! | [`rkt`], [`config`] | what a command line means, in rkt's spelling and in ours |
 //! | [`cli`], [`values`] | what was typed |
-//! | [`run`], [`attach`], [`list`], [`status`] | the commands: being a mux, being a client, looking |
+//! | [`run`], [`attach`], [`status`], [`list`] | the commands: being a mux, being a client, looking |
 //! | [`find`] | finding an app, and waiting for it |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
 //! | [`app`] | the app, where it is a child of this process |
-//! | [`source`] | FIFOs and ptys: where bytes come from and go to |
-//! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
 //! | [`sink`] | clients on sockets: where bytes go |
+//! | [`source`] | FIFOs and ptys: where bytes come from, and where input goes |
+//! | [`poll`] | readiness: what has become possible |
+//! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
 //! | [`proto`], [`endpoints`] | the session protocol (pure), the document |
-//! | [`poll`], [`systemd`], [`state`], [`sys`] | the edges: readiness, the service manager, paths, unsafe |
-//! | [`name`], [`stream`], [`time`], [`limits`], [`exit`], [`diagnostics`] | words that all use |
+//! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
+//! | [`name`], [`stream`], [`time`], [`limits`], [`diagnostics`], [`exit`] | words that all use |
 
 pub mod app;
 pub mod attach;
