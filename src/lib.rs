@@ -7,8 +7,9 @@
 //! | module | is |
 //! |---|---|
 //! | [`rkt`], [`config`] | what a command line means, in rkt's spelling and in ours |
+//! | [`run`] | being a mux, in front or in the background |
 //! | [`cli`], [`values`] | what was typed |
-//! | [`run`], [`attach`], [`status`], [`list`] | the commands: being a mux, being a client, looking |
+//! | [`attach`], [`status`], [`list`] | being a client, or looking |
 //! | [`find`] | finding an app, and waiting for it |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
 //! | [`app`] | the app, where it is a child of this process |
