@@ -114,6 +114,9 @@ impl Mux {
                 ready = self.poller.wait(&mut events) => ready.context("waiting for events")?,
                 () = at(deadline) => {}
             }
+            // Who has connected before the app wrote is there for what it wrote, even when somebody
+            // else has been attached all along.
+            events.sort_unstable_by_key(|e| !matches!(e.token, Token::Listener(_)));
             for event in &events {
                 self.on_event(*event);
             }
