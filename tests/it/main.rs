@@ -1,1 +1,18 @@
-//! Integration tests: they run the binary.
+//! Integration tests: they run the binary on real FIFOs, terminals and sockets.
+//!
+//! Everything waits on an event (the ready datagram, a byte, an end of file, the end of a process);
+//! the only clock is the watchdog that ends a test whose event never comes. `IOTTYMUX_LONG=1` runs
+//! the ones about volume with gigabytes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panics")]
+
+mod pattern;
+mod proc;
+mod rig;
+
+mod arrows;
+mod hub;
+mod life;
+mod quiet;
+mod stream;
+mod tty;

@@ -1,0 +1,67 @@
+//! Bytes that can be checked wherever they arrive, without keeping them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::LazyLock;
+
+/// A prime, so that a piece of any usual size that is lost, doubled or moved breaks the pattern.
+const PERIOD: usize = 65_537;
+
+/// One period twice, so that any window of it is one slice.
+static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut state: u32 = 1;
+    let mut next = || {
+        // Numerical Recipes' generator; the high bits are the random ones.
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    };
+    let period: Vec<u8> = (0..PERIOD).map(|_| next()).collect();
+    [&period[..], &period].concat()
+});
+
+/// The bytes from an offset on, as many as one piece has.
+fn at(offset: usize, max: usize) -> &'static [u8] {
+    let begin = offset % PERIOD;
+    &BYTES[begin..begin + max.min(PERIOD)]
+}
+
+/// The first `len` bytes.
+pub fn bytes(len: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(len);
+    while out.len() < len {
+        out.extend_from_slice(at(out.len(), len - out.len()));
+    }
+    out
+}
+
+/// Writes the first `len` bytes.
+pub fn write(mut to: impl Write, len: usize) {
+    let mut done = 0;
+    while done < len {
+        let piece = at(done, len - done);
+        to.write_all(piece).unwrap();
+        done += piece.len();
+    }
+}
+
+/// Reads to the end in pieces of at most `piece` bytes; fails at the first wrong one. Returns how
+/// many came.
+pub fn read(mut from: impl Read, piece: usize) -> usize {
+    let mut buffer = vec![0; piece.min(PERIOD)];
+    let mut done = 0;
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return done,
+            Ok(len) => {
+                assert!(buffer[..len] == *at(done, len), "wrong bytes after {done}");
+                done += len;
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => panic!("after {done} bytes: {e}"),
+        }
+    }
+}
+
+/// How much data a test of volume moves: the first number, or the second under `IOTTYMUX_LONG=1`.
+pub fn volume(short: usize, long: usize) -> usize {
+    if std::env::var("IOTTYMUX_LONG").is_ok_and(|v| v == "1") { long } else { short }
+}

@@ -1,0 +1,170 @@
+//! `tty`: the terminal that an app finds, and what its clients see.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::thread;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::termios::{InputFlags, tcgetattr};
+use rustix::termios::tcgetwinsize;
+
+use crate::pattern;
+use crate::rig::{APP, Rig, expect};
+
+#[test]
+fn the_terminal_that_an_app_finds() {
+    for (arguments, rows, cols) in [(&[][..], 24, 80), (&["--size", "50x132"], 50, 132)] {
+        let rig = Rig::new();
+        let mux = rig.mux(["tty", "--app", APP].iter().chain(arguments));
+        let slave = rig.slave_as_it_is();
+        let size = tcgetwinsize(&slave).unwrap();
+        assert_eq!((size.ws_row, size.ws_col), (rows, cols));
+        assert!(tcgetattr(&slave).unwrap().input_flags.contains(InputFlags::IUTF8));
+        let link = fs::read_link(rig.path("stage2-pts")).unwrap();
+        assert!(link.starts_with("/dev/pts/"), "{}", link.display());
+        let mode = |name| fs::symlink_metadata(rig.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode("sock-tty") & 0o777, 0o600);
+        let document = fs::read_to_string(rig.path("endpoints")).unwrap();
+        assert!(document.starts_with(r#"{"version":1,"targets":[{"name":"tty","domain":"unix","#));
+        assert_eq!(document.matches(r#""name""#).count(), 1);
+        drop(mux);
+    }
+}
+
+/// Whether a descriptor of a process is closed on exec; `None` when it is not open.
+fn closes_on_exec(pid: &str, number: i32) -> Option<bool> {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
+    let flags = info.lines().find_map(|l| l.strip_prefix("flags:"))?;
+    Some(i32::from_str_radix(flags.trim(), 8).ok()? & nix::libc::O_CLOEXEC != 0)
+}
+
+#[test]
+fn no_descriptor_of_a_mux_is_inherited() {
+    // What this process was given itself, by whoever started the tests, is no matter.
+    let inherited: Vec<i32> =
+        (0..4096).filter(|n| !closes_on_exec("self", *n).unwrap_or(true)).collect();
+    for kind in ["tty", "stream"] {
+        let rig = Rig::new();
+        let mux = rig.mux([kind, "--app", APP]);
+        let mut seen = 0;
+        for entry in fs::read_dir(format!("/proc/{}/fdinfo", mux.pid())).unwrap() {
+            let entry = entry.unwrap();
+            let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
+            let closes = closes_on_exec(&mux.pid().to_string(), number).unwrap();
+            assert!(closes || inherited.contains(&number), "{kind}: {number} stays open");
+            seen += 1;
+        }
+        assert!(seen > 6, "only {seen} descriptors were seen");
+    }
+}
+
+#[test]
+fn what_another_mux_left_is_replaced() {
+    let rig = Rig::new();
+    rig.make_app_dir();
+    let link = rig.path("stage2-pts");
+    for leave in [0, 1, 2] {
+        match leave {
+            0 => fs::write(&link, "a stale file").unwrap(),
+            1 => symlink("/dev/pts/999999", &link).unwrap(),
+            _ => {
+                symlink("/dev/null", rig.path("sock-tty")).unwrap();
+                fs::write(rig.path(".stage2-pts.new"), "half made").unwrap();
+            }
+        }
+        let mut mux = rig.tty();
+        let mut client = rig.client("tty");
+        rig.slave().write_all(b"here").unwrap();
+        expect(&mut client, "here");
+        mux.signal(nix::sys::signal::Signal::SIGTERM);
+        assert_eq!(mux.ends(), 0);
+        assert!(!rig.exists("stage2-pts"));
+    }
+}
+
+#[test]
+fn stale_bind_mounts_are_taken_off() {
+    let rig = Rig::new();
+    rig.make_app_dir();
+    let target = rig.path("stage2-pts");
+    fs::write(&target, "").unwrap();
+    for _ in 0..2 {
+        let bound = mount(Some("/dev/null"), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>);
+        if let Err(e) = bound {
+            eprintln!("skipped: mounting needs root ({e})");
+            return;
+        }
+    }
+    let mux = rig.tty();
+    let mut client = rig.client("tty");
+    rig.slave().write_all(b"here").unwrap();
+    expect(&mut client, "here");
+    let is_link = fs::symlink_metadata(&target).unwrap().file_type().is_symlink();
+    drop(mux);
+    // Only where the mux failed is there something to take off.
+    while umount2(&target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW).is_ok() {}
+    assert!(is_link);
+}
+
+#[test]
+fn three_clients_all_see_every_byte() {
+    let rig = Rig::new();
+    let mut mux = rig.tty();
+    let mut slave = rig.slave();
+    let clients = [(); 3].map(|()| rig.client("tty"));
+    let len = 1 << 20;
+    let readers = clients.map(|mut client| {
+        thread::spawn(move || {
+            pattern::read((&mut client).take(len as u64), 4096);
+            client
+        })
+    });
+    pattern::write(&mut slave, len);
+    let clients = readers.map(|reader| reader.join().unwrap());
+    // Input of each goes to the app, as typed.
+    let mut typed = [0; 1];
+    for mut client in &clients {
+        client.write_all(b"k").unwrap();
+        slave.read_exact(&mut typed).unwrap();
+        assert_eq!(typed, *b"k");
+    }
+    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    for client in clients {
+        assert_eq!(crate::rig::rest(client), "");
+    }
+}
+
+#[test]
+fn nobody_is_deaf_however_often_the_app_opens_it() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    // Attached before the app has ever opened its terminal.
+    let mut early = rig.client("tty");
+    for round in 0..5 {
+        let mut late = rig.client("tty");
+        let text = format!("round {round} ");
+        rig.slave().write_all(text.as_bytes()).unwrap();
+        expect(&mut early, &text);
+        expect(&mut late, &text);
+        let mut slave = rig.slave();
+        early.write_all(b"k").unwrap();
+        let mut typed = [0; 1];
+        slave.read_exact(&mut typed).unwrap();
+        assert_eq!(typed, *b"k");
+    }
+}
+
+#[test]
+fn with_nobody_attached_the_app_goes_on() {
+    let rig = Rig::new();
+    let mux = rig.tty();
+    let mut slave = rig.slave();
+    // rkt's mux stopped it after 18 KB. That this returns is the test.
+    pattern::write(&mut slave, 10 << 20);
+    let client = rig.client("tty");
+    slave.write_all(b"the end").unwrap();
+    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(crate::rig::rest(client).ends_with("the end"));
+}
