@@ -196,11 +196,9 @@ fn show(stream: Stream, bytes: &[u8], shows: &[Stream]) -> Result<(), Trouble> {
     }
     let written = match stream {
         Stream::Stderr => write_all(&io::stderr(), bytes),
+        Stream::Tty => terminal::show(bytes, |piece| write_all(&io::stdout(), piece)),
         _ => write_all(&io::stdout(), bytes),
     };
-    if stream == Stream::Tty {
-        terminal::shown(bytes);
-    }
     written.map_err(Trouble::Output)
 }
 

@@ -6,6 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
@@ -22,6 +23,11 @@ struct Saved {
 }
 
 static SAVED: Mutex<Option<Saved>> = Mutex::new(None);
+/// Whether everything is being put back for good. Who holds [`SAVED`] and finds it false comes first.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// Bytes written to the terminal while it cannot be put back: few, so that a slow one can.
+const PIECE: usize = 4096;
 
 /// The window of the local terminal, if there is one with a size.
 #[must_use]
@@ -61,11 +67,27 @@ pub fn resume() -> io::Result<()> {
     raw.map_or(Ok(()), |raw| set(&raw))
 }
 
-/// Notes what is shown on the terminal, so that its modes can be undone.
-pub fn shown(bytes: &[u8]) {
-    if let Some(Saved { shown: Some(undo), .. }) = saved().as_mut() {
-        undo.read(bytes);
+/// Shows bytes of the app's terminal by `write`. Its modes are noted first, and once all has been
+/// put back nothing is shown any more: what the app does then must not reach the shell's terminal.
+///
+/// # Errors
+/// Those of `write`.
+pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    for piece in bytes.chunks(PIECE) {
+        let mut saved = saved();
+        if OVER.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(Saved { shown: Some(undo), .. }) = saved.as_mut() {
+            undo.read(piece);
+            // Under the lock, so that it does not come after what undoes it.
+            write(piece)?;
+        } else {
+            drop(saved);
+            write(piece)?;
+        }
     }
+    Ok(())
 }
 
 /// Puts everything back for a while; see [`resume`].
@@ -77,7 +99,10 @@ pub fn suspend() {
 
 /// Puts everything back for good.
 pub fn restore() {
-    if let Some(saved) = saved().take() {
+    // First, so that a flood of output does not keep this waiting for the lock.
+    OVER.store(true, Ordering::Relaxed);
+    let mut saved = saved();
+    if let Some(saved) = saved.take() {
         put_back(&saved);
     }
 }
