@@ -32,13 +32,15 @@ fn the_end_delivers_everything_even_to_those_not_yet_accepted() {
         app.write_all(b"begin ").unwrap();
         expect(&mut known, "begin ");
         mux.stop();
+        // It finds these bytes, then the clients, then more bytes, all at once.
+        app.write_all(b"last ").unwrap();
         let waiting = rig.client("stdout");
         // A session too, and its hello; an attach would first have to find the document.
         let mut session = rig.client("session");
         let streams = vec![Stream::Stdout];
         let hello = Hello { version: 1, streams, stdin: false, stdin_once: false, size: None };
         session.write_all(&Kind::Hello.message(&hello)).unwrap();
-        app.write_all(b"last words\n").unwrap();
+        app.write_all(b"words\n").unwrap();
         drop(app);
         for signal in signals {
             mux.signal(*signal);

@@ -8,11 +8,17 @@
 
 mod pattern;
 mod proc;
+mod pty;
 mod rig;
 
 mod arrows;
+mod attach;
+mod foreign;
 mod hub;
 mod life;
 mod quiet;
+mod rkt;
+mod run;
 mod stream;
+mod terminal;
 mod tty;

@@ -62,7 +62,7 @@ impl Said {
 
     /// Waits for these bytes anywhere.
     pub fn wait_for(&self, text: &str) {
-        let found = |h: &Heard| h.bytes.windows(text.len()).any(|w| w == text.as_bytes());
+        let found = |h: &Heard| String::from_utf8_lossy(&h.bytes).contains(text);
         let heard = self.until(text, |h| h.ended || found(h));
         let heard = String::from_utf8_lossy(&heard);
         assert!(heard.contains(text), "ended without {text:?}: {heard}");
@@ -126,6 +126,11 @@ impl Proc {
         let sleeps = || fs::read_to_string(&stat).unwrap().contains(") S ");
         eventually("it has nothing to do", sleeps);
         self.signal(Signal::SIGSTOP);
+        self.wait_stopped();
+    }
+
+    /// Waits until it has stopped.
+    pub fn wait_stopped(&self) {
         let stopped = waitpid(self.pid(), Some(WaitPidFlag::WUNTRACED)).unwrap();
         assert!(matches!(stopped, WaitStatus::Stopped(..)), "{stopped:?}");
     }

@@ -51,7 +51,8 @@ fn no_descriptor_of_a_mux_is_inherited() {
         for entry in fs::read_dir(format!("/proc/{}/fdinfo", mux.pid())).unwrap() {
             let entry = entry.unwrap();
             let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
-            let closes = closes_on_exec(&mux.pid().to_string(), number).unwrap();
+            // What is closed meanwhile is no matter.
+            let closes = closes_on_exec(&mux.pid().to_string(), number).unwrap_or(true);
             assert!(closes || inherited.contains(&number), "{kind}: {number} stays open");
             seen += 1;
         }

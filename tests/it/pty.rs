@@ -1,0 +1,93 @@
+//! A terminal of a test: what a person sits at.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::process::Command;
+
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::proc::{Proc, Said};
+
+pub struct Pty {
+    master: File,
+    /// Held, so that the master never hangs up and modes can be read when all have left.
+    slave: File,
+    /// What was shown.
+    pub shown: Said,
+    before: Termios,
+}
+
+impl Pty {
+    /// A terminal of this size, in modes that are not the kernel's own: who puts back some usual
+    /// modes instead of those that were there is found out.
+    pub fn open(rows: u16, cols: u16) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let flags = OpenptFlags::NOCTTY.bits().cast_signed();
+        let slave = std::os::unix::fs::OpenOptionsExt::custom_flags(
+            File::options().read(true).write(true),
+            flags,
+        )
+        .open(path)
+        .unwrap();
+        let mut modes = tcgetattr(&slave).unwrap();
+        modes.local_flags.remove(LocalFlags::ECHOCTL);
+        modes.control_chars[nix::libc::VMIN] = 3;
+        tcsetattr(&slave, SetArg::TCSANOW, &modes).unwrap();
+        let before = tcgetattr(&slave).unwrap();
+        let master = File::from(master);
+        let shown = Said::follow(master.try_clone().unwrap());
+        let pty = Self { master, slave, shown, before };
+        pty.resize(rows, cols);
+        pty
+    }
+
+    /// Starts a command at this terminal, as the leader of its session.
+    pub fn spawn(&self, mut command: Command) -> Proc {
+        let slave = || self.slave.try_clone().unwrap();
+        command.stdin(slave()).stdout(slave()).stderr(slave()).env("TERM", "xterm");
+        iottymux::sys::in_own_session(&mut command, true);
+        Proc::spawn(command)
+    }
+
+    /// As [`Pty::spawn`], with another input than this terminal.
+    pub fn spawn_with_input(&self, mut command: Command, input: OwnedFd) -> Proc {
+        let slave = || self.slave.try_clone().unwrap();
+        command.stdin(input).stdout(slave()).stderr(slave());
+        iottymux::sys::in_own_session(&mut command, false);
+        Proc::spawn(command)
+    }
+
+    /// Everything that was shown until now.
+    pub fn shown_before_mark(&self) -> String {
+        (&self.slave).write_all(b"<mark>").unwrap();
+        self.shown.wait_for("<mark>");
+        self.shown.so_far()
+    }
+
+    /// Types.
+    pub fn press(&self, keys: &[u8]) {
+        (&self.master).write_all(keys).unwrap();
+    }
+
+    pub fn resize(&self, rows: u16, cols: u16) {
+        let size = Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.master, size).unwrap();
+    }
+
+    pub fn is_raw(&self) -> bool {
+        let cooked = LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG;
+        !tcgetattr(&self.slave).unwrap().local_flags.intersects(cooked)
+    }
+
+    /// Whether its modes are those it began with.
+    pub fn is_as_before(&self) -> bool {
+        tcgetattr(&self.slave).unwrap() == self.before
+    }
+}

@@ -1,0 +1,162 @@
+//! `run`: the app's status, its signals, its children, and coming back to it.
+
+use std::fs;
+use std::io::Write;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::pty::Pty;
+use crate::rig::{APP, Rig};
+
+fn run<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
+    [&["run", "--app", APP][..], options, &["--"], command].concat()
+}
+
+#[test]
+fn it_ends_as_the_app_does() {
+    for tty in [&[][..], &["--tty"]] {
+        for (script, code) in [
+            ("exit 0", 0),
+            ("exit 3", 3),
+            ("exit 255", 255),
+            ("kill -TERM $$", 143),
+            ("kill -KILL $$", 137),
+        ] {
+            let rig = Rig::new();
+            let mut mux = rig.run(&run(tty, &["sh", "-c", script]));
+            assert_eq!(mux.ends(), code, "{tty:?} {script}: {}", mux.stderr.so_far());
+            assert!(!rig.exists(""), "{tty:?} {script}: the directory is still there");
+        }
+    }
+}
+
+#[test]
+fn an_attach_ends_as_the_app_does() {
+    for (tty, script, code) in [
+        (&[][..], "read x; echo out; echo err >&2; exit 3", 3),
+        (&[], "read x; echo out; echo err >&2; kill -9 $$", 137),
+        (&["--tty"], "read x; echo out; exit 4", 4),
+    ] {
+        let rig = Rig::new();
+        let mut mux = rig.mux(run(tty, &["sh", "-c", script]));
+        let mut attach = rig.attach(&[]);
+        attach.stdin().write_all(b"go\n").unwrap();
+        assert_eq!(attach.ends(), code, "{script}");
+        assert!(attach.stdout.text().contains("out"), "{script}");
+        assert_eq!(attach.stderr.text(), if tty.is_empty() { "err\n" } else { "" }, "{script}");
+        assert_eq!(mux.ends(), code, "{script}");
+    }
+}
+
+#[test]
+fn its_signals_are_the_apps() {
+    for (signal, name) in [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT")] {
+        let rig = Rig::new();
+        // The background process lets the shell hear the signal at once.
+        let script = format!("sleep 60 & trap 'kill $!; echo got; exit 7' {name}; echo up; wait");
+        let mut mux = rig.mux(run(&[], &["sh", "-c", &script]));
+        let mut attach = rig.attach(&["--mode", "stdout"]);
+        attach.stdout.wait_for("up\n");
+        mux.signal(signal);
+        assert_eq!(attach.ends(), 7);
+        assert_eq!(attach.stdout.text(), "up\ngot\n");
+        assert_eq!(mux.ends(), 7);
+    }
+}
+
+#[test]
+fn a_child_that_is_left_over_does_not_keep_it() {
+    let rig = Rig::new();
+    let mut mux = rig.mux(run(&[], &["sh", "-c", "read x; sleep 60 & echo $!; exit 5"]));
+    let mut attach = rig.attach(&[]);
+    attach.stdin().write_all(b"go\n").unwrap();
+    let code = attach.ends();
+    let child: i32 = attach.stdout.text().trim().parse().unwrap();
+    let ended = mux.ends();
+    kill(Pid::from_raw(child), Signal::SIGKILL).expect("the child was to be left over");
+    assert_eq!((code, ended), (5, 5));
+}
+
+#[test]
+fn what_a_left_over_child_still_says_is_delivered() {
+    let rig = Rig::new();
+    // The child says its word when the shell, which it waits for, is gone.
+    let script = "read x; (while kill -0 $$ 2>/dev/null; do :; done; echo late) & exit 0";
+    let mut mux = rig.mux(run(&[], &["sh", "-c", script]));
+    let mut attach = rig.attach(&[]);
+    attach.stdin().write_all(b"go\n").unwrap();
+    assert_eq!(attach.ends(), 0);
+    assert_eq!(attach.stdout.text(), "late\n");
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn a_command_that_is_not_there_is_told_in_one_line() {
+    for options in [&[][..], &["--tty"]] {
+        let rig = Rig::new();
+        let mut mux = rig.run(&run(options, &["no-such-command"]));
+        let code = mux.ends();
+        assert!(code == 1 || code == 125, "{code}");
+        let said = mux.stderr.text();
+        let told = said.lines().filter(|line| line.contains("no-such-command")).count();
+        assert_eq!(told, 1, "{said}");
+        assert!(!rig.exists(""), "the directory is still there");
+    }
+}
+
+#[test]
+fn detached_it_goes_on_and_can_be_attached_again() {
+    let rig = Rig::new();
+    let local = Pty::open(33, 99);
+    let script = "stty size; while read x; do echo \"got $x\"; done; exit 6";
+    let mut first = local.spawn(rig.command(run(&["--tty", "--attach"], &["sh", "-c", script])));
+    // The size of the window is there before the app looks.
+    local.shown.wait_for("33 99");
+    local.press(b"one\r");
+    local.shown.wait_for("got one");
+    local.press(b"\x10\x11");
+    assert_eq!(first.ends(), 0);
+    assert!(local.is_as_before());
+    // It goes on with nobody there to see what comes of this.
+    let mut typist = rig.attach(&["--mode", "tty-in"]);
+    typist.stdin().write_all(b"two\r").unwrap();
+    assert_eq!(typist.ends(), 0);
+    let mut again = local.spawn(rig.command(["attach", "--app", APP]));
+    local.shown.wait_for("got two");
+    // The app's end of input, on its terminal.
+    local.press(b"\x04");
+    assert_eq!(again.ends(), 6);
+    assert!(local.is_as_before());
+}
+
+#[test]
+fn attached_at_once_nothing_is_missed_and_the_status_is_known() {
+    for options in [&["--attach"][..], &["--attach", "--tty"]] {
+        let rig = Rig::new();
+        let mut run = rig.run(&run(options, &["sh", "-c", "echo all there is; exit 9"]));
+        assert_eq!(run.ends(), 9, "{}", run.stderr.so_far());
+        assert_eq!(run.stdout.text().trim_end(), "all there is");
+    }
+}
+
+#[test]
+fn attached_the_end_of_input_is_the_apps() {
+    let rig = Rig::new();
+    fs::write(rig.file("in"), "through\n").unwrap();
+    let mut command = rig.command(run(&["--attach"], &["cat"]));
+    command.stdin(fs::File::open(rig.file("in")).unwrap());
+    let mut run = crate::proc::Proc::spawn(command);
+    assert_eq!(run.ends(), 0, "{}", run.stderr.so_far());
+    assert_eq!(run.stdout.text(), "through\n");
+}
+
+#[test]
+fn attached_to_a_command_that_is_not_there() {
+    let rig = Rig::new();
+    let mut run = rig.run(&run(&["--attach"], &["no-such-command"]));
+    let code = run.ends();
+    assert!(code == 1 || code == 125, "{code}");
+    let said = run.stderr.text();
+    assert!(said.contains("no-such-command"), "{said}");
+}

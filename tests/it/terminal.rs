@@ -1,0 +1,184 @@
+//! `attach` at a person's terminal: keys, size, and the terminal as it was on every way out.
+
+use std::io::{Read, Write};
+
+use nix::sys::signal::Signal;
+use rustix::termios::tcgetwinsize;
+
+use crate::proc::{Proc, eventually};
+use crate::pty::Pty;
+use crate::rig::{APP, Rig};
+
+const DETACH: &[u8] = b"\x10\x11";
+
+/// A mux with a terminal, and somebody attached to it who has seen the app's first words.
+struct Desk {
+    rig: Rig,
+    mux: Proc,
+    app: std::fs::File,
+    local: Pty,
+    attach: Proc,
+}
+
+impl Desk {
+    fn new(arguments: &[&str]) -> Self {
+        let rig = Rig::new();
+        let mux = rig.tty();
+        let mut app = rig.slave();
+        let local = Pty::open(33, 99);
+        let command = rig.command(["attach", "--app", APP].iter().chain(arguments));
+        let attach = local.spawn(command);
+        app.write_all(b"$ ").unwrap();
+        local.shown.wait_for("$ ");
+        assert!(local.is_raw());
+        Self { rig, mux, app, local, attach }
+    }
+
+    /// What the app reads next must be this.
+    fn assert_typed(&mut self, keys: &[u8]) {
+        let mut got = vec![0; keys.len()];
+        self.app.read_exact(&mut got).unwrap();
+        assert_eq!(got, keys);
+    }
+}
+
+#[test]
+fn keys_go_to_the_app_one_by_one() {
+    let mut desk = Desk::new(&[]);
+    // Those that a terminal that is not raw would keep are among them.
+    for key in b"a\x03\x04\x1a\x1c\r\x13\x11\x7f\x16" {
+        desk.local.press(&[*key]);
+        desk.assert_typed(&[*key]);
+    }
+    desk.local.press("ä\x1b[A".as_bytes());
+    desk.assert_typed("ä\x1b[A".as_bytes());
+}
+
+#[test]
+fn it_detaches_by_its_keys_which_swallow_nothing_else() {
+    let mut desk = Desk::new(&[]);
+    // A first key that does not go on, twice, and one that has waited long enough.
+    desk.local.press(b"\x10x\x10\x10");
+    desk.assert_typed(b"\x10x\x10");
+    desk.assert_typed(b"\x10");
+    desk.local.press(b"last");
+    desk.local.press(DETACH);
+    assert_eq!(desk.attach.ends(), 0);
+    desk.assert_typed(b"last");
+    desk.local.shown.wait_for("detached from app demo");
+    assert!(desk.local.is_as_before());
+    assert!(desk.mux.runs());
+    // And comes back, to what it has not seen.
+    desk.app.write_all(b"meanwhile").unwrap();
+    let _again = desk.local.spawn(desk.rig.command(["attach", "--app", APP]));
+    desk.local.shown.wait_for("meanwhile");
+}
+
+#[test]
+fn other_detach_keys_and_none() {
+    let mut desk = Desk::new(&["--detach-keys", "ctrl-],q"]);
+    desk.local.press(DETACH);
+    desk.assert_typed(DETACH);
+    desk.local.press(b"\x1dq");
+    assert_eq!(desk.attach.ends(), 0);
+    assert!(desk.local.is_as_before());
+
+    let mut desk = Desk::new(&["--detach-keys", ""]);
+    desk.local.press(DETACH);
+    desk.local.press(b".");
+    desk.assert_typed(b"\x10\x11.");
+    assert!(desk.attach.runs());
+}
+
+#[test]
+fn the_terminal_is_as_before_on_every_way_out() {
+    type Way = fn(&Desk);
+    let ways: [(&str, Way, i32); 7] = [
+        ("detached", |desk| desk.local.press(DETACH), 0),
+        ("the mux ends", |desk| desk.mux.signal(Signal::SIGTERM), 0),
+        ("the mux is killed", |desk| desk.mux.signal(Signal::SIGKILL), 125),
+        ("SIGTERM", |desk| desk.attach.signal(Signal::SIGTERM), -15),
+        ("SIGHUP", |desk| desk.attach.signal(Signal::SIGHUP), -1),
+        ("SIGINT", |desk| desk.attach.signal(Signal::SIGINT), -2),
+        ("SIGQUIT", |desk| desk.attach.signal(Signal::SIGQUIT), -3),
+    ];
+    for (name, way, code) in ways {
+        let mut desk = Desk::new(&[]);
+        desk.app.write_all(b"\x1b[?1049h\x1b[?25l\x1b[?1000hfull screen").unwrap();
+        desk.local.shown.wait_for("full screen");
+        way(&desk);
+        assert_eq!(desk.attach.ends(), code, "{name}");
+        assert!(desk.local.is_as_before(), "{name}");
+        // The modes that the app has set are undone, too.
+        for undone in ["\x1b[?1049l", "\x1b[?25h", "\x1b[?1000l"] {
+            desk.local.shown.wait_for(undone);
+        }
+    }
+}
+
+#[test]
+fn nothing_of_the_app_comes_after_the_terminal_was_put_back() {
+    for _ in 0..10 {
+        let mut desk = Desk::new(&[]);
+        let mut app = desk.app.try_clone().unwrap();
+        // Until the mux is gone, and its terminal with it.
+        let flood = std::thread::spawn(move || while app.write_all(b"\x1b[?1049hx").is_ok() {});
+        desk.local.shown.wait_for("x\x1b[?1049hx");
+        desk.local.press(DETACH);
+        assert_eq!(desk.attach.ends(), 0);
+        let shown = desk.local.shown_before_mark();
+        let (on, off) = (shown.rfind("\x1b[?1049h"), shown.rfind("\x1b[?1049l"));
+        assert!(on < off, "the alternate screen stays: on at {on:?}, off at {off:?}");
+        desk.mux.signal(Signal::SIGKILL);
+        desk.mux.ends();
+        drop(desk);
+        flood.join().unwrap();
+    }
+}
+
+#[test]
+fn a_suspended_attach_leaves_the_terminal_as_before_and_takes_it_again() {
+    let mut desk = Desk::new(&[]);
+    desk.attach.signal(Signal::SIGTSTP);
+    desk.attach.wait_stopped();
+    assert!(desk.local.is_as_before());
+    desk.attach.go_on();
+    eventually("the terminal is raw again", || desk.local.is_raw());
+    desk.local.press(b"k");
+    desk.assert_typed(b"k");
+}
+
+#[test]
+fn with_a_program_at_the_other_end_the_terminal_is_left_alone() {
+    // `something | attach`: the input is no terminal, the output is.
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let local = Pty::open(24, 80);
+    let (read, mut write) = std::io::pipe().unwrap();
+    let attach = local.spawn_with_input(rig.command(["attach", "--app", APP]), read.into());
+    let mut app = rig.slave();
+    app.write_all(b"hello").unwrap();
+    local.shown.wait_for("hello");
+    assert!(local.is_as_before());
+    write.write_all(DETACH).unwrap();
+    let mut got = [0; 2];
+    app.read_exact(&mut got).unwrap();
+    assert_eq!(got, DETACH, "keys of a program were taken for a person's");
+    drop(attach);
+}
+
+#[test]
+fn the_app_has_the_size_of_the_window_and_follows_it() {
+    let desk = Desk::new(&[]);
+    let has = |rows, cols| {
+        let size = tcgetwinsize(&desk.app).unwrap();
+        (size.ws_row, size.ws_col) == (rows, cols)
+    };
+    assert!(has(33, 99), "the size is there before the first output");
+    desk.local.resize(50, 120);
+    eventually("the size has followed", || has(50, 120));
+    // A window that has no size changes nothing.
+    desk.local.resize(0, 0);
+    desk.local.resize(51, 121);
+    eventually("the size has followed", || has(51, 121));
+}
