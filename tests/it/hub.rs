@@ -30,6 +30,26 @@ fn what_nobody_has_seen_goes_to_the_next_client() {
 }
 
 #[test]
+fn who_has_connected_gets_what_is_written_afterwards() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let mut app = rig.writer("stdout");
+    let mut known = rig.client("stdout");
+    app.write_all(b"begin ").unwrap();
+    expect(&mut known, "begin ");
+    // A busy mux finds all of this at once: bytes, a client, more bytes.
+    mux.stop();
+    app.write_all(b"be").unwrap();
+    let mut new = rig.client("stdout");
+    app.write_all(b"fore").unwrap();
+    mux.go_on();
+    expect(&mut known, "before");
+    app.write_all(b" after").unwrap();
+    expect(&mut known, " after");
+    expect(&mut new, "before after");
+}
+
+#[test]
 fn a_prompt_needs_no_newline() {
     let rig = Rig::new();
     let _mux = rig.stream();
