@@ -13,7 +13,7 @@ use crate::rig::{APP, Rig, expect};
 #[test]
 fn what_nobody_has_seen_goes_to_the_next_client() {
     let rig = Rig::new();
-    let _mux = rig.stream();
+    let mux = rig.stream();
     let mut app = rig.writer("stdout");
     app.write_all(b"before anybody\n").unwrap();
     let mut first = rig.client("stdout");
@@ -23,6 +23,7 @@ fn what_nobody_has_seen_goes_to_the_next_client() {
     let mut second = rig.client("stdout");
     expect(&mut second, "between\n");
     // Seen is seen: a third one begins with what comes.
+    mux.rests();
     let mut third = rig.client("stdout");
     app.write_all(b"now\n").unwrap();
     expect(&mut second, "now\n");
@@ -92,11 +93,12 @@ fn a_client_that_never_reads_takes_nothing_from_the_others() {
 #[test]
 fn a_stopped_attach_takes_nothing_from_the_others() {
     let rig = Rig::new();
-    let _mux = rig.stream();
+    let mux = rig.stream();
     let stopped = rig.attach(&["--mode", "stdout"]);
     rig.writer("stdout").write_all(b"hello\n").unwrap();
     stopped.stdout.wait_for("hello\n");
     stopped.stop();
+    mux.rests();
     let took = flow(&rig, rig.client("stdout"), 8 << 20);
     assert!(took < Duration::from_secs(8), "{took:?}");
 }

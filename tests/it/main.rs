@@ -13,12 +13,15 @@ mod rig;
 
 mod arrows;
 mod attach;
+mod cli;
 mod foreign;
 mod hub;
 mod life;
+mod limits;
 mod quiet;
 mod rkt;
 mod run;
+mod session;
 mod stream;
 mod terminal;
 mod tty;

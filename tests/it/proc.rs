@@ -120,11 +120,17 @@ impl Proc {
         kill(self.pid(), signal).unwrap();
     }
 
-    /// Waits until it has nothing to do, then stops it, and returns when it has stopped.
-    pub fn stop(&self) {
+    /// Waits until it has nothing to do. A client that connects then is accepted before anything
+    /// that is written after; a mux in the middle of a turn might read that first.
+    pub fn rests(&self) {
         let stat = format!("/proc/{}/stat", self.pid());
         let sleeps = || fs::read_to_string(&stat).unwrap().contains(") S ");
         eventually("it has nothing to do", sleeps);
+    }
+
+    /// Waits until it has nothing to do, then stops it, and returns when it has stopped.
+    pub fn stop(&self) {
+        self.rests();
         self.signal(Signal::SIGSTOP);
         self.wait_stopped();
     }

@@ -140,10 +140,11 @@ fn three_clients_all_see_every_byte() {
 #[test]
 fn nobody_is_deaf_however_often_the_app_opens_it() {
     let rig = Rig::new();
-    let _mux = rig.tty();
+    let mux = rig.tty();
     // Attached before the app has ever opened its terminal.
     let mut early = rig.client("tty");
     for round in 0..5 {
+        mux.rests();
         let mut late = rig.client("tty");
         let text = format!("round {round} ");
         rig.slave().write_all(text.as_bytes()).unwrap();

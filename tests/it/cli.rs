@@ -1,0 +1,76 @@
+//! The command line as a person or a unit uses it.
+
+use crate::proc::Proc;
+use crate::rig::{APP, Rig};
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let rig = Rig::new();
+    for arguments in [&["--help"][..], &["attach", "--help"], &["--version"], &["-V"]] {
+        let mut help = rig.run(arguments);
+        assert_eq!(help.ends(), 0, "{arguments:?}");
+        assert!(help.stdout.text().contains("iottymux"), "{arguments:?}");
+        assert_eq!(help.stderr.text(), "", "{arguments:?}");
+    }
+    let mut help = rig.run(&["--help"]);
+    help.ends();
+    for told in ["Examples:", "Exit status:", "attach", "run", "list"] {
+        assert!(help.stdout.text().contains(told), "{told}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_told_in_one_line() {
+    let rig = Rig::new();
+    for (arguments, why) in [
+        (&["fly"][..], "fly"),
+        (&["stream"], "--app"),
+        (&["stream", "--app", "demo", "--streams", "tty"], "a stream is stdin, stdout or stderr"),
+        (&["stream", "--app", "demo", "--backlog", "1"], "a backlog is a number of bytes"),
+        (&["tty", "--app", "demo", "--size", "0x0"], "a size is ROWSxCOLS"),
+        (&["attach", "--app", "demo", "--wait=soon"], "a time is a number of seconds"),
+        (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is no key"),
+        (&["run", "--app", "demo"], "CMD"),
+        (&["list", "--nonsense"], "--nonsense"),
+    ] {
+        let mut process = rig.run(arguments);
+        assert_eq!(process.ends(), 2, "{arguments:?}");
+        let said = process.stderr.text();
+        assert!(said.starts_with("iottymux: ") && said.contains(why), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    }
+    assert!(!rig.state().exists());
+}
+
+#[test]
+fn a_unit_can_say_everything_by_its_environment() {
+    let rig = Rig::new();
+    let mut command = rig.command(["tty"]);
+    command.envs([("IOTTYMUX_APP", APP), ("IOTTYMUX_SIZE", "30x90")]);
+    let _mux = rig.start(command);
+    let size = rustix::termios::tcgetwinsize(rig.slave_as_it_is()).unwrap();
+    assert_eq!((size.ws_row, size.ws_col), (30, 90));
+    let mut command = rig.command(["attach"]);
+    command.envs([("IOTTYMUX_APP", APP), ("IOTTYMUX_MODE", "stdout")]);
+    let mut attach = Proc::spawn(command);
+    assert_eq!(attach.ends(), 1);
+    assert!(attach.stderr.text().contains("it has no stdout, only tty"));
+}
+
+#[test]
+fn the_list_has_every_app_that_has_a_mux() {
+    let rig = Rig::new();
+    let mut list = rig.run(&["list"]);
+    assert_eq!(list.ends(), 0);
+    assert_eq!(list.stdout.text(), "APP  ENDPOINTS\n");
+    let _mux = rig.stream();
+    let _other = rig.mux(["tty", "--app", "a-terminal"]);
+    std::fs::create_dir_all(rig.state().join("empty")).unwrap();
+    std::fs::create_dir_all(rig.state().join("NO APP")).unwrap();
+    let mut list = rig.run(&["list"]);
+    assert_eq!(list.ends(), 0);
+    assert_eq!(
+        list.stdout.text(),
+        "APP         ENDPOINTS\na-terminal  tty\ndemo        stdin,stdout,stderr\n"
+    );
+}

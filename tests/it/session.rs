@@ -1,0 +1,243 @@
+//! The session protocol, spoken by the test: what `docs/protocol.md` promises.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use iottymux::proto::{Decoder, Item, Kind};
+use iottymux::stream::Stream;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::pattern;
+use crate::rig::{APP, Rig, expect};
+
+/// A frame as it came; neighbouring bytes of a stream are one.
+#[derive(Debug, PartialEq)]
+enum Frame {
+    Bytes(Stream, Vec<u8>),
+    Told(Kind, Value),
+}
+
+struct Session {
+    socket: UnixStream,
+    decoder: Decoder,
+    frames: Vec<Frame>,
+}
+
+impl Session {
+    /// Connected, and greeted with this.
+    fn new(rig: &Rig, hello: &Value) -> Self {
+        let mut session =
+            Self { socket: rig.client("session"), decoder: Decoder::default(), frames: vec![] };
+        let hello = Kind::Hello.message(hello);
+        session.socket.write_all(&hello).unwrap();
+        session
+    }
+
+    fn send(&mut self, kind: Kind, body: &[u8]) {
+        self.socket.write_all(&kind.frame(body)).unwrap();
+    }
+
+    /// Reads more; whether there was any.
+    fn read(&mut self) -> bool {
+        let mut buffer = vec![0; 1 << 16];
+        let len = match self.socket.read(&mut buffer) {
+            Ok(len) => len,
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
+            Err(e) => panic!("{e}; came: {:?}", self.frames),
+        };
+        let mut bytes = &buffer[..len];
+        while let Some(item) = self.decoder.next(&mut bytes).unwrap() {
+            match (item, self.frames.last_mut()) {
+                (Item::Data(stream, more), Some(Frame::Bytes(last, data))) if *last == stream => {
+                    data.extend(more);
+                }
+                (Item::Data(stream, data), _) => {
+                    self.frames.push(Frame::Bytes(stream, data.to_vec()));
+                }
+                (Item::Control(kind, body), _) => {
+                    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                    self.frames.push(Frame::Told(kind, body));
+                }
+            }
+        }
+        len > 0
+    }
+
+    /// The body of the first message of this kind, which comes or has come.
+    fn wait_told(&mut self, kind: Kind) -> Value {
+        loop {
+            let told = |frame: &Frame| match frame {
+                Frame::Told(this, body) if *this == kind => Some(body.clone()),
+                _ => None,
+            };
+            if let Some(body) = self.frames.iter().find_map(told) {
+                return body;
+            }
+            assert!(self.read(), "ended without {kind:?}: {:?}", self.frames);
+        }
+    }
+
+    /// Everything to the end.
+    fn rest(mut self) -> Vec<Frame> {
+        while self.read() {}
+        self.frames
+    }
+}
+
+fn told(kind: Kind, body: Value) -> Frame {
+    Frame::Told(kind, body)
+}
+
+#[test]
+fn a_whole_session_of_an_app_that_ends() {
+    let rig = Rig::new();
+    let mut mux = rig.mux(["run", "--app", APP, "--", "sh", "-c", "read x; echo \"$x\"; exit 3"]);
+    let mut session =
+        Session::new(&rig, &json!({"version": 1, "streams": ["stdout"], "stdin": true}));
+    session.wait_told(Kind::Welcome);
+    session.send(Kind::Stdin, b"half ");
+    session.send(Kind::Stdin, b"line\n");
+    assert_eq!(
+        session.rest(),
+        [
+            told(
+                Kind::Welcome,
+                json!({"version": 1, "streams": [{"stream": "stdout", "offset": 0}]})
+            ),
+            Frame::Bytes(Stream::Stdout, b"half line\n".to_vec()),
+            told(Kind::End, json!({"stream": "stdout"})),
+            told(Kind::Exit, json!({"status": 3})),
+        ]
+    );
+    assert_eq!(mux.ends(), 3);
+}
+
+#[test]
+fn a_session_of_a_mux_that_ends() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    rig.writer("stdout").write_all(b"seen").unwrap();
+    expect(rig.client("stdout"), "seen");
+    let hello = json!({"version": 1, "streams": ["stderr", "stdout", "tty"], "later": {}});
+    let mut session = Session::new(&rig, &hello);
+    // Those that the app has, each from what nobody has seen.
+    let welcome = session.wait_told(Kind::Welcome);
+    let streams = json!([{"stream": "stderr", "offset": 0}, {"stream": "stdout", "offset": 4}]);
+    assert_eq!(welcome["streams"], streams);
+    rig.writer("stdout").write_all(b"last").unwrap();
+    mux.signal(Signal::SIGTERM);
+    let frames = session.rest();
+    assert_eq!(
+        frames[1..],
+        [Frame::Bytes(Stream::Stdout, b"last".to_vec()), told(Kind::Closing, Value::Null)]
+    );
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn the_end_of_input_is_acknowledged_when_the_app_has_it() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let mut session = Session::new(&rig, &json!({"version": 1, "stdin": true}));
+    session.send(Kind::Stdin, b"no line end");
+    session.send(Kind::StdinEof, b"");
+    session.wait_told(Kind::StdinDone);
+    // What comes after its end is nobody's.
+    session.send(Kind::Stdin, b"too late");
+    let app = rig.reader();
+    app.wait_for("no line end");
+    rig.client("stdin").write_all(b".\n").unwrap();
+    app.wait_for(".\n");
+    assert_eq!(app.so_far(), "no line end.\n");
+}
+
+#[test]
+fn lost_bytes_are_told_with_their_numbers() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    let mut session = Session::new(&rig, &json!({"version": 1, "streams": ["stdout"]}));
+    session.wait_told(Kind::Welcome);
+    // It does not read while the app writes far more than is kept for it.
+    let len = 8 << 20;
+    pattern::write(rig.writer("stdout"), len);
+    mux.signal(Signal::SIGTERM);
+    let all = pattern::bytes(len);
+    let mut at = 0;
+    let mut lost = 0;
+    for frame in session.rest() {
+        match frame {
+            Frame::Bytes(Stream::Stdout, bytes) => {
+                assert!(bytes == all[at..at + bytes.len()], "wrong bytes at {at}");
+                at += bytes.len();
+            }
+            Frame::Told(Kind::Gap, gap) => {
+                assert_eq!(gap["stream"], "stdout");
+                assert_eq!(gap["from"], at, "a gap begins where the bytes ended");
+                let to = usize::try_from(gap["to"].as_u64().unwrap()).unwrap();
+                lost += to - at;
+                at = to;
+            }
+            Frame::Told(Kind::Welcome | Kind::Closing, _) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(at, len, "every byte came or was told lost");
+    assert!(lost > 0);
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn who_breaks_the_protocol_is_told_and_dropped_alone() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let mut well = Session::new(&rig, &json!({"version": 1, "streams": ["stdout"]}));
+    well.wait_told(Kind::Welcome);
+    let hello = |body: Value| Kind::Hello.message(&body);
+    let good = json!({"version": 1});
+    for (bytes, why) in [
+        (hello(json!({"version": 9})), "version 9"),
+        (hello(json!({"version": 1, "streams": ["stdfoo"]})), "stdfoo"),
+        (hello(json!({"version": 1, "stdin_once": true})), "only under `iottymux run`"),
+        (Kind::Hello.frame(b"garbage"), "expected value"),
+        (Kind::Stdin.frame(b"x"), "its first frame is not a hello"),
+        ([hello(good.clone()), hello(good.clone())].concat(), "does not send Hello here"),
+        ([hello(good.clone()), Kind::Stdout.frame(b"x")].concat(), "does not send data of stdout"),
+        ([hello(good.clone()), Kind::Exit.frame(b"{}")].concat(), "does not send Exit here"),
+        (vec![1, 0, 0, 0, 0, 1, 0, 1], "over the limit"),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "reserved bytes"),
+    ] {
+        let mut socket = rig.client("session");
+        socket.write_all(&bytes).unwrap();
+        let mut bad = Session { socket, decoder: Decoder::default(), frames: vec![] };
+        let error = bad.wait_told(Kind::Error)["error"].as_str().unwrap().to_owned();
+        assert!(error.contains(why), "{error}");
+        bad.rest();
+    }
+    rig.writer("stdout").write_all(b"unharmed").unwrap();
+    while !well.frames.contains(&Frame::Bytes(Stream::Stdout, b"unharmed".to_vec())) {
+        assert!(well.read(), "{:?}", well.frames);
+    }
+}
+
+#[test]
+fn kinds_of_later_versions_are_skipped() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let mut session = Session::new(&rig, &json!({"version": 1, "stdin": true}));
+    session.socket.write_all(&[9, 0, 0, 0, 0, 0, 0, 3, b'x', b'y', b'z']).unwrap();
+    session.send(Kind::Stdin, b"on\n");
+    rig.reader().wait_for("on\n");
+}
+
+#[test]
+fn an_attach_that_asks_for_too_much_is_told_why() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let mut attach = rig.attach(&["--stdin-once"]);
+    assert_eq!(attach.ends(), 125);
+    let said = attach.stderr.text();
+    assert!(said.starts_with("iottymux: attached to app demo: "), "{said}");
+    assert!(said.contains("only under `iottymux run`"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
