@@ -28,6 +28,7 @@ fn clients_that_go_leave_nothing_behind() {
     {
         let rig = Rig::new();
         let mux = rig.mux([kind, "--app", APP]);
+        mux.rests();
         let before = descriptors(&mux);
         for _ in 0..50 {
             for socket in sockets {
