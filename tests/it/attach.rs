@@ -3,16 +3,14 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 
 use crate::pattern;
-use crate::proc::{Proc, eventually};
+use crate::proc::Proc;
 use crate::rig::{APP, Rig, expect, rest};
 
 #[test]
@@ -89,103 +87,6 @@ fn input_alone_ends_when_all_of_it_is_with_the_app() {
             rig.reader().wait_for("for the app\n");
         }
     }
-}
-
-#[test]
-fn what_is_missing_is_told_with_what_there_is() {
-    let rig = Rig::new();
-    let _mux = rig.mux(["stream", "--app", APP, "--streams", "stdin,stdout"]);
-    for (mode, why) in [
-        ("stderr", "attaching to app demo: it has no stderr, only stdin,stdout"),
-        ("tty", "attaching to app demo: it has no tty, only stdin,stdout"),
-        ("stdout,stderr", "attaching to app demo: it has no stderr, only stdin,stdout"),
-    ] {
-        assert_fails(&mut rig.attach(&["--mode", mode]), 1, why);
-    }
-    assert_fails(&mut rig.attach(&["--mode", "tty,stdin"]), 2, "incompatible endpoints");
-    assert_fails(&mut rig.attach(&["--mode", "stdfoo"]), 2, "unknown mode \"stdfoo\"");
-}
-
-/// It ends with this code and one line that has this text.
-fn assert_fails(attach: &mut Proc, code: i32, why: &str) {
-    assert_eq!(attach.ends(), code, "{}", attach.stderr.so_far());
-    let said = attach.stderr.text();
-    assert!(said.starts_with("iottymux: ") && said.contains(why), "{said:?}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert_eq!(attach.stdout.text(), "");
-}
-
-#[test]
-fn without_a_mux_it_says_so() {
-    let rig = Rig::new();
-    assert_fails(&mut rig.attach(&[]), 1, "app demo is not running under a mux");
-    let mut mux = rig.stream();
-    mux.signal(Signal::SIGKILL);
-    mux.ends();
-    assert_fails(&mut rig.attach(&[]), 1, "app demo is not running under a mux");
-}
-
-#[test]
-fn documents_that_cannot_be_read_are_refused() {
-    for (document, why) in [
-        (r#"{"version":2,"targets":[]}"#, "version 2 of this document is not known"),
-        (r#"{"version":1,"targets":[]}"#, "it has no stream that can be attached"),
-        ("garbage", "endpoints: expected value"),
-        ("", "endpoints: EOF"),
-    ] {
-        let rig = Rig::new();
-        rig.make_app_dir();
-        fs::write(rig.path("endpoints"), document).unwrap();
-        assert_fails(&mut rig.attach(&[]), 1, why);
-    }
-}
-
-#[test]
-fn nothing_outside_the_apps_directory_is_dialled() {
-    let rig = Rig::new();
-    rig.make_app_dir();
-    let outside = UnixListener::bind(rig.file("sock-stdout")).unwrap();
-    let inside = UnixListener::bind(rig.path("sock-stdout")).unwrap();
-    let address = rig.file("sock-stdout");
-    for address in [address.to_str().unwrap(), "../../sock-stdout"] {
-        let document = format!(
-            r#"{{"version":1,"targets":[{{"name":"stdout","domain":"unix","address":"{address}"}}]}}"#
-        );
-        fs::write(rig.path("endpoints"), document).unwrap();
-        let mut attach = rig.attach(&[]);
-        let (mut served, _) = inside.accept().unwrap();
-        served.write_all(b"inside").unwrap();
-        drop(served);
-        assert_eq!(attach.ends(), 0);
-        assert_eq!(attach.stdout.text(), "inside");
-    }
-    outside.set_nonblocking(true).unwrap();
-    assert!(outside.accept().is_err());
-}
-
-#[test]
-fn waiting_sees_the_first_byte() {
-    let rig = Rig::new();
-    let attach = rig.attach(&["--wait", "--mode", "stdout"]);
-    let fds = format!("/proc/{}/fd", attach.pid());
-    let watches = |fd: fs::DirEntry| {
-        fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("inotify"))
-    };
-    eventually("it waits", || fs::read_dir(&fds).unwrap().flatten().any(watches));
-    let _mux = rig.stream();
-    rig.writer("stdout").write_all(b"first\n").unwrap();
-    attach.stdout.wait_for("first\n");
-    assert!(attach.stdout.so_far().starts_with("first"));
-}
-
-#[test]
-fn waiting_ends_in_time() {
-    let rig = Rig::new();
-    let began = Instant::now();
-    let mut attach = rig.attach(&["--wait=0.2"]);
-    assert_fails(&mut attach, 1, "app demo did not appear within 200ms");
-    let took = began.elapsed();
-    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]

@@ -33,6 +33,23 @@ fn what_nobody_has_seen_goes_to_the_next_client() {
 }
 
 #[test]
+fn with_nobody_there_the_newest_bytes_are_kept() {
+    let rig = Rig::new();
+    let mut mux = rig.mux(["stream", "--app", APP, "--backlog", "64K"]);
+    let len = 1 << 20;
+    // Nobody holds the app back.
+    pattern::write(rig.writer("stdout"), len);
+    mux.rests();
+    let mut late = rig.client("stdout");
+    mux.signal(Signal::SIGTERM);
+    let mut got = Vec::new();
+    late.read_to_end(&mut got).unwrap();
+    assert_eq!(mux.ends(), 0);
+    let all = pattern::bytes(len);
+    assert!(got.len() >= 60 << 10 && all.ends_with(&got), "{} bytes", got.len());
+}
+
+#[test]
 fn who_has_connected_gets_what_is_written_afterwards() {
     let rig = Rig::new();
     let mux = rig.stream();

@@ -14,6 +14,7 @@ mod rig;
 mod arrows;
 mod attach;
 mod cli;
+mod find;
 mod foreign;
 mod hub;
 mod life;
