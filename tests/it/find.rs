@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::proc::{Proc, eventually};
+use crate::proc::Proc;
 use crate::rig::{APP, Rig};
 
 #[test]
@@ -86,11 +86,7 @@ fn nothing_outside_the_apps_directory_is_dialled() {
 fn waiting_sees_the_first_byte() {
     let rig = Rig::new();
     let attach = rig.attach(&["--wait", "--mode", "stdout"]);
-    let fds = format!("/proc/{}/fd", attach.pid());
-    let watches = |fd: fs::DirEntry| {
-        fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("inotify"))
-    };
-    eventually("it waits", || fs::read_dir(&fds).unwrap().flatten().any(watches));
+    attach.waits();
     let _mux = rig.stream();
     rig.writer("stdout").write_all(b"first\n").unwrap();
     attach.stdout.wait_for("first\n");

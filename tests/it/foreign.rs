@@ -1,7 +1,7 @@
 //! `attach` against a mux that is not ours, as rkt's: raw sockets only, served by the test.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
@@ -93,15 +93,50 @@ fn only_what_is_needed_is_dialled_and_only_input_is_sent() {
 
 #[test]
 fn the_end_of_input_half_closes_and_the_rest_is_received() {
+    let mux = Foreign::new(&["stdin", "stdout"]);
+    let mut attach = mux.rig.attach(&[]);
+    let (stdin, mut stdout) = (mux.accept("stdin"), mux.accept("stdout"));
+    attach.stdin().write_all(b"exit\n").unwrap();
+    assert_eq!(rest(&stdin), "exit\n");
+    drop(stdin);
+    stdout.write_all(b"goodbye").unwrap();
+    drop(stdout);
+    assert_eq!(attach.ends(), 0);
+    assert_eq!(attach.stdout.text(), "goodbye");
+}
+
+#[test]
+fn the_end_of_input_does_not_close_a_terminal_that_is_watched() {
+    // rkt's mux ends the whole connection when its input ends.
     let mux = Foreign::new(&["tty"]);
     let mut attach = mux.rig.attach(&[]);
     let mut client = mux.accept("tty");
     attach.stdin().write_all(b"exit\n").unwrap();
-    assert_eq!(rest(&client), "exit\n");
+    expect(&client, "exit\n");
     client.write_all(b"goodbye").unwrap();
+    attach.stdout.wait_for("goodbye");
+    attach.rests();
+    client.set_nonblocking(true).unwrap();
+    let closed = client.read(&mut [0]).map_err(|e| e.kind());
+    assert_eq!(closed, Err(ErrorKind::WouldBlock), "its side was closed");
     drop(client);
     assert_eq!(attach.ends(), 0);
-    assert_eq!(attach.stdout.text(), "goodbye");
+}
+
+#[test]
+fn waiting_hears_of_a_document_that_is_written_in_place() {
+    // rkt's mux makes the file and then writes into it.
+    let mux = Foreign::new(&["stdout"]);
+    let path = mux.rig.path("endpoints");
+    let document = fs::read(&path).unwrap();
+    let mut file = fs::File::create(&path).unwrap();
+    let mut attach = mux.rig.attach(&["--wait"]);
+    attach.waits();
+    file.write_all(&document).unwrap();
+    drop(file);
+    mux.accept("stdout").write_all(b"found").unwrap();
+    assert_eq!(attach.ends(), 0);
+    assert_eq!(attach.stdout.text(), "found");
 }
 
 #[test]

@@ -128,6 +128,16 @@ impl Proc {
         eventually("it has nothing to do", sleeps);
     }
 
+    /// Waits until it watches files for changes and does nothing else.
+    pub fn waits(&self) {
+        let fds = format!("/proc/{}/fd", self.pid());
+        let watches = |fd: fs::DirEntry| {
+            fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("inotify"))
+        };
+        eventually("it waits", || fs::read_dir(&fds).unwrap().flatten().any(watches));
+        self.rests();
+    }
+
     /// Waits until it has nothing to do, then stops it, and returns when it has stopped.
     pub fn stop(&self) {
         self.rests();
