@@ -4,8 +4,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iottymux::proto::{Hello, Kind};
-use iottymux::stream::Stream;
+use iottymux::proto::Kind;
 use nix::sys::signal::Signal;
 
 use crate::pattern;
@@ -37,8 +36,7 @@ fn the_end_delivers_everything_even_to_those_not_yet_accepted() {
         let waiting = rig.client("stdout");
         // A session too, and its hello; an attach would first have to find the document.
         let mut session = rig.client("session");
-        let streams = vec![Stream::Stdout];
-        let hello = Hello { version: 1, streams, stdin: false, stdin_once: false, size: None };
+        let hello = serde_json::json!({"version": 1, "streams": [{"stream": "stdout"}]});
         session.write_all(&Kind::Hello.message(&hello)).unwrap();
         app.write_all(b"words\n").unwrap();
         drop(app);

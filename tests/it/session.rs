@@ -93,8 +93,10 @@ fn told(kind: Kind, body: Value) -> Frame {
 fn a_whole_session_of_an_app_that_ends() {
     let rig = Rig::new();
     let mut mux = rig.mux(["run", "--app", APP, "--", "sh", "-c", "read x; echo \"$x\"; exit 3"]);
-    let mut session =
-        Session::new(&rig, &json!({"version": 1, "streams": ["stdout"], "stdin": true}));
+    let mut session = Session::new(
+        &rig,
+        &json!({"version": 1, "streams": [{"stream": "stdout"}], "stdin": true}),
+    );
     session.wait_told(Kind::Welcome);
     session.send(Kind::Stdin, b"half ");
     session.send(Kind::Stdin, b"line\n");
@@ -119,7 +121,7 @@ fn a_session_of_a_mux_that_ends() {
     let mut mux = rig.stream();
     rig.writer("stdout").write_all(b"seen").unwrap();
     expect(rig.client("stdout"), "seen");
-    let hello = json!({"version": 1, "streams": ["stderr", "stdout", "tty"], "later": {}});
+    let hello = json!({"version": 1, "streams": [{"stream": "stderr"}, {"stream": "stdout"}, {"stream": "tty"}], "later": {}});
     let mut session = Session::new(&rig, &hello);
     // Those that the app has, each from what nobody has seen.
     let welcome = session.wait_told(Kind::Welcome);
@@ -153,10 +155,52 @@ fn the_end_of_input_is_acknowledged_when_the_app_has_it() {
 }
 
 #[test]
+fn it_begins_where_it_asks_to() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let mut app = rig.writer("stdout");
+    app.write_all(b"0123456789").unwrap();
+    expect(rig.client("stdout"), "0123456789");
+    for (from, offset, begin) in [
+        (json!("start"), 0, "0123456789"),
+        (json!(4), 4, "456789"),
+        (json!(99), 10, ""),
+        (json!("now"), 10, ""),
+        (json!("unseen"), 10, ""),
+    ] {
+        mux.rests();
+        let hello = json!({"version": 1, "streams": [{"stream": "stdout", "from": from}]});
+        let mut session = Session::new(&rig, &hello);
+        let welcome = session.wait_told(Kind::Welcome);
+        assert_eq!(welcome["streams"][0]["offset"], offset, "{from}");
+        let text = |session: &Session| match session.frames.get(1) {
+            Some(Frame::Bytes(_, bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        };
+        while text(&session).len() < begin.len() && session.read() {}
+        assert_eq!(text(&session), begin, "{from}");
+    }
+    let attach = rig.attach(&["--mode", "stdout", "--from", "7"]);
+    attach.stdout.wait_for("789");
+    assert_eq!(attach.stdout.so_far(), "789");
+}
+
+#[test]
+fn one_without_patience_never_holds_the_app_back() {
+    let rig = Rig::new();
+    let _mux = rig.mux(["stream", "--app", APP, "--client-patience", "3600"]);
+    let hello = json!({"version": 1, "streams": [{"stream": "stdout"}], "patience_ms": 0});
+    let mut session = Session::new(&rig, &hello);
+    session.wait_told(Kind::Welcome);
+    // That this returns is the test: nobody reads, and the mux would allow an hour.
+    pattern::write(rig.writer("stdout"), 16 << 20);
+}
+
+#[test]
 fn lost_bytes_are_told_with_their_numbers() {
     let rig = Rig::new();
     let mut mux = rig.stream();
-    let mut session = Session::new(&rig, &json!({"version": 1, "streams": ["stdout"]}));
+    let mut session = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
     session.wait_told(Kind::Welcome);
     // It does not read while the app writes far more than is kept for it.
     let len = 8 << 20;
@@ -191,13 +235,13 @@ fn lost_bytes_are_told_with_their_numbers() {
 fn who_breaks_the_protocol_is_told_and_dropped_alone() {
     let rig = Rig::new();
     let _mux = rig.stream();
-    let mut well = Session::new(&rig, &json!({"version": 1, "streams": ["stdout"]}));
+    let mut well = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
     well.wait_told(Kind::Welcome);
     let hello = |body: Value| Kind::Hello.message(&body);
     let good = json!({"version": 1});
     for (bytes, why) in [
         (hello(json!({"version": 9})), "version 9"),
-        (hello(json!({"version": 1, "streams": ["stdfoo"]})), "stdfoo"),
+        (hello(json!({"version": 1, "streams": [{"stream": "stdfoo"}]})), "stdfoo"),
         (hello(json!({"version": 1, "stdin_once": true})), "only under `iottymux run`"),
         (Kind::Hello.frame(b"garbage"), "expected value"),
         (Kind::Stdin.frame(b"x"), "its first frame is not a hello"),
