@@ -1,1 +1,12 @@
-//! Tests on a real systemd.
+//! Tests on a real systemd, which runs as PID 1 of a pod of its own (`podsd`).
+//!
+//! Where no pod can be made, as for an ordinary user, each test says why and passes. Each waits for
+//! events: a command that ends, a line, the end of a stream. `IOTTYMUX_LONG=1` runs the long form.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod direct;
+mod lossless;
+mod pod;
+mod restart;
+mod rkt;
+mod templates;

@@ -1,0 +1,256 @@
+//! A pod with a systemd in it, and an app's streams in that pod as the test sees them.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+const PODSD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pod/podsd");
+const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
+const BINARY: &str = env!("CARGO_BIN_EXE_iottymux");
+/// What podsd exits with when this machine cannot make a pod.
+const SKIPPED: i32 = 77;
+/// How long a stream may be silent before the test fails. It only bounds a failure: more than the
+/// longest stop of a mux (`TimeoutStopSec=` of its unit).
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How often a test repeats what must never fail: seldom for CI, often when asked.
+pub fn rounds(short: usize, long: usize) -> usize {
+    if std::env::var_os("IOTTYMUX_LONG").is_some() { long } else { short }
+}
+
+/// The text of a file of the project.
+pub fn project_file(path: &str) -> String {
+    fs::read_to_string(Path::new(PROJECT).join(path)).unwrap()
+}
+
+/// Why this machine cannot make a pod; `None` when it can.
+pub fn reason_to_skip(check: &mut Command) -> Option<String> {
+    let output = check.output().unwrap();
+    match output.status.code() {
+        Some(0) => None,
+        Some(SKIPPED) => Some(String::from_utf8(output.stdout).unwrap().trim().to_owned()),
+        _ => panic!("podsd check: {output:?}"),
+    }
+}
+
+/// The command that asks podsd.
+pub fn check() -> Command {
+    let mut command = Command::new(PODSD);
+    command.arg("check");
+    command
+}
+
+/// A pod that has not been booted.
+pub struct Plan {
+    dir: TempDir,
+}
+
+/// A pod that runs; it ends when this is dropped.
+pub struct Pod {
+    dir: TempDir,
+    init: u32,
+}
+
+impl Plan {
+    /// An empty one, or `None` after telling why there can be none.
+    pub fn new() -> Option<Self> {
+        if let Some(reason) = reason_to_skip(&mut check()) {
+            println!("skipped: {reason}");
+            return None;
+        }
+        let plan = Self { dir: tempfile::Builder::new().prefix("pod").tempdir().unwrap() };
+        fs::create_dir(plan.dir.path().join("shared")).unwrap();
+        Some(plan)
+    }
+
+    /// A unit, or a drop-in (`NAME.service.d/x.conf`).
+    pub fn unit(self, name: &str, text: &str) -> Self {
+        self.write(&format!("units/{name}"), text)
+    }
+
+    /// A file of the pod's root.
+    pub fn root_file(self, path: &str, text: &str) -> Self {
+        self.write(&format!("tree/{path}"), text)
+    }
+
+    fn write(self, path: &str, text: &str) -> Self {
+        write_below(self.dir.path(), path, text);
+        self
+    }
+
+    /// The templates and the two examples, as they are delivered.
+    pub fn with_delivered_units(mut self) -> Self {
+        for path in [
+            "units/iomux@.service",
+            "units/ttymux@.service",
+            "docs/examples/demo.service",
+            "docs/examples/shell.service",
+        ] {
+            let name = path.rsplit('/').next().unwrap();
+            self = self.unit(name, &project_file(path));
+        }
+        self
+    }
+
+    pub fn boot(self) -> Pod {
+        let output = Command::new(PODSD)
+            .arg("up")
+            .arg(self.dir.path())
+            .env("PODSD_BINARY", BINARY)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "podsd up: {output:?}");
+        let init = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+        Pod { dir: self.dir, init }
+    }
+}
+
+fn write_below(dir: &Path, path: &str, text: &str) {
+    let path = dir.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+impl Pod {
+    /// A pod with the delivered units.
+    pub fn delivered() -> Option<Self> {
+        Some(Plan::new()?.with_delivered_units().boot())
+    }
+
+    /// A command inside.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(PODSD);
+        command.arg("exec").arg(self.dir.path()).args(words).stdin(Stdio::null());
+        command
+    }
+
+    /// What a command inside printed; it must succeed.
+    pub fn run(&self, words: &[&str]) -> String {
+        let output = self.try_run(words);
+        assert!(output.status.success(), "{words:?}: {output:?}\n{}", self.console());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// How a command inside ended.
+    pub fn try_run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    pub fn systemctl(&self, words: &[&str]) -> String {
+        self.run(&[&["systemctl"], words].concat())
+    }
+
+    /// A property of a unit.
+    pub fn property(&self, unit: &str, name: &str) -> String {
+        self.systemctl(&["show", "--value", "-p", name, unit]).trim().to_owned()
+    }
+
+    /// Changes a unit or a drop-in.
+    pub fn set_unit(&self, name: &str, text: &str) {
+        write_below(&self.dir.path().join("units"), name, text);
+        self.systemctl(&["daemon-reload"]);
+    }
+
+    /// A file that is /shared/NAME inside.
+    pub fn shared(&self, name: &str) -> PathBuf {
+        self.dir.path().join("shared").join(name)
+    }
+
+    /// A FIFO that is /shared/NAME inside.
+    pub fn shared_fifo(&self, name: &str) -> PathBuf {
+        let path = self.shared(name);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        path
+    }
+
+    /// A path of the pod's root, as seen from here.
+    pub fn path(&self, inside: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{inside}", self.init))
+    }
+
+    /// The names in a directory inside, sorted.
+    pub fn names(&self, inside: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(inside)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// What PID 1 said, for the message of a failure.
+    pub fn console(&self) -> String {
+        fs::read_to_string(self.dir.path().join("console.log")).unwrap_or_default()
+    }
+
+    /// Waits until the mux of an app can be attached: returns when it is so, fails when it is not.
+    pub fn await_mux(&self, app: &str) {
+        let mode = ["--mode", "stdin"];
+        let mode = if app == "shell" { ["--mode", "tty-in"] } else { mode };
+        // Its input is at its end at once, so it leaves as soon as it was attached.
+        let words =
+            [&["timeout", "30", "iottymux", "attach", "--wait=25", "--app", app], &mode[..]];
+        self.run(&words.concat());
+    }
+
+    /// Attaches to a socket of an app in `/run/iottymux`.
+    pub fn connect(&self, app: &str, socket: &str) -> Raw {
+        self.connect_at(&format!("/run/iottymux/{app}/{socket}"))
+    }
+
+    /// Attaches to a socket.
+    pub fn connect_at(&self, inside: &str) -> Raw {
+        let path = self.path(inside);
+        let stream = UnixStream::connect(&path)
+            .unwrap_or_else(|e| panic!("{inside}: {e}\n{}", self.console()));
+        stream.set_read_timeout(Some(SILENCE)).unwrap();
+        Raw(BufReader::new(stream))
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let done = Command::new(PODSD).arg("down").arg(self.dir.path()).status();
+        if !std::thread::panicking() {
+            assert!(done.unwrap().success());
+        }
+    }
+}
+
+/// A connection to a raw socket, as socat or rkt would make it.
+pub struct Raw(BufReader<UnixStream>);
+
+impl Raw {
+    pub fn say(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The next line, without its end.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        assert!(line.ends_with('\n'), "the stream ended after {line:?}");
+        line.trim_end().to_owned()
+    }
+
+    /// Reads lines up to one that ends so, and returns it.
+    pub fn line_ending(&mut self, end: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.ends_with(end) {
+                return line;
+            }
+        }
+    }
+
+    /// Everything up to the end of the stream.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+}

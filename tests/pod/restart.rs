@@ -1,0 +1,149 @@
+//! Stop, start and the death of the mux: the app can always be attached, and nothing stale stays.
+
+use std::io::Read;
+
+use crate::pod::{Pod, rounds};
+
+/// What an ended mux may leave: its lock. Every name in the directory is in one list or the other.
+const STALE: [&str; 6] =
+    ["endpoints", "sock-session", "sock-stderr", "sock-stdin", "sock-stdout", "sock-tty"];
+
+fn assert_nothing_stale(pod: &Pod, app: &str) {
+    let names = pod.names(&format!("/run/iottymux/{app}"));
+    assert!(names.iter().all(|n| !STALE.contains(&n.as_str()) && !n.starts_with('.')), "{names:?}");
+}
+
+fn assert_echo(pod: &Pod, word: &str) {
+    let mut stdout = pod.connect("demo", "sock-stdout");
+    pod.connect("demo", "sock-stdin").say(&format!("{word}\n"));
+    assert_eq!(stdout.line(), word);
+}
+
+fn assert_shell(pod: &Pod, word: &str) {
+    let mut tty = pod.connect("shell", "sock-tty");
+    tty.say(&format!("echo answer'-'{word}\n"));
+    tty.line_ending(&format!("answer-{word}"));
+}
+
+/// What differs between the two kinds of app.
+struct Kind {
+    app: &'static str,
+    mux: &'static str,
+    assert_works: fn(&Pod, &str),
+}
+
+const KINDS: [Kind; 2] = [
+    Kind { app: "demo", mux: "iomux@demo.service", assert_works: assert_echo },
+    Kind { app: "shell", mux: "ttymux@shell.service", assert_works: assert_shell },
+];
+
+fn main_pid(pod: &Pod, unit: &str) -> String {
+    let pid = pod.property(unit, "MainPID");
+    assert_ne!(pid, "0", "{unit} does not run\n{}", pod.console());
+    pid
+}
+
+fn kill_mux(pod: &Pod, kind: &Kind) {
+    let before = main_pid(pod, kind.mux);
+    pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", kind.mux]);
+    pod.await_mux(kind.app);
+    assert_ne!(main_pid(pod, kind.mux), before);
+}
+
+fn stop_and_look(pod: &Pod, kind: &Kind) {
+    pod.systemctl(&["stop", kind.app]);
+    // Its mux is being stopped by then; this waits for it.
+    pod.systemctl(&["stop", kind.mux]);
+    assert_nothing_stale(pod, kind.app);
+}
+
+fn cycles(kind: &Kind) {
+    let Some(pod) = Pod::delivered() else { return };
+    for round in 0..8 {
+        pod.systemctl(&["start", kind.app]);
+        (kind.assert_works)(&pod, &format!("w{round}"));
+        stop_and_look(&pod, kind);
+    }
+    for round in 0..8 {
+        pod.systemctl(&["start", kind.app]);
+        let app = main_pid(&pod, kind.app);
+        kill_mux(&pod, kind);
+        (kind.assert_works)(&pod, &format!("k{round}"));
+        assert_eq!(main_pid(&pod, kind.app), app, "the app noticed");
+        assert_eq!(pod.property(kind.app, "NRestarts"), "0");
+        stop_and_look(&pod, kind);
+    }
+}
+
+#[test]
+fn cycles_of_streams() {
+    cycles(&KINDS[0]);
+}
+
+#[test]
+fn cycles_of_a_terminal() {
+    cycles(&KINDS[1]);
+}
+
+/// Stop and start without waiting in between: the start overtakes the end of the old mux.
+#[test]
+fn restarting_the_app() {
+    let Some(pod) = Pod::delivered() else { return };
+    for kind in &KINDS {
+        pod.systemctl(&["start", kind.app]);
+        for round in 0..rounds(8, 30) {
+            pod.systemctl(&["restart", kind.app]);
+            pod.await_mux(kind.app);
+            (kind.assert_works)(&pod, &format!("r{round}"));
+        }
+        for round in 0..rounds(8, 30) {
+            pod.systemctl(&["stop", kind.app]);
+            pod.systemctl(&["start", kind.app]);
+            pod.await_mux(kind.app);
+            (kind.assert_works)(&pod, &format!("s{round}"));
+        }
+    }
+}
+
+/// As an upgrade does it: the app runs on, and can itself be restarted afterwards.
+#[test]
+fn restarting_the_mux() {
+    let Some(pod) = Pod::delivered() else { return };
+    for kind in &KINDS {
+        pod.systemctl(&["start", kind.app]);
+        let app = main_pid(&pod, kind.app);
+        pod.systemctl(&["restart", kind.mux]);
+        (kind.assert_works)(&pod, "upgraded");
+        assert_eq!(main_pid(&pod, kind.app), app, "the app noticed");
+        pod.run(&["timeout", "20", "systemctl", "restart", kind.app]);
+        assert_ne!(main_pid(&pod, kind.app), app);
+        (kind.assert_works)(&pod, "restarted");
+        stop_and_look(&pod, kind);
+    }
+}
+
+/// What the app writes while there is no mux waits in the FIFO, which systemd keeps open.
+#[test]
+fn what_is_written_while_the_mux_is_dead() {
+    let Some(pod) = Pod::delivered() else { return };
+    // Tells on a way of its own that it has written, since the mux cannot.
+    let script = "trap 'echo tick; echo written >/shared/told' USR1; echo up; \
+                  while :; do sleep 1000 & wait $!; done";
+    std::fs::write(pod.shared("app.sh"), script).unwrap();
+    let told = pod.shared_fifo("told");
+    pod.set_unit(
+        "demo.service.d/x.conf",
+        "[Service]\nExecStart=\nExecStart=/bin/sh /shared/app.sh\n",
+    );
+    pod.systemctl(&["start", "demo.service"]);
+    assert_eq!(pod.connect("demo", "sock-stdout").line(), "up");
+    for _ in 0..rounds(3, 30) {
+        pod.systemctl(&["kill", "--kill-who=main", "--signal=STOP", "iomux@demo.service"]);
+        pod.systemctl(&["kill", "--kill-who=main", "--signal=USR1", "demo.service"]);
+        let mut word = String::new();
+        std::fs::File::open(&told).unwrap().read_to_string(&mut word).unwrap();
+        assert_eq!(word, "written\n");
+        kill_mux(&pod, &KINDS[0]);
+        assert_eq!(pod.connect("demo", "sock-stdout").line(), "tick");
+    }
+}
