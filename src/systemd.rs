@@ -76,6 +76,12 @@ impl Notify {
         Ok(Self(Some((fd, address))))
     }
 
+    /// Whether there is a service manager.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The app can be started and attached now.
     pub fn ready(&self) {
         self.tell("READY=1", None);

@@ -175,7 +175,9 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                 Ends { streams: Vec::new(), sources: Vec::new(), inlet: None, made: Vec::new() };
             for stream in enabled {
                 if *make {
-                    if fifo::make(dir, *stream)? {
+                    // Under systemd they stay: it keeps the ends over a restart of this service,
+                    // and an app that is started again after it must find the same FIFOs.
+                    if fifo::make(dir, *stream)? && !notify.is_heard() {
                         ends.made.push(stream.stage2());
                     }
                 } else if !fifo::exists(dir, *stream) {
