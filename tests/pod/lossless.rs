@@ -12,6 +12,7 @@ use crate::pod::{Pod, Raw, rounds};
 const GATE: &str = "\
 [Unit]
 After=iomux@demo.service
+StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 ExecStart=/bin/cat /shared/gate

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -78,6 +79,14 @@ impl Plan {
         self.write(&format!("tree/{path}"), text)
     }
 
+    /// A program in the pod's root.
+    pub fn root_program(self, path: &str, text: &str) -> Self {
+        let plan = self.root_file(path, text);
+        let path = plan.dir.path().join("tree").join(path);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        plan
+    }
+
     fn write(self, path: &str, text: &str) -> Self {
         write_below(self.dir.path(), path, text);
         self
@@ -102,6 +111,7 @@ impl Plan {
             .arg("up")
             .arg(self.dir.path())
             .env("PODSD_BINARY", BINARY)
+            .env("PODSD_OWNER", std::process::id().to_string())
             .output()
             .unwrap();
         assert!(output.status.success(), "podsd up: {output:?}");
@@ -187,14 +197,11 @@ impl Pod {
         fs::read_to_string(self.dir.path().join("console.log")).unwrap_or_default()
     }
 
-    /// Waits until the mux of an app can be attached: returns when it is so, fails when it is not.
-    pub fn await_mux(&self, app: &str) {
-        let mode = ["--mode", "stdin"];
-        let mode = if app == "shell" { ["--mode", "tty-in"] } else { mode };
-        // Its input is at its end at once, so it leaves as soon as it was attached.
-        let words =
-            [&["timeout", "30", "iottymux", "attach", "--wait=25", "--app", app], &mode[..]];
-        self.run(&words.concat());
+    /// Waits until an app can be attached, and fails when it cannot. `mode` is one that only types:
+    /// its input being at its end at once, it leaves as soon as it was attached.
+    pub fn await_mux(&self, app: &str, mode: &str) {
+        let attach = ["iottymux", "attach", "--wait=25", "--app", app, "--mode", mode];
+        self.run(&[&["timeout", "30"], &attach[..]].concat());
     }
 
     /// Attaches to a socket of an app in `/run/iottymux`.

@@ -29,12 +29,14 @@ fn assert_shell(pod: &Pod, word: &str) {
 struct Kind {
     app: &'static str,
     mux: &'static str,
+    /// The mode that attaches its input.
+    input: &'static str,
     assert_works: fn(&Pod, &str),
 }
 
 const KINDS: [Kind; 2] = [
-    Kind { app: "demo", mux: "iomux@demo.service", assert_works: assert_echo },
-    Kind { app: "shell", mux: "ttymux@shell.service", assert_works: assert_shell },
+    Kind { app: "demo", mux: "iomux@demo.service", input: "stdin", assert_works: assert_echo },
+    Kind { app: "shell", mux: "ttymux@shell.service", input: "tty-in", assert_works: assert_shell },
 ];
 
 fn main_pid(pod: &Pod, unit: &str) -> String {
@@ -46,7 +48,7 @@ fn main_pid(pod: &Pod, unit: &str) -> String {
 fn kill_mux(pod: &Pod, kind: &Kind) {
     let before = main_pid(pod, kind.mux);
     pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", kind.mux]);
-    pod.await_mux(kind.app);
+    pod.await_mux(kind.app, kind.input);
     assert_ne!(main_pid(pod, kind.mux), before);
 }
 
@@ -93,13 +95,13 @@ fn restarting_the_app() {
         pod.systemctl(&["start", kind.app]);
         for round in 0..rounds(8, 30) {
             pod.systemctl(&["restart", kind.app]);
-            pod.await_mux(kind.app);
+            pod.await_mux(kind.app, kind.input);
             (kind.assert_works)(&pod, &format!("r{round}"));
         }
         for round in 0..rounds(8, 30) {
             pod.systemctl(&["stop", kind.app]);
             pod.systemctl(&["start", kind.app]);
-            pod.await_mux(kind.app);
+            pod.await_mux(kind.app, kind.input);
             (kind.assert_works)(&pod, &format!("s{round}"));
         }
     }
