@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,9 @@ pub struct Plan {
 /// A pod that runs; it ends when this is dropped.
 pub struct Pod {
     dir: TempDir,
-    init: u32,
+    init: i32,
+    /// A pidfd of its PID 1.
+    end: OwnedFd,
 }
 
 impl Plan {
@@ -116,7 +119,9 @@ impl Plan {
             .unwrap();
         assert!(output.status.success(), "podsd up: {output:?}");
         let init = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
-        Pod { dir: self.dir, init }
+        let pid = rustix::process::Pid::from_raw(init).unwrap();
+        let end = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+        Pod { dir: self.dir, init, end }
     }
 }
 
@@ -202,6 +207,16 @@ impl Pod {
     pub fn await_mux(&self, app: &str, mode: &str) {
         let attach = ["iottymux", "attach", "--wait=25", "--app", app, "--mode", mode];
         self.run(&[&["timeout", "30"], &attach[..]].concat());
+    }
+
+    /// Waits until the pod has ended by itself, for as long as a stream may be silent.
+    pub fn await_end(&self) {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let ended = poll(
+            &mut [PollFd::new(self.end.as_fd(), PollFlags::POLLIN)],
+            PollTimeout::try_from(SILENCE).unwrap(),
+        );
+        assert_eq!(ended, Ok(1), "{}", self.console());
     }
 
     /// Attaches to a socket of an app in `/run/iottymux`.

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -164,10 +163,7 @@ fn an_immutable_pod_ends_with_its_app() {
         let Some(plan) = plan(kind) else { return };
         let pod = plan.boot();
         assert_works(&pod, kind);
-        // A signal ends it: PID 1's, when every unit has stopped. Its own patience is an exit.
-        let mut witness = pod.command(&["timeout", NO_HANG, "sleep", "inf"]).spawn().unwrap();
         pod.systemctl(&["stop", "--no-block", "demo.service"]);
-        let ended = witness.wait().unwrap();
-        assert!(ended.signal().is_some(), "{ended:?}\n{}", pod.console());
+        pod.await_end();
     }
 }
