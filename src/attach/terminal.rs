@@ -3,11 +3,14 @@
 //! Invariant: from the moment it is raw, [`restore`] is called before this process ends, be it by
 //! its end, a signal, or a panic in any thread. Calling it twice does no harm.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use rustix::termios::tcgetwinsize;
@@ -15,19 +18,21 @@ use rustix::termios::tcgetwinsize;
 use super::undo::Undo;
 use crate::proto::Size;
 
-/// What is to be put back.
-struct Saved {
-    modes: Termios,
-    /// Where the app's output goes, if that is a terminal.
-    shown: Option<Undo>,
-}
-
-static SAVED: Mutex<Option<Saved>> = Mutex::new(None);
-/// Whether everything is being put back for good. Who holds [`SAVED`] and finds it false comes first.
+/// The modes to be put back. Locked for moments only.
+static MODES: Mutex<Option<Termios>> = Mutex::new(None);
+/// What the app has changed on the screen, where its output goes to a terminal. Locked while
+/// something is written there, which may take as long as the terminal does.
+static SCREEN: Mutex<Option<Undo>> = Mutex::new(None);
+/// Whether everything is being put back for good. Who has locked the screen and finds it false
+/// comes first.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// Bytes written to the terminal while it cannot be put back: few, so that a slow one can.
+/// Bytes written to the terminal under one lock: few, so that a slow one can be put back soon.
 const PIECE: usize = 4096;
+/// How long a terminal that takes nothing may delay the end. Its modes are put back all the same.
+const STUCK: Duration = Duration::from_millis(300);
+/// Pause between two looks at the lock of the screen, where nothing tells that it is free.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The window of the local terminal, if there is one with a size.
 #[must_use]
@@ -47,9 +52,9 @@ pub fn make_raw() -> io::Result<bool> {
     let modes = tcgetattr(io::stdin())?;
     let mut raw = modes.clone();
     cfmakeraw(&mut raw);
-    let shown = io::stdout().is_terminal().then(Undo::default);
     // Saved before it is changed: from here on every way out puts it back.
-    *saved() = Some(Saved { modes, shown });
+    *lock(&SCREEN) = io::stdout().is_terminal().then(Undo::default);
+    *lock(&MODES) = Some(modes);
     set(&raw)?;
     Ok(true)
 }
@@ -59,12 +64,9 @@ pub fn make_raw() -> io::Result<bool> {
 /// # Errors
 /// Those of tcsetattr(3).
 pub fn resume() -> io::Result<()> {
-    let raw = saved().as_ref().map(|saved| {
-        let mut raw = saved.modes.clone();
-        cfmakeraw(&mut raw);
-        raw
-    });
-    raw.map_or(Ok(()), |raw| set(&raw))
+    let Some(mut raw) = lock(&MODES).clone() else { return Ok(()) };
+    cfmakeraw(&mut raw);
+    set(&raw)
 }
 
 /// Shows bytes of the app's terminal by `write`. Its modes are noted first, and once all has been
@@ -74,16 +76,16 @@ pub fn resume() -> io::Result<()> {
 /// Those of `write`.
 pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<()> {
     for piece in bytes.chunks(PIECE) {
-        let mut saved = saved();
+        let mut screen = lock(&SCREEN);
         if OVER.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if let Some(Saved { shown: Some(undo), .. }) = saved.as_mut() {
+        if let Some(undo) = screen.as_mut() {
             undo.read(piece);
             // Under the lock, so that it does not come after what undoes it.
             write(piece)?;
         } else {
-            drop(saved);
+            drop(screen);
             write(piece)?;
         }
     }
@@ -92,18 +94,19 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
 
 /// Puts everything back for a while; see [`resume`].
 pub fn suspend() {
-    if let Some(saved) = saved().as_ref() {
-        put_back(saved);
+    clear_screen();
+    if let Some(modes) = lock(&MODES).as_ref() {
+        let _ = set(modes);
     }
 }
 
 /// Puts everything back for good.
 pub fn restore() {
-    // First, so that a flood of output does not keep this waiting for the lock.
+    // First, so that a flood of output does not keep this waiting for the screen.
     OVER.store(true, Ordering::Relaxed);
-    let mut saved = saved();
-    if let Some(saved) = saved.take() {
-        put_back(&saved);
+    clear_screen();
+    if let Some(modes) = lock(&MODES).take() {
+        let _ = set(&modes);
     }
 }
 
@@ -116,13 +119,26 @@ pub fn restore_on_panic() {
     }));
 }
 
-fn put_back(saved: &Saved) {
-    if let Some(undo) = &saved.shown {
-        let mut out = io::stdout();
+/// Undoes what the app has changed on the screen, unless the terminal takes nothing.
+fn clear_screen() {
+    let until = Instant::now() + STUCK;
+    let screen = loop {
+        match SCREEN.try_lock() {
+            Ok(screen) => break screen,
+            Err(TryLockError::Poisoned(screen)) => break screen.into_inner(),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+            // Somebody is stuck in writing to it.
+            Err(TryLockError::WouldBlock) => return,
+        }
+    };
+    let Some(undo) = screen.as_ref() else { return };
+    let out = io::stdout();
+    let left = until.saturating_duration_since(Instant::now());
+    let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+    if let Ok(1..) = poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLOUT)], timeout) {
         // A terminal that is gone needs nothing undone.
-        let _ = out.write_all(&undo.sequence()).and_then(|()| out.flush());
+        let _ = nix::unistd::write(&out, &undo.sequence());
     }
-    let _ = set(&saved.modes);
 }
 
 /// Changes the modes, in the background too, where the kernel would otherwise stop this process.
@@ -135,7 +151,7 @@ fn set(modes: &Termios) -> io::Result<()> {
     Ok(done?)
 }
 
-/// What is saved; a panic in another thread does not make it less true.
-fn saved() -> std::sync::MutexGuard<'static, Option<Saved>> {
-    SAVED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// What is kept; a panic in another thread does not make it less true.
+fn lock<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
