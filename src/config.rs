@@ -45,7 +45,7 @@ pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Plan {
 }
 
 fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Plan {
-    Plan { dir, streams, backlog: mux.backlog, patience: mux.client_patience, app }
+    Plan { dir, streams, backlog: mux.backlog, patience: mux.client_patience, by_rkt: false, app }
 }
 
 /// The plan of `run`.

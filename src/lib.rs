@@ -10,7 +10,7 @@
 //! | [`run`] | being a mux, in front or in the background |
 //! | [`cli`], [`values`] | what was typed |
 //! | [`attach`], [`status`], [`list`] | being a client, or looking |
-//! | [`find`] | finding an app, and waiting for it |
+//! | [`find`], [`session`] | finding an app and waiting for it; opening a session with its mux |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
 //! | [`app`] | the app, where it is a child of this process |
 //! | [`sink`] | clients on sockets: where bytes go |
@@ -38,6 +38,7 @@ pub mod poll;
 pub mod proto;
 pub mod rkt;
 pub mod run;
+pub mod session;
 pub mod sink;
 pub mod source;
 pub mod state;

@@ -57,7 +57,9 @@ pub const DRAIN_READ: Duration = Duration::from_secs(5);
 /// How long a mux that ends writes to clients that are slow but make progress, after the sources
 /// are empty.
 pub const DRAIN_DELIVER: Duration = Duration::from_secs(10);
-/// How long `run` waits for what the app's left-over children still write.
+/// How long `run` waits for what the app's left-over children still write; and how long after its
+/// start the mux of an app that has ended waits for clients that it made come, while there is
+/// something that nobody has seen.
 pub const LINGER: Duration = Duration::from_millis(500);
 /// How long `run --attach` waits for its own client before the app is not started at all.
 pub const FIRST_CLIENT: Duration = Duration::from_secs(30);

@@ -117,7 +117,7 @@ impl Kind {
 }
 
 /// What a client wants.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The version that the client speaks.
     pub version: u32,
@@ -137,6 +137,20 @@ pub struct Hello {
     /// and never more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience_ms: Option<u32>,
+}
+
+impl Default for Hello {
+    /// Nothing is wanted, but in our version.
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            streams: Vec::new(),
+            stdin: false,
+            stdin_once: false,
+            size: None,
+            patience_ms: None,
+        }
+    }
 }
 
 /// A stream that a client wants.
@@ -319,6 +333,13 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// Bytes that complete the header or the frame that is being read: who reads no more than that
+    /// at a time finds nothing of the next frame.
+    #[must_use]
+    pub fn wants(&self) -> usize {
+        if self.have < HEADER { HEADER - self.have } else { self.left }
+    }
+
     /// The next item of `bytes`, which is moved behind it; `None` when more bytes are needed.
     ///
     /// # Errors

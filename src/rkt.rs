@@ -119,7 +119,8 @@ impl Flags {
         let name: AppName =
             app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
         let dir = state.app(&name);
-        let mux = MuxArgs::default();
+        let args = MuxArgs::default();
+        let mux = |plan| Action::Mux(Box::new(Plan { by_rkt: true, ..plan }));
         let attach = |mode| {
             Action::Attach(Request {
                 dir: state.app(&name),
@@ -133,11 +134,11 @@ impl Flags {
         Ok(match self.action.as_deref().unwrap_or("list") {
             "iomux" => {
                 let enabled = config::rkt_streams().unwrap_or_default();
-                Action::Mux(config::fifos(dir, enabled, &mux).into())
+                mux(config::fifos(dir, enabled, &args))
             }
             "ttymux" => {
                 let (rows, cols) = limits::SIZE;
-                Action::Mux(config::terminal(dir, Size { rows, cols }, &mux).into())
+                mux(config::terminal(dir, Size { rows, cols }, &args))
             }
             "auto-attach" => attach(Mode::Auto),
             "custom-attach" => attach(Mode::Only(wanted()?)),

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +10,8 @@ use crate::endpoints::Endpoints;
 use crate::find;
 use crate::limits;
 use crate::list::print;
-use crate::proto::{Decoder, Hello, Item, Kind, Refusal, Report, VERSION};
+use crate::proto::{Decoder, Hello, Item, Kind, Refusal, Report};
+use crate::session;
 use crate::state::AppDir;
 
 /// Prints the status of an app's mux, for people or as JSON.
@@ -31,12 +31,8 @@ fn ask(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
     let Some(file) = endpoints.session() else {
         bail!("status of app {}: its mux has no sessions", dir.name())
     };
-    let what = || format!("connecting to {}", dir.path(file).display());
-    let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
+    let mut socket = session::open(dir, file, &Hello::default())?;
     socket.set_read_timeout(Some(limits::ANSWER))?;
-    socket.set_write_timeout(Some(limits::ANSWER))?;
-    let hello = Kind::Hello.message(&Hello { version: VERSION, ..Hello::default() });
-    socket.write_all(&hello).context("asking")?;
     socket.write_all(&Kind::Status.frame(b"")).context("asking")?;
     let mut decoder = Decoder::default();
     let mut buffer = vec![0; limits::READ];

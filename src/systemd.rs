@@ -49,37 +49,39 @@ impl Stored {
 
 /// The way to the service manager, where there is one.
 #[derive(Debug)]
-pub struct Notify(Option<(OwnedFd, UnixAddr)>);
+pub struct Notify {
+    socket: Option<(OwnedFd, UnixAddr)>,
+    keeps: bool,
+}
 
 impl Notify {
     /// A notifier for `$NOTIFY_SOCKET`, a path or `@` and an abstract name; silent when the
-    /// variable is unset or empty.
+    /// variable is unset or empty. `keeps` tells whether the unit is one that keeps descriptors;
+    /// under another systemd would complain of each.
     ///
     /// # Errors
     /// When the variable is set, and is no address of a socket.
-    pub fn from_env() -> Result<Self> {
-        match env::var_os("NOTIFY_SOCKET") {
-            Some(name) if !name.is_empty() => {
-                Self::to(&name).with_context(|| format!("NOTIFY_SOCKET={}", name.display()))
-            }
-            _ => Ok(Self(None)),
-        }
+    pub fn from_env(keeps: bool) -> Result<Self> {
+        let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty());
+        let what = |name: &OsString| format!("NOTIFY_SOCKET={}", name.display());
+        let open = |name: OsString| Self::open(&name).with_context(|| what(&name));
+        Ok(Self { socket: name.map(open).transpose()?, keeps })
     }
 
-    fn to(name: &OsString) -> Result<Self> {
+    fn open(name: &OsString) -> Result<(OwnedFd, UnixAddr)> {
         let address = match name.as_bytes() {
             [b'@', rest @ ..] => UnixAddr::new_abstract(rest)?,
             path => UnixAddr::new(OsStr::from_bytes(path))?,
         };
         let flags = SockFlag::SOCK_CLOEXEC;
         let fd = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        Ok(Self(Some((fd, address))))
+        Ok((fd, address))
     }
 
-    /// Whether there is a service manager.
+    /// Whether descriptors that are stored are kept.
     #[must_use]
-    pub fn is_heard(&self) -> bool {
-        self.0.is_some()
+    pub fn keeps(&self) -> bool {
+        self.keeps && self.socket.is_some()
     }
 
     /// The app can be started and attached now.
@@ -95,12 +97,15 @@ impl Notify {
     /// Gives systemd a copy of a descriptor to keep for the next process. `name` is ours: letters,
     /// digits and `-`.
     pub fn store(&self, name: &str, fd: impl AsFd) {
+        if !self.keeps {
+            return;
+        }
         self.tell(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(fd.as_fd().as_raw_fd()));
     }
 
     /// A manager that is gone or slow is no reason to fail the app: what cannot be told is logged.
     fn tell(&self, message: &str, fd: Option<i32>) {
-        let Some((socket, address)) = &self.0 else { return };
+        let Some((socket, address)) = &self.socket else { return };
         let fds = fd.as_slice();
         let rights = [ControlMessage::ScmRights(fds)];
         let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };

@@ -16,6 +16,7 @@ use super::terminal;
 use crate::endpoints::Endpoints;
 use crate::limits;
 use crate::proto::{Hello, Kind, Size, VERSION, Want};
+use crate::session;
 use crate::stream::{Position, Stream};
 
 /// What came out of dialling.
@@ -66,7 +67,6 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
         connected.with_context(|| format!("connecting to {}", dir.path(file).display()))
     };
     if let Some(file) = endpoints.session() {
-        let socket = connect(file)?;
         let hello = Hello {
             version: VERSION,
             streams: wanted.outputs.iter().map(|s| Want { stream: *s, from: *from }).collect(),
@@ -76,8 +76,8 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
             // A viewer's window does not matter to the app.
             size: wanted.input.filter(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
         };
-        let mut uplink = Uplink::new(socket.try_clone()?, true);
-        uplink.waiting = Kind::Hello.message(&hello);
+        let socket = session::open(dir, file, &hello)?;
+        let uplink = Uplink::new(socket.try_clone()?, true);
         return Ok(Link { wanted, uplink: Some(uplink), downlinks: vec![(None, socket)] });
     }
     if *stdin_once {

@@ -1,8 +1,9 @@
 //! How a mux ends: nothing that the app wrote before is lost to whoever was there.
 //!
-//! The document goes first, so that nobody new comes; who waits to be accepted still is. Then the
-//! sources are read empty, then each client gets the rest and its farewell, then everything that
-//! was made is taken away. Every wait has an end; a second signal shortens none.
+//! First the sources are read empty; meanwhile clients still come. Then the document goes, so that
+//! nobody new does, and who waits to be accepted still is; then each client gets the rest and its
+//! farewell, then everything that was made is taken away. Every wait has an end; a second signal
+//! shortens none.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use crate::proto::{End, Kind, Refusal};
 use crate::sink::client::Role;
 use crate::source::Read;
 use crate::state::{ENDPOINTS, SESSION};
+use crate::stream::Stream;
 
 impl Mux {
     /// Begins to end; the second time it does nothing.
@@ -22,17 +24,9 @@ impl Mux {
         }
         let now = Instant::now();
         self.notify.stopping();
-        if let Err(e) = self.dir.remove(ENDPOINTS) {
-            log::error!("{e:#}");
-        }
+        // Who has come by now is there for everything that is still to be read.
         for index in 0..self.listeners.len() {
             self.accept(index, now);
-        }
-        for listener in std::mem::take(&mut self.listeners) {
-            let file = listener.stream.map_or(SESSION, |s| s.socket());
-            if let Err(e) = self.dir.remove(file) {
-                log::error!("{e:#}");
-            }
         }
         let linger = if self.owns_app { limits::LINGER } else { Duration::ZERO };
         if self.owns_app {
@@ -48,7 +42,8 @@ impl Mux {
     pub(super) fn advance(&mut self, now: Instant) {
         if let Phase::Draining { quiet, until } = self.phase {
             self.drain(now, quiet, until);
-            if self.sources.iter().all(Option::is_none) {
+            if self.sources.iter().all(Option::is_none) && !self.is_expected(now) {
+                self.close_doors(now);
                 self.inlet = None;
                 self.phase = Phase::Delivering { until: now + limits::DRAIN_DELIVER };
             }
@@ -69,9 +64,34 @@ impl Mux {
         match self.phase {
             Phase::Ready | Phase::Done => None,
             Phase::Draining { quiet, until } => {
-                Some(if Instant::now() < quiet { quiet } else { until })
+                let times = [quiet, self.since + limits::LINGER, until];
+                let now = Instant::now();
+                times.into_iter().filter(|time| *time > now).min().or(Some(until))
             }
             Phase::Delivering { until } => Some(self.patience_ends.map_or(until, |p| p.min(until))),
+        }
+    }
+
+    /// Whether somebody may still be on the way who saw this app appear: as long as there is
+    /// something that nobody has seen, the mux of a short-lived app lives for a moment.
+    fn is_expected(&self, now: Instant) -> bool {
+        let unseen = |s: Stream| self.hub.extent(s).is_some_and(|(_, unseen)| unseen > 0);
+        now < self.since + limits::LINGER && Stream::ALL.into_iter().any(unseen)
+    }
+
+    /// From now on nobody comes any more; who waits to be accepted still is.
+    fn close_doors(&mut self, now: Instant) {
+        if let Err(e) = self.dir.remove(ENDPOINTS) {
+            log::error!("{e:#}");
+        }
+        for index in 0..self.listeners.len() {
+            self.accept(index, now);
+        }
+        for listener in std::mem::take(&mut self.listeners) {
+            let file = listener.stream.map_or(SESSION, |s| s.socket());
+            if let Err(e) = self.dir.remove(file) {
+                log::error!("{e:#}");
+            }
         }
     }
 
@@ -131,6 +151,7 @@ impl Mux {
     /// Ends at once because of an error, of which the sessions are told.
     pub(super) fn abandon(&mut self, why: &anyhow::Error) {
         self.stop();
+        self.close_doors(Instant::now());
         let refusal = Kind::Error.message(&Refusal { error: format!("{why:#}") });
         for (id, mut client) in std::mem::take(&mut self.clients) {
             let told = client.tell(&refusal).and_then(|()| client.flush(id, &mut self.hub));

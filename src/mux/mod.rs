@@ -40,10 +40,11 @@ use crate::time::Now;
 enum Phase {
     /// Everything accepts.
     Ready,
-    /// Nobody new is accepted. The sources are read until they are empty, at least until the first
+    /// The sources are read until they are empty, at least until the first
     /// time where the app's last children may still write, at most until the second.
     Draining { quiet: Instant, until: Instant },
-    /// The sources are closed. Clients get what is left, at most until this time.
+    /// The sources are closed, and nobody new comes. Clients get what is left, at most until this
+    /// time.
     Delivering { until: Instant },
     /// Nothing is left to do.
     Done,

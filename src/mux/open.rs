@@ -50,6 +50,8 @@ pub struct Plan {
     pub backlog: usize,
     /// How long a client may hold the app back at the most.
     pub patience: Duration,
+    /// Whether rkt's own units started it, which keep no descriptors.
+    pub by_rkt: bool,
     /// The app, where this process starts it.
     pub app: Option<App>,
 }
@@ -69,8 +71,8 @@ impl Mux {
     /// # Errors
     /// When another mux of this app runs, or something cannot be made.
     pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
-        let Plan { dir, streams, backlog, patience, mut app } = plan;
-        let notify = Notify::from_env()?;
+        let Plan { dir, streams, backlog, patience, by_rkt, mut app } = plan;
+        let notify = Notify::from_env(!by_rkt)?;
         let owns_app = app.is_some();
         dir.create()?;
         let lock = dir.lock()?;
@@ -177,7 +179,7 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                 if *make {
                     // Under systemd they stay: it keeps the ends over a restart of this service,
                     // and an app that is started again after it must find the same FIFOs.
-                    if fifo::make(dir, *stream)? && !notify.is_heard() {
+                    if fifo::make(dir, *stream)? && !notify.keeps() {
                         ends.made.push(stream.stage2());
                     }
                 } else if !fifo::exists(dir, *stream) {

@@ -90,7 +90,7 @@ pub fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Inlet
     Ok(Inlet::new(fd))
 }
 
-/// A stored end, if it is still the one that the path leads to; else that of the path.
+/// A stored end, else that of the path.
 fn take_or_open(
     stored: &mut Stored,
     name: &str,
