@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::Signal;
+
 use crate::proc::Proc;
 use crate::rig::{APP, Rig, abstract_ready, expect, wait_until_ready};
 
@@ -88,10 +90,26 @@ fn a_fifo_that_is_there_is_used_with_what_is_in_it() {
     let mut mux = rig.stream();
     assert_eq!(inode("stage2-stdout"), before);
     expect(rig.client("stdout"), "early\n");
-    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
     assert!(rig.exists("stage2-stdout"), "a FIFO of others was taken away");
-    assert!(!rig.exists("stage2-stderr"), "a FIFO of its own was left");
+}
+
+#[test]
+fn its_own_fifos_go_with_it_unless_a_service_manager_keeps_their_ends() {
+    let rig = Rig::new();
+    // Rig::stream has a service manager, for which the app must find the same FIFOs again.
+    let mut mux = rig.stream();
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert!(rig.exists("stage2-stdin") && rig.exists("stage2-stdout"));
+    let rig = Rig::new();
+    let mut mux = rig.run(&["stream", "--app", APP]);
+    mux.stderr.wait_for("ready at");
+    assert!(rig.exists("stage2-stdout"));
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert!(!rig.exists("stage2-stdin") && !rig.exists("stage2-stdout"));
 }
 
 #[test]
@@ -106,7 +124,7 @@ fn a_file_in_the_place_of_a_fifo_is_moved_aside() {
     let read = |name| fs::read_to_string(rig.path(name)).unwrap();
     assert_eq!(read("stage2-stdout.moved"), "first");
     assert_eq!(read("stage2-stdout.moved.2"), "second");
-    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
     let said = mux.stderr.text();
     assert!(said.contains("stage2-stdout was no FIFO") && said.contains("moved.2"), "{said}");
