@@ -38,6 +38,7 @@ pub fn retry<T>(
         if left.is_some_and(|left| left.is_zero()) {
             return Err(explain(error, dir, wait));
         }
+        log::debug!("waiting for app {}", dir.name());
         let timeout = left.map_or(PollTimeout::NONE, |left| {
             // Rounded up, so that the last wait is not a busy one.
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
@@ -76,8 +77,14 @@ fn watch_path(changes: &Inotify, dir: &Path) -> Result<()> {
 
 /// Whether an error means only that no mux is there (any more, or yet).
 fn is_absence(error: &anyhow::Error) -> bool {
-    let is_gone =
-        |e: &std::io::Error| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused);
+    let is_gone = |e: &std::io::Error| {
+        use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+        // The last three: a mux that is just going.
+        matches!(
+            e.kind(),
+            NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof
+        )
+    };
     // A document that ends too early is being written in place.
     error.downcast_ref().is_some_and(is_gone)
         || error.downcast_ref().is_some_and(serde_json::Error::is_eof)

@@ -32,6 +32,7 @@ use crate::sink::client::Client;
 use crate::sink::listener::Listener;
 use crate::source::{Inlet, Read, Source};
 use crate::state::{AppDir, Lock};
+use crate::stream::Stream;
 use crate::systemd::Notify;
 use crate::time::Now;
 
@@ -212,6 +213,10 @@ impl Mux {
                 Read::Bytes(len) => {
                     self.hub.commit(stream, len, Now::read());
                     self.flush_all(stream);
+                    // A pipe gives all that it has, so it was empty; a terminal gives what it likes.
+                    if len < want && stream != Stream::Tty {
+                        return Ok(Read::Empty);
+                    }
                 }
                 other => return Ok(other),
             }

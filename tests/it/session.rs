@@ -279,9 +279,9 @@ fn an_attach_that_asks_for_too_much_is_told_why() {
     let rig = Rig::new();
     let _mux = rig.stream();
     let mut attach = rig.attach(&["--stdin-once"]);
-    assert_eq!(attach.ends(), 125);
+    assert_eq!(attach.ends(), 1);
     let said = attach.stderr.text();
-    assert!(said.starts_with("iottymux: attached to app demo: "), "{said}");
+    assert!(said.starts_with("iottymux: app demo: the mux refuses: "), "{said}");
     assert!(said.contains("only under `iottymux run`"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }

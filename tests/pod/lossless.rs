@@ -130,6 +130,27 @@ fn a_word() {
     check("echo hi", "", "hi\n", "");
 }
 
+/// Nothing holds the app back here: it may have ended before its client has come, which waits for
+/// it to appear.
+#[test]
+fn a_word_to_a_client_that_waits() {
+    let Some(pod) = Pod::delivered() else { return };
+    let short = "[Service]\nExecStart=\nExecStart=/bin/echo hi\nRestart=no\n";
+    pod.set_unit("demo.service.d/short.conf", short);
+    let words = ["iottymux", "--log-level=debug", "attach", "--wait=25", "--app=demo"];
+    for _ in 0..rounds(RUNS.0, RUNS.1) {
+        let mut attach =
+            pod.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(attach.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "iottymux: debug: waiting for app demo\n");
+        pod.systemctl(&["start", "demo.service"]);
+        let attached = attach.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&attached.stdout), "hi\n", "{attached:?}");
+    }
+}
+
 #[test]
 fn nearly_a_pipe_full() {
     let text = numbers(20_000)[..60_000].to_owned();
