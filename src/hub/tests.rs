@@ -1,3 +1,5 @@
+//! What the hub promises, by examples and by properties.
+
 use super::*;
 use crate::stream::Position;
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
-//! The mux and its clients: accepting, reading what they send, writing what the hub has.
+//! The mux and its clients: accepting them, writing what the hub has, letting go of them.
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 
@@ -10,9 +10,8 @@ use super::{Mux, Phase, log_watch};
 use crate::hub::ClientId;
 use crate::limits;
 use crate::poll::{Event, Interest, Token};
-use crate::proto::{Begin, Hello, Item, Kind, Refusal, Size, VERSION, Want, Welcome};
+use crate::proto::{Begin, Kind, Refusal, Want};
 use crate::sink::client::{Client, Role, Session, Typing};
-use crate::source::pty;
 use crate::stream::{Position, Stream};
 
 impl Mux {
@@ -54,7 +53,7 @@ impl Mux {
 
     /// Puts a client on output streams and, if it may type, among the writers; returns where its
     /// streams begin.
-    fn attach(&mut self, id: ClientId, wants: &[Want], types: bool) -> Vec<Begin> {
+    pub(super) fn attach(&mut self, id: ClientId, wants: &[Want], types: bool) -> Vec<Begin> {
         let begins = wants
             .iter()
             .filter_map(|Want { stream, from }| {
@@ -101,195 +100,6 @@ impl Mux {
         self.touch(id);
     }
 
-    /// Reads what a client sent, as far as there is room for it; whether the client stays.
-    fn hear(&mut self, id: ClientId) -> Result<bool> {
-        for _ in 0..limits::READS_PER_TURN {
-            let room = self.reading_room(id);
-            let Some(client) = self.clients.get_mut(&id) else { return Ok(false) };
-            if room == 0 {
-                // When one who cannot type is gone, that is all; a writer may have more to say.
-                return Ok(!client.deaf || client.typing == Typing::Open);
-            }
-            let room = room.min(self.buffer.len());
-            match client.receive(&mut self.buffer[..room])? {
-                None => return Ok(!client.deaf),
-                Some(0) => {
-                    client.mute = true;
-                    return Ok(self.end_of(id));
-                }
-                Some(len) => self.take(id, len)?,
-            }
-        }
-        Ok(true)
-    }
-
-    /// How many bytes of a client may be read now.
-    fn reading_room(&self, id: ClientId) -> usize {
-        match self.clients.get(&id) {
-            None => 0,
-            Some(client) if client.mute => 0,
-            Some(client) => match (&client.role, client.typing) {
-                (_, Typing::Open) => self.input.room(id),
-                // A session may still resize, or say hello.
-                (Role::Session(_), _) => self.buffer.len(),
-                (Role::Raw(_), _) => 0,
-            },
-        }
-    }
-
-    /// The first `len` bytes of the buffer came from a client.
-    fn take(&mut self, id: ClientId, len: usize) -> Result<()> {
-        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
-        let Role::Session(session) = &mut client.role else {
-            self.input.push(id, &self.buffer[..len], Instant::now());
-            return Ok(());
-        };
-        let mut decoder = std::mem::take(&mut session.decoder);
-        // The buffer is lent out while its frames are dealt with.
-        let buffer = std::mem::take(&mut self.buffer);
-        let mut bytes = &buffer[..len];
-        let mut result = Ok(());
-        while result.is_ok() {
-            match decoder.next(&mut bytes) {
-                Ok(Some(item)) => result = self.on_item(id, item),
-                Ok(None) => break,
-                Err(e) => result = Err(e.into()),
-            }
-        }
-        self.buffer = buffer;
-        if let Some(Client { role: Role::Session(session), .. }) = self.clients.get_mut(&id) {
-            session.decoder = decoder;
-        }
-        result
-    }
-
-    /// One item of a session.
-    fn on_item(&mut self, id: ClientId, item: Item<'_>) -> Result<()> {
-        let Some(Client { role: Role::Session(session), typing, .. }) = self.clients.get_mut(&id)
-        else {
-            return Ok(());
-        };
-        let typing = *typing;
-        match item {
-            Item::Control(Kind::Hello, body) if !session.greeted => self.greet(id, &body)?,
-            _ if !session.greeted => bail!("its first frame is not a hello"),
-            Item::Data(Stream::Stdin, bytes) if typing == Typing::Open => {
-                self.input.push(id, bytes, Instant::now());
-            }
-            Item::Control(Kind::Status, _) => {
-                let report = Kind::Report.message(&self.report());
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.tell(&report)?;
-                }
-            }
-            Item::Control(Kind::StdinEof, _) => {
-                self.end_of(id);
-            }
-            // The windows of those who only look do not matter.
-            Item::Control(Kind::Resize, _) if typing == Typing::No => {}
-            Item::Control(Kind::Resize, body) => self.resize(serde_json::from_slice(&body)?),
-            // Input of one who may not type, or no longer: it is told by STDIN_DONE, not refused,
-            // for it may have been under way.
-            Item::Data(Stream::Stdin, _) => {}
-            Item::Data(stream, _) => bail!("a client does not send data of {stream}"),
-            Item::Control(kind, _) => bail!("a client does not send {kind:?} here"),
-        }
-        Ok(())
-    }
-
-    /// Answers a hello and begins to serve.
-    fn greet(&mut self, id: ClientId, body: &[u8]) -> Result<()> {
-        let hello: Hello = serde_json::from_slice(body)?;
-        if hello.version != VERSION {
-            bail!("it speaks version {} of the protocol, this mux speaks {VERSION}", hello.version);
-        }
-        if hello.stdin_once && !self.owns_app {
-            bail!("the end of one client's input can end the app's only under `iottymux run`");
-        }
-        if let Some(size) = hello.size.filter(|_| hello.stdin) {
-            self.resize(size);
-        }
-        if let Some(asked) = hello.patience_ms {
-            let asked = Duration::from_millis(asked.into());
-            self.hub.set_patience(id, asked.min(self.patience));
-        }
-        let streams = self.attach(id, &hello.streams, hello.stdin);
-        if let Some(client) = self.clients.get_mut(&id) {
-            if let Role::Session(session) = &mut client.role {
-                session.greeted = true;
-                session.stdin_once = hello.stdin_once;
-                session.streams = streams.iter().map(|begin| begin.stream).collect();
-            }
-            client.tell(&Kind::Welcome.message(&Welcome { version: VERSION, streams }))?;
-            if client.typing == Typing::Ended {
-                client.tell(&Kind::StdinDone.frame(b""))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A client's window is the terminal's.
-    fn resize(&mut self, size: Size) {
-        let tty = self.sources.iter().flatten().find(|s| s.stream == Stream::Tty);
-        if let Some(Err(e)) = tty.map(|source| pty::resize(&source.fd, size)) {
-            log::warn!("resizing the terminal: {e}");
-        }
-    }
-
-    /// A client types no more; whether it stays.
-    fn end_of(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get_mut(&id) else { return false };
-        if client.typing == Typing::Open {
-            client.typing = Typing::Ended;
-            if matches!(&client.role, Role::Session(session) if session.stdin_once) {
-                self.last_writer = Some(id);
-            }
-            self.input.end(id, Instant::now());
-            // Until its input is with the app it stays, to be told so.
-            return true;
-        }
-        // A session that sends no more still reads, unless it is gone.
-        !client.deaf && !matches!(client.role, Role::Raw(_))
-    }
-
-    /// All that a client typed before its end is with the app.
-    pub(super) fn input_delivered(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            let goes = client.deaf || matches!(client.role, Role::Raw(Stream::Stdin));
-            match client.tell(&Kind::StdinDone.frame(b"")) {
-                _ if goes => self.drop_client(id),
-                Ok(()) => self.touch(id),
-                Err(e) => self.lose(id, &e.into()),
-            }
-        }
-        if self.last_writer == Some(id) {
-            self.close_inlet();
-        }
-    }
-
-    /// The app's input is closed: nobody types any more.
-    pub(super) fn end_typing(&mut self) {
-        let open = |c: &Client| c.typing == Typing::Open;
-        let typing: Vec<_> =
-            self.clients.iter().filter(|(_, c)| open(c)).map(|(id, _)| *id).collect();
-        for id in typing {
-            if let Some(client) = self.clients.get_mut(&id) {
-                client.typing = Typing::Ended;
-            }
-            self.input_delivered(id);
-        }
-    }
-
-    /// There is room for input again.
-    pub(super) fn resume_typing(&mut self) {
-        let waiting = |c: &Client| c.typing == Typing::Open;
-        let ids: Vec<_> =
-            self.clients.iter().filter(|(_, c)| waiting(c)).map(|(id, _)| *id).collect();
-        for id in ids {
-            self.watch_client(id);
-        }
-    }
-
     /// Copies what the next `len` bytes of a stream would overwrite in the middle of a frame.
     pub(super) fn rescue(&mut self, stream: Stream, len: usize) {
         let ids: Vec<_> = self.hub.endangered(stream, len).collect();
@@ -332,7 +142,7 @@ impl Mux {
         }
     }
 
-    fn watch_client(&mut self, id: ClientId) {
+    pub(super) fn watch_client(&mut self, id: ClientId) {
         let room = self.reading_room(id);
         let delivering = matches!(self.phase, Phase::Delivering { .. });
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -347,7 +157,7 @@ impl Mux {
     }
 
     /// A client broke the protocol or its connection: it is told if it can be, and dropped.
-    fn lose(&mut self, id: ClientId, why: &anyhow::Error) {
+    pub(super) fn lose(&mut self, id: ClientId, why: &anyhow::Error) {
         if let Some(client) = self.clients.get_mut(&id) {
             if why.downcast_ref::<io::Error>().is_none() {
                 let error = format!("{why:#}");

@@ -7,6 +7,7 @@
 
 mod clients;
 mod end;
+mod hear;
 mod open;
 mod signals;
 mod status;

@@ -56,7 +56,7 @@ fn only_one_module_has_unsafe() {
 fn the_pure_modules_know_nothing_of_the_system() {
     let rules: [(&str, &[&str]); 8] = [
         ("hub", &["limits", "stream", "time", "hub"]),
-        ("proto.rs", &["limits", "stream"]),
+        ("proto", &["limits", "stream"]),
         ("name.rs", &[]),
         ("stream.rs", &[]),
         ("limits.rs", &[]),

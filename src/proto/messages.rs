@@ -1,0 +1,182 @@
+//! The control messages of the session protocol: what their JSON says.
+
+use serde::{Deserialize, Serialize};
+
+use super::VERSION;
+use crate::stream::{Position, Stream};
+
+/// What a client wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The version that the client speaks.
+    pub version: u32,
+    /// Output streams it wants to read.
+    #[serde(default)]
+    pub streams: Vec<Want>,
+    /// Whether it wants to type.
+    #[serde(default)]
+    pub stdin: bool,
+    /// Whether the end of its input ends the app's.
+    #[serde(default)]
+    pub stdin_once: bool,
+    /// Its window, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    /// How long it may hold the app back, in milliseconds; the mux's own limit if it is left out,
+    /// and never more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_ms: Option<u32>,
+}
+
+impl Default for Hello {
+    /// Nothing is wanted, but in our version.
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            streams: Vec::new(),
+            stdin: false,
+            stdin_once: false,
+            size: None,
+            patience_ms: None,
+        }
+    }
+}
+
+/// A stream that a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// Its name.
+    pub stream: Stream,
+    /// Where to begin.
+    #[serde(default)]
+    pub from: Position,
+}
+
+/// What a client gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The version that will be spoken.
+    pub version: u32,
+    /// The streams that follow.
+    pub streams: Vec<Begin>,
+}
+
+/// Where a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Its name.
+    pub stream: Stream,
+    /// Offset of the first byte that will come.
+    pub offset: u64,
+}
+
+/// A window, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub cols: u16,
+}
+
+/// Bytes that this client lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The stream.
+    pub stream: Stream,
+    /// Offset of the first byte lost.
+    pub from: u64,
+    /// Offset of the next byte that will come.
+    pub to: u64,
+}
+
+/// A stream has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The stream.
+    pub stream: Stream,
+}
+
+/// Why a connection ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// One line for people.
+    pub error: String,
+}
+
+/// How an app ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppStatus {
+    /// It exited with this status.
+    Status(u8),
+    /// This signal ended it.
+    Signal(u8),
+}
+
+impl AppStatus {
+    /// The status as a shell would give it: 128 + n for signal n.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Status(status) => status,
+            Self::Signal(signal) => signal.saturating_add(128),
+        }
+    }
+}
+
+/// What a mux knows of itself, its app and its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The app's name.
+    pub app: String,
+    /// Where the mux is in its life: `ready`, `draining` or `delivering`.
+    pub state: String,
+    /// The mux's process.
+    pub mux_pid: u32,
+    /// Milliseconds since the mux was ready.
+    pub uptime_ms: u64,
+    /// The app's process, where the mux has started it and it has not ended.
+    pub app_pid: Option<u32>,
+    /// The app's output streams.
+    pub streams: Vec<StreamReport>,
+    /// Who is connected, the one that asks among them.
+    pub clients: Vec<ClientReport>,
+}
+
+/// One output stream of an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// Its name.
+    pub stream: Stream,
+    /// Bytes that the app has written.
+    pub bytes: u64,
+    /// Bytes kept that no client has been given yet.
+    pub unseen: u64,
+}
+
+/// One client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// Its user.
+    pub uid: u32,
+    /// Its process.
+    pub pid: i32,
+    /// Whether it can type.
+    pub types: bool,
+    /// What it reads.
+    pub streams: Vec<PlaceReport>,
+}
+
+/// A client's place on one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceReport {
+    /// The stream.
+    pub stream: Stream,
+    /// Offset of the next byte that it will be given.
+    pub position: u64,
+    /// Bytes that it has still to be given.
+    pub lag: u64,
+    /// Bytes that it has lost.
+    pub lost: u64,
+}
