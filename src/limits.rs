@@ -46,7 +46,9 @@ pub const CONTROL: usize = 64 * 1024;
 /// Clients of one mux at the same time.
 pub const CLIENTS: usize = 4096;
 /// Connections that may wait to be accepted, per socket.
-pub const LISTEN: i32 = 1024;
+pub const LISTEN_QUEUE: usize = 1024;
+/// Connections accepted before the clients that are there have their turn.
+pub const ACCEPTS_PER_TURN: usize = 32;
 /// Pause after an accept that failed (most often: no file descriptor left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Events taken from the kernel at once.

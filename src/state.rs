@@ -213,7 +213,7 @@ impl AppDir {
             // The mode of the file that bind(2) makes comes from here, so the umask is no matter.
             nix::sys::stat::fchmod(&fd, nix::sys::stat::Mode::from_bits_truncate(PRIVATE))?;
             self.with_address(&temporary, |address| bind(fd.as_raw_fd(), address))?;
-            listen(&fd, Backlog::new(limits::LISTEN)?)?;
+            listen(&fd, Backlog::new(i32::try_from(limits::LISTEN_QUEUE).unwrap_or(i32::MAX))?)?;
             fs::rename(self.path(&temporary), self.path(file))?;
             Ok(fd)
         };

@@ -15,9 +15,11 @@ use crate::sink::client::{Client, Role, Session, Typing};
 use crate::stream::{Position, Stream};
 
 impl Mux {
-    /// Takes everybody who waits at a listener.
-    pub(super) fn accept(&mut self, index: usize, now: Instant) {
-        while let Some(socket) = self.listeners[index].accept(now) {
+    /// Takes those who wait at a listener, `most` of them at the most: between two turns those who
+    /// have gone already make room.
+    pub(super) fn accept(&mut self, index: usize, most: usize, now: Instant) {
+        for _ in 0..most {
+            let Some(socket) = self.listeners[index].accept(now) else { break };
             let stream = self.listeners[index].stream;
             if let Err(e) = self.admit(socket, stream) {
                 log::warn!("a client of app {}: {e:#}", self.dir.name());

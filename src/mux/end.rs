@@ -26,7 +26,7 @@ impl Mux {
         self.notify.stopping();
         // Who has come by now is there for everything that is still to be read.
         for index in 0..self.listeners.len() {
-            self.accept(index, now);
+            self.accept(index, limits::LISTEN_QUEUE, now);
         }
         let linger = if self.owns_app { limits::LINGER } else { Duration::ZERO };
         if self.owns_app {
@@ -85,7 +85,7 @@ impl Mux {
             log::error!("{e:#}");
         }
         for index in 0..self.listeners.len() {
-            self.accept(index, now);
+            self.accept(index, limits::LISTEN_QUEUE, now);
         }
         for listener in std::mem::take(&mut self.listeners) {
             let file = listener.stream.map_or(SESSION, |s| s.socket());

@@ -155,7 +155,7 @@ impl Mux {
             // The end of the last writer is told as a hangup.
             Token::Source(index) => self.on_source(index, Instant::now()),
             Token::Input => self.feed(Instant::now()),
-            Token::Listener(index) => self.accept(index, Instant::now()),
+            Token::Listener(index) => self.accept(index, limits::ACCEPTS_PER_TURN, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
     }

@@ -41,6 +41,54 @@ fn clients_that_go_leave_nothing_behind() {
 }
 
 #[test]
+fn a_flood_of_clients_that_go_again_shuts_nobody_out() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    let known = rig.client("stdout");
+    mux.rests();
+    let before = descriptors(&mux);
+    // More than there may be at a time.
+    for _ in 0..10_000 {
+        rig.client("stdout");
+    }
+    let new = rig.client("stdout");
+    eventually("all of them are let go", || descriptors(&mux) == before + 1);
+    mux.rests();
+    rig.writer("stdout").write_all(b"still here").unwrap();
+    expect(known, "still here");
+    expect(new, "still here");
+    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert!(!mux.stderr.text().contains("there are 4096 already"));
+}
+
+#[test]
+fn hundreds_of_clients_get_everything_for_two_kilobytes_each() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    mux.rests();
+    // What it keeps for itself, KiB: pages of code come and go as they are needed.
+    let kept = || {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", mux.pid())).unwrap();
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss_Anon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap()
+    };
+    let (before, fds) = (kept(), descriptors(&mux));
+    let clients: Vec<_> = (0..300).map(|_| rig.client("stdout")).collect();
+    eventually("all of them are served", || descriptors(&mux) == fds + clients.len());
+    let each = (kept() - before) * 1024 / clients.len();
+    assert!(each < 2048, "{each} bytes per client");
+    let reading: Vec<_> = clients
+        .into_iter()
+        .map(|client| thread::spawn(move || pattern::read(client.take(1 << 20), 1 << 16)))
+        .collect();
+    pattern::write(rig.writer("stdout"), 1 << 20);
+    for client in reading {
+        assert_eq!(client.join().unwrap(), 1 << 20);
+    }
+}
+
+#[test]
 fn memory_does_not_grow_with_clients_or_bytes() {
     let rig = Rig::new();
     let mux = rig.stream();
