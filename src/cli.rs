@@ -61,6 +61,8 @@ pub enum Command {
     List(ListArgs),
     /// Show what the mux of an app knows: clients, positions, lost bytes.
     Status(StatusArgs),
+    /// Have the mux of an app do something.
+    Control(ControlArgs),
     /// Start a command as an app, and be its mux.
     Run(RunArgs),
 }
@@ -181,6 +183,34 @@ pub struct StatusArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `control`.
+#[derive(Debug, Args)]
+pub struct ControlArgs {
+    /// Which app.
+    #[command(flatten)]
+    pub app: AppArg,
+    /// What to do.
+    #[command(subcommand)]
+    pub request: RequestArgs,
+}
+
+/// What a mux can be asked to do.
+#[derive(Debug, Subcommand)]
+pub enum RequestArgs {
+    /// Let go of a client.
+    Detach {
+        /// Its number, as `status` shows it.
+        #[arg(value_name = "CLIENT")]
+        client: u64,
+    },
+    /// Give the terminal a size, until a client's window changes.
+    Resize {
+        /// The size.
+        #[arg(value_name = "ROWSxCOLS", value_parser = values::size)]
+        size: Size,
+    },
 }
 
 /// Arguments of `run`.

@@ -5,11 +5,11 @@ use std::env;
 use std::time::{Duration, Instant};
 
 use crate::app::App;
-use crate::attach::Request;
-use crate::cli::{AttachArgs, MuxArgs, RunArgs, StreamArgs, TtyArgs};
+use crate::attach;
+use crate::cli::{AttachArgs, MuxArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs};
 use crate::limits;
 use crate::mux::{Plan, Streams};
-use crate::proto::Size;
+use crate::proto::{Request, Size};
 use crate::state::{AppDir, StateDir};
 use crate::stream::Stream;
 
@@ -62,10 +62,19 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Plan {
     plan(state.app(&args.app.name), streams, &args.mux, Some(app))
 }
 
+/// What `control` is to ask for.
+#[must_use]
+pub fn request(args: &RequestArgs) -> Request {
+    match *args {
+        RequestArgs::Detach { client } => Request::Detach { client },
+        RequestArgs::Resize { size } => Request::Resize(size),
+    }
+}
+
 /// What `attach` is to do.
 #[must_use]
-pub fn attach(args: &AttachArgs, state: &StateDir) -> Request {
-    Request {
+pub fn attach(args: &AttachArgs, state: &StateDir) -> attach::Request {
+    attach::Request {
         dir: state.app(&args.app.name),
         mode: args.mode.clone(),
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),

@@ -38,6 +38,10 @@ fn obey(cli: Cli) -> Result<Exit> {
         Command::Status(args) => {
             status::show(&state.app(&args.app.name), args.json).map(|()| Exit::Done)
         }
+        Command::Control(args) => {
+            let request = config::request(&args.request);
+            status::control(&state.app(&args.app.name), request).map(|()| Exit::Done)
+        }
         Command::List(args) => match args.app {
             Some(app) => list::one(&state.app(&app), "\n"),
             None => list::all(&state),

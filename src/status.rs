@@ -1,4 +1,4 @@
-//! Asking a mux for its status, and showing it.
+//! Asking a mux: for its status, which is shown, or to do something.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -10,7 +10,7 @@ use crate::endpoints::Endpoints;
 use crate::find;
 use crate::limits;
 use crate::list::print;
-use crate::proto::{Decoder, Hello, Item, Kind, Refusal, Report};
+use crate::proto::{Answer, Decoder, Hello, Item, Kind, Refusal, Report, Request};
 use crate::session;
 use crate::state::AppDir;
 
@@ -19,35 +19,53 @@ use crate::state::AppDir;
 /// # Errors
 /// When there is no mux that answers.
 pub fn show(dir: &AppDir, json: bool) -> Result<()> {
-    let report = find::retry(dir, Some(Duration::ZERO), |endpoints| ask(dir, endpoints))?;
+    let question = Kind::Status.frame(b"");
+    let body = find::retry(dir, Some(Duration::ZERO), |endpoints| {
+        ask(dir, endpoints, &question, Kind::Report)
+    })?;
+    let report: Report = serde_json::from_slice(&body)?;
     if json {
         return print(&format!("{}\n", serde_json::to_string(&report)?));
     }
     print(&text(&report))
 }
 
-/// Asks over a session that attaches nothing.
-fn ask(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
-    let Some(file) = endpoints.session() else {
-        bail!("status of app {}: its mux has no sessions", dir.name())
-    };
+/// Has a mux do something.
+///
+/// # Errors
+/// When there is no mux that answers, or it says why it does not.
+pub fn control(dir: &AppDir, request: Request) -> Result<()> {
+    let frame = Kind::Request.message(&request);
+    let body = find::retry(dir, Some(Duration::ZERO), |endpoints| {
+        ask(dir, endpoints, &frame, Kind::Answer)
+    })?;
+    match serde_json::from_slice::<Answer>(&body)?.error {
+        Some(error) => bail!("app {}: {}", dir.name(), error.escape_debug()),
+        None => Ok(()),
+    }
+}
+
+/// Asks over a session that attaches nothing; the body of the answer, which is of this kind.
+fn ask(dir: &AppDir, endpoints: &Endpoints, question: &[u8], answer: Kind) -> Result<Vec<u8>> {
+    let name = dir.name();
+    let Some(file) = endpoints.session() else { bail!("app {name}: its mux has no sessions") };
     let mut socket = session::open(dir, file, &Hello::default())?;
     socket.set_read_timeout(Some(limits::ANSWER))?;
-    socket.write_all(&Kind::Status.frame(b"")).context("asking")?;
+    socket.write_all(question).context("asking")?;
     let mut decoder = Decoder::default();
     let mut buffer = vec![0; limits::READ];
     loop {
         let len = socket.read(&mut buffer).context("waiting for the answer")?;
         if len == 0 {
-            bail!("the mux ended the connection without an answer");
+            bail!("app {name}: the mux ended the connection without an answer");
         }
         let mut bytes = &buffer[..len];
         while let Some(item) = decoder.next(&mut bytes)? {
             match item {
-                Item::Control(Kind::Report, body) => return Ok(serde_json::from_slice(&body)?),
+                Item::Control(kind, body) if kind == answer => return Ok(body),
                 Item::Control(Kind::Error, body) => {
                     let Refusal { error } = serde_json::from_slice(&body)?;
-                    bail!("the mux refuses: {}", error.escape_debug());
+                    bail!("app {name}: the mux refuses: {}", error.escape_debug());
                 }
                 _ => {}
             }
@@ -82,7 +100,8 @@ fn text(report: &Report) -> String {
     }
     for client in report.clients.iter().filter(|c| c.types || !c.streams.is_empty()) {
         let types = if client.types { " types" } else { "" };
-        let _ = write!(out, "client   uid {} pid {}{types}", client.uid, client.pid);
+        let _ =
+            write!(out, "client {} uid {} pid {}{types}", client.client, client.uid, client.pid);
         for place in &client.streams {
             let _ = write!(
                 out,

@@ -226,6 +226,11 @@ impl Attached {
             News::Gap(gap) => self.missing += gap.to.saturating_sub(gap.from),
             News::Exit(status) => self.outcome = Some(Exit::App(status.code())),
             News::Closing => self.outcome = Some(Exit::Done),
+            News::Detached => {
+                terminal::restore();
+                eprintln!("iottymux: detached from app {} by request", self.name);
+                return Ok(Step::Leave(Exit::Done));
+            }
             News::StdinDone => {
                 self.reading = false;
                 if self.wanted.outputs.is_empty() && !self.stdin_once {

@@ -25,6 +25,8 @@ pub enum News {
     Exit(AppStatus),
     /// The mux ends, and does not know how the app does.
     Closing,
+    /// Somebody asked the mux to let go of us.
+    Detached,
     /// All input is with the app.
     StdinDone,
     /// The mux refuses to go on.
@@ -181,6 +183,7 @@ fn unpack(
                 News::Refused(refusal.error)
             }
             Item::Control(Kind::Closing, _) => News::Closing,
+            Item::Control(Kind::Detached, _) => News::Detached,
             Item::Control(Kind::StdinDone, _) => News::StdinDone,
             Item::Control(_, _) => continue,
         };

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::Mux;
 use crate::hub::ClientId;
 use crate::limits;
-use crate::proto::{Hello, Item, Kind, Size, VERSION, Welcome};
+use crate::proto::{Answer, Hello, Item, Kind, Request, Size, VERSION, Welcome};
 use crate::sink::client::{Client, Role, Typing};
 use crate::source::pty;
 use crate::stream::Stream;
@@ -94,6 +94,7 @@ impl Mux {
                     client.tell(&report)?;
                 }
             }
+            Item::Control(Kind::Request, body) => self.serve_request(id, &body)?,
             Item::Control(Kind::StdinEof, _) => {
                 self.end_of(id);
             }
@@ -140,11 +141,39 @@ impl Mux {
         Ok(())
     }
 
-    /// A client's window is the terminal's.
-    fn resize(&mut self, size: Size) {
+    /// Does what a client asks for, and answers.
+    fn serve_request(&mut self, id: ClientId, body: &[u8]) -> Result<()> {
+        let error = match serde_json::from_slice(body)? {
+            Request::Detach { client } => self.detach(ClientId(client)).err(),
+            Request::Resize(size) => self.resize_terminal(size).err(),
+        };
+        let answer = Answer { error: error.map(|e| format!("{e:#}")) };
+        match self.clients.get_mut(&id) {
+            Some(client) => Ok(client.tell(&Kind::Answer.message(&answer))?),
+            // It has detached itself.
+            None => Ok(()),
+        }
+    }
+
+    fn detach(&mut self, id: ClientId) -> Result<()> {
+        let Some(client) = self.clients.get_mut(&id) else { bail!("there is no client {}", id.0) };
+        client.tell(&Kind::Detached.frame(b""))?;
+        // As far as it takes it now: it is not waited for.
+        let _ = client.flush(id, &mut self.hub);
+        self.drop_client(id);
+        Ok(())
+    }
+
+    fn resize_terminal(&self, size: Size) -> Result<()> {
         let tty = self.sources.iter().flatten().find(|s| s.stream == Stream::Tty);
-        if let Some(Err(e)) = tty.map(|source| pty::resize(&source.fd, size)) {
-            log::warn!("resizing the terminal: {e}");
+        let Some(source) = tty else { bail!("the app has no terminal") };
+        Ok(pty::resize(&source.fd, size)?)
+    }
+
+    /// A client's window is the terminal's, if there is one.
+    fn resize(&mut self, size: Size) {
+        if let Err(e) = self.resize_terminal(size) {
+            log::debug!("app {}: a client's window: {e}", self.dir.name());
         }
     }
 

@@ -19,6 +19,7 @@ impl Mux {
             Some(StreamReport { stream, bytes, unseen })
         };
         let clients = self.clients.iter().map(|(id, client)| ClientReport {
+            client: id.0,
             uid: client.peer.uid,
             pid: client.peer.pid,
             types: client.typing == Typing::Open,

@@ -144,6 +144,27 @@ pub struct Report {
     pub clients: Vec<ClientReport>,
 }
 
+/// Something that a mux is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "lowercase")]
+pub enum Request {
+    /// To let go of a client.
+    Detach {
+        /// Its number in the report.
+        client: u64,
+    },
+    /// To give the terminal a size.
+    Resize(Size),
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Why it was not done; nothing when it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// One output stream of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamReport {
@@ -158,6 +179,8 @@ pub struct StreamReport {
 /// One client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientReport {
+    /// Its number, as long as this mux lives.
+    pub client: u64,
     /// Its user.
     pub uid: u32,
     /// Its process.

@@ -10,8 +10,8 @@ use std::fmt;
 use serde::Serialize;
 
 pub use self::messages::{
-    AppStatus, Begin, ClientReport, End, Gap, Hello, PlaceReport, Refusal, Report, Size,
-    StreamReport, Want, Welcome,
+    Answer, AppStatus, Begin, ClientReport, End, Gap, Hello, PlaceReport, Refusal, Report, Request,
+    Size, StreamReport, Want, Welcome,
 };
 
 use crate::limits;
@@ -36,6 +36,8 @@ pub enum Kind {
     Resize = 4,
     /// A request for a [`Report`].
     Status = 5,
+    /// [`Request`]: something to be done, which is answered.
+    Request = 6,
     /// [`Welcome`]: the answer to the hello.
     Welcome = 16,
     /// [`Gap`]: bytes of a stream that this client lost.
@@ -52,6 +54,10 @@ pub enum Kind {
     Error = 22,
     /// [`Report`]: the answer to a request for the status.
     Report = 23,
+    /// [`Answer`]: to a request.
+    Answer = 24,
+    /// The client was detached by somebody's request.
+    Detached = 25,
     /// Bytes of the app's stdout.
     Stdout = 32,
     /// Bytes of the app's stderr.
@@ -61,12 +67,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 19] = [
         Self::Hello,
         Self::Stdin,
         Self::StdinEof,
         Self::Resize,
         Self::Status,
+        Self::Request,
         Self::Welcome,
         Self::Gap,
         Self::End,
@@ -75,6 +82,8 @@ impl Kind {
         Self::Closing,
         Self::Error,
         Self::Report,
+        Self::Answer,
+        Self::Detached,
         Self::Stdout,
         Self::Stderr,
         Self::Tty,

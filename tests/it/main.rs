@@ -23,6 +23,7 @@ mod quiet;
 mod rkt;
 mod run;
 mod session;
+mod status;
 mod stream;
 mod terminal;
 mod tty;

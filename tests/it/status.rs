@@ -1,0 +1,115 @@
+//! What a mux tells of itself, and what it can be asked to do.
+
+use std::io::Write;
+
+use serde_json::Value;
+
+use crate::rig::{Rig, expect};
+
+fn status(rig: &Rig) -> Value {
+    let mut asked = rig.run(&["status", "--app", "demo", "--json"]);
+    assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
+    serde_json::from_str(&asked.stdout.text()).unwrap()
+}
+
+/// The clients that are attached to something: who asks is a client, too.
+fn attached(status: &Value) -> Vec<&Value> {
+    let clients = status["clients"].as_array().unwrap();
+    clients.iter().filter(|c| !c["streams"].as_array().unwrap().is_empty()).collect()
+}
+
+#[test]
+fn the_status_is_exact() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    rig.writer("stdout").write_all(b"12345").unwrap();
+    mux.rests();
+    let before = status(&rig);
+    assert_eq!(before["app"], "demo");
+    assert_eq!(before["state"], "ready");
+    assert_eq!(before["mux_pid"], mux.pid().as_raw());
+    assert_eq!(before["app_pid"], Value::Null);
+    assert_eq!(
+        before["streams"][0],
+        serde_json::json!({"stream": "stdout", "bytes": 5, "unseen": 5})
+    );
+    assert_eq!(
+        before["streams"][1],
+        serde_json::json!({"stream": "stderr", "bytes": 0, "unseen": 0})
+    );
+    assert!(attached(&before).is_empty());
+    let attach = rig.attach(&["--mode", "stdout"]);
+    assert_eq!(attach.stdout.wait_len(5), b"12345");
+    let after = status(&rig);
+    assert_eq!(after["streams"][0]["unseen"], 0);
+    let clients = attached(&after);
+    assert_eq!(clients.len(), 1);
+    assert_eq!(clients[0]["pid"], attach.pid().as_raw());
+    assert_eq!(clients[0]["types"], false);
+    let place = serde_json::json!({"stream": "stdout", "position": 5, "lag": 0, "lost": 0});
+    assert_eq!(clients[0]["streams"], serde_json::json!([place]));
+    // Looking is not attaching: what nobody has seen stays unseen.
+    rig.writer("stderr").write_all(b"!").unwrap();
+    mux.rests();
+    assert_eq!(status(&rig)["streams"][1]["unseen"], 1);
+    assert_eq!(status(&rig)["streams"][1]["unseen"], 1);
+}
+
+#[test]
+fn the_status_for_people_names_the_clients() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let attach = rig.attach(&["--mode", "stdin,stdout"]);
+    rig.writer("stdout").write_all(b"x").unwrap();
+    attach.stdout.wait_len(1);
+    let mut asked = rig.run(&["status", "--app", "demo"]);
+    assert_eq!(asked.ends(), 0);
+    let said = asked.stdout.text();
+    let client = format!("pid {} types, stdout at 1 (0 behind, 0 lost)\n", attach.pid());
+    assert!(said.starts_with("app demo: ready, mux "), "{said}");
+    assert!(said.contains("stdout   1 bytes, 0 unseen\n"), "{said}");
+    assert!(said.ends_with(&client), "{said}");
+}
+
+#[test]
+fn a_client_is_detached_by_its_number_and_nobody_else_notices() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let mut leaves = rig.attach(&["--mode", "stdout"]);
+    mux.stderr.wait_for("attached to stdout");
+    let stays = rig.client("stdout");
+    let mut app = rig.writer("stdout");
+    app.write_all(b"both ").unwrap();
+    leaves.stdout.wait_len(5);
+    let status = status(&rig);
+    let number = |pid: i32| {
+        let of = attached(&status).into_iter().find(|c| c["pid"] == pid).unwrap()["client"].clone();
+        of.to_string()
+    };
+    let leaving = number(leaves.pid().as_raw());
+    let mut asked = rig.run(&["control", "--app", "demo", "detach", &leaving]);
+    assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
+    assert_eq!(leaves.ends(), 0);
+    assert_eq!(leaves.stderr.text(), "iottymux: detached from app demo by request\n");
+    app.write_all(b"one").unwrap();
+    expect(&stays, "both one");
+    let mut again = rig.run(&["control", "--app", "demo", "detach", &leaving]);
+    assert_eq!(again.ends(), 1);
+    assert_eq!(again.stderr.text(), format!("iottymux: app demo: there is no client {leaving}\n"));
+}
+
+#[test]
+fn the_terminal_is_resized_where_there_is_one() {
+    let rig = Rig::new();
+    let mux = rig.tty();
+    let mut asked = rig.run(&["control", "--app", "demo", "resize", "31x97"]);
+    assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
+    let size = rustix::termios::tcgetwinsize(rig.slave()).unwrap();
+    assert_eq!((size.ws_row, size.ws_col), (31, 97));
+    drop(mux);
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let mut asked = rig.run(&["control", "--app", "demo", "resize", "31x97"]);
+    assert_eq!(asked.ends(), 1);
+    assert_eq!(asked.stderr.text(), "iottymux: app demo: the app has no terminal\n");
+}
