@@ -9,7 +9,7 @@
 //! | [`rkt`], [`config`] | what a command line means, in rkt's spelling and in ours |
 //! | [`run`] | being a mux, in front or in the background |
 //! | [`cli`], [`values`] | what was typed |
-//! | [`attach`], [`status`], [`list`] | being a client, or looking |
+//! | [`attach`], [`list`], [`status`] | being a client, or looking |
 //! | [`find`], [`session`] | finding an app and waiting for it; opening a session with its mux |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
 //! | [`app`] | the app, where it is a child of this process |
@@ -19,7 +19,7 @@
 //! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
 //! | [`proto`], [`endpoints`] | the session protocol (pure), the document |
 //! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
-//! | [`name`], [`stream`], [`time`], [`limits`], [`diagnostics`], [`exit`] | words that all use |
+//! | [`name`], [`stream`], [`time`], [`limits`], [`diagnostics`], [`print`], [`exit`] | words that all use |
 
 pub mod app;
 pub mod attach;
@@ -35,6 +35,7 @@ pub mod list;
 pub mod mux;
 pub mod name;
 pub mod poll;
+pub mod print;
 pub mod proto;
 pub mod rkt;
 pub mod run;

@@ -1,12 +1,14 @@
 //! Showing what can be attached.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 
 use anyhow::{Context, Result};
 
 use crate::endpoints::Endpoints;
+use crate::name::AppName;
+use crate::print::print;
 use crate::state::{AppDir, StateDir};
+use crate::status;
 
 /// Prints the endpoints of an app, with a line end for people or as rkt does without one.
 ///
@@ -25,38 +27,27 @@ pub fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 
-/// Prints a line for each app that has a mux.
+/// Prints a line for each app: the state of its mux (`gone` when it has died, `-` when there is
+/// none), and what can be attached.
 ///
 /// # Errors
 /// When the state directory cannot be read, or the lines cannot be printed.
 pub fn all(state: &StateDir) -> Result<()> {
-    let apps: Vec<(String, String)> = state
-        .apps()?
-        .into_iter()
-        .filter_map(|name| {
-            let endpoints = Endpoints::read(&state.app(&name)).ok()?;
-            let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
-            Some((name.to_string(), streams.join(",")))
-        })
-        .collect();
-    let width = apps.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max("APP".len());
-    let mut text = format!("{:width$}  ENDPOINTS\n", "APP");
-    for (name, streams) in apps {
-        let _ = writeln!(text, "{name:width$}  {streams}");
+    let line = |name: AppName| {
+        let dir = state.app(&name);
+        let Ok(endpoints) = Endpoints::read(&dir) else {
+            return [name.to_string(), "-".into(), String::new()];
+        };
+        let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
+        let state = status::report(&dir).map_or_else(|_| "gone".into(), |report| report.state);
+        [name.to_string(), state.escape_debug().to_string(), streams.join(",")]
+    };
+    let apps: Vec<[String; 3]> = state.apps()?.into_iter().map(line).collect();
+    let width = apps.iter().map(|[name, ..]| name.len()).max().unwrap_or(0).max("APP".len());
+    let mut text = format!("{:width$}  STATE       ENDPOINTS\n", "APP");
+    for [name, state, streams] in apps {
+        let line = format!("{name:width$}  {state:10}  {streams}");
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     print(&text)
-}
-
-/// Prints text. A reader that has seen enough is no error.
-///
-/// # Errors
-/// When standard output cannot be written.
-pub fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(e).context("writing standard output")
-        }
-        _ => Ok(()),
-    }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::endpoints::Endpoints;
 use crate::find;
 use crate::limits;
-use crate::list::print;
+use crate::print::print;
 use crate::proto::{Answer, Decoder, Hello, Item, Kind, Refusal, Report, Request};
 use crate::session;
 use crate::state::AppDir;
@@ -19,15 +19,23 @@ use crate::state::AppDir;
 /// # Errors
 /// When there is no mux that answers.
 pub fn show(dir: &AppDir, json: bool) -> Result<()> {
-    let question = Kind::Status.frame(b"");
-    let body = find::retry(dir, Some(Duration::ZERO), |endpoints| {
-        ask(dir, endpoints, &question, Kind::Report)
-    })?;
-    let report: Report = serde_json::from_slice(&body)?;
+    let report = report(dir)?;
     if json {
         return print(&format!("{}\n", serde_json::to_string(&report)?));
     }
     print(&text(&report))
+}
+
+/// The status of an app's mux.
+///
+/// # Errors
+/// When there is no mux that answers.
+pub fn report(dir: &AppDir) -> Result<Report> {
+    let question = Kind::Status.frame(b"");
+    let body = find::retry(dir, Some(Duration::ZERO), |endpoints| {
+        ask(dir, endpoints, &question, Kind::Report)
+    })?;
+    Ok(serde_json::from_slice(&body)?)
 }
 
 /// Has a mux do something.

@@ -58,19 +58,26 @@ fn a_unit_can_say_everything_by_its_environment() {
 }
 
 #[test]
-fn the_list_has_every_app_that_has_a_mux() {
+fn the_list_has_every_app_and_the_state_of_its_mux() {
     let rig = Rig::new();
     let mut list = rig.run(&["list"]);
     assert_eq!(list.ends(), 0);
-    assert_eq!(list.stdout.text(), "APP  ENDPOINTS\n");
+    assert_eq!(list.stdout.text(), "APP  STATE       ENDPOINTS\n");
     let _mux = rig.stream();
     let _other = rig.mux(["tty", "--app", "a-terminal"]);
+    let mut dead = rig.mux(["tty", "--app", "dead"]);
+    dead.signal(nix::sys::signal::Signal::SIGKILL);
+    dead.ends();
     std::fs::create_dir_all(rig.state().join("empty")).unwrap();
     std::fs::create_dir_all(rig.state().join("NO APP")).unwrap();
     let mut list = rig.run(&["list"]);
     assert_eq!(list.ends(), 0);
     assert_eq!(
         list.stdout.text(),
-        "APP         ENDPOINTS\na-terminal  tty\ndemo        stdin,stdout,stderr\n"
+        "APP         STATE       ENDPOINTS\n\
+         a-terminal  ready       tty\n\
+         dead        gone        tty\n\
+         demo        ready       stdin,stdout,stderr\n\
+         empty       -\n"
     );
 }
