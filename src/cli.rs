@@ -145,6 +145,9 @@ pub struct AttachArgs {
           require_equals = true, default_missing_value = "inf",
           value_parser = values::wait)]
     pub wait: Option<Wait>,
+    /// Only look: nothing is typed, no window is followed.
+    #[arg(long, env = "IOTTYMUX_READ_ONLY", conflicts_with = "stdin_once")]
+    pub read_only: bool,
     /// The end of this input ends the app's (under `iottymux run`).
     #[arg(long, env = "IOTTYMUX_STDIN_ONCE")]
     pub stdin_once: bool,

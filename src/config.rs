@@ -78,6 +78,7 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> attach::Request {
         dir: state.app(&args.app.name),
         mode: args.mode.clone(),
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
+        read_only: args.read_only,
         stdin_once: args.stdin_once,
         from: args.from,
         detach_keys: args.keys.detach_keys.clone(),

@@ -127,6 +127,7 @@ impl Flags {
                 mode,
                 wait: Some(Duration::ZERO),
                 from: Position::Unseen,
+                read_only: false,
                 stdin_once: false,
                 detach_keys: Sequence::default(),
             })

@@ -64,6 +64,7 @@ pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
         mode: Mode::Auto,
         wait: Some(Duration::ZERO),
         from: Position::Unseen,
+        read_only: false,
         stdin_once: !args.tty,
         detach_keys: args.keys.detach_keys.clone(),
     })

@@ -51,7 +51,7 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
     let name = dir.name();
     let targets = endpoints.streams();
     let has: Vec<Stream> = targets.iter().map(|(stream, _)| *stream).collect();
-    let wanted = match mode {
+    let mut wanted = match mode {
         Mode::Only(wanted) => wanted.clone(),
         _ => Wanted::everything(&has),
     };
@@ -59,8 +59,11 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
         let has: Vec<&str> = has.iter().map(|s| s.name()).collect();
         bail!("attaching to app {name}: it has no {missing}, only {}", has.join(","));
     }
+    if request.read_only {
+        wanted.input = None;
+    }
     if wanted.all().next().is_none() {
-        bail!("attaching to app {name}: it has no stream that can be attached");
+        bail!("attaching to app {name}: there is nothing to attach");
     }
     let connect = |file: &str| -> Result<UnixStream> {
         let connected = dir.connect(file).map(UnixStream::from);

@@ -45,6 +45,8 @@ pub struct Request {
     pub wait: Option<Duration>,
     /// Where in its streams to begin.
     pub from: Position,
+    /// Whether to look only, and to type nothing.
+    pub read_only: bool,
     /// Whether the end of our input ends the app's.
     pub stdin_once: bool,
     /// The keys that detach, when the input is a terminal.

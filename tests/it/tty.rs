@@ -109,6 +109,22 @@ fn stale_bind_mounts_are_taken_off() {
 }
 
 #[test]
+fn who_only_looks_types_nothing() {
+    let rig = Rig::new();
+    let mux = rig.tty();
+    let mut looks = rig.attach(&["--read-only"]);
+    mux.stderr.wait_for("attached to tty\n");
+    looks.stdin().write_all(b"typed\n").unwrap();
+    let mut types = rig.client("tty");
+    types.write_all(b"said\n").unwrap();
+    // The terminal echoes what is typed: nothing but this.
+    assert_eq!(looks.stdout.wait_len(6), b"said\r\n");
+    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(looks.ends(), 0);
+    assert_eq!(looks.stdout.text(), "said\r\n");
+}
+
+#[test]
 fn three_clients_all_see_every_byte() {
     let rig = Rig::new();
     let mut mux = rig.tty();
