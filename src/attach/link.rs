@@ -59,11 +59,14 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
         let has: Vec<&str> = has.iter().map(|s| s.name()).collect();
         bail!("attaching to app {name}: it has no {missing}, only {}", has.join(","));
     }
+    if wanted.all().next().is_none() {
+        bail!("attaching to app {name}: it has no stream that can be attached");
+    }
     if request.read_only {
         wanted.input = None;
-    }
-    if wanted.all().next().is_none() {
-        bail!("attaching to app {name}: there is nothing to attach");
+        if wanted.outputs.is_empty() {
+            bail!("attaching to app {name}: --read-only leaves nothing to attach");
+        }
     }
     let connect = |file: &str| -> Result<UnixStream> {
         let connected = dir.connect(file).map(UnixStream::from);
