@@ -107,12 +107,18 @@ impl App {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Passes a signal on; whether there is a process to take it.
+    /// Passes a signal on; whether there is a process to take it. With a terminal SIGHUP follows, as
+    /// when a terminal closes: interactive shells ignore the others.
     pub fn signal(&mut self, signal: Signal) -> bool {
         let Some(child) = &self.child else { return false };
         // Until try_wait has told of its end the number is not used again.
         let Ok(pid) = i32::try_from(child.id()) else { return false };
-        kill(Pid::from_raw(pid), signal).is_ok()
+        let pid = Pid::from_raw(pid);
+        let taken = kill(pid, signal).is_ok();
+        if self.terminal {
+            let _ = kill(pid, Signal::SIGHUP);
+        }
+        taken
     }
 }
 

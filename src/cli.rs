@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::attach::keys::Sequence;
@@ -31,8 +32,7 @@ attach and run otherwise end with the app's own status (128 + n for signal n).";
 #[command(
     name = "iottymux",
     version,
-    after_help = EXAMPLES,
-    disable_help_subcommand = true
+    after_help = EXAMPLES
 )]
 pub struct Cli {
     /// Directory with one directory per app [default: /rkt/iottymux in a pod, /run/iottymux for
@@ -41,7 +41,7 @@ pub struct Cli {
     pub state_dir: Option<PathBuf>,
     /// What to tell on standard error: error, warn, info or debug [default: info for a mux, warn
     /// for everything else].
-    #[arg(long, global = true, value_name = "LEVEL", env = "IOTTYMUX_LOG_LEVEL")]
+    #[arg(long, global = true, value_name = "LEVEL", env = "IOTTYMUX_LOG_LEVEL", value_parser = values::level)]
     pub log_level: Option<log::LevelFilter>,
     /// What to do.
     #[command(subcommand)]
@@ -146,10 +146,10 @@ pub struct AttachArgs {
           value_parser = values::wait)]
     pub wait: Option<Wait>,
     /// Only look: nothing is typed, no window is followed.
-    #[arg(long, env = "IOTTYMUX_READ_ONLY", conflicts_with = "stdin_once")]
+    #[arg(long, env = "IOTTYMUX_READ_ONLY", value_parser = FalseyValueParser::new(), conflicts_with = "stdin_once")]
     pub read_only: bool,
     /// The end of this input ends the app's (under `iottymux run`).
-    #[arg(long, env = "IOTTYMUX_STDIN_ONCE")]
+    #[arg(long, env = "IOTTYMUX_STDIN_ONCE", value_parser = FalseyValueParser::new())]
     pub stdin_once: bool,
     /// The keys of a person who is attached.
     #[command(flatten)]
@@ -223,10 +223,11 @@ pub struct RunArgs {
     #[command(flatten)]
     pub app: AppArg,
     /// Give the command a terminal instead of FIFOs.
-    #[arg(long, env = "IOTTYMUX_TTY")]
+    #[arg(long, env = "IOTTYMUX_TTY", value_parser = FalseyValueParser::new())]
     pub tty: bool,
-    /// Attach to it; the mux goes on in the background when this is detached.
-    #[arg(long, env = "IOTTYMUX_ATTACH")]
+    /// Attach to it; the mux goes on in the background when this is detached. Without --tty the end
+    /// of this input ends the command's.
+    #[arg(long, env = "IOTTYMUX_ATTACH", value_parser = FalseyValueParser::new())]
     pub attach: bool,
     /// Size of the terminal at first [default: that of the first client that has one, else 24x80].
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",

@@ -51,6 +51,14 @@ pub const LISTEN_QUEUE: usize = 1024;
 pub const ACCEPTS_PER_TURN: usize = 32;
 /// Pause after an accept that failed (most often: no file descriptor left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Clients that have gone while the app took no input, and left some unread: so many are kept until
+/// the app takes it.
+pub const GONE_WRITERS: usize = 64;
+/// How long a session may take to say hello.
+pub const HELLO: Duration = Duration::from_secs(10);
+/// Send buffer asked for a client that is cut off at the end, bytes: room for the rest of a frame
+/// and for what it is told of the rest.
+pub const LAST_BUFFER: usize = 256 * 1024;
 /// Events taken from the kernel at once.
 pub const EVENTS: usize = 64;
 

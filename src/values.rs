@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use log::LevelFilter;
+
 use crate::limits;
 use crate::proto::Size;
 use crate::stream::Stream;
@@ -17,6 +19,14 @@ pub struct Wait(pub Option<Duration>);
 pub fn plain_stream(text: &str) -> Result<Stream, String> {
     let plain = Stream::PLAIN.into_iter().find(|s| s.name() == text);
     plain.ok_or_else(|| "a stream is stdin, stdout or stderr".to_owned())
+}
+
+/// Parses how much is to be told.
+///
+/// # Errors
+/// When it is none of the levels.
+pub fn level(text: &str) -> Result<LevelFilter, String> {
+    text.parse().map_err(|_| "a level is off, error, warn, info, debug or trace".to_owned())
 }
 
 /// Parses `ROWSxCOLS`.

@@ -66,6 +66,8 @@ struct Attached {
     /// Whether this process's input is read.
     reading: bool,
     keys: Matcher,
+    /// Whether our terminal is raw.
+    raw: bool,
     /// Connections that have not ended.
     open: usize,
     /// What is attached.
@@ -104,6 +106,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             name: dir.name().to_string(),
             uplink,
             reading: types,
+            raw,
             keys: Matcher::new(detach_keys.clone().only_if(raw)),
             open,
             wanted,
@@ -209,7 +212,7 @@ impl Attached {
             // What was typed before goes first, as far as it is taken.
             let _ = uplink.flush();
             terminal::restore();
-            eprintln!("\niottymux: detached from app {}", self.name);
+            eprintln!("{}iottymux: detached from app {}", self.fresh_line(), self.name);
             return Ok(Step::Leave(Exit::Done));
         }
         Ok(Step::Continue)
@@ -287,11 +290,20 @@ impl Attached {
             (None, end) => {
                 terminal::restore();
                 let why = end.err().map_or(String::new(), |e| format!(" ({e})"));
-                eprintln!("iottymux: attached to app {}: the mux is gone{why}", self.name);
+                eprintln!(
+                    "{}iottymux: attached to app {}: the mux is gone{why}",
+                    self.fresh_line(),
+                    self.name
+                );
                 return Step::Leave(Exit::Lost);
             }
         };
         Step::Leave(self.complete(exit))
+    }
+
+    /// What brings our own words to the beginning of a line, behind what the app has shown.
+    fn fresh_line(&self) -> &'static str {
+        if self.raw { "\n" } else { "" }
     }
 
     /// The end as it is told: bytes that were lost make it incomplete.

@@ -267,6 +267,18 @@ impl Hub {
         self.earn(id);
     }
 
+    /// The connection is given nothing more of what there is: it counts as lost to it, and is told as
+    /// a gap.
+    pub fn cut(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        for (cursor, lane) in client.cursors.iter_mut().zip(&self.lanes) {
+            if let (Some(cursor), Some(lane)) = (cursor, lane) {
+                cursor.overrun(lane.backlog.end());
+            }
+        }
+        client.stall.pass_over();
+    }
+
     /// Something other than the source waits until this connection has everything (the mux wants
     /// to end). The time until which it may wait, or `None` when the patience has ended.
     pub fn wait(&mut self, id: ClientId, now: Instant) -> Option<Instant> {

@@ -4,14 +4,14 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 
 use super::{Mux, Phase, log_watch};
 use crate::hub::ClientId;
 use crate::limits;
 use crate::poll::{Event, Interest, Token};
 use crate::proto::{Begin, Kind, Refusal, Want};
-use crate::sink::client::{Client, Role, Session, Typing};
+use crate::sink::client::{Client, Peer, Role, Session, Typing};
 use crate::stream::{Position, Stream};
 
 impl Mux {
@@ -30,13 +30,18 @@ impl Mux {
 
     /// A new client; a raw one is served at once, a session after its hello.
     fn admit(&mut self, socket: UnixStream, stream: Option<Stream>) -> Result<()> {
-        if self.clients.len() >= limits::CLIENTS {
-            bail!("refused, there are {} already", limits::CLIENTS);
-        }
         let role = stream.map_or_else(|| Role::Session(Session::default()), Role::Raw);
         let client = Client::new(socket, role)?;
         let id = self.hub.join(self.patience);
+        let full = self.clients.len() >= limits::CLIENTS;
         self.clients.insert(id, client);
+        if full {
+            self.lose(id, &anyhow!("there are {} clients already", limits::CLIENTS));
+            return Ok(());
+        }
+        if stream.is_none() {
+            self.silent.push_back((id, Instant::now() + limits::HELLO));
+        }
         match stream {
             Some(stream) => {
                 let want = Want { stream, from: Position::Unseen };
@@ -70,15 +75,12 @@ impl Mux {
             } else if types {
                 client.typing = Typing::Ended;
             }
-            let names: Vec<&str> = wants.iter().map(|want| want.stream.name()).collect();
-            log::info!(
-                "app {}: uid={} pid={} attached to {}{}",
-                self.dir.name(),
-                client.peer.uid,
-                client.peer.pid,
-                names.join(","),
-                if types { " and types" } else { "" }
-            );
+            let mut does: Vec<&str> = wants.iter().map(|want| want.stream.name()).collect();
+            if types {
+                does.push("typing");
+            }
+            let (Peer { uid, pid }, name) = (client.peer, self.dir.name());
+            log::info!("app {name}: uid={uid} pid={pid} attached to {}", does.join(","));
         }
         begins
     }
@@ -108,6 +110,20 @@ impl Mux {
         for id in ids {
             if let Some(client) = self.clients.get_mut(&id) {
                 client.rescue(id, &mut self.hub);
+            }
+        }
+    }
+
+    /// Lets go of sessions that do not say what they want.
+    pub(super) fn drop_silent(&mut self, now: Instant) {
+        while let Some((id, until)) = self.silent.front().copied() {
+            let waits = self.clients.get(&id).is_some_and(|client| !client.greeted());
+            if waits && now < until {
+                break;
+            }
+            self.silent.pop_front();
+            if waits {
+                self.lose(id, &anyhow!("it has not said hello in time"));
             }
         }
     }

@@ -119,33 +119,57 @@ impl Mux {
     /// go of it because it takes nothing.
     fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) {
         self.touch(id);
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        let mut complete = client.greeted() && self.hub.is_caught_up(id) && !client.blocked;
-        if complete
-            && !client.farewell
-            && let Role::Session(session) = &client.role
-        {
-            let frames = match self.status {
-                Some(status) => session
-                    .streams
-                    .iter()
-                    .map(|stream| Kind::End.message(&End { stream: *stream }))
-                    .chain([Kind::Exit.message(&status)])
-                    .collect::<Vec<_>>()
-                    .concat(),
-                None => Kind::Closing.frame(b""),
-            };
-            client.farewell = true;
-            let _ = client.tell(&frames);
-            self.touch(id);
-            let Some(client) = self.clients.get_mut(&id) else { return };
-            complete = client.is_flushed();
+        let Some(client) = self.clients.get(&id) else { return };
+        let served = client.greeted() && self.hub.is_caught_up(id) && !client.blocked;
+        if !served && !client.cut_off {
+            if let Some(patience) = self.hub.wait(id, now).filter(|_| now < until) {
+                self.patience_ends = Some(patience);
+                return;
+            }
+            self.cut_off(id);
         }
-        let wait = if complete { None } else { self.hub.wait(id, now).filter(|_| now < until) };
-        match wait {
+        // Behind its last bytes, and behind the gap that stands for the rest.
+        let told = self.hub.is_caught_up(id);
+        if told {
+            self.tell_end(id);
+        }
+        let waits = self.clients.get(&id).is_some_and(|client| !told || !client.is_flushed());
+        match self.hub.wait(id, now).filter(|_| waits && now < until) {
             Some(patience) => self.patience_ends = Some(patience),
             None => self.drop_client(id),
         }
+    }
+
+    /// Gives up on a client that takes nothing: it gets the rest of the frame that was begun, and is
+    /// told what it misses of the rest, as far as the kernel keeps that for it.
+    fn cut_off(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.cut_off = true;
+            client.rescue(id, &mut self.hub);
+            client.widen();
+        }
+        self.hub.cut(id);
+        self.touch(id);
+    }
+
+    /// Tells a session, once, how all has ended.
+    fn tell_end(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Role::Session(session) = &client.role else { return };
+        if client.farewell {
+            return;
+        }
+        let end = |stream: &Stream| Kind::End.message(&End { stream: *stream });
+        let frames = match self.status {
+            Some(status) => {
+                [session.streams.iter().flat_map(end).collect(), Kind::Exit.message(&status)]
+                    .concat()
+            }
+            None => Kind::Closing.frame(b""),
+        };
+        client.farewell = true;
+        let _ = client.tell(&frames);
+        self.touch(id);
     }
 
     /// Ends at once because of an error, of which the sessions are told.

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::Mux;
 use crate::hub::ClientId;
 use crate::limits;
-use crate::proto::{Answer, Hello, Item, Kind, Request, Size, VERSION, Welcome};
+use crate::proto::{Answer, Hello, Item, Kind, Request, Size, VERSION, Want, Welcome};
 use crate::sink::client::{Client, Role, Typing};
 use crate::source::pty;
 use crate::stream::Stream;
@@ -20,7 +20,7 @@ impl Mux {
             let Some(client) = self.clients.get_mut(&id) else { return Ok(false) };
             if room == 0 {
                 // When one who cannot type is gone, that is all; a writer may have more to say.
-                return Ok(!client.deaf || client.typing == Typing::Open);
+                return Ok(!client.deaf || client.typing == Typing::Open && self.keeps_gone(id));
             }
             let room = room.min(self.buffer.len());
             match client.receive(&mut self.buffer[..room])? {
@@ -33,6 +33,22 @@ impl Mux {
             }
         }
         Ok(true)
+    }
+
+    /// Whether a writer that has gone is kept until there is room for what it wrote last.
+    fn keeps_gone(&mut self, id: ClientId) -> bool {
+        let gone = self.clients.values().filter(|c| c.deaf && c.typing == Typing::Open).count();
+        let Some(client) = self.clients.get(&id) else { return false };
+        if client.is_drained() {
+            self.end_of(id);
+            return false;
+        }
+        let keeps = gone <= limits::GONE_WRITERS;
+        if !keeps {
+            let pid = client.peer.pid;
+            log::warn!("app {}: pid={pid} has gone, its last input is lost", self.dir.name());
+        }
+        keeps
     }
 
     /// How many bytes of a client may be read now.
@@ -115,6 +131,12 @@ impl Mux {
         let hello: Hello = serde_json::from_slice(body)?;
         if hello.version != VERSION {
             bail!("it speaks version {} of the protocol, this mux speaks {VERSION}", hello.version);
+        }
+        let repeated = |(at, want): (usize, &Want)| {
+            hello.streams[..at].iter().any(|other| other.stream == want.stream)
+        };
+        if hello.streams.iter().enumerate().any(repeated) {
+            bail!("its hello names a stream twice");
         }
         if hello.stdin_once && !self.owns_app {
             bail!("the end of one client's input can end the app's only under `iottymux run`");

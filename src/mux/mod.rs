@@ -12,7 +12,7 @@ mod open;
 mod signals;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::io;
 use std::time::{Duration, Instant};
@@ -65,6 +65,8 @@ pub struct Mux {
     inlet: Option<Inlet>,
     listeners: Vec<Listener>,
     clients: BTreeMap<ClientId, Client>,
+    /// Sessions that have come, in this order, and until when they are to say hello.
+    silent: VecDeque<(ClientId, Instant)>,
     phase: Phase,
     /// Since when everything accepts.
     since: Instant,
@@ -132,7 +134,9 @@ impl Mux {
         match asked {
             Asked::Stop(signal) => {
                 let app = self.app.as_mut().filter(|_| self.phase == Phase::Ready);
-                if !app.is_some_and(|app| app.signal(signal)) {
+                if app.is_some_and(|app| app.signal(signal)) {
+                    log::info!("app {}: passed {signal} on to it", self.dir.name());
+                } else {
                     log::info!("app {}: ending on {signal}", self.dir.name());
                     self.stop();
                 }
@@ -164,6 +168,7 @@ impl Mux {
     fn settle(&mut self) -> Result<()> {
         let now = Instant::now();
         self.resume(now);
+        self.drop_silent(now);
         self.input.advance(now);
         self.feed(now);
         self.start_when_attached(now)?;
@@ -176,7 +181,8 @@ impl Mux {
         let held = self.held.iter().flatten().copied();
         let paused = self.listeners.iter().filter_map(|l| l.paused);
         let starts = self.app.as_ref().and_then(|app| app.waits_until);
-        let due = [self.input.deadline(), self.end_due(), starts];
+        let hello = self.silent.front().map(|(_, until)| *until);
+        let due = [self.input.deadline(), self.end_due(), starts, hello];
         held.chain(paused).chain(due.into_iter().flatten()).min()
     }
 

@@ -1,6 +1,7 @@
 //! How a mux begins: lock, leftovers, sources, listeners, document, READY, in this order, so that
 //! whatever is visible works.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -106,7 +107,8 @@ impl Mux {
             sources: ends.sources.into_iter().map(Some).collect(),
             inlet: ends.inlet,
             listeners,
-            clients: std::collections::BTreeMap::new(),
+            clients: BTreeMap::new(),
+            silent: VecDeque::new(),
             phase: Phase::Ready,
             since: Instant::now(),
             patience,

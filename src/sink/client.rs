@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg};
+use nix::sys::socket::sockopt::{self, PeerCredentials};
+use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt};
 
 use crate::hub::{ClientId, Hub, Next};
 use crate::limits;
@@ -83,6 +83,8 @@ pub struct Client {
     pub deaf: bool,
     /// It sends no more.
     pub mute: bool,
+    /// It was given up at the end: it gets nothing more of what there is.
+    pub cut_off: bool,
     /// Its farewell is among what is still to be sent.
     pub farewell: bool,
     /// What is to be sent first: a header, a control frame, or a rescued rest.
@@ -109,6 +111,7 @@ impl Client {
             blocked: false,
             deaf: false,
             mute: false,
+            cut_off: false,
             farewell: false,
             out: Vec::new(),
             body: None,
@@ -254,6 +257,21 @@ impl Client {
                 Err(Errno::EAGAIN) => Ok(None),
                 Err(e) => Err(e.into()),
             };
+        }
+    }
+
+    /// Whether nothing that the client sent is still unread, though it has gone.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
+        matches!(recv(self.socket.as_raw_fd(), &mut [0], flags), Ok(0) | Err(Errno::ECONNRESET))
+    }
+
+    /// Lets the kernel keep more for a client that is slower than the end of the mux. A wish: the
+    /// system's limit may be met.
+    pub fn widen(&self) {
+        if let Err(e) = setsockopt(&self.socket, sockopt::SndBuf, &limits::LAST_BUFFER) {
+            log::debug!("widening a socket: {e}");
         }
     }
 
