@@ -10,6 +10,7 @@ use log::{Level, LevelFilter};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::exit::Exit;
+use crate::limits;
 
 /// Begins to log. rkt's debug variables are honoured where no level was given.
 pub fn start(level: Option<LevelFilter>, is_mux: bool) {
@@ -55,7 +56,7 @@ impl Write for Unwaiting {
 /// Says why all failed, and returns the code to end with.
 #[must_use]
 pub fn failed(error: &Error, exit: Exit) -> Exit {
-    say(&format!("{error:#}"));
+    say("", &format!("{error:#}"));
     exit
 }
 
@@ -75,12 +76,20 @@ pub fn usage(error: &clap::Error) -> Exit {
     let message: Vec<&str> =
         text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = message.join(" ");
-    say(&format!("{} (see iottymux --help)", message.strip_prefix("error: ").unwrap_or(&message)));
+    say(
+        "",
+        &format!("{} (see iottymux --help)", message.strip_prefix("error: ").unwrap_or(&message)),
+    );
     Exit::Usage
 }
 
-/// One line, whatever is in it; that nobody hears it is no reason to panic.
-fn say(text: &str) {
+/// One line, whatever is in it, after `before`, which is ours and printed as it is. That nobody hears it is no reason to panic, and that standard error
+/// takes nothing (a stuck terminal) none to stay.
+pub fn say(before: &str, text: &str) {
     let line: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    let _ = writeln!(io::stderr(), "iottymux: {line}");
+    let stderr = io::stderr();
+    let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);
+    if let Ok(1..) = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], wait) {
+        let _ = writeln!(stderr.lock(), "{before}iottymux: {line}");
+    }
 }

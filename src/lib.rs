@@ -19,7 +19,8 @@
 //! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
 //! | [`proto`], [`endpoints`] | the session protocol (pure), the document |
 //! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
-//! | [`name`], [`stream`], [`time`], [`limits`], [`diagnostics`], [`print`], [`exit`] | words that all use |
+//! | [`diagnostics`], [`print`] | what is said to people |
+//! | [`name`], [`stream`], [`time`], [`limits`], [`exit`] | words that all use |
 
 pub mod app;
 pub mod attach;

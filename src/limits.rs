@@ -83,5 +83,8 @@ pub const ENDPOINTS: u64 = 64 * 1024;
 pub const DETACH_HOLD: Duration = Duration::from_millis(500);
 /// Longest detach sequence, in keys.
 pub const DETACH_KEYS: usize = 16;
+/// How long an output that takes nothing may delay the end of this process. A terminal's modes are
+/// put back all the same.
+pub const STUCK: Duration = Duration::from_millis(300);
 /// Rows and columns of a terminal that nobody gave a size.
 pub const SIZE: (u16, u16) = (24, 80);

@@ -212,7 +212,7 @@ impl Attached {
             // What was typed before goes first, as far as it is taken.
             let _ = uplink.flush();
             terminal::restore();
-            eprintln!("{}iottymux: detached from app {}", self.fresh_line(), self.name);
+            self.say(&format!("detached from app {}", self.name));
             return Ok(Step::Leave(Exit::Done));
         }
         Ok(Step::Continue)
@@ -233,7 +233,7 @@ impl Attached {
             News::Closing => self.outcome = Some(Exit::Done),
             News::Detached => {
                 terminal::restore();
-                eprintln!("iottymux: detached from app {} by request", self.name);
+                self.say(&format!("detached from app {} by request", self.name));
                 return Ok(Step::Leave(Exit::Done));
             }
             News::StdinDone => {
@@ -290,20 +290,16 @@ impl Attached {
             (None, end) => {
                 terminal::restore();
                 let why = end.err().map_or(String::new(), |e| format!(" ({e})"));
-                eprintln!(
-                    "{}iottymux: attached to app {}: the mux is gone{why}",
-                    self.fresh_line(),
-                    self.name
-                );
+                self.say(&format!("attached to app {}: the mux is gone{why}", self.name));
                 return Step::Leave(Exit::Lost);
             }
         };
         Step::Leave(self.complete(exit))
     }
 
-    /// What brings our own words to the beginning of a line, behind what the app has shown.
-    fn fresh_line(&self) -> &'static str {
-        if self.raw { "\n" } else { "" }
+    /// Tells people something, on a line of its own: behind what the app has shown on the terminal.
+    fn say(&self, text: &str) {
+        diagnostics::say(if self.raw { "\n" } else { "" }, text);
     }
 
     /// The end as it is told: bytes that were lost make it incomplete.
@@ -312,10 +308,10 @@ impl Attached {
         if self.missing == 0 {
             return exit;
         }
-        eprintln!(
-            "iottymux: attached to app {}: {} bytes were lost, this output was too slow",
+        self.say(&format!(
+            "attached to app {}: {} bytes were lost, this output was too slow",
             self.name, self.missing
-        );
+        ));
         Exit::Incomplete
     }
 }

@@ -16,6 +16,7 @@ use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use rustix::termios::tcgetwinsize;
 
 use super::undo::Undo;
+use crate::limits;
 use crate::proto::Size;
 
 /// The modes to be put back. Locked for moments only.
@@ -29,8 +30,6 @@ static OVER: AtomicBool = AtomicBool::new(false);
 
 /// Bytes written to the terminal under one lock: few, so that a slow one can be put back soon.
 const PIECE: usize = 4096;
-/// How long a terminal that takes nothing may delay the end. Its modes are put back all the same.
-const STUCK: Duration = Duration::from_millis(300);
 /// Pause between two looks at the lock of the screen, where nothing tells that it is free.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -121,7 +120,7 @@ pub fn restore_on_panic() {
 
 /// Undoes what the app has changed on the screen, unless the terminal takes nothing.
 fn clear_screen() {
-    let until = Instant::now() + STUCK;
+    let until = Instant::now() + limits::STUCK;
     let screen = loop {
         match SCREEN.try_lock() {
             Ok(screen) => break screen,

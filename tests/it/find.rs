@@ -60,6 +60,19 @@ fn documents_that_cannot_be_read_are_refused() {
 }
 
 #[test]
+fn a_document_that_is_no_plain_file_is_not_opened() {
+    let rig = Rig::new();
+    rig.make_app_dir();
+    rig.make_fifo("endpoints");
+    assert_fails(&mut rig.attach(&[]), 1, "endpoints: it is no plain file");
+    let mut list = rig.run(&["list"]);
+    assert_eq!(list.ends(), 0);
+    fs::remove_file(rig.path("endpoints")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", rig.path("endpoints")).unwrap();
+    assert_fails(&mut rig.attach(&[]), 1, "Too many levels of symbolic links");
+}
+
+#[test]
 fn nothing_outside_the_apps_directory_is_dialled() {
     let rig = Rig::new();
     rig.make_app_dir();

@@ -14,6 +14,7 @@ mod rig;
 mod arrows;
 mod attach;
 mod cli;
+mod ends;
 mod find;
 mod foreign;
 mod hub;
