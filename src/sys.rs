@@ -61,18 +61,19 @@ pub fn forget_startup_code() -> io::Result<()> {
         (line.contains(" r-xp ") || line.contains(" r--p 00000000 "))
             && line.ends_with(&*ours.to_string_lossy())
     });
-    for line in code {
-        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
-        let Some((Ok(from), Ok(to))) =
-            range.map(|(a, b)| (usize::from_str_radix(a, 16), usize::from_str_radix(b, 16)))
-        else {
-            continue;
-        };
-        if let Some(start) = NonNull::new(std::ptr::with_exposed_provenance_mut(from)) {
-            // SAFETY: the range is a private, read-only mapping of this program's own file as the
-            // kernel has just told; dropping its clean pages changes nothing that can be read.
-            unsafe { madvise(start, to - from, MmapAdvise::MADV_DONTNEED) }?;
-        }
+    let range = |line: &str| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        let from = usize::from_str_radix(from, 16).ok()?;
+        let len = usize::from_str_radix(to, 16).ok()?.checked_sub(from)?;
+        Some((NonNull::new(std::ptr::with_exposed_provenance_mut(from))?, len))
+    };
+    let ranges: Vec<_> = code.filter_map(range).collect();
+    drop((ours, maps));
+    // All else is done by now: what runs from here on is what serving needs.
+    for (start, len) in ranges {
+        // SAFETY: the range is a private, read-only mapping of this program's own file as the
+        // kernel has just told; dropping its clean pages changes nothing that can be read.
+        unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) }?;
     }
     Ok(())
 }
