@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::pty::Pty;
-use crate::rig::{APP, Rig};
+use crate::rig::{APP, Rig, expect};
 
 fn run<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
     [&["run", "--app", APP][..], options, &["--"], command].concat()
@@ -159,4 +159,16 @@ fn attached_to_a_command_that_is_not_there() {
     assert!(code == 1 || code == 125, "{code}");
     let said = run.stderr.text();
     assert!(said.contains("no-such-command"), "{said}");
+}
+
+/// Interactive shells ignore SIGTERM: at a terminal it is followed by what a closing one sends.
+#[test]
+fn a_shell_at_a_terminal_ends_too() {
+    let rig = Rig::new();
+    let script = "trap '' TERM; trap 'exit 9' HUP; echo up; while :; do read x; done";
+    let mut run = rig.run(&["run", "--app", "demo", "--tty", "--", "sh", "-c", script]);
+    run.stderr.wait_for("ready at");
+    expect(rig.client("tty"), "up\r\n");
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.ends(), 9);
 }
