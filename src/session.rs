@@ -20,22 +20,45 @@ pub fn open(dir: &AppDir, file: &str, hello: &Hello) -> Result<UnixStream> {
     let what = || format!("connecting to {}", dir.path(file).display());
     let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
     socket.write_all(&Kind::Hello.message(hello)).with_context(what)?;
+    match next(&mut socket, dir)? {
+        (Kind::Welcome, _) => Ok(socket),
+        (Kind::Closing, _) => {
+            Err(io::Error::from(io::ErrorKind::ConnectionReset)).with_context(what)
+        }
+        _ => bail!("app {}: the mux does not begin with a welcome", dir.name()),
+    }
+}
+
+/// The next control message of a session that reads no stream; nothing behind it is read.
+///
+/// # Errors
+/// Those of the connection. Others when the mux refuses to go on, with its reason.
+pub fn next(socket: &mut UnixStream, dir: &AppDir) -> Result<(Kind, Vec<u8>)> {
     let mut decoder = Decoder::default();
-    let mut buffer = vec![0; 64];
+    let what = || format!("waiting for the mux of app {}", dir.name());
     loop {
-        buffer.resize(decoder.wants(), 0);
-        socket.read_exact(&mut buffer).with_context(what)?;
+        let mut buffer = vec![0; decoder.wants()];
+        socket.read_exact(&mut buffer).map_err(ended).with_context(what)?;
         match decoder.next(&mut &buffer[..])? {
-            Some(Item::Control(Kind::Welcome, _)) => return Ok(socket),
             Some(Item::Control(Kind::Error, body)) => {
                 let Refusal { error } = serde_json::from_slice(&body)?;
                 bail!("app {}: the mux refuses: {}", dir.name(), error.escape_debug());
             }
-            Some(Item::Control(Kind::Closing, _)) => {
-                return Err(io::Error::from(io::ErrorKind::ConnectionReset)).with_context(what);
+            Some(Item::Control(kind, body)) => return Ok((kind, body)),
+            Some(Item::Data(stream, _)) => {
+                bail!("app {}: the mux sends {stream}, which nobody asked for", dir.name());
             }
-            Some(_) => bail!("app {}: the mux does not begin with a welcome", dir.name()),
             None => {}
         }
+    }
+}
+
+/// An early end, in words that fit it.
+fn ended(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ io::ErrorKind::UnexpectedEof => {
+            io::Error::new(kind, "the mux ended the connection without an answer")
+        }
+        _ => error,
     }
 }

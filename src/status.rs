@@ -1,16 +1,15 @@
 //! Asking a mux: for its status, which is shown, or to do something.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::endpoints::Endpoints;
 use crate::find;
 use crate::limits;
 use crate::print::print;
-use crate::proto::{Answer, Decoder, Hello, Item, Kind, Refusal, Report, Request};
+use crate::proto::{Answer, Hello, Kind, Report, Request};
 use crate::session;
 use crate::state::AppDir;
 
@@ -31,10 +30,7 @@ pub fn show(dir: &AppDir, json: bool) -> Result<()> {
 /// # Errors
 /// When there is no mux that answers.
 pub fn report(dir: &AppDir) -> Result<Report> {
-    let question = Kind::Status.frame(b"");
-    let body = find::retry(dir, Some(Duration::ZERO), |endpoints| {
-        ask(dir, endpoints, &question, Kind::Report)
-    })?;
+    let body = ask(dir, &Kind::Status.frame(b""), Kind::Report)?;
     Ok(serde_json::from_slice(&body)?)
 }
 
@@ -43,10 +39,7 @@ pub fn report(dir: &AppDir) -> Result<Report> {
 /// # Errors
 /// When there is no mux that answers, or it says why it does not.
 pub fn control(dir: &AppDir, request: Request) -> Result<()> {
-    let frame = Kind::Request.message(&request);
-    let body = find::retry(dir, Some(Duration::ZERO), |endpoints| {
-        ask(dir, endpoints, &frame, Kind::Answer)
-    })?;
+    let body = ask(dir, &Kind::Request.message(&request), Kind::Answer)?;
     match serde_json::from_slice::<Answer>(&body)?.error {
         Some(error) => bail!("app {}: {}", dir.name(), error.escape_debug()),
         None => Ok(()),
@@ -54,29 +47,19 @@ pub fn control(dir: &AppDir, request: Request) -> Result<()> {
 }
 
 /// Asks over a session that attaches nothing; the body of the answer, which is of this kind.
-fn ask(dir: &AppDir, endpoints: &Endpoints, question: &[u8], answer: Kind) -> Result<Vec<u8>> {
+fn ask(dir: &AppDir, question: &[u8], answer: Kind) -> Result<Vec<u8>> {
     let name = dir.name();
-    let Some(file) = endpoints.session() else { bail!("app {name}: its mux has no sessions") };
-    let mut socket = session::open(dir, file, &Hello::default())?;
+    let mut socket =
+        find::retry(dir, Some(Duration::ZERO), |endpoints| match endpoints.session() {
+            Some(file) => session::open(dir, file, &Hello::default()),
+            None => bail!("app {name}: its mux has no sessions"),
+        })?;
     socket.set_read_timeout(Some(limits::ANSWER))?;
     socket.write_all(question).context("asking")?;
-    let mut decoder = Decoder::default();
-    let mut buffer = vec![0; limits::READ];
     loop {
-        let len = socket.read(&mut buffer).context("waiting for the answer")?;
-        if len == 0 {
-            bail!("app {name}: the mux ended the connection without an answer");
-        }
-        let mut bytes = &buffer[..len];
-        while let Some(item) = decoder.next(&mut bytes)? {
-            match item {
-                Item::Control(kind, body) if kind == answer => return Ok(body),
-                Item::Control(Kind::Error, body) => {
-                    let Refusal { error } = serde_json::from_slice(&body)?;
-                    bail!("app {name}: the mux refuses: {}", error.escape_debug());
-                }
-                _ => {}
-            }
+        let (kind, body) = session::next(&mut socket, dir)?;
+        if kind == answer {
+            return Ok(body);
         }
     }
 }

@@ -81,17 +81,19 @@ impl Mux {
 
     /// From now on nobody comes any more; who waits to be accepted still is.
     fn close_doors(&mut self, now: Instant) {
-        if let Err(e) = self.dir.remove(ENDPOINTS) {
-            log::error!("{e:#}");
-        }
+        self.remove(ENDPOINTS);
         for index in 0..self.listeners.len() {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
         for listener in std::mem::take(&mut self.listeners) {
-            let file = listener.stream.map_or(SESSION, |s| s.socket());
-            if let Err(e) = self.dir.remove(file) {
-                log::error!("{e:#}");
-            }
+            self.remove(listener.stream.map_or(SESSION, |s| s.socket()));
+        }
+    }
+
+    /// Removes a file; that it stays is no reason not to end.
+    fn remove(&self, file: &str) {
+        if let Err(e) = self.dir.remove(file) {
+            log::error!("{e:#}");
         }
     }
 
@@ -189,9 +191,7 @@ impl Mux {
     /// Takes away what this process made.
     pub(super) fn clean_up(&self) {
         for file in &self.made {
-            if let Err(e) = self.dir.remove(file) {
-                log::error!("{e:#}");
-            }
+            self.remove(file);
         }
         if self.owns_app {
             self.dir.remove_dir();

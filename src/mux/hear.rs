@@ -230,12 +230,15 @@ impl Mux {
         }
     }
 
+    /// Those who can type.
+    fn writers(&self) -> Vec<ClientId> {
+        let open = |(id, c): (&ClientId, &Client)| (c.typing == Typing::Open).then_some(*id);
+        self.clients.iter().filter_map(open).collect()
+    }
+
     /// The app's input is closed: nobody types any more.
     pub(super) fn end_typing(&mut self) {
-        let open = |c: &Client| c.typing == Typing::Open;
-        let typing: Vec<_> =
-            self.clients.iter().filter(|(_, c)| open(c)).map(|(id, _)| *id).collect();
-        for id in typing {
+        for id in self.writers() {
             if let Some(client) = self.clients.get_mut(&id) {
                 client.typing = Typing::Ended;
             }
@@ -245,10 +248,7 @@ impl Mux {
 
     /// There is room for input again.
     pub(super) fn resume_typing(&mut self) {
-        let waiting = |c: &Client| c.typing == Typing::Open;
-        let ids: Vec<_> =
-            self.clients.iter().filter(|(_, c)| waiting(c)).map(|(id, _)| *id).collect();
-        for id in ids {
+        for id in self.writers() {
             self.watch_client(id);
         }
     }

@@ -2,15 +2,14 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 
 use iottymux::proto::{AppStatus, Decoder, Gap, Item, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::termios::tcgetattr;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::proc::{Proc, eventually};
+use crate::pty;
 use crate::rig::Rig;
 
 #[test]
@@ -81,13 +80,7 @@ fn writers_that_have_gone_are_let_go_though_the_app_reads_nothing() {
 
 /// A terminal that nobody reads, full to the brim, with an attach at it.
 fn stuck(rig: &Rig) -> (File, File, Proc) {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let master = openpt(flags).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    let flags = OpenptFlags::NOCTTY.bits().cast_signed();
-    let slave = File::options().read(true).write(true).custom_flags(flags).open(path).unwrap();
+    let (master, slave) = pty::pair();
     let mut command = rig.command(["attach", "--app", "demo"]);
     let end = || slave.try_clone().unwrap();
     command.stdin(end()).stdout(end()).stderr(end());
@@ -97,7 +90,7 @@ fn stuck(rig: &Rig) -> (File, File, Proc) {
         let mut fds = [PollFd::new(std::os::fd::AsFd::as_fd(&slave), PollFlags::POLLOUT)];
         poll(&mut fds, PollTimeout::ZERO).unwrap() == 0
     });
-    (master.into(), slave, attach)
+    (master, slave, attach)
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
@@ -20,28 +21,28 @@ pub struct Pty {
     before: Termios,
 }
 
+/// The master and the slave of a new terminal; neither becomes the test's own.
+pub fn pair() -> (File, File) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let flags = OpenptFlags::NOCTTY.bits().cast_signed();
+    let slave = File::options().read(true).write(true).custom_flags(flags).open(path).unwrap();
+    (master.into(), slave)
+}
+
 impl Pty {
     /// A terminal of this size, in modes that are not the kernel's own: who puts back some usual
     /// modes instead of those that were there is found out.
     pub fn open(rows: u16, cols: u16) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let master = openpt(flags).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-        let flags = OpenptFlags::NOCTTY.bits().cast_signed();
-        let slave = std::os::unix::fs::OpenOptionsExt::custom_flags(
-            File::options().read(true).write(true),
-            flags,
-        )
-        .open(path)
-        .unwrap();
+        let (master, slave) = pair();
         let mut modes = tcgetattr(&slave).unwrap();
         modes.local_flags.remove(LocalFlags::ECHOCTL);
         modes.control_chars[nix::libc::VMIN] = 3;
         tcsetattr(&slave, SetArg::TCSANOW, &modes).unwrap();
         let before = tcgetattr(&slave).unwrap();
-        let master = File::from(master);
         let shown = Said::follow(master.try_clone().unwrap());
         let pty = Self { master, slave, shown, before };
         pty.resize(rows, cols);
