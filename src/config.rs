@@ -45,7 +45,8 @@ pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Plan {
 }
 
 fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Plan {
-    Plan { dir, streams, backlog: mux.backlog, patience: mux.client_patience, by_rkt: false, app }
+    let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
+    Plan { dir, streams, backlog, patience, keeps_ends, app }
 }
 
 /// The plan of `run`.

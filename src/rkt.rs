@@ -120,7 +120,7 @@ impl Flags {
             app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
         let dir = state.app(&name);
         let args = MuxArgs::default();
-        let mux = |plan| Action::Mux(Box::new(Plan { by_rkt: true, ..plan }));
+        let mux = |plan| Action::Mux(Box::new(Plan { keeps_ends: false, ..plan }));
         let attach = |mode| {
             Action::Attach(Request {
                 dir: state.app(&name),

@@ -51,8 +51,9 @@ pub struct Plan {
     pub backlog: usize,
     /// How long a client may hold the app back at the most.
     pub patience: Duration,
-    /// Whether rkt's own units started it, which keep no descriptors.
-    pub by_rkt: bool,
+    /// Whether the service manager is to keep the app's ends over a restart of the mux: not under
+    /// rkt's own units, which keep nothing, and not where the app is a child of the mux.
+    pub keeps_ends: bool,
     /// The app, where this process starts it.
     pub app: Option<App>,
 }
@@ -72,8 +73,8 @@ impl Mux {
     /// # Errors
     /// When another mux of this app runs, or something cannot be made.
     pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
-        let Plan { dir, streams, backlog, patience, by_rkt, mut app } = plan;
-        let notify = Notify::from_env(!by_rkt)?;
+        let Plan { dir, streams, backlog, patience, keeps_ends, mut app } = plan;
+        let notify = Notify::from_env(keeps_ends)?;
         let owns_app = app.is_some();
         dir.create()?;
         let lock = dir.lock()?;
