@@ -87,11 +87,39 @@ pub struct MuxArgs {
     #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_CLIENT_PATIENCE", default_value = "1",
           value_parser = values::seconds)]
     pub client_patience: Duration,
+    /// Who may come beside root and this user.
+    #[command(flatten)]
+    pub others: OthersArgs,
+}
+
+/// Who may come beside root and the mux's own user: numbers, with commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct OthersArgs {
+    /// Users that may attach and type.
+    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_ALLOW_UID", value_delimiter = ',',
+          value_parser = values::id)]
+    pub allow_uid: Vec<u32>,
+    /// Groups whose members may attach and type.
+    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_ALLOW_GID", value_delimiter = ',',
+          value_parser = values::id)]
+    pub allow_gid: Vec<u32>,
+    /// Users that may attach and only look.
+    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_VIEW_UID", value_delimiter = ',',
+          value_parser = values::id)]
+    pub view_uid: Vec<u32>,
+    /// Groups whose members may attach and only look.
+    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_VIEW_GID", value_delimiter = ',',
+          value_parser = values::id)]
+    pub view_gid: Vec<u32>,
 }
 
 impl Default for MuxArgs {
     fn default() -> Self {
-        Self { backlog: limits::BACKLOG, client_patience: limits::PATIENCE }
+        Self {
+            backlog: limits::BACKLOG,
+            client_patience: limits::PATIENCE,
+            others: OthersArgs::default(),
+        }
     }
 }
 
@@ -148,12 +176,26 @@ pub struct AttachArgs {
     /// Only look: nothing is typed, no window is followed.
     #[arg(long, env = "IOTTYMUX_READ_ONLY", value_parser = FalseyValueParser::new(), conflicts_with = "stdin_once")]
     pub read_only: bool,
-    /// The end of this input ends the app's (under `iottymux run`).
+    /// The end of this input ends the app's.
     #[arg(long, env = "IOTTYMUX_STDIN_ONCE", value_parser = FalseyValueParser::new())]
     pub stdin_once: bool,
+    /// Whether others type.
+    #[command(flatten)]
+    pub alone: AloneArgs,
     /// The keys of a person who is attached.
     #[command(flatten)]
     pub keys: KeyArgs,
+}
+
+/// Whether others type meanwhile.
+#[derive(Debug, Args)]
+pub struct AloneArgs {
+    /// Nobody else types while this is attached; refused while somebody else has asked for that.
+    #[arg(long, env = "IOTTYMUX_EXCLUSIVE", value_parser = FalseyValueParser::new(), conflicts_with = "read_only")]
+    pub exclusive: bool,
+    /// As --exclusive, and whoever has asked for that before only looks from now on.
+    #[arg(long, env = "IOTTYMUX_TAKE_OVER", value_parser = FalseyValueParser::new(), conflicts_with = "read_only")]
+    pub take_over: bool,
 }
 
 /// The keys of a person who is attached.

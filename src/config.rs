@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::app::App;
 use crate::attach;
-use crate::cli::{AttachArgs, MuxArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs};
+use crate::cli::{
+    AloneArgs, AttachArgs, MuxArgs, OthersArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+};
 use crate::limits;
 use crate::mux::{Plan, Streams};
-use crate::proto::{Request, Size};
+use crate::proto::{Exclusive, Request, Size};
+use crate::rights::Lists;
 use crate::state::{AppDir, StateDir};
 use crate::stream::Stream;
 
@@ -46,7 +49,9 @@ pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Plan {
 
 fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Plan {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
-    Plan { dir, streams, backlog, patience, keeps_ends, app }
+    let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
+    let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
+    Plan { dir, streams, backlog, patience, others, keeps_ends, app }
 }
 
 /// The plan of `run`.
@@ -81,6 +86,11 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> attach::Request {
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
         read_only: args.read_only,
         stdin_once: args.stdin_once,
+        exclusive: match &args.alone {
+            AloneArgs { take_over: true, .. } => Some(Exclusive::Take),
+            AloneArgs { exclusive: true, .. } => Some(Exclusive::Ask),
+            _ => None,
+        },
         from: args.from,
         detach_keys: args.keys.detach_keys.clone(),
     }

@@ -1,8 +1,10 @@
 //! What this program says about itself, on standard error: one line each, never more.
 
+use std::collections::VecDeque;
 use std::env;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Error;
 use env_logger::Target;
@@ -11,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::exit::Exit;
 use crate::limits;
+use crate::time::{Now, Stamp};
 
 /// Begins to log. rkt's debug variables are honoured where no level was given.
 pub fn start(level: Option<LevelFilter>, is_mux: bool) {
@@ -27,11 +30,36 @@ pub fn start(level: Option<LevelFilter>, is_mux: bool) {
         .format(|out, record| match record.level() {
             Level::Info => writeln!(out, "iottymux: {}", record.args()),
             level => {
+                if level <= Level::Warn {
+                    keep(record.args().to_string());
+                }
                 let level = level.as_str().to_ascii_lowercase();
                 writeln!(out, "iottymux: {level}: {}", record.args())
             }
         })
         .init();
+}
+
+/// What was complained of last (warnings and errors), oldest first.
+static COMPLAINTS: Mutex<VecDeque<(Stamp, String)>> = Mutex::new(VecDeque::new());
+
+/// What this process has complained of last, oldest first, and when.
+#[must_use]
+pub fn complaints() -> Vec<(Stamp, String)> {
+    COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+}
+
+fn keep(mut complaint: String) {
+    let mut end = complaint.len().min(limits::COMPLAINT);
+    while !complaint.is_char_boundary(end) {
+        end -= 1;
+    }
+    complaint.truncate(end);
+    let mut kept = COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.len() == limits::COMPLAINTS {
+        kept.pop_front();
+    }
+    kept.push_back((Now::read().stamp, complaint));
 }
 
 /// Standard error for a process that must not wait for it: a line that is not taken at once is lost.
@@ -56,7 +84,7 @@ impl Write for Unwaiting {
 /// Says why all failed, and returns the code to end with.
 #[must_use]
 pub fn failed(error: &Error, exit: Exit) -> Exit {
-    say("", &format!("{error:#}"));
+    say(false, &format!("{error:#}"));
     exit
 }
 
@@ -77,19 +105,21 @@ pub fn usage(error: &clap::Error) -> Exit {
         text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = message.join(" ");
     say(
-        "",
+        false,
         &format!("{} (see iottymux --help)", message.strip_prefix("error: ").unwrap_or(&message)),
     );
     Exit::Usage
 }
 
-/// One line, whatever is in it, after `before`, which is ours and printed as it is. That nobody hears it is no reason to panic, and that standard error
-/// takes nothing (a stuck terminal) none to stay.
-pub fn say(before: &str, text: &str) {
+/// One line, whatever is in it; on a screen that is not ours alone, on a line of its own, even where
+/// the terminal is raw. That nobody hears it is no reason to panic, and that standard error takes
+/// nothing (a stuck terminal) none to stay.
+pub fn say(on_screen: bool, text: &str) {
+    let (before, after) = if on_screen { ("\r\n", "\r\n") } else { ("", "\n") };
     let line: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let stderr = io::stderr();
     let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);
     if let Ok(1..) = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], wait) {
-        let _ = writeln!(stderr.lock(), "{before}iottymux: {line}");
+        let _ = write!(stderr.lock(), "{before}iottymux: {line}{after}");
     }
 }

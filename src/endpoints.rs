@@ -78,7 +78,7 @@ impl Endpoints {
     pub fn publish(&self, dir: &AppDir) -> Result<()> {
         let mut text = serde_json::to_vec(self)?;
         text.push(b'\n');
-        dir.replace(ENDPOINTS, &text)
+        dir.replace(ENDPOINTS, &text, dir.mode(0o644))
     }
 
     /// Reads the document of an app.

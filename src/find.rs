@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::endpoints::Endpoints;
+use crate::limits;
 use crate::state::AppDir;
 
 /// Tries until it succeeds, the time is over, or it fails for another reason than that there is no
@@ -27,18 +28,21 @@ pub fn retry<T>(
     loop {
         // Watching begins before looking, so that nothing is missed in between.
         let changes = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        watch_path(&changes, dir.dir())?;
+        let watched = watch_path(&changes, dir.dir())?;
         let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
         let error = match outcome {
             Ok(found) => return Ok(found),
             Err(e) if is_absence(&e) => e,
             Err(e) => return Err(e),
         };
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(explain(error, dir, wait));
         }
         log::debug!("waiting for app {}", dir.name());
+        if !watched {
+            left = Some(left.map_or(limits::LOOK_AGAIN, |left| left.min(limits::LOOK_AGAIN)));
+        }
         let timeout = left.map_or(PollTimeout::NONE, |left| {
             // Rounded up, so that the last wait is not a busy one.
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
@@ -52,8 +56,9 @@ pub fn retry<T>(
 }
 
 /// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
-/// above it that does.
-fn watch_path(changes: &Inotify, dir: &Path) -> Result<()> {
+/// above it that does. Whether it can be watched: that takes the right to list it, which a mux
+/// does not give to other users.
+fn watch_path(changes: &Inotify, dir: &Path) -> Result<bool> {
     let flags = AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_MOVED_TO
         // rkt's mux writes its document in place.
@@ -65,7 +70,8 @@ fn watch_path(changes: &Inotify, dir: &Path) -> Result<()> {
     let mut failure = Errno::ENOENT;
     for path in dir.ancestors() {
         match changes.add_watch(path, flags) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(true),
+            Err(Errno::EACCES) => return Ok(false),
             Err(e @ (Errno::ENOENT | Errno::ENOTDIR)) => failure = e,
             Err(e) => {
                 return Err(e).with_context(|| format!("watching {}", path.display()));

@@ -17,7 +17,7 @@
 //! | [`source`] | FIFOs and ptys: where bytes come from, and where input goes |
 //! | [`poll`] | readiness: what has become possible |
 //! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
-//! | [`proto`], [`endpoints`] | the session protocol (pure), the document |
+//! | [`proto`], [`endpoints`], [`rights`] | the session protocol (pure), the document, who may do what (pure) |
 //! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
 //! | [`diagnostics`], [`print`] | what is said to people |
 //! | [`name`], [`stream`], [`time`], [`limits`], [`exit`] | words that all use |
@@ -38,6 +38,7 @@ pub mod name;
 pub mod poll;
 pub mod print;
 pub mod proto;
+pub mod rights;
 pub mod rkt;
 pub mod run;
 pub mod session;

@@ -77,6 +77,13 @@ pub const FIRST_CLIENT: Duration = Duration::from_secs(30);
 /// How long a mux may take to answer a request.
 pub const ANSWER: Duration = Duration::from_secs(5);
 
+/// Complaints that a mux keeps for its status.
+pub const COMPLAINTS: usize = 8;
+/// Bytes kept of a complaint: a line of a screen or two.
+pub const COMPLAINT: usize = 256;
+
+/// How often somebody who waits for an app looks for it, where the directory cannot be watched.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Bytes of an `endpoints` document that are read.
 pub const ENDPOINTS: u64 = 64 * 1024;
 /// How long the first key of the detach sequence may be held back.

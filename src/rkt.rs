@@ -129,6 +129,7 @@ impl Flags {
                 from: Position::Unseen,
                 read_only: false,
                 stdin_once: false,
+                exclusive: None,
                 detach_keys: Sequence::default(),
             })
         };

@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::attach::mode::Mode;
 use crate::attach::{Request, attach};
-use crate::cli::RunArgs;
+use crate::cli::{OthersArgs, RunArgs};
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::mux::{Mux, Plan};
@@ -66,6 +66,7 @@ pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
         from: Position::Unseen,
         read_only: false,
         stdin_once: !args.tty,
+        exclusive: None,
         detach_keys: args.keys.detach_keys.clone(),
     })
 }
@@ -110,6 +111,17 @@ fn background_command(
     command.args(["run", "--await-client", "--app", args.app.name.as_str()]);
     command.arg("--backlog").arg(args.mux.backlog.to_string());
     command.arg("--client-patience").arg(args.mux.client_patience.as_secs_f64().to_string());
+    let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = &args.mux.others;
+    for (option, list) in [
+        ("--allow-uid", allow_uid),
+        ("--allow-gid", allow_gid),
+        ("--view-uid", view_uid),
+        ("--view-gid", view_gid),
+    ] {
+        for id in list {
+            command.arg(option).arg(id.to_string());
+        }
+    }
     if args.tty {
         command.arg("--tty");
     }

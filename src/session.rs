@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, bail};
 
-use crate::proto::{Decoder, Hello, Item, Kind, Refusal};
+use crate::proto::{Decoder, Hello, Item, Kind, Refusal, Welcome};
 use crate::state::AppDir;
 
 /// Opens a session at a socket of an app's directory.
@@ -16,12 +16,16 @@ use crate::state::AppDir;
 /// # Errors
 /// Those of the connection, to be told apart by their kind: a mux that is going ends it. Others
 /// when the mux refuses, with its reason.
-pub fn open(dir: &AppDir, file: &str, hello: &Hello) -> Result<UnixStream> {
+pub fn open(dir: &AppDir, file: &str, hello: &Hello) -> Result<(UnixStream, Welcome)> {
     let what = || format!("connecting to {}", dir.path(file).display());
     let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
-    socket.write_all(&Kind::Hello.message(hello)).with_context(what)?;
+    match socket.write_all(&Kind::Hello.message(hello)) {
+        // It takes no hello from us; why, is still to be read.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+        sent => sent.with_context(what)?,
+    }
     match next(&mut socket, dir)? {
-        (Kind::Welcome, _) => Ok(socket),
+        (Kind::Welcome, body) => Ok((socket, serde_json::from_slice(&body)?)),
         (Kind::Closing, _) => {
             Err(io::Error::from(io::ErrorKind::ConnectionReset)).with_context(what)
         }

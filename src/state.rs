@@ -24,6 +24,13 @@ use crate::name::AppName;
 const RKT: &str = "/rkt";
 /// Mode of what belongs to the mux alone.
 const PRIVATE: u32 = 0o600;
+/// Mode of a directory that only the mux's user may enter.
+const CLOSED: u32 = 0o700;
+/// Mode of a directory in which others find what they know the name of.
+const PASSABLE: u32 = 0o711;
+/// Where the app's ends are while others may enter the app's directory: who reaches a FIFO itself is
+/// asked by nobody who he is.
+const ENDS: &str = "ends";
 /// Longest path of a unix socket, bytes without the closing zero (`sun_path` of unix(7)).
 const SUN_PATH: usize = 107;
 /// The version-independent names below the directory of an app.
@@ -61,7 +68,7 @@ impl StateDir {
     /// The directory of one app; it need not exist.
     #[must_use]
     pub fn app(&self, name: &AppName) -> AppDir {
-        AppDir { name: name.clone(), path: self.0.join(name.as_str()) }
+        AppDir { name: name.clone(), path: self.0.join(name.as_str()), shared: false }
     }
 
     /// The apps that have a directory, sorted; none when there is no state directory yet.
@@ -98,6 +105,7 @@ impl std::fmt::Display for StateDir {
 pub struct AppDir {
     name: AppName,
     path: PathBuf,
+    shared: bool,
 }
 
 /// The lock of an app, held as long as this lives.
@@ -123,7 +131,19 @@ impl AppDir {
         self.path.join(file)
     }
 
-    /// Makes the directory, with mode 0700, if there is none.
+    /// The same directory, for a mux that lets other users come to its sockets, or does not.
+    #[must_use]
+    pub fn shared(self, shared: bool) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// The mode of a file: `open` where other users may come, else that of what is the mux's alone.
+    #[must_use]
+    pub fn mode(&self, open: u32) -> u32 {
+        if self.shared { open } else { PRIVATE }
+    }
+
+    /// Makes the directory if there is none, closed to others or passable for them.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -132,11 +152,73 @@ impl AppDir {
             fs::create_dir_all(parent)
                 .with_context(|| format!("making directory {}", parent.display()))?;
         }
-        match fs::DirBuilder::new().mode(0o700).create(&self.path) {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == ErrorKind::AlreadyExists && self.path.is_dir() => Ok(()),
-            Err(e) => Err(e).with_context(|| format!("making directory {}", self.path.display())),
+        let what = || format!("making directory {}", self.path.display());
+        make_dir(&self.path).with_context(what)?;
+        if self.shared {
+            make_dir(&self.path.join(ENDS)).with_context(what)?;
+            set_mode(&self.path, PASSABLE).with_context(what)?;
+            self.open_the_way();
+        } else if fs::metadata(&self.path).with_context(what)?.mode() & 0o777 == PASSABLE {
+            // An earlier mux has let others in.
+            set_mode(&self.path, CLOSED).with_context(what)?;
         }
+        Ok(())
+    }
+
+    /// Lets others pass through the state directory, which is ours; of those above it is only said
+    /// when they stand in the way.
+    fn open_the_way(&self) {
+        for (above, dir) in self.path.ancestors().skip(1).enumerate() {
+            let Ok(mode) = fs::metadata(dir).map(|there| there.mode()) else { continue };
+            let passable = mode & 0o001 != 0;
+            if !passable && (above > 0 || set_mode(dir, mode & 0o777 | 0o111).is_err()) {
+                log::warn!("app {}: others cannot pass through {}", self.name, dir.display());
+            }
+        }
+    }
+
+    /// Where an end of the app's is to be. What a mux with other rules has left is moved there
+    /// first: a running app may have it open.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub fn place_end(&self, file: &str) -> io::Result<PathBuf> {
+        let (open, closed) = (self.path(file), self.path.join(ENDS).join(file));
+        let is_ours = fs::read_link(&open).is_ok_and(|to| to == Path::new(ENDS).join(file));
+        let (from, to) = if self.shared { (&open, closed) } else { (&closed, open.clone()) };
+        // Where the link is there, or not, as it should be, the end is where it should be.
+        if is_ours != self.shared {
+            match fs::rename(from, &to) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(to)
+    }
+
+    /// Leads to an end that is in its place from where the app's unit looks for it.
+    ///
+    /// # Errors
+    /// When the directory does not take it.
+    pub fn lead_to_end(&self, file: &str) -> io::Result<()> {
+        if !self.shared {
+            return Ok(());
+        }
+        let temporary = self.path(&temporary(file));
+        remove(&temporary)?;
+        std::os::unix::fs::symlink(Path::new(ENDS).join(file), &temporary)?;
+        fs::rename(&temporary, self.path(file))
+    }
+
+    /// Removes an end of the app's.
+    ///
+    /// # Errors
+    /// When it is there and stays.
+    pub fn remove_end(&self, file: &str) -> Result<()> {
+        if self.shared {
+            self.remove(&format!("{ENDS}/{file}"))?;
+        }
+        self.remove(file)
     }
 
     /// Takes the lock of the app.
@@ -169,17 +251,18 @@ impl AppDir {
         }
     }
 
-    /// Replaces a file as a whole: readers see the old content or the new one.
+    /// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
     ///
     /// # Errors
     /// When the directory or the disk does not take it.
-    pub fn replace(&self, file: &str, content: &[u8]) -> Result<()> {
+    pub fn replace(&self, file: &str, content: &[u8], mode: u32) -> Result<()> {
         let temporary = self.path(&temporary(file));
         let write = || -> io::Result<()> {
             remove(&temporary)?;
             let mut out =
                 OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&temporary)?;
             out.write_all(content)?;
+            set_mode(&temporary, mode)?;
             fs::rename(&temporary, self.path(file))
         };
         write().with_context(|| format!("writing {}", self.path(file).display()))
@@ -197,6 +280,7 @@ impl AppDir {
     pub fn remove_dir(&self) {
         // Whoever waits for this lock finds a file that is gone and a directory that is made anew.
         let _ = fs::remove_file(self.path(LOCK));
+        let _ = fs::remove_dir(self.path.join(ENDS));
         let _ = fs::remove_dir(&self.path);
     }
 
@@ -210,9 +294,10 @@ impl AppDir {
             remove(&self.path(&temporary))?;
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-            // The mode of the file that bind(2) makes comes from here, so the umask is no matter.
+            // The file that bind(2) makes has this mode, less the umask.
             nix::sys::stat::fchmod(&fd, nix::sys::stat::Mode::from_bits_truncate(PRIVATE))?;
             self.with_address(&temporary, |address| bind(fd.as_raw_fd(), address))?;
+            set_mode(&self.path(&temporary), self.mode(0o666))?;
             listen(&fd, Backlog::new(i32::try_from(limits::LISTEN_QUEUE).unwrap_or(i32::MAX))?)?;
             fs::rename(self.path(&temporary), self.path(file))?;
             Ok(fd)
@@ -250,6 +335,14 @@ impl AppDir {
 /// The name of a file before it is whole.
 fn temporary(file: &str) -> String {
     format!(".{file}.new")
+}
+
+/// Makes a directory that is closed to others, if there is none.
+fn make_dir(path: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(CLOSED).create(path) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        done => done,
+    }
 }
 
 /// Whether a path still leads to an open file.

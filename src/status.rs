@@ -9,9 +9,10 @@ use anyhow::{Context, Result, bail};
 use crate::find;
 use crate::limits;
 use crate::print::print;
-use crate::proto::{Answer, Hello, Kind, Report, Request};
+use crate::proto::{Answer, ClientReport, ErrorReport, Hello, Kind, Report, Request};
 use crate::session;
 use crate::state::AppDir;
+use crate::time::Now;
 
 /// Prints the status of an app's mux, for people or as JSON.
 ///
@@ -51,7 +52,7 @@ fn ask(dir: &AppDir, question: &[u8], answer: Kind) -> Result<Vec<u8>> {
     let name = dir.name();
     let mut socket =
         find::retry(dir, Some(Duration::ZERO), |endpoints| match endpoints.session() {
-            Some(file) => session::open(dir, file, &Hello::default()),
+            Some(file) => Ok(session::open(dir, file, &Hello::default())?.0),
             None => bail!("app {name}: its mux has no sessions"),
         })?;
     socket.set_read_timeout(Some(limits::ANSWER))?;
@@ -90,7 +91,11 @@ fn text(report: &Report) -> String {
         );
     }
     for client in report.clients.iter().filter(|c| c.types || !c.streams.is_empty()) {
-        let types = if client.types { " types" } else { "" };
+        let types = match client {
+            ClientReport { exclusive: true, .. } => " types alone",
+            ClientReport { types: true, .. } => " types",
+            _ => "",
+        };
         let _ =
             write!(out, "client {} uid {} pid {}{types}", client.client, client.uid, client.pid);
         for place in &client.streams {
@@ -101,6 +106,11 @@ fn text(report: &Report) -> String {
             );
         }
         let _ = writeln!(out);
+    }
+    let now = Now::read().stamp.millis();
+    for ErrorReport { at_ms, error } in &report.errors {
+        let ago = now.saturating_sub(*at_ms) / 1000;
+        let _ = writeln!(out, "{ago} s ago: {}", error.escape_debug());
     }
     out
 }

@@ -3,12 +3,13 @@
 #![allow(unsafe_code, reason = "the one module that may")]
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr::NonNull;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::libc;
 use nix::sys::mman::{MmapAdvise, madvise};
 use nix::unistd::setsid;
 use tokio::io::unix::AsyncFd;
@@ -76,6 +77,39 @@ pub fn forget_startup_code() -> io::Result<()> {
         unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) }?;
     }
     Ok(())
+}
+
+/// The supplementary groups of the process at the other end of a unix socket (`SO_PEERGROUPS`,
+/// socket(7)).
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0u32; 64];
+    loop {
+        let room = size_of_val(&groups[..]);
+        let mut len = libc::socklen_t::try_from(room).map_err(io::Error::other)?;
+        // SAFETY: the kernel writes at most `len` bytes, which is the size of what the pointer leads
+        // to, and any bytes are valid numbers.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        let error = io::Error::last_os_error();
+        groups.resize(len as usize / size_of::<u32>(), 0);
+        if done == 0 {
+            return Ok(groups);
+        }
+        // It needs more room, and has told how much.
+        if error.raw_os_error() != Some(libc::ERANGE) || (len as usize) <= room {
+            return Err(error);
+        }
+    }
 }
 
 /// Watches a descriptor with the runtime.

@@ -103,6 +103,13 @@ impl Notify {
         self.tell(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(fd.as_fd().as_raw_fd()));
     }
 
+    /// Has systemd close the copies that it keeps under this name.
+    pub fn forget(&self, name: &str) {
+        if self.keeps {
+            self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
+        }
+    }
+
     /// A manager that is gone or slow is no reason to fail the app: what cannot be told is logged.
     fn tell(&self, message: &str, fd: Option<i32>) {
         let Some((socket, address)) = &self.socket else { return };

@@ -6,6 +6,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub u64);
 
+impl Stamp {
+    /// The same in whole milliseconds.
+    #[must_use]
+    pub fn millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+}
+
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {

@@ -42,6 +42,16 @@ pub fn size(text: &str) -> Result<Size, String> {
     parse().ok_or_else(|| "a size is ROWSxCOLS, each from 1 to 65535".to_owned())
 }
 
+/// Parses the number of a user or group.
+///
+/// # Errors
+/// When it is none.
+pub fn id(text: &str) -> Result<u32, String> {
+    // The highest one means "none" to the kernel.
+    let id = text.parse().ok().filter(|id| *id != u32::MAX);
+    id.ok_or_else(|| "a user or group is given by its number".to_owned())
+}
+
 /// Parses a time in seconds, or `inf`.
 ///
 /// # Errors
@@ -106,6 +116,10 @@ mod tests {
             ("1é", None),
         ] {
             assert_eq!(backlog(text).ok(), want, "{text}");
+        }
+        assert_eq!((id("0"), id("4294967294")), (Ok(0), Ok(4_294_967_294)));
+        for bad in ["", "root", "-1", "4294967295"] {
+            assert!(id(bad).is_err(), "{bad}");
         }
         assert_eq!(wait("1.5"), Ok(Wait(Some(Duration::from_millis(1500)))));
         assert_eq!(wait("inf"), Ok(Wait(None)));

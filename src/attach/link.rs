@@ -15,7 +15,7 @@ use super::mode::{Mode, Wanted};
 use super::terminal;
 use crate::endpoints::Endpoints;
 use crate::limits;
-use crate::proto::{Hello, Kind, Size, VERSION, Want};
+use crate::proto::{Hello, Kind, Rights, Size, VERSION, Want};
 use crate::session;
 use crate::stream::{Position, Stream};
 
@@ -28,6 +28,8 @@ pub struct Link {
     pub uplink: Option<Uplink>,
     /// The ways from the app; for a session just one, without a stream of its own.
     pub downlinks: Vec<(Option<Stream>, UnixStream)>,
+    /// Why we do not type now, though we want to.
+    pub rights: Option<Rights>,
 }
 
 /// The way to the app: bytes that wait to be sent.
@@ -78,21 +80,26 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
             streams: wanted.outputs.iter().map(|s| Want { stream: *s, from: *from }).collect(),
             stdin: wanted.input.is_some(),
             stdin_once: *stdin_once,
+            exclusive: request.exclusive,
             patience_ms: all_shown(&wanted).then_some(0),
             // A viewer's window does not matter to the app.
             size: wanted.input.filter(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
         };
-        let socket = session::open(dir, file, &hello)?;
-        let uplink = Uplink::new(socket.try_clone()?, true);
-        return Ok(Link { wanted, uplink: Some(uplink), downlinks: vec![(None, socket)] });
+        let (socket, welcome) = session::open(dir, file, &hello)?;
+        let uplink = Some(Uplink::new(socket.try_clone()?, true));
+        let downlinks = vec![(None, socket)];
+        return Ok(Link { wanted, uplink, downlinks, rights: welcome.rights });
     }
     if *stdin_once {
         bail!("attaching to app {name}: its mux has no sessions, so --stdin-once is not possible");
     }
+    if request.exclusive.is_some() {
+        bail!("attaching to app {name}: its mux has no sessions, so --exclusive is not possible");
+    }
     if *from != Position::Unseen {
         bail!("attaching to app {name}: its mux has no sessions, so --from is not possible");
     }
-    let mut link = Link { wanted, uplink: None, downlinks: Vec::new() };
+    let mut link = Link { wanted, uplink: None, downlinks: Vec::new(), rights: None };
     for (stream, file) in targets {
         let types = link.wanted.input == Some(stream);
         let reads = link.wanted.outputs.contains(&stream);

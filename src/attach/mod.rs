@@ -31,6 +31,7 @@ use crate::exit::Exit;
 use crate::find;
 use crate::limits;
 use crate::list;
+use crate::proto::{Exclusive, Rights};
 use crate::state::AppDir;
 use crate::stream::{Position, Stream};
 
@@ -49,6 +50,8 @@ pub struct Request {
     pub read_only: bool,
     /// Whether the end of our input ends the app's.
     pub stdin_once: bool,
+    /// Whether nobody else is to type meanwhile.
+    pub exclusive: Option<Exclusive>,
     /// The keys that detach, when the input is a terminal.
     pub detach_keys: Sequence,
 }
@@ -59,12 +62,22 @@ enum Step {
     Leave(Exit),
 }
 
+/// What becomes of this process's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Typing {
+    /// It goes to the app.
+    Open,
+    /// Somebody else types alone, or we may only look.
+    Held,
+    /// It has ended, or there never was one.
+    Over,
+}
+
 /// An attach under way.
 struct Attached {
     name: String,
     uplink: Option<Uplink>,
-    /// Whether this process's input is read.
-    reading: bool,
+    typing: Typing,
     keys: Matcher,
     /// Whether our terminal is raw.
     raw: bool,
@@ -90,7 +103,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
     let link = find::retry(dir, *wait, |endpoints| link::dial(request, endpoints))?;
-    let Link { wanted, uplink, downlinks } = link;
+    let Link { wanted, uplink, downlinks, rights } = link;
     let (outbox, inbox) = pump::mailbox().context("making a mailbox")?;
     let types = wanted.input.is_some();
     let on_tty = wanted.all().any(|s| s == Stream::Tty);
@@ -105,7 +118,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
         let mut attached = Attached {
             name: dir.name().to_string(),
             uplink,
-            reading: types,
+            typing: if types { Typing::Open } else { Typing::Over },
             raw,
             keys: Matcher::new(detach_keys.clone().only_if(raw)),
             open,
@@ -114,6 +127,9 @@ pub fn attach(request: &Request) -> Result<Exit> {
             outcome: None,
             missing: 0,
         };
+        if let Some(rights) = &rights {
+            attached.on_rights(rights);
+        }
         attached.stay(&inbox)
     })();
     terminal::restore();
@@ -128,7 +144,7 @@ impl Attached {
                 && uplink.flush().is_err()
             {
                 // What the mux has still to say comes by the other direction.
-                self.reading = false;
+                self.typing = Typing::Over;
             }
             let heard = self.wait(inbox)?;
             if heard.news {
@@ -164,7 +180,13 @@ impl Attached {
                 fds.len() - 1
             })
         };
-        let reads = self.reading && uplink.is_some_and(|uplink| uplink.room() > 0);
+        // Who may not type now can still detach by keys; a pipe waits.
+        let listens = match self.typing {
+            Typing::Open => true,
+            Typing::Held => self.raw,
+            Typing::Over => false,
+        };
+        let reads = listens && uplink.is_some_and(|uplink| uplink.room() > 0);
         let input = add(reads, stdin.as_fd(), PollFlags::POLLIN);
         // No event is asked for: that a reader has gone is told as an error.
         let shows = self.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
@@ -202,12 +224,14 @@ impl Attached {
         };
         if len == 0 {
             uplink.end();
-            self.reading = false;
+            self.typing = Typing::Over;
             return Ok(Step::Continue);
         }
         let mut out = Vec::new();
         let detached = self.keys.push(&buffer[..len], Instant::now(), &mut out);
-        uplink.input(&out);
+        if self.typing == Typing::Open {
+            uplink.input(&out);
+        }
         if detached {
             // What was typed before goes first, as far as it is taken.
             let _ = uplink.flush();
@@ -221,7 +245,7 @@ impl Attached {
     fn pass_on_held_keys(&mut self) {
         let mut out = Vec::new();
         self.keys.expire(Instant::now(), &mut out);
-        if let Some(uplink) = &mut self.uplink {
+        if let Some(uplink) = self.uplink.as_mut().filter(|_| self.typing == Typing::Open) {
             uplink.input(&out);
         }
     }
@@ -236,8 +260,9 @@ impl Attached {
                 self.say(&format!("detached from app {} by request", self.name));
                 return Ok(Step::Leave(Exit::Done));
             }
+            News::Rights(rights) => self.on_rights(&rights),
             News::StdinDone => {
-                self.reading = false;
+                self.typing = Typing::Over;
                 if self.wanted.outputs.is_empty() && !self.stdin_once {
                     return Ok(Step::Leave(self.complete(Exit::Done)));
                 }
@@ -251,18 +276,14 @@ impl Attached {
                 terminal::restore();
                 return Err(e).context("writing standard output");
             }
-            News::Signal(SIGWINCH) => {
-                if let (Some(uplink), Some(size)) = (&mut self.uplink, terminal::size()) {
-                    uplink.resize(size);
-                }
-            }
+            News::Signal(SIGWINCH) => self.tell_size(),
             News::Signal(SIGTSTP) => {
                 terminal::suspend();
                 emulate_default_handler(SIGTSTP).context("suspending")?;
             }
             News::Signal(SIGCONT) => {
                 terminal::resume().context("the local terminal")?;
-                return self.on_news(News::Signal(SIGWINCH));
+                self.tell_size();
             }
             News::Signal(signal) => {
                 terminal::restore();
@@ -276,6 +297,30 @@ impl Attached {
             News::Ended(end) => return Ok(self.on_end(end)),
         }
         Ok(Step::Continue)
+    }
+
+    /// Whether we type has changed.
+    fn on_rights(&mut self, rights: &Rights) {
+        let (name, why) = (&self.name, rights.why.escape_debug());
+        match (self.typing, rights.types) {
+            (Typing::Held, true) => {
+                self.say(&format!("attached to app {name}: you type again"));
+                self.typing = Typing::Open;
+                self.tell_size();
+            }
+            (Typing::Open, false) => {
+                self.say(&format!("attached to app {name}: you only look: {why}"));
+                self.typing = Typing::Held;
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the mux of the local window.
+    fn tell_size(&mut self) {
+        if let (Some(uplink), Some(size)) = (&mut self.uplink, terminal::size()) {
+            uplink.resize(size);
+        }
     }
 
     /// A connection has ended; the attach ends with the last one.
@@ -299,7 +344,7 @@ impl Attached {
 
     /// Tells people something, on a line of its own: behind what the app has shown on the terminal.
     fn say(&self, text: &str) {
-        diagnostics::say(if self.raw { "\n" } else { "" }, text);
+        diagnostics::say(self.raw, text);
     }
 
     /// The end as it is told: bytes that were lost make it incomplete.

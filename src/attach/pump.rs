@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use super::link::write_all;
 use super::terminal;
 use crate::limits;
-use crate::proto::{AppStatus, Decoder, Gap, Item, Kind, Refusal};
+use crate::proto::{AppStatus, Decoder, Gap, Item, Kind, Refusal, Rights};
 use crate::stream::Stream;
 
 /// What the main loop has to know.
@@ -27,6 +27,8 @@ pub enum News {
     Closing,
     /// Somebody asked the mux to let go of us.
     Detached,
+    /// Whether we may type has changed.
+    Rights(Rights),
     /// All input is with the app.
     StdinDone,
     /// The mux refuses to go on.
@@ -181,6 +183,9 @@ fn unpack(
             Item::Control(Kind::Error, body) => {
                 let refusal: Refusal = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
                 News::Refused(refusal.error)
+            }
+            Item::Control(Kind::Rights, body) => {
+                News::Rights(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
             Item::Control(Kind::Closing, _) => News::Closing,
             Item::Control(Kind::Detached, _) => News::Detached,

@@ -45,6 +45,8 @@ pub struct Input {
     written: u64,
     writers: BTreeMap<ClientId, Writer>,
     turn: Option<Turn>,
+    /// The one whose input alone goes on; that of the others waits.
+    only: Option<ClientId>,
     /// The client served last, so that all get their turn.
     last: Option<ClientId>,
     /// Writers that ended, with the offset after their last byte.
@@ -61,6 +63,7 @@ impl Input {
             written: 0,
             writers: BTreeMap::new(),
             turn: None,
+            only: None,
             last: None,
             ends: VecDeque::new(),
         }
@@ -99,6 +102,33 @@ impl Input {
         }
     }
 
+    /// The client has gone. What it typed still goes on, unless it waits for another client to let
+    /// go of the input, which may be never: then it is forgotten.
+    pub fn leave(&mut self, id: ClientId, now: Instant) {
+        if self.may_go_on(id) {
+            self.end(id, now);
+        } else {
+            self.writers.remove(&id);
+        }
+    }
+
+    /// Only this client's input goes on, or again that of all.
+    pub fn reserve(&mut self, only: Option<ClientId>, now: Instant) {
+        self.only = only;
+        self.advance(now);
+    }
+
+    fn may_go_on(&self, id: ClientId) -> bool {
+        self.only.is_none_or(|only| only == id)
+    }
+
+    /// Those who have something that may go on.
+    fn at_work(&self) -> impl Iterator<Item = ClientId> {
+        let works =
+            |(id, w): (&ClientId, &Writer)| (w.has_work() && self.may_go_on(*id)).then_some(*id);
+        self.writers.iter().filter_map(works)
+    }
+
     /// The bytes that the app is to be given next, in one piece or two.
     #[must_use]
     pub fn next(&self) -> [&[u8]; 2] {
@@ -133,8 +163,7 @@ impl Input {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let turn = self.turn?;
-        let others = self.writers.iter().any(|(id, w)| *id != turn.client && w.has_work());
-        others.then(|| turn.since + limits::INPUT_TURN)
+        self.at_work().any(|id| id != turn.client).then(|| turn.since + limits::INPUT_TURN)
     }
 
     /// Goes on with what may go on now.
@@ -147,14 +176,15 @@ impl Input {
         if let Some(turn) = self.turn
             && (turn.len >= limits::INPUT
                 || now.saturating_duration_since(turn.since) >= limits::INPUT_TURN
-                || !self.writers.contains_key(&turn.client))
+                || !self.writers.contains_key(&turn.client)
+                || !self.may_go_on(turn.client))
         {
             self.turn = None;
         }
         let Some(id) = self.turn.map(|t| t.client).or_else(|| self.next_writer()) else {
             return false;
         };
-        let alone = self.writers.iter().all(|(other, w)| *other == id || !w.has_work());
+        let alone = self.at_work().all(|other| other == id);
         let Some(writer) = self.writers.get_mut(&id).filter(|w| w.has_work()) else {
             // The one whose turn it is has nothing now; its half line keeps the others waiting.
             return false;
@@ -179,13 +209,8 @@ impl Input {
 
     /// The first client after the one served last that has something.
     fn next_writer(&self) -> Option<ClientId> {
-        let has_work = |(id, w): (&ClientId, &Writer)| w.has_work().then_some(*id);
-        self.last
-            .and_then(|last| {
-                use std::ops::Bound::{Excluded, Unbounded};
-                self.writers.range((Excluded(last), Unbounded)).find_map(has_work)
-            })
-            .or_else(|| self.writers.iter().find_map(has_work))
+        let after = |id: &ClientId| self.last.is_some_and(|last| *id > last);
+        self.at_work().find(after).or_else(|| self.at_work().next())
     }
 }
 
@@ -285,6 +310,29 @@ mod tests {
         assert_eq!(take(&mut input, now), "halfwhole\n");
         assert_eq!(input.delivered(), Some(A));
         assert_eq!(input.delivered(), None);
+    }
+
+    #[test]
+    fn who_has_the_input_alone_types_alone() {
+        let (mut input, now) = two(Merge::Lines);
+        input.push(A, b"half", now);
+        assert_eq!(take(&mut input, now), "half");
+        input.reserve(Some(B), now);
+        input.push(A, b" line\n", now);
+        input.push(B, b"alone", now);
+        assert_eq!(take(&mut input, now), "alone");
+        assert_eq!(input.room(A), limits::INPUT - " line\n".len());
+        assert_eq!(input.deadline(), None);
+        input.reserve(None, now);
+        let later = now + limits::INPUT_TURN;
+        input.advance(later);
+        assert_eq!(take(&mut input, later), " line\n");
+        // What somebody leaves behind who may not type is nobody's.
+        input.reserve(Some(B), now);
+        input.push(A, b"x\n", now);
+        input.leave(A, now);
+        input.reserve(None, now);
+        assert_eq!(take(&mut input, now), "");
     }
 
     #[test]

@@ -4,15 +4,17 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 
 use super::{Mux, Phase, log_watch};
 use crate::hub::ClientId;
 use crate::limits;
 use crate::poll::{Event, Interest, Token};
-use crate::proto::{Begin, Kind, Refusal, Want};
+use crate::proto::{Begin, Kind, Refusal, Rights, Want};
+use crate::rights::Right;
 use crate::sink::client::{Client, Peer, Role, Session, Typing};
 use crate::stream::{Position, Stream};
+use crate::sys;
 
 impl Mux {
     /// Takes those who wait at a listener, `most` of them at the most: between two turns those who
@@ -28,61 +30,121 @@ impl Mux {
         self.watch_listener(index);
     }
 
-    /// A new client; a raw one is served at once, a session after its hello.
+    /// A new client, if it may come; a raw one is served at once, a session after its hello.
     fn admit(&mut self, socket: UnixStream, stream: Option<Stream>) -> Result<()> {
         let role = stream.map_or_else(|| Role::Session(Session::default()), Role::Raw);
-        let client = Client::new(socket, role)?;
+        let peer = Peer::of(&socket)?;
+        let right = self.right_of(&socket, peer);
+        let may = *right.as_ref().unwrap_or(&Right::View);
         let id = self.hub.join(self.patience);
         let full = self.clients.len() >= limits::CLIENTS;
-        self.clients.insert(id, client);
-        if full {
-            self.lose(id, &anyhow!("there are {} clients already", limits::CLIENTS));
+        self.clients.insert(id, Client::new(socket, role, peer, may));
+        let refusal = match right {
+            Err(why) => Some(why),
+            Ok(_) if full => Some(anyhow!("there are {} clients already", limits::CLIENTS)),
+            Ok(may) if stream == Some(Stream::Stdin) && may < Right::Write => {
+                Some(only_looks(peer))
+            }
+            Ok(_) => None,
+        };
+        if let Some(why) = refusal {
+            self.refuse(id, &why);
             return Ok(());
         }
-        if stream.is_none() {
+        let Some(stream) = stream else {
             self.silent.push_back((id, Instant::now() + limits::HELLO));
-        }
-        match stream {
-            Some(stream) => {
-                let want = Want { stream, from: Position::Unseen };
-                self.attach(id, &[want], stream.is_input());
-                match (stream, &self.inlet) {
-                    // The app's input is closed, and nobody will read what this client types.
-                    (Stream::Stdin, None) => self.drop_client(id),
-                    _ => self.touch(id),
-                }
-            }
             // Its hello may have come with it.
-            None => self.on_client(id, Event::readable(Token::Client(id))),
+            self.on_client(id, Event::readable(Token::Client(id)));
+            return Ok(());
+        };
+        let want = Want { stream, from: Position::Unseen };
+        self.attach(id, &[want], stream.is_input() && may >= Right::Write);
+        match (stream, &self.inlet) {
+            // The app's input is closed, and nobody will read what this client types.
+            (Stream::Stdin, None) => self.drop_client(id),
+            _ => self.touch(id),
         }
         Ok(())
+    }
+
+    /// What a peer may do.
+    fn right_of(&self, socket: &UnixStream, peer: Peer) -> Result<Right> {
+        if let Ok(Right::Own) = self.rules.of(peer.uid, &[]) {
+            // Its groups are no matter.
+            return Ok(Right::Own);
+        }
+        let mut gids = sys::peer_groups(socket)?;
+        gids.push(peer.gid);
+        Ok(self.rules.of(peer.uid, &gids)?)
     }
 
     /// Puts a client on output streams and, if it may type, among the writers; returns where its
     /// streams begin.
     pub(super) fn attach(&mut self, id: ClientId, wants: &[Want], types: bool) -> Vec<Begin> {
-        let begins = wants
+        let begins: Vec<Begin> = wants
             .iter()
             .filter_map(|Want { stream, from }| {
                 let offset = self.hub.subscribe(id, *stream, *from)?;
                 Some(Begin { stream: *stream, offset })
             })
             .collect();
-        if let Some(client) = self.clients.get_mut(&id) {
-            if types && self.inlet.is_some() {
-                client.typing = Typing::Open;
-                self.input.join(id);
-            } else if types {
-                client.typing = Typing::Ended;
-            }
-            let mut does: Vec<&str> = wants.iter().map(|want| want.stream.name()).collect();
-            if types {
-                does.push("typing");
-            }
-            let (Peer { uid, pid }, name) = (client.peer, self.dir.name());
-            log::info!("app {name}: uid={uid} pid={pid} attached to {}", does.join(","));
+        let Some(client) = self.clients.get_mut(&id) else { return begins };
+        if let Role::Session(session) = &mut client.role {
+            session.greeted = true;
+            session.streams = begins.iter().map(|begin| begin.stream).collect();
+        }
+        if types && self.inlet.is_some() {
+            client.typing = Typing::Open;
+            self.input.join(id);
+        } else if types {
+            client.typing = Typing::Ended;
+        }
+        let does = client.does();
+        if !does.is_empty() {
+            log::info!("app {}: {} attached to {does}", self.dir.name(), client.peer);
         }
         begins
+    }
+
+    /// Whether what a client types goes to the app now.
+    pub(super) fn types(&self, id: ClientId) -> bool {
+        let open = self.clients.get(&id).is_some_and(|client| client.typing == Typing::Open);
+        open && self.exclusive.is_none_or(|only| only == id)
+    }
+
+    /// From now on only this client types, or again all; those who can type no more, or again, are
+    /// told.
+    pub(super) fn reserve(&mut self, only: Option<ClientId>) {
+        let could: Vec<(ClientId, bool)> =
+            self.writers().into_iter().map(|id| (id, self.types(id))).collect();
+        self.exclusive = only;
+        self.input.reserve(only, Instant::now());
+        for (id, could) in could {
+            let rights = self.rights(id);
+            if rights.types == could {
+                continue;
+            }
+            let told = self.clients.get_mut(&id).map(|c| c.tell(&Kind::Rights.message(&rights)));
+            match told {
+                Some(Err(e)) => self.lose(id, &e.into()),
+                _ => self.touch(id),
+            }
+        }
+        self.feed(Instant::now());
+    }
+
+    /// Whether a client can type, and if not, why.
+    pub(super) fn rights(&self, id: ClientId) -> Rights {
+        let types = self.types(id);
+        let other = self.exclusive.filter(|only| *only != id);
+        let other = other.and_then(|only| Some((only, self.clients.get(&only)?)));
+        let why = match (self.clients.get(&id), other) {
+            _ if types => String::new(),
+            (Some(client), _) if client.right < Right::Write => only_looks(client.peer).to_string(),
+            (_, Some((only, other))) => format!("client {} ({}) types alone", only.0, other.peer),
+            _ => "its input has ended".to_owned(),
+        };
+        Rights { types, why }
     }
 
     /// Something happened at a client's socket.
@@ -148,7 +210,7 @@ impl Mux {
             Ok(()) => self.watch_client(id),
             Err(e) => {
                 // What it typed may still wait to be read.
-                log::debug!("app {}: writing to pid={}: {e}", self.dir.name(), client.peer.pid);
+                log::debug!("app {}: writing to {}: {e}", self.dir.name(), client.peer);
                 client.deaf = true;
                 self.hub.leave(id);
                 if self.hear(id).unwrap_or(false) {
@@ -174,33 +236,63 @@ impl Mux {
         client.watch = watch;
     }
 
+    /// Somebody may not come: a session is told why.
+    fn refuse(&mut self, id: ClientId, why: &Error) {
+        if let Some(client) = self.clients.get(&id) {
+            let what = match &client.role {
+                Role::Raw(stream) => stream.name(),
+                Role::Session(_) => "a session",
+            };
+            log::warn!("app {}: {} refused at {what}: {why:#}", self.dir.name(), client.peer);
+        }
+        self.tell_reason(id, why);
+        self.let_go(id);
+    }
+
     /// A client broke the protocol or its connection: it is told if it can be, and dropped.
-    pub(super) fn lose(&mut self, id: ClientId, why: &anyhow::Error) {
+    pub(super) fn lose(&mut self, id: ClientId, why: &Error) {
+        if why.downcast_ref::<io::Error>().is_none()
+            && let Some(client) = self.clients.get(&id)
+        {
+            let (name, error) = (self.dir.name(), format!("{why:#}"));
+            let done = if client.greeted() { "dropped" } else { "refused" };
+            log::warn!("app {name}: {} {done}: {}", client.peer, error.escape_debug());
+            self.tell_reason(id, why);
+        }
+        self.drop_client(id);
+    }
+
+    fn tell_reason(&mut self, id: ClientId, why: &Error) {
         if let Some(client) = self.clients.get_mut(&id) {
-            if why.downcast_ref::<io::Error>().is_none() {
-                let error = format!("{why:#}");
-                log::warn!("app {}: dropping pid={}: {error:?}", self.dir.name(), client.peer.pid);
-                let _ = client.tell(&Kind::Error.message(&Refusal { error }));
-                let _ = client.flush(id, &mut self.hub);
-            }
-            self.drop_client(id);
+            let _ = client.tell(&Kind::Error.message(&Refusal { error: format!("{why:#}") }));
+            let _ = client.flush(id, &mut self.hub);
         }
     }
 
     /// Lets go of a client.
     pub(super) fn drop_client(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.remove(&id) {
-            let lost = self.hub.lost(id);
-            log::info!(
-                "app {}: uid={} pid={} detached{}",
-                self.dir.name(),
-                client.peer.uid,
-                client.peer.pid,
-                if lost > 0 { format!(", it missed {lost} bytes") } else { String::new() }
-            );
-            self.hub.leave(id);
-            self.input.end(id, Instant::now());
-            client.close(&mut self.buffer);
+        let Some(client) = self.clients.get(&id) else { return };
+        let (does, lost) = (client.does(), self.hub.lost(id));
+        let missed = if lost > 0 { format!(", it missed {lost} bytes") } else { String::new() };
+        if client.greeted() && !does.is_empty() {
+            let name = self.dir.name();
+            log::info!("app {name}: {} detached from {does}{missed}", client.peer);
+        }
+        self.let_go(id);
+    }
+
+    fn let_go(&mut self, id: ClientId) {
+        let Some(client) = self.clients.remove(&id) else { return };
+        self.hub.leave(id);
+        self.input.leave(id, Instant::now());
+        client.close(&mut self.buffer);
+        if self.exclusive == Some(id) {
+            self.reserve(None);
         }
     }
+}
+
+/// Why one who may only look does not type.
+pub(super) fn only_looks(peer: Peer) -> Error {
+    anyhow!("user {} may only look", peer.uid)
 }

@@ -182,7 +182,7 @@ impl Mux {
         for (id, mut client) in std::mem::take(&mut self.clients) {
             let told = client.tell(&refusal).and_then(|()| client.flush(id, &mut self.hub));
             if let Err(e) = told {
-                log::debug!("telling pid={} of the end: {e}", client.peer.pid);
+                log::debug!("telling {} of the end: {e}", client.peer);
             }
             client.close(&mut self.buffer);
         }
@@ -191,7 +191,9 @@ impl Mux {
     /// Takes away what this process made.
     pub(super) fn clean_up(&self) {
         for file in &self.made {
-            self.remove(file);
+            if let Err(e) = self.dir.remove_end(file) {
+                log::error!("{e:#}");
+            }
         }
         if self.owns_app {
             self.dir.remove_dir();

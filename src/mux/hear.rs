@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::Mux;
+use super::clients::only_looks;
 use crate::hub::ClientId;
 use crate::limits;
-use crate::proto::{Answer, Hello, Item, Kind, Request, Size, VERSION, Want, Welcome};
+use crate::proto::{Answer, Exclusive, Hello, Item, Kind, Request, Size, VERSION, Want, Welcome};
+use crate::rights::Right;
 use crate::sink::client::{Client, Role, Typing};
 use crate::source::pty;
 use crate::stream::Stream;
@@ -45,8 +47,8 @@ impl Mux {
         }
         let keeps = gone <= limits::GONE_WRITERS;
         if !keeps {
-            let pid = client.peer.pid;
-            log::warn!("app {}: pid={pid} has gone, its last input is lost", self.dir.name());
+            let (name, peer) = (self.dir.name(), client.peer);
+            log::warn!("app {name}: {peer} has gone, its last input is lost");
         }
         keeps
     }
@@ -114,8 +116,8 @@ impl Mux {
             Item::Control(Kind::StdinEof, _) => {
                 self.end_of(id);
             }
-            // The windows of those who only look do not matter.
-            Item::Control(Kind::Resize, _) if typing == Typing::No => {}
+            // The windows of those who do not type do not matter.
+            Item::Control(Kind::Resize, _) if !self.types(id) => {}
             Item::Control(Kind::Resize, body) => self.resize(serde_json::from_slice(&body)?),
             // Input of one who may not type, or no longer: it is told by STDIN_DONE, not refused,
             // for it may have been under way.
@@ -138,43 +140,84 @@ impl Mux {
         if hello.streams.iter().enumerate().any(repeated) {
             bail!("its hello names a stream twice");
         }
-        if hello.stdin_once && !self.owns_app {
-            bail!("the end of one client's input can end the app's only under `iottymux run`");
+        if hello.stdin_once && !self.ends_input {
+            bail!("the input of this app cannot be ended");
         }
-        if let Some(size) = hello.size.filter(|_| hello.stdin) {
-            self.resize(size);
+        let Some(client) = self.clients.get(&id) else { return Ok(()) };
+        let types = hello.stdin && client.right >= Right::Write;
+        if hello.stdin && !types && hello.streams.is_empty() {
+            return Err(only_looks(client.peer));
+        }
+        if hello.stdin && self.inlet.is_none() && hello.streams.is_empty() {
+            bail!("its input has ended");
+        }
+        if hello.exclusive.is_some() && !types {
+            bail!("only one who types can type alone");
+        }
+        if let (Some(Exclusive::Ask), Some(only)) = (hello.exclusive, self.exclusive) {
+            let peer = self.clients.get(&only).map_or(String::new(), |c| c.peer.to_string());
+            bail!("client {} ({peer}) types alone (--take-over takes that from it)", only.0);
         }
         if let Some(asked) = hello.patience_ms {
             let asked = Duration::from_millis(asked.into());
             self.hub.set_patience(id, asked.min(self.patience));
         }
-        let streams = self.attach(id, &hello.streams, hello.stdin);
-        if let Some(client) = self.clients.get_mut(&id) {
-            if let Role::Session(session) = &mut client.role {
-                session.greeted = true;
-                session.stdin_once = hello.stdin_once;
-                session.streams = streams.iter().map(|begin| begin.stream).collect();
-            }
-            client.tell(&Kind::Welcome.message(&Welcome { version: VERSION, streams }))?;
-            if client.typing == Typing::Ended {
-                client.tell(&Kind::StdinDone.frame(b""))?;
-            }
+        if hello.exclusive.is_some() {
+            self.reserve(Some(id));
+        }
+        let streams = self.attach(id, &hello.streams, types);
+        let types = self.types(id);
+        if let Some(size) = hello.size.filter(|_| types) {
+            self.resize(size);
+        }
+        let rights = (hello.stdin && !types).then(|| self.rights(id));
+        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
+        if let Role::Session(session) = &mut client.role {
+            session.stdin_once = hello.stdin_once;
+        }
+        client.tell(&Kind::Welcome.message(&Welcome { version: VERSION, streams, rights }))?;
+        if client.typing == Typing::Ended {
+            client.tell(&Kind::StdinDone.frame(b""))?;
         }
         Ok(())
     }
 
     /// Does what a client asks for, and answers.
     fn serve_request(&mut self, id: ClientId, body: &[u8]) -> Result<()> {
-        let error = match serde_json::from_slice(body)? {
-            Request::Detach { client } => self.detach(ClientId(client)).err(),
-            Request::Resize(size) => self.resize_terminal(size).err(),
-        };
+        let request = serde_json::from_slice(body)?;
+        let error = self.may_ask(id, request).and_then(|()| match request {
+            Request::Detach { client } => self.detach(ClientId(client)),
+            Request::Resize(size) => self.resize_terminal(size),
+        });
+        let error = error.err();
         let answer = Answer { error: error.map(|e| format!("{e:#}")) };
         match self.clients.get_mut(&id) {
             Some(client) => Ok(client.tell(&Kind::Answer.message(&answer))?),
             // It has detached itself.
             None => Ok(()),
         }
+    }
+
+    /// Whether a client may ask for this; it is logged that it did.
+    fn may_ask(&self, id: ClientId, request: Request) -> Result<()> {
+        let Some(Client { peer, right, .. }) = self.clients.get(&id) else { return Ok(()) };
+        if *right < Right::Write {
+            return Err(only_looks(*peer));
+        }
+        if *right < Right::Own {
+            let other = |id| self.clients.get(&id).filter(|other| other.peer.uid != peer.uid);
+            match request {
+                Request::Detach { client } if other(ClientId(client)).is_some() => {
+                    bail!("user {} may only detach its own clients", peer.uid);
+                }
+                Request::Resize(_) if self.exclusive.and_then(other).is_some() => {
+                    bail!("somebody types alone");
+                }
+                _ => {}
+            }
+        }
+        log::info!("app {}: {peer} asks for {request:?}", self.dir.name());
+        Ok(())
     }
 
     fn detach(&mut self, id: ClientId) -> Result<()> {
@@ -230,8 +273,8 @@ impl Mux {
         }
     }
 
-    /// Those who can type.
-    fn writers(&self) -> Vec<ClientId> {
+    /// Those who have not ended their input.
+    pub(super) fn writers(&self) -> Vec<ClientId> {
         let open = |(id, c): (&ClientId, &Client)| (c.typing == Typing::Open).then_some(*id);
         self.clients.iter().filter_map(open).collect()
     }

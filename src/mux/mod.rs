@@ -29,9 +29,10 @@ use crate::hub::{ClientId, Hub, Room};
 use crate::limits;
 use crate::poll::{Event, Interest, Poller, Token};
 use crate::proto::AppStatus;
+use crate::rights::Rules;
 use crate::sink::client::Client;
 use crate::sink::listener::Listener;
-use crate::source::{Inlet, Read, Source};
+use crate::source::{Inlet, Read, Source, fifo};
 use crate::state::{AppDir, Lock};
 use crate::stream::Stream;
 use crate::systemd::Notify;
@@ -63,8 +64,14 @@ pub struct Mux {
     /// Until when each source is held back by a client.
     held: Vec<Option<Instant>>,
     inlet: Option<Inlet>,
+    /// The input of the app's next start, where this one's was ended.
+    next_inlet: Option<Inlet>,
     listeners: Vec<Listener>,
     clients: BTreeMap<ClientId, Client>,
+    /// Who may come, and do what.
+    rules: Rules,
+    /// The client that alone may type.
+    exclusive: Option<ClientId>,
     /// Sessions that have come, in this order, and until when they are to say hello.
     silent: VecDeque<(ClientId, Instant)>,
     phase: Phase,
@@ -78,6 +85,8 @@ pub struct Mux {
     patience_ends: Option<Instant>,
     /// Whether the app is, or was, a child of this process.
     owns_app: bool,
+    /// Whether the end of a client's input can end the app's.
+    ends_input: bool,
     /// How the app ended, where that is known.
     status: Option<AppStatus>,
     /// The client whose end of input ends the app's, once it has come.
@@ -300,6 +309,12 @@ impl Mux {
     fn close_inlet(&mut self) {
         if let Some(mut inlet) = self.inlet.take() {
             log_watch(self.poller.watch(&mut inlet.watch, &inlet.fd, Token::Input, None));
+            if self.ends_input && !self.owns_app {
+                match fifo::renew_inlet(&self.dir, &self.notify) {
+                    Ok(inlet) => self.next_inlet = Some(inlet),
+                    Err(e) => log::error!("app {}: {e:#}", self.dir.name()),
+                }
+            }
         }
         self.input.close();
         self.end_typing();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Uid;
 
 use super::{Mux, Phase};
 use crate::app::App;
@@ -15,6 +16,7 @@ use crate::hub::input::{Input, Merge};
 use crate::limits;
 use crate::poll::Poller;
 use crate::proto::Size;
+use crate::rights::{self, Lists, Rules};
 use crate::sink::client::{Client, Role};
 use crate::sink::listener::Listener;
 use crate::source::{Inlet, Source, fifo, pty};
@@ -51,6 +53,8 @@ pub struct Plan {
     pub backlog: usize,
     /// How long a client may hold the app back at the most.
     pub patience: Duration,
+    /// Who may come beside root and this user.
+    pub others: Lists,
     /// Whether the service manager is to keep the app's ends over a restart of the mux: not under
     /// rkt's own units, which keep nothing, and not where the app is a child of the mux.
     pub keeps_ends: bool,
@@ -63,6 +67,8 @@ struct Ends {
     streams: Vec<Stream>,
     sources: Vec<Source>,
     inlet: Option<Inlet>,
+    /// The input of the app's next start, where this one's was ended.
+    next_inlet: Option<Inlet>,
     made: Vec<&'static str>,
 }
 
@@ -73,7 +79,8 @@ impl Mux {
     /// # Errors
     /// When another mux of this app runs, or something cannot be made.
     pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
-        let Plan { dir, streams, backlog, patience, keeps_ends, mut app } = plan;
+        let Plan { dir, streams, backlog, patience, others, keeps_ends, mut app } = plan;
+        let dir = dir.shared(others.let_others_in());
         let notify = Notify::from_env(keeps_ends)?;
         let owns_app = app.is_some();
         dir.create()?;
@@ -82,10 +89,8 @@ impl Mux {
         if !owns_app {
             raise_descriptor_limit();
         }
-        let merge = match &streams {
-            Streams::Fifos { .. } => Merge::Lines,
-            Streams::Terminal { .. } => Merge::AsTyped,
-        };
+        let has_terminal = matches!(streams, Streams::Terminal { .. });
+        let merge = if has_terminal { Merge::AsTyped } else { Merge::Lines };
         let mut ends = open_ends(&dir, &streams, &mut stored, &notify)?;
         if owns_app {
             // What a `run` that was killed has left is of no use to anybody else.
@@ -100,6 +105,8 @@ impl Mux {
             listeners.push(Listener::new(Some(*stream), dir.listen(stream.socket())?));
         }
         listeners.push(Listener::new(None, dir.listen(SESSION)?));
+        // A terminal's input has no end, and rkt's units keep a writer of their own.
+        let ends_input = !has_terminal && (owns_app || keeps_ends);
         let mux = Self {
             poller: Poller::new().context("making an epoll set")?,
             hub: Hub::new(&ends.streams, backlog),
@@ -107,8 +114,11 @@ impl Mux {
             held: vec![None; ends.sources.len()],
             sources: ends.sources.into_iter().map(Some).collect(),
             inlet: ends.inlet,
+            next_inlet: ends.next_inlet,
             listeners,
             clients: BTreeMap::new(),
+            rules: rules(others),
+            exclusive: None,
             silent: VecDeque::new(),
             phase: Phase::Ready,
             since: Instant::now(),
@@ -116,6 +126,7 @@ impl Mux {
             patience_ends: None,
             app,
             owns_app,
+            ends_input,
             status: None,
             last_writer: None,
             buffer: vec![0; limits::READ].into_boxed_slice(),
@@ -172,12 +183,18 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                 streams: vec![Stream::Tty],
                 sources: vec![pty.source],
                 inlet: Some(pty.inlet),
+                next_inlet: None,
                 made: vec![Stream::Tty.stage2()],
             })
         }
         Streams::Fifos { enabled, make } => {
-            let mut ends =
-                Ends { streams: Vec::new(), sources: Vec::new(), inlet: None, made: Vec::new() };
+            let mut ends = Ends {
+                streams: Vec::new(),
+                sources: Vec::new(),
+                inlet: None,
+                next_inlet: None,
+                made: Vec::new(),
+            };
             for stream in enabled {
                 if *make {
                     // Under systemd they stay: it keeps the ends over a restart of this service,
@@ -196,13 +213,30 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                 }
                 ends.streams.push(*stream);
                 if *stream == Stream::Stdin {
-                    ends.inlet = Some(fifo::inlet(dir, stored, notify)?);
+                    ends.next_inlet = fifo::next_inlet(stored, notify);
+                    if ends.next_inlet.is_none() {
+                        ends.inlet = Some(fifo::inlet(dir, stored, notify)?);
+                    }
                 } else {
                     ends.sources.push(fifo::source(dir, *stream, stored, notify)?);
                 }
             }
             Ok(ends)
         }
+    }
+}
+
+/// The rules for who may come, on this system.
+fn rules(lists: Lists) -> Rules {
+    let overflow = |file: &str| {
+        let number = std::fs::read_to_string(file).ok().and_then(|n| n.trim().parse().ok());
+        number.unwrap_or(rights::OVERFLOW)
+    };
+    Rules {
+        own_uid: Uid::effective().as_raw(),
+        overflow_uid: overflow("/proc/sys/kernel/overflowuid"),
+        overflow_gid: overflow("/proc/sys/kernel/overflowgid"),
+        lists,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Mux, Phase};
 use crate::app::App;
-use crate::proto::{ClientReport, PlaceReport, Report, StreamReport};
-use crate::sink::client::Typing;
+use crate::diagnostics;
+use crate::proto::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
 use crate::stream::Stream;
 
 impl Mux {
@@ -22,7 +22,8 @@ impl Mux {
             client: id.0,
             uid: client.peer.uid,
             pid: client.peer.pid,
-            types: client.typing == Typing::Open,
+            types: self.types(*id),
+            exclusive: self.exclusive == Some(*id),
             streams: Stream::ALL
                 .into_iter()
                 .filter_map(|stream| {
@@ -39,6 +40,10 @@ impl Mux {
             app_pid: self.app.as_ref().and_then(App::pid),
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
+            errors: diagnostics::complaints()
+                .into_iter()
+                .map(|(at, error)| ErrorReport { at_ms: at.millis(), error })
+                .collect(),
         }
     }
 }

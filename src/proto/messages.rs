@@ -19,6 +19,9 @@ pub struct Hello {
     /// Whether the end of its input ends the app's.
     #[serde(default)]
     pub stdin_once: bool,
+    /// Whether nobody else is to type while it is attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<Exclusive>,
     /// Its window, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
@@ -36,10 +39,21 @@ impl Default for Hello {
             streams: Vec::new(),
             stdin: false,
             stdin_once: false,
+            exclusive: None,
             size: None,
             patience_ms: None,
         }
     }
+}
+
+/// How a client wants to be the only one that types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exclusive {
+    /// If nobody else does.
+    Ask,
+    /// Even if somebody else does, who then only looks.
+    Take,
 }
 
 /// A stream that a client wants.
@@ -59,6 +73,9 @@ pub struct Welcome {
     pub version: u32,
     /// The streams that follow.
     pub streams: Vec<Begin>,
+    /// Why it does not type now, though it asked to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rights: Option<Rights>,
 }
 
 /// Where a stream begins.
@@ -95,6 +112,16 @@ pub struct Gap {
 pub struct End {
     /// The stream.
     pub stream: Stream,
+}
+
+/// Whether a client that wants to type may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rights {
+    /// Whether what it types goes to the app. While it does not, what it has typed waits.
+    pub types: bool,
+    /// One line for people: why not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
 }
 
 /// Why a connection ends.
@@ -142,6 +169,17 @@ pub struct Report {
     pub streams: Vec<StreamReport>,
     /// Who is connected, the one that asks among them.
     pub clients: Vec<ClientReport>,
+    /// What the mux has complained of last, oldest first.
+    pub errors: Vec<ErrorReport>,
+}
+
+/// A complaint of a mux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// When: milliseconds since 1970-01-01 UTC.
+    pub at_ms: u64,
+    /// One line for people.
+    pub error: String,
 }
 
 /// Something that a mux is asked to do.
@@ -185,8 +223,10 @@ pub struct ClientReport {
     pub uid: u32,
     /// Its process.
     pub pid: i32,
-    /// Whether it can type.
+    /// Whether what it types goes to the app now.
     pub types: bool,
+    /// Whether it is the only one that types.
+    pub exclusive: bool,
     /// What it reads.
     pub streams: Vec<PlaceReport>,
 }

@@ -10,8 +10,8 @@ use std::fmt;
 use serde::Serialize;
 
 pub use self::messages::{
-    Answer, AppStatus, Begin, ClientReport, End, Gap, Hello, PlaceReport, Refusal, Report, Request,
-    Size, StreamReport, Want, Welcome,
+    Answer, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello, PlaceReport,
+    Refusal, Report, Request, Rights, Size, StreamReport, Want, Welcome,
 };
 
 use crate::limits;
@@ -58,6 +58,8 @@ pub enum Kind {
     Answer = 24,
     /// The client was detached by somebody's request.
     Detached = 25,
+    /// [`Rights`]: whether the client may type has changed.
+    Rights = 28,
     /// Bytes of the app's stdout.
     Stdout = 32,
     /// Bytes of the app's stderr.
@@ -67,7 +69,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Hello,
         Self::Stdin,
         Self::StdinEof,
@@ -84,6 +86,7 @@ impl Kind {
         Self::Report,
         Self::Answer,
         Self::Detached,
+        Self::Rights,
         Self::Stdout,
         Self::Stderr,
         Self::Tty,
@@ -274,9 +277,9 @@ mod tests {
             version: 1,
             streams: vec![Want { stream: Stream::Tty, from: Position::Unseen }],
             stdin: true,
-            stdin_once: false,
             size: Some(Size { rows: 24, cols: 80 }),
             patience_ms: Some(0),
+            ..Hello::default()
         };
         let json = br#"{"version":1,"streams":[{"stream":"tty","from":"unseen"}],"stdin":true,"stdin_once":false,"size":{"rows":24,"cols":80},"patience_ms":0}"#;
         let frame = Kind::Hello.message(&hello);

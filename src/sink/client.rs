@@ -4,6 +4,7 @@
 //! header, waiting control messages, and, only when the client was passed over in the middle of a
 //! frame, the rest of that frame.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -17,6 +18,7 @@ use crate::hub::{ClientId, Hub, Next};
 use crate::limits;
 use crate::poll::Watch;
 use crate::proto::{Decoder, Gap, Kind};
+use crate::rights::Right;
 use crate::stream::Stream;
 
 /// Control bytes kept allocated for a client that has none waiting.
@@ -60,8 +62,27 @@ pub enum Typing {
 pub struct Peer {
     /// Its user.
     pub uid: u32,
-    /// Its process.
+    /// Its group.
+    pub gid: u32,
+    /// Its process; 0 when it is in a pid namespace that is not seen from here.
     pub pid: i32,
+}
+
+impl Peer {
+    /// Whoever has made this connection.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn of(socket: &UnixStream) -> io::Result<Self> {
+        let peer = getsockopt(socket, PeerCredentials)?;
+        Ok(Self { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "uid={} pid={}", self.uid, self.pid)
+    }
 }
 
 /// See the module.
@@ -73,6 +94,8 @@ pub struct Client {
     pub role: Role,
     /// Who it is.
     pub peer: Peer,
+    /// What it may do.
+    pub right: Right,
     /// Its place in the poller.
     pub watch: Watch,
     /// Whether it can type.
@@ -97,15 +120,13 @@ pub struct Client {
 
 impl Client {
     /// A connection that was just accepted.
-    ///
-    /// # Errors
-    /// When the kernel does not tell who it is.
-    pub fn new(socket: UnixStream, role: Role) -> io::Result<Self> {
-        let peer = getsockopt(&socket, PeerCredentials)?;
-        Ok(Self {
+    #[must_use]
+    pub fn new(socket: UnixStream, role: Role, peer: Peer, right: Right) -> Self {
+        Self {
             socket,
             role,
-            peer: Peer { uid: peer.uid(), pid: peer.pid() },
+            peer,
+            right,
             watch: Watch::default(),
             typing: Typing::No,
             blocked: false,
@@ -116,7 +137,20 @@ impl Client {
             out: Vec::new(),
             body: None,
             control: Vec::new(),
-        })
+        }
+    }
+
+    /// What it is attached to, for people; empty for one that only asks.
+    #[must_use]
+    pub fn does(&self) -> String {
+        let streams = match &self.role {
+            // For its name alone an input is typing.
+            Role::Raw(stream) => std::slice::from_ref(stream),
+            Role::Session(session) => &session.streams,
+        };
+        let outputs = streams.iter().filter(|stream| stream.is_output()).map(|s| s.name());
+        let typing = (self.typing != Typing::No).then_some("typing");
+        outputs.chain(typing).collect::<Vec<_>>().join(",")
     }
 
     /// Whether it is known what it wants: a raw client does not need to say so.
@@ -195,10 +229,10 @@ impl Client {
         match (hub.next(id, limits::FRAME), &self.role) {
             (None, _) => false,
             (Some(Next::Gap(stream, range)), Role::Raw(_)) => {
-                let Peer { uid, pid } = self.peer;
                 let lost = range.end - range.start;
                 log::warn!(
-                    "{stream}: the client uid={uid} pid={pid} was too slow: {lost} bytes lost to it"
+                    "{stream}: the client {} was too slow: {lost} bytes lost to it",
+                    self.peer
                 );
                 self.begin(id, hub)
             }

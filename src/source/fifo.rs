@@ -26,13 +26,17 @@ use crate::systemd::{Notify, Stored};
 /// them at all is decided by the directory.
 const MODE: u32 = 0o666;
 
+/// Name in systemd's store of an input for the next start of the app: this one's has ended.
+const NEXT_INLET: &str = "stdin-next";
+
 /// Makes the FIFO of a stream unless there is one; whether it was made.
 ///
 /// # Errors
 /// When it cannot be made.
 pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
-    let path = dir.path(stream.stage2());
-    let what = || format!("making FIFO {}", path.display());
+    let what = || format!("making FIFO {}", dir.path(stream.stage2()).display());
+    let path = dir.place_end(stream.stage2()).with_context(what)?;
+    dir.lead_to_end(stream.stage2()).with_context(what)?;
     match fs::symlink_metadata(&path) {
         Ok(there) if there.file_type().is_fifo() => return Ok(false),
         Ok(_) => {
@@ -47,10 +51,46 @@ pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
     Ok(true)
 }
 
+/// Puts a new FIFO in the place of the app's input: whoever has the old one open reads its end once
+/// that is closed, and an app that is started again finds one that has a writer. It is stored under
+/// a name that tells so.
+///
+/// # Errors
+/// When it cannot be made there.
+pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
+    let file = Stream::Stdin.stage2();
+    let what = || format!("making FIFO {}", dir.path(file).display());
+    let path = dir.place_end(file).with_context(what)?;
+    // Not removed first: at every moment there is one.
+    let fresh = path.with_file_name(format!(".{file}.new"));
+    let make = || -> io::Result<OwnedFd> {
+        match fs::remove_file(&fresh) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        mkfifo(&fresh, Mode::from_bits_truncate(MODE))?;
+        set_mode(&fresh, MODE)?;
+        let how =
+            OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&fresh)?;
+        fs::rename(&fresh, &path)?;
+        Ok(how.into())
+    };
+    let fd = make().with_context(what)?;
+    notify.forget(Stream::Stdin.name());
+    notify.store(NEXT_INLET, &fd);
+    Ok(Inlet::new(fd))
+}
+
+/// The input that was renewed becomes the app's.
+pub fn begin_inlet(inlet: &Inlet, notify: &Notify) {
+    notify.forget(NEXT_INLET);
+    notify.store(Stream::Stdin.name(), &inlet.fd);
+}
+
 /// Whether a stream has a FIFO now.
 #[must_use]
 pub fn exists(dir: &AppDir, stream: Stream) -> bool {
-    fs::symlink_metadata(dir.path(stream.stage2())).is_ok_and(|m| m.file_type().is_fifo())
+    fs::metadata(dir.path(stream.stage2())).is_ok_and(|m| m.file_type().is_fifo())
 }
 
 /// An output: from systemd's store, else from its FIFO. Both ends go to the store.
@@ -70,6 +110,14 @@ pub fn source(
     notify.store(name, &read);
     notify.store(&hold, &held);
     Ok(Source::new(stream, read, held))
+}
+
+/// The input that was renewed by an earlier mux, if the app's has ended.
+#[must_use]
+pub fn next_inlet(stored: &mut Stored, notify: &Notify) -> Option<Inlet> {
+    let fd = stored.remove(NEXT_INLET)?;
+    notify.store(NEXT_INLET, &fd);
+    Some(Inlet::new(fd))
 }
 
 /// The input: from systemd's store, else from its FIFO, opened for both so that it never lacks a

@@ -105,16 +105,18 @@ pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
 /// # Errors
 /// When it cannot be made there.
 pub fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
-    let path = dir.path(Stream::Tty.stage2());
-    let temporary = dir.path(&format!(".{}.new", Stream::Tty.stage2()));
+    let (file, path) = (Stream::Tty.stage2(), dir.path(Stream::Tty.stage2()));
+    let temporary = dir.path(&format!(".{file}.new"));
     let make = || -> io::Result<()> {
         unmount(&path)?;
+        let end = dir.place_end(file)?;
         match fs::remove_file(&temporary) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
         std::os::unix::fs::symlink(slave, &temporary)?;
-        fs::rename(&temporary, &path)
+        fs::rename(&temporary, &end)?;
+        dir.lead_to_end(file)
     };
     make().with_context(|| format!("publishing the terminal as {}", path.display()))
 }

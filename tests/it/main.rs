@@ -21,6 +21,7 @@ mod hub;
 mod life;
 mod limits;
 mod quiet;
+mod rights;
 mod rkt;
 mod run;
 mod session;

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use nix::libc::O_NOCTTY;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::proc::{Proc, Said, WATCHDOG};
@@ -95,6 +96,8 @@ impl Rig {
         let path = self.file("notify");
         let _ = fs::remove_file(&path);
         let ready = UnixDatagram::bind(&path).unwrap();
+        // The mux may be another user.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         command.env("NOTIFY_SOCKET", &path);
         let mux = Proc::spawn(command);
         wait_until_ready(&ready, &mux);
@@ -128,6 +131,13 @@ impl Rig {
     pub fn slave_as_it_is(&self) -> File {
         let path = self.path("stage2-pts");
         File::options().read(true).write(true).custom_flags(O_NOCTTY).open(path).unwrap()
+    }
+
+    /// What the mux tells of itself.
+    pub fn status(&self) -> Value {
+        let mut asked = self.run(&["status", "--app", APP, "--json"]);
+        assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
+        serde_json::from_str(&asked.stdout.text()).unwrap()
     }
 
     /// `attach` with these further arguments, its input open.

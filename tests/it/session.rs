@@ -242,7 +242,7 @@ fn who_breaks_the_protocol_is_told_and_dropped_alone() {
     for (bytes, why) in [
         (hello(json!({"version": 9})), "version 9"),
         (hello(json!({"version": 1, "streams": [{"stream": "stdfoo"}]})), "stdfoo"),
-        (hello(json!({"version": 1, "stdin_once": true})), "only under `iottymux run`"),
+        (hello(json!({"version": 1, "exclusive": "ask"})), "only one who types"),
         (Kind::Hello.frame(b"garbage"), "expected value"),
         (Kind::Stdin.frame(b"x"), "its first frame is not a hello"),
         ([hello(good.clone()), hello(good.clone())].concat(), "does not send Hello here"),
@@ -277,11 +277,11 @@ fn kinds_of_later_versions_are_skipped() {
 #[test]
 fn an_attach_that_asks_for_too_much_is_told_why() {
     let rig = Rig::new();
-    let _mux = rig.stream();
+    let _mux = rig.tty();
     let mut attach = rig.attach(&["--stdin-once"]);
     assert_eq!(attach.ends(), 1);
     let said = attach.stderr.text();
     assert!(said.starts_with("iottymux: app demo: the mux refuses: "), "{said}");
-    assert!(said.contains("only under `iottymux run`"), "{said}");
+    assert!(said.contains("the input of this app cannot be ended"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }

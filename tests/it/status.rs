@@ -6,12 +6,6 @@ use serde_json::Value;
 
 use crate::rig::{Rig, expect};
 
-fn status(rig: &Rig) -> Value {
-    let mut asked = rig.run(&["status", "--app", "demo", "--json"]);
-    assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
-    serde_json::from_str(&asked.stdout.text()).unwrap()
-}
-
 /// The clients that are attached to something: who asks is a client, too.
 fn attached(status: &Value) -> Vec<&Value> {
     let clients = status["clients"].as_array().unwrap();
@@ -24,7 +18,7 @@ fn the_status_is_exact() {
     let mux = rig.stream();
     rig.writer("stdout").write_all(b"12345").unwrap();
     mux.rests();
-    let before = status(&rig);
+    let before = rig.status();
     assert_eq!(before["app"], "demo");
     assert_eq!(before["state"], "ready");
     assert_eq!(before["mux_pid"], mux.pid().as_raw());
@@ -40,7 +34,7 @@ fn the_status_is_exact() {
     assert!(attached(&before).is_empty());
     let attach = rig.attach(&["--mode", "stdout"]);
     assert_eq!(attach.stdout.wait_len(5), b"12345");
-    let after = status(&rig);
+    let after = rig.status();
     assert_eq!(after["streams"][0]["unseen"], 0);
     let clients = attached(&after);
     assert_eq!(clients.len(), 1);
@@ -51,8 +45,8 @@ fn the_status_is_exact() {
     // Looking is not attaching: what nobody has seen stays unseen.
     rig.writer("stderr").write_all(b"!").unwrap();
     mux.rests();
-    assert_eq!(status(&rig)["streams"][1]["unseen"], 1);
-    assert_eq!(status(&rig)["streams"][1]["unseen"], 1);
+    assert_eq!(rig.status()["streams"][1]["unseen"], 1);
+    assert_eq!(rig.status()["streams"][1]["unseen"], 1);
 }
 
 #[test]
@@ -81,7 +75,7 @@ fn a_client_is_detached_by_its_number_and_nobody_else_notices() {
     let mut app = rig.writer("stdout");
     app.write_all(b"both ").unwrap();
     leaves.stdout.wait_len(5);
-    let status = status(&rig);
+    let status = rig.status();
     let number = |pid: i32| {
         let of = attached(&status).into_iter().find(|c| c["pid"] == pid).unwrap()["client"].clone();
         of.to_string()

@@ -1,0 +1,140 @@
+//! Who may do what with an app: from the numbers that the kernel tells of a peer, and lists of
+//! numbers. Pure. Names are not looked up: a static binary in an empty root cannot.
+
+use std::fmt;
+
+/// The user, and groups, of a peer that a user namespace hides from this process, where the system
+/// does not say otherwise (`/proc/sys/kernel/overflowuid`, user_namespaces(7)).
+pub const OVERFLOW: u32 = 65534;
+
+/// The lists of an app: numbers of users and groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Users who may type and read.
+    pub allow_uid: Vec<u32>,
+    /// Groups whose members may type and read.
+    pub allow_gid: Vec<u32>,
+    /// Users who may read.
+    pub view_uid: Vec<u32>,
+    /// Groups whose members may read.
+    pub view_gid: Vec<u32>,
+}
+
+impl Lists {
+    /// Whether anybody but root and the mux's own user may come at all.
+    #[must_use]
+    pub fn let_others_in(&self) -> bool {
+        let Self { allow_uid, allow_gid, view_uid, view_gid } = self;
+        [allow_uid, allow_gid, view_uid, view_gid].into_iter().any(|list| !list.is_empty())
+    }
+}
+
+/// What a peer may do; each may what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// To read, and to ask for the status.
+    View,
+    /// To type, to resize, and to detach clients of its own user.
+    Write,
+    /// Everything: root and the mux's own user.
+    Own,
+}
+
+/// Why a peer may do nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is in none of the lists.
+    Unlisted(u32),
+    /// Its user is not known here.
+    Hidden,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlisted(uid) => {
+                write!(f, "user {uid} may not attach (see --allow-uid and --view-uid of the mux)")
+            }
+            Self::Hidden => write!(
+                f,
+                "your user is not known in the user namespace of the mux (enter it, as nsenter does)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// The rules of a mux.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The user that the mux runs as.
+    pub own_uid: u32,
+    /// What the system shows for users that are not known here.
+    pub overflow_uid: u32,
+    /// The same for groups.
+    pub overflow_gid: u32,
+    /// Who else may come.
+    pub lists: Lists,
+}
+
+impl Rules {
+    /// What a user with these groups may do.
+    ///
+    /// # Errors
+    /// When it may do nothing.
+    pub fn of(&self, uid: u32, gids: &[u32]) -> Result<Right, Refused> {
+        let Lists { allow_uid, allow_gid, view_uid, view_gid } = &self.lists;
+        if uid == 0 || uid == self.own_uid {
+            return Ok(Right::Own);
+        }
+        if uid == self.overflow_uid {
+            return Err(Refused::Hidden);
+        }
+        let member =
+            |list: &[u32]| gids.iter().any(|gid| *gid != self.overflow_gid && list.contains(gid));
+        if allow_uid.contains(&uid) || member(allow_gid) {
+            Ok(Right::Write)
+        } else if view_uid.contains(&uid) || member(view_gid) {
+            Ok(Right::View)
+        } else {
+            Err(Refused::Unlisted(uid))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_decide() {
+        let lists = Lists {
+            allow_uid: vec![10, OVERFLOW],
+            allow_gid: vec![100, OVERFLOW],
+            view_uid: vec![20, 10],
+            view_gid: vec![200, 0],
+        };
+        let rules = Rules { own_uid: 7, overflow_uid: OVERFLOW, overflow_gid: OVERFLOW, lists };
+        for (uid, gids, want) in [
+            (0, &[][..], Ok(Right::Own)),
+            (7, &[], Ok(Right::Own)),
+            (10, &[], Ok(Right::Write)),
+            (11, &[5, 100], Ok(Right::Write)),
+            (20, &[100], Ok(Right::Write)),
+            (20, &[], Ok(Right::View)),
+            (11, &[200], Ok(Right::View)),
+            (11, &[0], Ok(Right::View)),
+            (11, &[10, 20, OVERFLOW], Err(Refused::Unlisted(11))),
+            (OVERFLOW, &[100], Err(Refused::Hidden)),
+        ] {
+            assert_eq!(rules.of(uid, gids), want, "{uid} {gids:?}");
+        }
+        let nobody = Rules { lists: Lists::default(), ..rules.clone() };
+        assert!(rules.lists.let_others_in() && !nobody.lists.let_others_in());
+        assert_eq!(nobody.of(10, &[0]), Err(Refused::Unlisted(10)));
+        // A mux that runs as the overflow user serves that user, whoever it is.
+        let own = Rules { own_uid: OVERFLOW, ..nobody };
+        assert_eq!(own.of(OVERFLOW, &[]), Ok(Right::Own));
+    }
+}

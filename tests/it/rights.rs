@@ -1,0 +1,399 @@
+//! Who may come, and do what: other users, viewers, and those who type alone.
+//!
+//! Other users are real: where this process is root, clients run as another one through setpriv.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+use nix::unistd::Uid;
+use rustix::termios::tcgetwinsize;
+use serde_json::Value;
+
+use crate::proc::Proc;
+use crate::pty::Pty;
+use crate::rig::{APP, Rig, expect, rest};
+
+/// A user and a group that no system gives to anybody.
+const OTHER: &str = "54321";
+const GROUP: &str = "54322";
+
+/// Whether other users can be tried here; says why not.
+fn can_be_others() -> bool {
+    let can = Uid::effective().is_root()
+        && Command::new("setpriv").arg("--version").output().is_ok_and(|o| o.status.success());
+    if !can {
+        println!("skipped: only root, with setpriv, can be another user");
+    }
+    can
+}
+
+/// A rig whose files others can reach, as far as the mux lets them.
+fn open_rig() -> Rig {
+    let rig = Rig::new();
+    fs::set_permissions(rig.file(""), fs::Permissions::from_mode(0o711)).unwrap();
+    // The build's own directory may be closed to others.
+    fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.file("iottymux")).unwrap();
+    rig
+}
+
+/// The binary run by another user, member of one group.
+fn as_other(rig: &Rig, group: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([&format!("--reuid={OTHER}"), "--regid=54323", &format!("--groups={group}")]);
+    command.arg("--").arg(rig.file("iottymux")).args(arguments);
+    command.env("IOTTYMUX_STATE_DIR", rig.state());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn attach_as_other(rig: &Rig, group: &str, arguments: &[&str]) -> Proc {
+    let words = [&["attach", "--app", APP], arguments].concat();
+    Proc::spawn(as_other(rig, group, &words))
+}
+
+/// The number of the client that is this process.
+fn number_of(rig: &Rig, client: &Proc) -> String {
+    let status = rig.status();
+    let clients = status["clients"].as_array().unwrap();
+    let is_it = |c: &&Value| c["pid"] == client.pid().as_raw();
+    clients.iter().find(is_it).unwrap()["client"].to_string()
+}
+
+/// A second directory from which the sockets are reached without a session, as rkt's own attach
+/// does.
+fn without_session(rig: &Rig, streams: &[&str]) {
+    let plain = rig.file("raw").join(APP);
+    fs::create_dir_all(&plain).unwrap();
+    let mut targets = Vec::new();
+    for stream in streams {
+        let socket = format!("sock-{stream}");
+        symlink(rig.path(&socket), plain.join(&socket)).unwrap();
+        targets.push(format!(r#"{{"name":"{stream}","domain":"unix","address":"/x/{socket}"}}"#));
+    }
+    let document = format!(r#"{{"version":1,"targets":[{}]}}"#, targets.join(","));
+    fs::write(plain.join("endpoints"), document).unwrap();
+}
+
+fn raw_as_other(rig: &Rig, arguments: &[&str]) -> Proc {
+    let words = [&["attach", "--app", APP], arguments].concat();
+    let mut command = as_other(rig, GROUP, &words);
+    command.env("IOTTYMUX_STATE_DIR", rig.file("raw"));
+    Proc::spawn(command)
+}
+
+#[test]
+fn the_modes_let_others_come_to_the_sockets_and_to_nothing_else() {
+    let rig = Rig::new();
+    let mode = |name: &str| fs::metadata(rig.path(name)).unwrap().permissions().mode() & 0o777;
+    let mut mux = rig.stream();
+    for (name, want) in
+        [("", 0o700), ("endpoints", 0o600), ("sock-session", 0o600), ("stage2-stdout", 0o666)]
+    {
+        assert_eq!(mode(name), want, "{name}");
+    }
+    let fifo = fs::metadata(rig.path("stage2-stdout")).unwrap().ino();
+    let mut app = rig.writer("stdout");
+    mux.signal(Signal::SIGKILL);
+    mux.ends();
+    // The same app, now for others: its FIFOs move out of their reach, and stay the same.
+    let mut mux = rig.mux(["stream", "--app", APP, "--view-uid", OTHER]);
+    assert_eq!(fs::metadata(rig.state()).unwrap().permissions().mode() & 0o111, 0o111);
+    for (name, want) in [
+        ("", 0o711),
+        ("endpoints", 0o644),
+        ("sock-session", 0o666),
+        ("sock-stdin", 0o666),
+        ("lock", 0o600),
+        ("ends", 0o700),
+        ("ends/stage2-stdout", 0o666),
+    ] {
+        assert_eq!(mode(name), want, "{name}");
+    }
+    assert_eq!(fs::metadata(rig.path("stage2-stdout")).unwrap().ino(), fifo);
+    app.write_all(b"still\n").unwrap();
+    expect(rig.client("stdout"), "still\n");
+    mux.signal(Signal::SIGKILL);
+    mux.ends();
+    // And back.
+    let mut mux = rig.stream();
+    assert_eq!((mode(""), mode("sock-session")), (0o700, 0o600));
+    let there = fs::symlink_metadata(rig.path("stage2-stdout")).unwrap();
+    assert_eq!(there.ino(), fifo);
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn a_terminal_moves_out_of_the_reach_of_others() {
+    let rig = Rig::new();
+    let mut mux = rig.mux(["tty", "--app", APP, "--allow-gid", GROUP]);
+    let link = fs::read_link(rig.path("stage2-pts")).unwrap();
+    assert_eq!(link.to_str(), Some("ends/stage2-pts"));
+    rig.slave().write_all(b"here").unwrap();
+    expect(rig.client("tty"), "here");
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert!(!rig.exists("stage2-pts") && !rig.exists("ends/stage2-pts"));
+    let mut mux = rig.tty();
+    assert!(fs::read_link(rig.path("stage2-pts")).unwrap().starts_with("/dev/pts"));
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn lists_are_numbers() {
+    let rig = Rig::new();
+    let mut mux = rig.run(&["stream", "--app", APP, "--allow-uid", "0,root"]);
+    assert_eq!(mux.ends(), 2);
+    assert!(mux.stderr.text().contains("is given by its number"), "{}", mux.stderr.text());
+}
+
+#[test]
+fn a_user_who_is_in_no_list_is_told_so() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let mux = rig.mux(["stream", "--app", APP, "--allow-uid", "1", "--view-gid", GROUP]);
+    without_session(&rig, &["stdin", "stdout"]);
+    let mut attach = attach_as_other(&rig, "0", &[]);
+    assert_eq!(attach.ends(), 1);
+    let said = attach.stderr.text();
+    assert!(said.contains("the mux refuses: user 54321 may not attach"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    mux.stderr.wait_for(&format!("uid=54321 pid={} refused at a session: ", attach.pid()));
+    // A raw socket has no words: it just ends, before a byte of the app.
+    rig.writer("stdout").write_all(b"secret").unwrap();
+    for mode in ["stdin", "stdout"] {
+        let mut command = as_other(&rig, "0", &["attach", "--app", APP, "--mode", mode]);
+        command.env("IOTTYMUX_STATE_DIR", rig.file("raw"));
+        let mut raw = Proc::spawn(command);
+        mux.stderr.wait_for(&format!("uid=54321 pid={} refused at {mode}: ", raw.pid()));
+        raw.ends();
+        assert_eq!(raw.stdout.text(), "");
+    }
+    expect(rig.client("stdout"), "secret");
+    // It does not even see the others.
+    let mut asked = Proc::spawn(as_other(&rig, "0", &["status", "--app", APP]));
+    assert_eq!(asked.ends(), 1);
+    assert!(asked.stderr.text().contains("may not attach"));
+    let errors = rig.status()["errors"].to_string();
+    assert!(errors.contains("uid=54321"), "{errors}");
+}
+
+#[test]
+fn without_lists_others_do_not_even_reach_the_socket() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let _mux = rig.stream();
+    let mut attach = attach_as_other(&rig, GROUP, &[]);
+    assert_eq!(attach.ends(), 1);
+    assert!(attach.stderr.text().contains("Permission denied"), "{}", attach.stderr.text());
+}
+
+#[test]
+fn a_user_of_a_list_attaches_and_types() {
+    if !can_be_others() {
+        return;
+    }
+    for (option, id) in [("--allow-uid", OTHER), ("--allow-gid", GROUP), ("--allow-gid", "54323")] {
+        let rig = open_rig();
+        let mux = rig.mux(["stream", "--app", APP, option, id]);
+        let app = rig.reader();
+        let mut attach = attach_as_other(&rig, GROUP, &[]);
+        attach.stdin().write_all(b"from another\n").unwrap();
+        app.wait_for("from another\n");
+        rig.writer("stdout").write_all(b"to another").unwrap();
+        attach.stdout.wait_for("to another");
+        let pid = attach.pid();
+        mux.stderr.wait_for(&format!("uid=54321 pid={pid} attached to stdout,stderr,typing\n"));
+        // It may let go of its own clients, and of nobody else's.
+        let own = number_of(&rig, &attach);
+        let root = rig.attach(&[]);
+        mux.stderr.wait_for(&format!("uid=0 pid={} attached", root.pid()));
+        let words = ["control", "--app", APP, "detach"];
+        let roots = number_of(&rig, &root);
+        let mut control = Proc::spawn(as_other(&rig, GROUP, &[&words[..], &[&roots]].concat()));
+        assert_eq!(control.ends(), 1);
+        assert!(control.stderr.text().contains("its own clients"), "{}", control.stderr.text());
+        let mut control = Proc::spawn(as_other(&rig, GROUP, &[&words[..], &[&own]].concat()));
+        assert_eq!(control.ends(), 0, "{}", control.stderr.text());
+        assert_eq!(attach.ends(), 0);
+        mux.stderr.wait_for(&format!("uid=54321 pid={pid} detached from stdout,stderr,typing\n"));
+    }
+}
+
+#[test]
+fn who_may_only_look_cannot_type_resize_or_end_anything() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let mux = rig.mux(["tty", "--app", APP, "--view-gid", GROUP]);
+    without_session(&rig, &["tty"]);
+    let mut slave = rig.slave();
+    let before = tcgetwinsize(&slave).unwrap();
+    let root = rig.attach(&["--mode", "tty-out"]);
+    mux.stderr.wait_for(&format!("pid={} attached", root.pid()));
+    let number = number_of(&rig, &root);
+
+    // A person, with a window of another size and hands on the keys.
+    let pty = Pty::open(10, 33);
+    let mut viewer =
+        pty.spawn(as_other(&rig, GROUP, &["attach", "--app", APP, "--detach-keys", "ctrl-x"]));
+    pty.shown.wait_for("you only look: user 54321 may only look");
+    pty.press(b"typed by a viewer\n");
+    slave.write_all(b"shown").unwrap();
+    pty.shown.wait_for("shown");
+    // A pipe that asks for both is a viewer, too, and keeps its bytes.
+    let mut piped = attach_as_other(&rig, GROUP, &[]);
+    piped.stdin().write_all(b"piped by a viewer\n").unwrap();
+    piped.stderr.wait_for("you only look");
+    // One that asks for nothing else is refused.
+    let mut only = attach_as_other(&rig, GROUP, &["--mode", "tty-in"]);
+    assert_eq!(only.ends(), 1);
+    assert!(only.stderr.text().contains("may only look"), "{}", only.stderr.text());
+    let mut alone = attach_as_other(&rig, GROUP, &["--take-over"]);
+    assert_eq!(alone.ends(), 1);
+    assert!(alone.stderr.text().contains("type alone"), "{}", alone.stderr.text());
+    // The raw socket shows, and takes nothing.
+    let mut raw = raw_as_other(&rig, &["--from", "unseen"]);
+    raw.stdin().write_all(b"raw by a viewer\n").unwrap();
+    mux.stderr.wait_for(&format!("pid={} attached to tty\n", raw.pid()));
+    for request in [&["detach", number.as_str()][..], &["resize", "5x5"]] {
+        let words = [&["control", "--app", APP], request].concat();
+        let mut control = Proc::spawn(as_other(&rig, GROUP, &words));
+        assert_eq!(control.ends(), 1, "{request:?}");
+        assert!(control.stderr.text().contains("may only look"), "{}", control.stderr.text());
+    }
+    // It may ask who is there.
+    let mut asked = Proc::spawn(as_other(&rig, GROUP, &["status", "--app", APP]));
+    assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
+
+    // All that was tried before this has been dealt with when this arrives, and it arrives alone.
+    slave.write_all(b"on").unwrap();
+    raw.stdout.wait_for("on");
+    mux.rests();
+    rig.client("tty").write_all(b"root\n").unwrap();
+    let mut typed = [0; 5];
+    slave.read_exact(&mut typed).unwrap();
+    assert_eq!(&typed, b"root\n");
+    let after = tcgetwinsize(&slave).unwrap();
+    assert_eq!((after.ws_row, after.ws_col), (before.ws_row, before.ws_col));
+    let there = number_of(&rig, &root);
+    assert_eq!(there, number);
+    pty.press(b"\x18");
+    assert_eq!(viewer.ends(), 0);
+}
+
+/// The user of a peer that the mux's user namespace does not know matches nothing.
+#[test]
+fn a_user_hidden_by_a_namespace_is_refused_as_such() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    fs::create_dir(rig.state()).unwrap();
+    std::os::unix::fs::chown(rig.state(), Some(54321), Some(54323)).unwrap();
+    let mut probe = as_other(&rig, GROUP, &[]);
+    let unshared = |command: &Command| {
+        let words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let at = words.iter().position(|w| w == "--").unwrap();
+        let mut changed = Command::new("setpriv");
+        changed.args(&words[..=at]).args(["unshare", "--user", "--map-root-user", "--"]);
+        changed.args(&words[at + 1..]);
+        changed
+    };
+    probe.args(["--version"]);
+    if !unshared(&probe).output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: there are no user namespaces for ordinary users here");
+        return;
+    }
+    let words = ["stream", "--app", APP, "--allow-uid", "65534", "--allow-gid", "65534"];
+    let mut command = unshared(&as_other(&rig, GROUP, &words));
+    command.env("IOTTYMUX_STATE_DIR", rig.state());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let _mux = rig.start(command);
+    let mut attach = rig.attach(&[]);
+    assert_eq!(attach.ends(), 1);
+    let said = attach.stderr.text();
+    assert!(said.contains("not known in the user namespace of the mux"), "{said}");
+}
+
+#[test]
+fn one_types_alone_until_it_goes_or_is_overtaken() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let app = rig.reader();
+    let mut everybody = rig.attach(&["--mode", "stdin,stdout"]);
+    let mut everybody_types = everybody.stdin();
+    everybody_types.write_all(b"all\n").unwrap();
+    app.wait_for("all\n");
+
+    let mut alone = rig.attach(&["--mode", "stdin,stdout", "--exclusive"]);
+    let mut alone_types = alone.stdin();
+    everybody.stderr.wait_for("you only look: client");
+    // What others type waits, by raw socket, too.
+    everybody_types.write_all(b"late\n").unwrap();
+    let mut raw = rig.client("stdin");
+    raw.write_all(b"raw\n").unwrap();
+    let later = rig.attach(&["--mode", "stdin,stdout"]);
+    later.stderr.wait_for("types alone");
+    alone_types.write_all(b"alone\n").unwrap();
+    app.wait_for("alone\n");
+    // A second one is refused, unless it takes over.
+    let mut second = rig.attach(&["--exclusive"]);
+    assert_eq!(second.ends(), 1);
+    assert!(second.stderr.text().contains("types alone (--take-over"), "{}", second.stderr.text());
+    let clients = rig.status()["clients"].clone();
+    let alone_now = |c: &&Value| c["exclusive"] == true;
+    let holder = clients.as_array().unwrap().iter().find(alone_now).unwrap();
+    assert_eq!(holder["pid"], alone.pid().as_raw());
+    assert_eq!(holder["types"], true);
+
+    let mut third = rig.attach(&["--mode", "stdin,stdout", "--take-over"]);
+    alone.stderr.wait_for("you only look: client");
+    third.stdin().write_all(b"taken\n").unwrap();
+    app.wait_for("taken\n");
+    assert_eq!(app.so_far(), "all\nalone\ntaken\n");
+    // It goes, however: all type again, and nothing was lost.
+    third.signal(Signal::SIGKILL);
+    third.ends();
+    alone.stderr.wait_for("you type again");
+    everybody.stderr.wait_for("you type again");
+    app.wait_for("late\n");
+    app.wait_for("raw\n");
+    alone_types.write_all(b"again\n").unwrap();
+    app.wait_for("again\n");
+    drop((raw, mux));
+}
+
+#[test]
+fn the_end_of_one_clients_input_is_the_apps() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let first = File::open(rig.path("stage2-stdin")).unwrap();
+    let mut out = rig.writer("stdout");
+    let other = rig.attach(&["--mode", "stdin"]);
+    let mut once = rig.attach(&["--stdin-once"]);
+    once.stdin().write_all(b"all there is").unwrap();
+    assert_eq!(rest(&first), "all there is");
+    // The output goes on, and nobody types any more.
+    out.write_all(b"after").unwrap();
+    once.stdout.wait_for("after");
+    let mut other = other;
+    assert_eq!(other.ends(), 0);
+    let mut late = rig.attach(&["--mode", "stdin"]);
+    assert_eq!(late.ends(), 1);
+    assert!(late.stderr.text().contains("input has ended"), "{}", late.stderr.text());
+    let reader = rig.attach(&[]);
+    reader.stderr.wait_for("you only look: its input has ended");
+    assert_eq!(rest(rig.client("stdin")), "");
+    // An app that is started again is not stuck in opening its input.
+    let _second = File::open(rig.path("stage2-stdin")).unwrap();
+}
