@@ -13,7 +13,7 @@ use nix::libc::O_NOCTTY;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::proto::AppStatus;
+use crate::proto::{AppStatus, Started, Turn};
 use crate::state::AppDir;
 use crate::stream::Stream;
 use crate::{sys, systemd};
@@ -75,11 +75,11 @@ impl App {
         Ok(())
     }
 
-    /// Starts it.
+    /// Starts it, and tells so.
     ///
     /// # Errors
     /// When there is no such program, or it cannot be executed.
-    pub fn start(&mut self) -> Result<()> {
+    pub fn start(&mut self) -> Result<Turn> {
         self.waits_until = None;
         if self.terminal && std::env::var_os("TERM").is_none() {
             self.command.env("TERM", "xterm-256color");
@@ -88,8 +88,10 @@ impl App {
         let child = self.command.spawn();
         // The command would keep the app's ends open in this process.
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.child = Some(child.with_context(|| format!("starting {}", program.display()))?);
-        Ok(())
+        let child = child.with_context(|| format!("starting {}", program.display()))?;
+        let started = Started { pid: child.id() };
+        self.child = Some(child);
+        Ok(Turn::Started(started))
     }
 
     /// How it ended, if it has.
@@ -99,12 +101,6 @@ impl App {
     pub fn try_wait(&mut self) -> io::Result<Option<AppStatus>> {
         let Some(child) = &mut self.child else { return Ok(None) };
         Ok(child.try_wait()?.map(status))
-    }
-
-    /// Its process, once it is started.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
     }
 
     /// Passes a signal on; whether there is a process to take it. With a terminal SIGHUP follows, as

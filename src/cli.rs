@@ -256,6 +256,11 @@ pub enum RequestArgs {
         #[arg(value_name = "ROWSxCOLS", value_parser = values::size)]
         size: Size,
     },
+    /// Know that the app has ended, and how: for ExecStopPost= of its unit, whose $EXIT_CODE and
+    /// $EXIT_STATUS it takes.
+    Ended,
+    /// Know that the app runs: for ExecStartPost= of its unit, whose $MAINPID it takes.
+    Started,
 }
 
 /// Arguments of `run`.

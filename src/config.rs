@@ -4,10 +4,13 @@
 use std::env;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
+
 use crate::app::App;
 use crate::attach;
 use crate::cli::{
-    AloneArgs, AttachArgs, MuxArgs, OthersArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    AloneArgs, AttachArgs, ControlArgs, MuxArgs, OthersArgs, RequestArgs, RunArgs, StreamArgs,
+    TtyArgs,
 };
 use crate::limits;
 use crate::mux::{Plan, Streams};
@@ -15,6 +18,7 @@ use crate::proto::{Exclusive, Request, Size};
 use crate::rights::Lists;
 use crate::state::{AppDir, StateDir};
 use crate::stream::Stream;
+use crate::unit;
 
 /// The plan of `stream`.
 #[must_use]
@@ -69,12 +73,17 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Plan {
 }
 
 /// What `control` is to ask for.
-#[must_use]
-pub fn request(args: &RequestArgs) -> Request {
-    match *args {
+///
+/// # Errors
+/// When it is for a hook of a unit, and this is none.
+pub fn request(args: &ControlArgs) -> Result<Request> {
+    let what = |hook: &str| format!("control {hook} of app {}", args.app.name);
+    Ok(match args.request {
         RequestArgs::Detach { client } => Request::Detach { client },
         RequestArgs::Resize { size } => Request::Resize(size),
-    }
+        RequestArgs::Ended => Request::Ended(unit::ended().with_context(|| what("ended"))?),
+        RequestArgs::Started => Request::Started(unit::started().with_context(|| what("started"))?),
+    })
 }
 
 /// What `attach` is to do.

@@ -12,7 +12,7 @@
 //! | [`attach`], [`list`], [`status`] | being a client, or looking |
 //! | [`find`], [`session`] | finding an app and waiting for it; opening a session with its mux |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
-//! | [`app`] | the app, where it is a child of this process |
+//! | [`app`], [`unit`] | the app, as a child of this process or as a unit of systemd |
 //! | [`sink`] | clients on sockets: where bytes go |
 //! | [`source`] | FIFOs and ptys: where bytes come from, and where input goes |
 //! | [`poll`] | readiness: what has become possible |
@@ -50,4 +50,5 @@ pub mod stream;
 pub mod sys;
 pub mod systemd;
 pub mod time;
+pub mod unit;
 pub mod values;

@@ -23,6 +23,9 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 pub const READ: usize = 64 * 1024;
 /// Reads from one source before the others have their turn.
 pub const READS_PER_TURN: usize = 16;
+/// Turns of reading in a row until a source counts as one that does not become empty: with the one
+/// before they take more than twice what a pipe holds.
+pub const PUMPS: usize = 4;
 /// Size asked for the pipes of the app, bytes: what an ordinary user may have without privilege.
 /// It doubles the throughput of an app that writes fast.
 pub const PIPE: i32 = 1024 * 1024;
@@ -76,6 +79,12 @@ pub const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
 /// How long a mux may take to answer a request.
 pub const ANSWER: Duration = Duration::from_secs(5);
+/// How long a hook of the app's unit waits for a mux that is just being started again, and for its
+/// answer, all in all: systemd waits for the hook.
+pub const HOOK: Duration = Duration::from_secs(2);
+/// Turns in the app's life that may wait for one session that is behind. Of more the oldest are
+/// forgotten: an app that fails again and again says the same each time.
+pub const TURNS: usize = 16;
 
 /// Complaints that a mux keeps for its status.
 pub const COMPLAINTS: usize = 8;

@@ -39,7 +39,7 @@ fn obey(cli: Cli) -> Result<Exit> {
             status::show(&state.app(&args.app.name), args.json).map(|()| Exit::Done)
         }
         Command::Control(args) => {
-            let request = config::request(&args.request);
+            let request = config::request(&args)?;
             status::control(&state.app(&args.app.name), request).map(|()| Exit::Done)
         }
         Command::List(args) => match args.app {

@@ -3,32 +3,38 @@
 //! Invariant: a session that was opened is one that a living mux serves; nothing that follows the
 //! welcome has been read.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use crate::proto::{Decoder, Hello, Item, Kind, Refusal, Welcome};
 use crate::state::AppDir;
 
-/// Opens a session at a socket of an app's directory.
+/// Opens a session at a socket of an app's directory. A mux that says nothing is waited for as
+/// long as `patience`, now and whenever the socket is read; without one for ever.
 ///
 /// # Errors
 /// Those of the connection, to be told apart by their kind: a mux that is going ends it. Others
 /// when the mux refuses, with its reason.
-pub fn open(dir: &AppDir, file: &str, hello: &Hello) -> Result<(UnixStream, Welcome)> {
+pub fn open(
+    dir: &AppDir,
+    file: &str,
+    hello: &Hello,
+    patience: Option<Duration>,
+) -> Result<(UnixStream, Welcome)> {
     let what = || format!("connecting to {}", dir.path(file).display());
     let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
+    socket.set_read_timeout(patience).with_context(what)?;
     match socket.write_all(&Kind::Hello.message(hello)) {
         // It takes no hello from us; why, is still to be read.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
         sent => sent.with_context(what)?,
     }
     match next(&mut socket, dir)? {
         (Kind::Welcome, body) => Ok((socket, serde_json::from_slice(&body)?)),
-        (Kind::Closing, _) => {
-            Err(io::Error::from(io::ErrorKind::ConnectionReset)).with_context(what)
-        }
+        (Kind::Closing, _) => Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what),
         _ => bail!("app {}: the mux does not begin with a welcome", dir.name()),
     }
 }
@@ -57,12 +63,13 @@ pub fn next(socket: &mut UnixStream, dir: &AppDir) -> Result<(Kind, Vec<u8>)> {
     }
 }
 
-/// An early end, in words that fit it.
+/// An early end, or none, in words that fit it.
 fn ended(error: io::Error) -> io::Error {
     match error.kind() {
-        kind @ io::ErrorKind::UnexpectedEof => {
+        kind @ ErrorKind::UnexpectedEof => {
             io::Error::new(kind, "the mux ended the connection without an answer")
         }
+        ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "the mux does not answer"),
         _ => error,
     }
 }

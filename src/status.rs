@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -31,38 +31,56 @@ pub fn show(dir: &AppDir, json: bool) -> Result<()> {
 /// # Errors
 /// When there is no mux that answers.
 pub fn report(dir: &AppDir) -> Result<Report> {
-    let body = ask(dir, &Kind::Status.frame(b""), Kind::Report)?;
+    let wait = (Duration::ZERO, limits::ANSWER);
+    let body = ask(dir, &Kind::Status.frame(b""), Kind::Report, wait)?;
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// Has a mux do something.
+/// Has a mux do something. For a hook of the app's unit a mux that is just being started again is
+/// waited for.
 ///
 /// # Errors
 /// When there is no mux that answers, or it says why it does not.
 pub fn control(dir: &AppDir, request: Request) -> Result<()> {
-    let body = ask(dir, &Kind::Request.message(&request), Kind::Answer)?;
+    let wait = match request {
+        // Where there is no directory there has been no mux: the hook looks from a root of its own.
+        Request::Ended(_) | Request::Started(_) if dir.dir().is_dir() => {
+            (limits::HOOK, limits::HOOK)
+        }
+        Request::Ended(_) | Request::Started(_) => (Duration::ZERO, limits::HOOK),
+        Request::Detach { .. } | Request::Resize(_) => (Duration::ZERO, limits::ANSWER),
+    };
+    let body = ask(dir, &Kind::Request.message(&request), Kind::Answer, wait)?;
     match serde_json::from_slice::<Answer>(&body)?.error {
         Some(error) => bail!("app {}: {}", dir.name(), error.escape_debug()),
         None => Ok(()),
     }
 }
 
-/// Asks over a session that attaches nothing; the body of the answer, which is of this kind.
-fn ask(dir: &AppDir, question: &[u8], answer: Kind) -> Result<Vec<u8>> {
+/// Asks over a session that attaches nothing; the body of the answer, which is of this kind. Waits
+/// for a mux at most for the first time, and for all together at most for the second.
+fn ask(
+    dir: &AppDir,
+    question: &[u8],
+    answer: Kind,
+    (appears, answers): (Duration, Duration),
+) -> Result<Vec<u8>> {
     let name = dir.name();
-    let mut socket =
-        find::retry(dir, Some(Duration::ZERO), |endpoints| match endpoints.session() {
-            Some(file) => Ok(session::open(dir, file, &Hello::default())?.0),
-            None => bail!("app {name}: its mux has no sessions"),
-        })?;
-    socket.set_read_timeout(Some(limits::ANSWER))?;
-    socket.write_all(question).context("asking")?;
-    loop {
-        let (kind, body) = session::next(&mut socket, dir)?;
-        if kind == answer {
-            return Ok(body);
+    let until = Instant::now() + answers;
+    // A socket's wait of zero would be one for ever.
+    let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    find::retry(dir, Some(appears), |endpoints| {
+        let Some(file) = endpoints.session() else { bail!("app {name}: its mux has no sessions") };
+        let (mut socket, _) = session::open(dir, file, &Hello::default(), Some(left()))?;
+        socket.write_all(question).context("asking")?;
+        loop {
+            socket.set_read_timeout(Some(left()))?;
+            let (kind, body) = session::next(&mut socket, dir)?;
+            if kind == answer {
+                return Ok(body);
+            }
         }
-    }
+    })
 }
 
 /// The report as a few lines. Nothing in it was said by the app or a client.
@@ -77,10 +95,17 @@ fn text(report: &Report) -> String {
         report.state.escape_debug(),
         report.mux_pid
     );
-    let _ = match report.app_pid {
-        Some(pid) => writeln!(out, ", app {pid}"),
-        None => writeln!(out),
+    let _ = match (report.app_pid, report.app_ended) {
+        (Some(pid), None) => writeln!(out, ", app {pid}"),
+        (Some(pid), Some(before)) => {
+            writeln!(out, ", app {pid} started again after it ended {before}")
+        }
+        (None, Some(status)) => writeln!(out, ", app ended {status}"),
+        (None, None) => writeln!(out),
     };
+    if report.restarts > 0 {
+        let _ = writeln!(out, "restarts {}", report.restarts);
+    }
     for stream in &report.streams {
         let _ = writeln!(
             out,

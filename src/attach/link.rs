@@ -85,7 +85,7 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
             // A viewer's window does not matter to the app.
             size: wanted.input.filter(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
         };
-        let (socket, welcome) = session::open(dir, file, &hello)?;
+        let (socket, welcome) = session::open(dir, file, &hello, None)?;
         let uplink = Some(Uplink::new(socket.try_clone()?, true));
         let downlinks = vec![(None, socket)];
         return Ok(Link { wanted, uplink, downlinks, rights: welcome.rights });

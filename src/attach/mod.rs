@@ -31,7 +31,7 @@ use crate::exit::Exit;
 use crate::find;
 use crate::limits;
 use crate::list;
-use crate::proto::{Exclusive, Rights};
+use crate::proto::{AppStatus, Exclusive, Rights};
 use crate::state::AppDir;
 use crate::stream::{Position, Stream};
 
@@ -90,6 +90,8 @@ struct Attached {
     outcome: Option<Exit>,
     /// Bytes told missing.
     missing: u64,
+    /// How the app ended, until it is started again.
+    ended: Option<AppStatus>,
 }
 
 /// Attaches, and stays until it is over.
@@ -126,6 +128,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             stdin_once: *stdin_once,
             outcome: None,
             missing: 0,
+            ended: None,
         };
         if let Some(rights) = &rights {
             attached.on_rights(rights);
@@ -254,6 +257,12 @@ impl Attached {
         match news {
             News::Gap(gap) => self.missing += gap.to.saturating_sub(gap.from),
             News::Exit(status) => self.outcome = Some(Exit::App(status.code())),
+            News::AppEnded(status) => self.ended = Some(status),
+            News::AppStarted => {
+                if let Some(status) = self.ended.take() {
+                    self.say(&format!("app {} ended {status} and was started again", self.name));
+                }
+            }
             News::Closing => self.outcome = Some(Exit::Done),
             News::Detached => {
                 terminal::restore();

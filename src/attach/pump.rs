@@ -23,6 +23,10 @@ pub enum News {
     Gap(Gap),
     /// The app ended.
     Exit(AppStatus),
+    /// The app ended, but its mux stays: it may be started again.
+    AppEnded(AppStatus),
+    /// The app was started, or started again.
+    AppStarted,
     /// The mux ends, and does not know how the app does.
     Closing,
     /// Somebody asked the mux to let go of us.
@@ -187,6 +191,10 @@ fn unpack(
             Item::Control(Kind::Rights, body) => {
                 News::Rights(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
+            Item::Control(Kind::Ended, body) => {
+                News::AppEnded(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
+            }
+            Item::Control(Kind::Started, _) => News::AppStarted,
             Item::Control(Kind::Closing, _) => News::Closing,
             Item::Control(Kind::Detached, _) => News::Detached,
             Item::Control(Kind::StdinDone, _) => News::StdinDone,

@@ -162,7 +162,7 @@ impl Mux {
             return;
         }
         let end = |stream: &Stream| Kind::End.message(&End { stream: *stream });
-        let frames = match self.status {
+        let frames = match self.life.status() {
             Some(status) => {
                 [session.streams.iter().flat_map(end).collect(), Kind::Exit.message(&status)]
                     .concat()

@@ -8,7 +8,9 @@ use super::Mux;
 use super::clients::only_looks;
 use crate::hub::ClientId;
 use crate::limits;
-use crate::proto::{Answer, Exclusive, Hello, Item, Kind, Request, Size, VERSION, Want, Welcome};
+use crate::proto::{
+    Answer, Exclusive, Hello, Item, Kind, Request, Size, Turn, VERSION, Want, Welcome,
+};
 use crate::rights::Right;
 use crate::sink::client::{Client, Role, Typing};
 use crate::source::pty;
@@ -165,6 +167,7 @@ impl Mux {
         if hello.exclusive.is_some() {
             self.reserve(Some(id));
         }
+        let turn = self.turn_for_newcomers();
         let streams = self.attach(id, &hello.streams, types);
         let types = self.types(id);
         if let Some(size) = hello.size.filter(|_| types) {
@@ -176,6 +179,9 @@ impl Mux {
             session.stdin_once = hello.stdin_once;
         }
         client.tell(&Kind::Welcome.message(&Welcome { version: VERSION, streams, rights }))?;
+        if let Some(turn) = turn {
+            client.tell(&turn.frame())?;
+        }
         if client.typing == Typing::Ended {
             client.tell(&Kind::StdinDone.frame(b""))?;
         }
@@ -188,6 +194,8 @@ impl Mux {
         let error = self.may_ask(id, request).and_then(|()| match request {
             Request::Detach { client } => self.detach(ClientId(client)),
             Request::Resize(size) => self.resize_terminal(size),
+            Request::Ended(status) => self.hear_of(Turn::Ended(status)),
+            Request::Started(started) => self.hear_of(Turn::Started(started)),
         });
         let error = error.err();
         let answer = Answer { error: error.map(|e| format!("{e:#}")) };
@@ -213,6 +221,9 @@ impl Mux {
                 Request::Resize(_) if self.exclusive.and_then(other).is_some() => {
                     bail!("somebody types alone");
                 }
+                Request::Ended(_) | Request::Started(_) => {
+                    bail!("only root and the mux's own user can tell how the app fares");
+                }
                 _ => {}
             }
         }
@@ -226,6 +237,16 @@ impl Mux {
         // As far as it takes it now: it is not waited for.
         let _ = client.flush(id, &mut self.hub);
         self.drop_client(id);
+        Ok(())
+    }
+
+    /// Somebody tells of the app; believed is only who could end it and start it himself.
+    fn hear_of(&mut self, turn: Turn) -> Result<()> {
+        if self.owns_app {
+            bail!("the app is a child of its mux, which knows by itself how it fares");
+        }
+        // Dealt with behind this message, which lies in the buffer that all clients share.
+        self.turns.push(turn);
         Ok(())
     }
 

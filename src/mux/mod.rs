@@ -8,6 +8,7 @@
 mod clients;
 mod end;
 mod hear;
+mod life;
 mod open;
 mod signals;
 mod status;
@@ -22,13 +23,14 @@ use tokio::time::sleep_until;
 
 pub use self::open::{Plan, Streams};
 
+use self::life::Life;
 use self::signals::{Asked, Signals};
 use crate::app::App;
 use crate::hub::input::Input;
 use crate::hub::{ClientId, Hub, Room};
 use crate::limits;
 use crate::poll::{Event, Interest, Poller, Token};
-use crate::proto::AppStatus;
+use crate::proto::{AppStatus, Turn};
 use crate::rights::Rules;
 use crate::sink::client::Client;
 use crate::sink::listener::Listener;
@@ -87,8 +89,10 @@ pub struct Mux {
     owns_app: bool,
     /// Whether the end of a client's input can end the app's.
     ends_input: bool,
-    /// How the app ended, where that is known.
-    status: Option<AppStatus>,
+    /// What is known of the app.
+    life: Life,
+    /// What its unit has told of it, to be dealt with in this turn.
+    turns: Vec<Turn>,
     /// The client whose end of input ends the app's, once it has come.
     last_writer: Option<ClientId>,
     /// What clients send is read into here.
@@ -102,7 +106,8 @@ pub struct Mux {
 }
 
 impl Mux {
-    /// Serves until the app or a signal ends it; returns the app's status where it is known.
+    /// Serves until the app or a signal ends it; returns the app's status where it is a child of this
+    /// process and has ended.
     ///
     /// # Errors
     /// When the event loop itself fails, or the app cannot be started.
@@ -112,7 +117,7 @@ impl Mux {
             self.abandon(e);
         }
         self.clean_up();
-        outcome.map(|()| self.status)
+        outcome.map(|()| self.life.status().filter(|_| self.owns_app))
     }
 
     async fn work(&mut self) -> Result<()> {
@@ -155,7 +160,7 @@ impl Mux {
                 let ended = self.app.as_mut().map_or(Ok(None), App::try_wait);
                 if let Some(status) = ended.context("waiting for the app")? {
                     self.app = None;
-                    self.status = Some(status);
+                    self.life.turn(Turn::Ended(status));
                     self.stop();
                 }
             }
@@ -180,6 +185,9 @@ impl Mux {
         self.drop_silent(now);
         self.input.advance(now);
         self.feed(now);
+        for turn in std::mem::take(&mut self.turns) {
+            self.on_turn(turn);
+        }
         self.start_when_attached(now)?;
         self.advance(now);
         Ok(())
@@ -318,6 +326,14 @@ impl Mux {
         }
         self.input.close();
         self.end_typing();
+    }
+
+    /// The app was started again: if its input had been ended, it has a new one.
+    fn begin_input(&mut self) {
+        if let Some(inlet) = self.next_inlet.take() {
+            fifo::begin_inlet(&inlet, &self.notify);
+            self.inlet = Some(inlet);
+        }
     }
 
     // ---- watching ----

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
+use super::life::Life;
 use super::{Mux, Phase};
 use crate::app::App;
 use crate::endpoints::Endpoints;
@@ -127,7 +128,8 @@ impl Mux {
             app,
             owns_app,
             ends_input,
-            status: None,
+            life: Life::default(),
+            turns: Vec::new(),
             last_writer: None,
             buffer: vec![0; limits::READ].into_boxed_slice(),
             ids: Vec::new(),
@@ -151,7 +153,7 @@ impl Mux {
         self.notify.ready();
         log::info!("app {}: ready at {}", self.dir.name(), self.dir.dir().display());
         if let Some(app) = self.app.as_mut().filter(|app| app.waits_until.is_none()) {
-            app.start()?;
+            self.life.turn(app.start()?);
         }
         if let Err(e) = sys::forget_startup_code() {
             log::debug!("giving back the memory of starting up: {e}");
@@ -165,7 +167,7 @@ impl Mux {
         let Some(app) = &mut self.app else { return Ok(()) };
         let Some(until) = app.waits_until else { return Ok(()) };
         if self.clients.values().any(greeted) {
-            app.start()?;
+            self.life.turn(app.start()?);
         } else if until <= now {
             bail!("app {}: not started, nobody attached", self.dir.name());
         }

@@ -1,7 +1,6 @@
 //! What a mux tells of itself.
 
 use super::{Mux, Phase};
-use crate::app::App;
 use crate::diagnostics;
 use crate::proto::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
 use crate::stream::Stream;
@@ -37,7 +36,9 @@ impl Mux {
             state: state.to_owned(),
             mux_pid: std::process::id(),
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-            app_pid: self.app.as_ref().and_then(App::pid),
+            app_pid: self.life.pid,
+            app_ended: self.life.ended,
+            restarts: self.life.restarts,
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
             errors: diagnostics::complaints()

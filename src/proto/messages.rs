@@ -1,8 +1,10 @@
 //! The control messages of the session protocol: what their JSON says.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use super::VERSION;
+use super::{Kind, VERSION};
 use crate::stream::{Position, Stream};
 
 /// What a client wants.
@@ -152,6 +154,43 @@ impl AppStatus {
     }
 }
 
+/// To be put behind "ended".
+impl fmt::Display for AppStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "with status {status}"),
+            Self::Signal(signal) => write!(f, "by signal {signal}"),
+        }
+    }
+}
+
+/// An app runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// Its main process.
+    pub pid: u32,
+}
+
+/// A turn in an app's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has ended so.
+    Ended(AppStatus),
+    /// It runs.
+    Started(Started),
+}
+
+impl Turn {
+    /// The frame that tells a session of it.
+    #[must_use]
+    pub fn frame(&self) -> Vec<u8> {
+        match self {
+            Self::Ended(status) => Kind::Ended.message(status),
+            Self::Started(started) => Kind::Started.message(started),
+        }
+    }
+}
+
 /// What a mux knows of itself, its app and its clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -163,8 +202,14 @@ pub struct Report {
     pub mux_pid: u32,
     /// Milliseconds since the mux was ready.
     pub uptime_ms: u64,
-    /// The app's process, where the mux has started it and it has not ended.
+    /// The app's process, where it is known and has not ended.
     pub app_pid: Option<u32>,
+    /// How the app ended last, where that is known; with an `app_pid` it runs again.
+    #[serde(default)]
+    pub app_ended: Option<AppStatus>,
+    /// How often the app was started again while this mux lived.
+    #[serde(default)]
+    pub restarts: u64,
     /// The app's output streams.
     pub streams: Vec<StreamReport>,
     /// Who is connected, the one that asks among them.
@@ -193,6 +238,10 @@ pub enum Request {
     },
     /// To give the terminal a size.
     Resize(Size),
+    /// To know that the app has ended so; from the app's unit.
+    Ended(AppStatus),
+    /// To know that the app has been started; from the app's unit.
+    Started(Started),
 }
 
 /// What became of a request.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use self::messages::{
     Answer, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello, PlaceReport,
-    Refusal, Report, Request, Rights, Size, StreamReport, Want, Welcome,
+    Refusal, Report, Request, Rights, Size, Started, StreamReport, Turn, Want, Welcome,
 };
 
 use crate::limits;
@@ -58,6 +58,10 @@ pub enum Kind {
     Answer = 24,
     /// The client was detached by somebody's request.
     Detached = 25,
+    /// [`AppStatus`]: how the app ended; it may be started again, the session goes on.
+    Ended = 26,
+    /// [`Started`]: the app was started, or started again.
+    Started = 27,
     /// [`Rights`]: whether the client may type has changed.
     Rights = 28,
     /// Bytes of the app's stdout.
@@ -69,7 +73,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 22] = [
         Self::Hello,
         Self::Stdin,
         Self::StdinEof,
@@ -86,6 +90,8 @@ impl Kind {
         Self::Report,
         Self::Answer,
         Self::Detached,
+        Self::Ended,
+        Self::Started,
         Self::Rights,
         Self::Stdout,
         Self::Stderr,

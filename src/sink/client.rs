@@ -4,6 +4,7 @@
 //! header, waiting control messages, and, only when the client was passed over in the middle of a
 //! frame, the rest of that frame.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -17,7 +18,7 @@ use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt
 use crate::hub::{ClientId, Hub, Next};
 use crate::limits;
 use crate::poll::Watch;
-use crate::proto::{Decoder, Gap, Kind};
+use crate::proto::{Decoder, Gap, Kind, Turn};
 use crate::rights::Right;
 use crate::stream::Stream;
 
@@ -44,6 +45,26 @@ pub struct Session {
     pub stdin_once: bool,
     /// The streams it reads.
     pub streams: Vec<Stream>,
+    /// What happened to the app, each with its place: where the streams ended then.
+    turns: VecDeque<(Turn, Ends)>,
+}
+
+/// The ends of all streams at a time, by `Stream as usize`; 0 for one that the app has not.
+pub type Ends = [u64; Stream::ALL.len()];
+
+impl Session {
+    /// The next turn of the app, when everything before it has been given to the client.
+    fn due(&mut self, id: ClientId, hub: &Hub) -> Option<Turn> {
+        let (_, ends) = self.turns.front()?;
+        let given = |s: &Stream| hub.at(id, *s).is_none_or(|at| at >= ends[*s as usize]);
+        self.streams.iter().all(given).then(|| self.turns.pop_front().map(|(turn, _)| turn))?
+    }
+
+    /// How far a stream may be given that stands at `at`: up to the place of the next turn.
+    fn fence(&self, stream: Stream, at: u64) -> u64 {
+        let ends = self.turns.front().map(|(_, ends)| ends[stream as usize]);
+        ends.filter(|end| *end > at).unwrap_or(u64::MAX)
+    }
 }
 
 /// Whether a client can type.
@@ -177,6 +198,16 @@ impl Client {
         Ok(())
     }
 
+    /// Tells a session of a turn in the app's life, behind what the app wrote before it.
+    pub fn tell_turn(&mut self, turn: Turn, ends: Ends) {
+        if let Role::Session(session) = &mut self.role {
+            if session.turns.len() == limits::TURNS {
+                session.turns.pop_front();
+            }
+            session.turns.push_back((turn, ends));
+        }
+    }
+
     /// Whether nothing waits here; the hub may still have something.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
@@ -226,6 +257,12 @@ impl Client {
             std::mem::swap(&mut self.out, &mut self.control);
             return true;
         }
+        if let Role::Session(session) = &mut self.role
+            && let Some(turn) = session.due(id, hub)
+        {
+            self.out.extend(turn.frame());
+            return true;
+        }
         match (hub.next(id, limits::FRAME), &self.role) {
             (None, _) => false,
             (Some(Next::Gap(stream, range)), Role::Raw(_)) => {
@@ -242,8 +279,12 @@ impl Client {
                 true
             }
             (Some(Next::Bytes(stream, range)), role) => {
+                let end = match role {
+                    Role::Session(session) => range.end.min(session.fence(stream, range.start)),
+                    Role::Raw(_) => range.end,
+                };
                 // At most what was asked for, which is a usize.
-                let len = usize::try_from(range.end - range.start).unwrap_or(limits::FRAME);
+                let len = usize::try_from(end - range.start).unwrap_or(limits::FRAME);
                 if matches!(role, Role::Session(_)) {
                     self.out.extend(Kind::of(stream).header(len));
                 }

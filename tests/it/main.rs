@@ -29,3 +29,4 @@ mod status;
 mod stream;
 mod terminal;
 mod tty;
+mod turns;

@@ -13,12 +13,12 @@ use crate::rig::{APP, Rig, expect};
 
 /// A frame as it came; neighbouring bytes of a stream are one.
 #[derive(Debug, PartialEq)]
-enum Frame {
+pub enum Frame {
     Bytes(Stream, Vec<u8>),
     Told(Kind, Value),
 }
 
-struct Session {
+pub struct Session {
     socket: UnixStream,
     decoder: Decoder,
     frames: Vec<Frame>,
@@ -26,7 +26,7 @@ struct Session {
 
 impl Session {
     /// Connected, and greeted with this.
-    fn new(rig: &Rig, hello: &Value) -> Self {
+    pub fn new(rig: &Rig, hello: &Value) -> Self {
         let mut session =
             Self { socket: rig.client("session"), decoder: Decoder::default(), frames: vec![] };
         let hello = Kind::Hello.message(hello);
@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// The body of the first message of this kind, which comes or has come.
-    fn wait_told(&mut self, kind: Kind) -> Value {
+    pub fn wait_told(&mut self, kind: Kind) -> Value {
         loop {
             let told = |frame: &Frame| match frame {
                 Frame::Told(this, body) if *this == kind => Some(body.clone()),
@@ -79,13 +79,21 @@ impl Session {
     }
 
     /// Everything to the end.
-    fn rest(mut self) -> Vec<Frame> {
+    pub fn rest(mut self) -> Vec<Frame> {
         while self.read() {}
+        self.frames
+    }
+
+    /// Everything up to where this holds.
+    pub fn rest_until(mut self, holds: impl Fn(&[Frame]) -> bool) -> Vec<Frame> {
+        while !holds(&self.frames) {
+            assert!(self.read(), "ended too early");
+        }
         self.frames
     }
 }
 
-fn told(kind: Kind, body: Value) -> Frame {
+pub fn told(kind: Kind, body: Value) -> Frame {
     Frame::Told(kind, body)
 }
 

@@ -9,4 +9,5 @@ mod lossless;
 mod pod;
 mod restart;
 mod rkt;
+mod status;
 mod templates;

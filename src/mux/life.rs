@@ -1,0 +1,87 @@
+//! The app's life: that it was started, that it has ended and how, as far as anybody has told.
+
+use std::time::Instant;
+
+use super::{Mux, Phase};
+use crate::limits;
+use crate::proto::{AppStatus, Started, Turn};
+use crate::sink::client::Ends;
+use crate::source::Read;
+use crate::stream::Stream;
+
+/// See the module. Of an app that nobody has told of nothing is known.
+#[derive(Debug, Default)]
+pub(super) struct Life {
+    /// Its process, while it is known to run.
+    pub pid: Option<u32>,
+    /// How it ended last, even if it runs again.
+    pub ended: Option<AppStatus>,
+    /// How often it was started again.
+    pub restarts: u64,
+}
+
+impl Life {
+    pub fn turn(&mut self, turn: Turn) {
+        match turn {
+            Turn::Ended(status) => (self.pid, self.ended) = (None, Some(status)),
+            Turn::Started(Started { pid }) => {
+                self.restarts += u64::from(self.status().is_some());
+                self.pid = Some(pid);
+            }
+        }
+    }
+
+    /// How it ended, if it has and does not run again.
+    pub fn status(&self) -> Option<AppStatus> {
+        self.ended.filter(|_| self.pid.is_none())
+    }
+}
+
+impl Mux {
+    /// The app's unit has told of a turn in its life: each session learns it behind what the app
+    /// wrote before.
+    pub(super) fn on_turn(&mut self, turn: Turn) {
+        let name = self.dir.name();
+        match turn {
+            Turn::Ended(status) => log::info!("app {name}: it has ended {status}"),
+            Turn::Started(Started { pid }) => log::info!("app {name}: it runs as pid={pid}"),
+        }
+        self.life.turn(turn);
+        if let Turn::Started(_) = turn {
+            self.begin_input();
+        }
+        // Of an app that has ended everything is in the pipes by now.
+        for index in 0..self.sources.len() {
+            self.read_empty(index);
+        }
+        let end = |stream: Stream| self.hub.extent(stream).map_or(0, |(end, _)| end);
+        let ends: Ends = Stream::ALL.map(end);
+        let ids: Vec<_> = self.clients.keys().copied().collect();
+        for id in ids {
+            if let Some(client) = self.clients.get_mut(&id).filter(|client| client.greeted()) {
+                client.tell_turn(turn, ends);
+                if !client.blocked {
+                    self.touch(id);
+                }
+            }
+        }
+    }
+
+    /// Reads what is in a source now, unless a client holds it back; not for ever, for somebody may
+    /// still write.
+    fn read_empty(&mut self, index: usize) {
+        for _ in 0..limits::PUMPS {
+            match self.pump(index, Instant::now()) {
+                Ok(Read::Bytes(_)) if self.held[index].is_none() => {}
+                // What is wrong with it will be told when it is read again.
+                _ => return,
+            }
+        }
+    }
+
+    /// How the app ended, for one who comes now: told right behind its welcome.
+    pub(super) fn turn_for_newcomers(&self) -> Option<Turn> {
+        // One who comes at the end of all is told by EXIT.
+        self.life.status().filter(|_| self.phase == Phase::Ready).map(Turn::Ended)
+    }
+}

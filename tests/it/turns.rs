@@ -1,0 +1,242 @@
+//! The app's unit tells its mux that the app has ended or runs, and the mux tells its clients.
+
+use std::io::Write;
+
+use iottymux::proto::Kind;
+use iottymux::stream::Stream;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::pattern;
+use crate::proc::Proc;
+use crate::pty::Pty;
+use crate::rig::{APP, Rig};
+use crate::session::{Frame, Session, told};
+
+/// A hook of the app's unit, as systemd runs it.
+fn hook(rig: &Rig, what: &str, variables: &[(&str, &str)]) -> Proc {
+    let mut command = rig.command(["control", "--app", APP, what]);
+    command.envs(variables.iter().copied());
+    Proc::spawn(command)
+}
+
+fn assert_told(mut hook: Proc) {
+    assert_eq!(hook.ends(), 0, "{}", hook.stderr.text());
+    assert_eq!((hook.stdout.text(), hook.stderr.text()), (String::new(), String::new()));
+}
+
+fn ended(rig: &Rig, code: &str, status: &str) {
+    let variables = [("SERVICE_RESULT", "exit-code"), ("EXIT_CODE", code), ("EXIT_STATUS", status)];
+    assert_told(hook(rig, "ended", &variables));
+}
+
+fn started(rig: &Rig, pid: &str) {
+    assert_told(hook(rig, "started", &[("MAINPID", pid)]));
+}
+
+fn hello() -> Value {
+    json!({"version": 1, "streams": [{"stream": "stdout"}, {"stream": "stderr"}]})
+}
+
+#[test]
+fn sessions_learn_of_each_turn_in_its_place() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    let mut session = Session::new(&rig, &hello());
+    session.wait_told(Kind::Welcome);
+    let mut app = rig.writer("stdout");
+    // Whether the mux has read it or not when it is told of the end.
+    app.write_all(b"first life").unwrap();
+    ended(&rig, "exited", "1");
+    started(&rig, "4711");
+    app.write_all(b"second life").unwrap();
+    ended(&rig, "killed", "TERM");
+    // From now on it is known how the app has ended.
+    let mut late = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
+    late.wait_told(Kind::Ended);
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0, "the app's status is not the mux's");
+    let stdout = |bytes: &[u8]| Frame::Bytes(Stream::Stdout, bytes.to_vec());
+    let signal = json!({"signal": 15});
+    assert_eq!(
+        session.rest()[1..],
+        [
+            stdout(b"first life"),
+            told(Kind::Ended, json!({"status": 1})),
+            told(Kind::Started, json!({"pid": 4711})),
+            stdout(b"second life"),
+            told(Kind::Ended, signal.clone()),
+            told(Kind::End, json!({"stream": "stdout"})),
+            told(Kind::End, json!({"stream": "stderr"})),
+            told(Kind::Exit, signal.clone()),
+        ]
+    );
+    let frames = late.rest();
+    assert_eq!(frames[1], told(Kind::Ended, signal.clone()));
+    assert_eq!(frames.last(), Some(&told(Kind::Exit, signal)));
+}
+
+/// One that is behind gets everything from before the end before it learns of the end.
+#[test]
+fn a_slow_session_learns_of_each_turn_in_its_place_too() {
+    let rig = Rig::new();
+    let mut mux = rig.mux(["stream", "--app", APP, "--backlog", "4M"]);
+    let mut session = Session::new(&rig, &hello());
+    session.wait_told(Kind::Welcome);
+    // More than its socket takes, and it does not read.
+    let len = 2 << 20;
+    pattern::write(rig.writer("stdout"), len);
+    ended(&rig, "exited", "5");
+    started(&rig, "4711");
+    rig.writer("stdout").write_all(b"again").unwrap();
+    mux.rests();
+    let frames = session.rest_until(
+        |frames| matches!(frames.last(), Some(Frame::Bytes(_, bytes)) if bytes.ends_with(b"again")),
+    );
+    assert!(frames[1] == Frame::Bytes(Stream::Stdout, pattern::bytes(len)), "not all came before");
+    assert_eq!(
+        frames[2..],
+        [
+            told(Kind::Ended, json!({"status": 5})),
+            told(Kind::Started, json!({"pid": 4711})),
+            Frame::Bytes(Stream::Stdout, b"again".to_vec()),
+        ]
+    );
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn an_app_that_runs_again_is_not_taken_for_one_that_has_ended() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    let mut session = Session::new(&rig, &hello());
+    session.wait_told(Kind::Welcome);
+    ended(&rig, "exited", "1");
+    started(&rig, "4711");
+    let late = Session::new(&rig, &hello());
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(session.rest().last(), Some(&told(Kind::Closing, Value::Null)));
+    let late = late.rest();
+    assert_eq!(late[1..], [told(Kind::Closing, Value::Null)]);
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn attach_tells_a_restart_and_goes_on() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    // The first start is none.
+    started(&rig, "4710");
+    let mut attach = rig.attach(&["--mode", "stdout"]);
+    mux.stderr.wait_for("attached to stdout");
+    ended(&rig, "exited", "1");
+    started(&rig, "4711");
+    attach.stderr.wait_for("iottymux: app demo ended with status 1 and was started again\n");
+    ended(&rig, "killed", "KILL");
+    started(&rig, "4712");
+    attach.stderr.wait_for("iottymux: app demo ended by signal 9 and was started again\n");
+    rig.writer("stdout").write_all(b"on").unwrap();
+    attach.stdout.wait_for("on");
+    ended(&rig, "exited", "42");
+    mux.signal(Signal::SIGTERM);
+    assert_eq!((mux.ends(), attach.ends()), (0, 42));
+    assert_eq!(attach.stderr.text().lines().count(), 2, "{}", attach.stderr.text());
+}
+
+#[test]
+fn on_a_raw_terminal_a_restart_has_a_line_of_its_own() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let local = Pty::open(24, 80);
+    let attach = local.spawn(rig.command(["attach", "--app", APP]));
+    rig.slave().write_all(b"$ ").unwrap();
+    local.shown.wait_for("$ ");
+    ended(&rig, "exited", "1");
+    started(&rig, "4711");
+    let line = "$ \r\niottymux: app demo ended with status 1 and was started again\r\n";
+    local.shown.wait_for(line);
+    assert!(local.is_raw());
+    drop(attach);
+}
+
+#[test]
+fn the_status_tells_how_the_app_fares() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let status = |arguments: &[&str]| {
+        let mut asked = rig.run(&[&["status", "--app", APP], arguments].concat());
+        assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
+        asked.stdout.text()
+    };
+    let fares = || {
+        let report: Value = serde_json::from_str(&status(&["--json"])).unwrap();
+        json!([report["app_pid"], report["app_ended"], report["restarts"]])
+    };
+    assert_eq!(fares(), json!([null, null, 0]));
+    started(&rig, "4711");
+    assert_eq!(fares(), json!([4711, null, 0]));
+    assert!(status(&[]).contains(" s, app 4711\n"), "{}", status(&[]));
+    ended(&rig, "dumped", "SEGV");
+    assert_eq!(fares(), json!([null, {"signal": 11}, 0]));
+    assert!(status(&[]).contains(" s, app ended by signal 11\n"), "{}", status(&[]));
+    started(&rig, "4712");
+    assert_eq!(fares(), json!([4712, {"signal": 11}, 1]));
+    let again = " s, app 4712 started again after it ended by signal 11\nrestarts 1\n";
+    assert!(status(&[]).contains(again), "{}", status(&[]));
+}
+
+/// It ends with 1 and says one line that has this.
+fn assert_refused(mut hook: Proc, why: &str) {
+    assert_eq!(hook.ends(), 1);
+    let said = hook.stderr.text();
+    assert!(said.starts_with("iottymux: ") && said.contains(why), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn what_is_no_hook_is_refused() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let result = ("SERVICE_RESULT", "success");
+    for (what, variables, why) in [
+        ("ended", &[][..], "no ExecStopPost= hook of an app that ran: SERVICE_RESULT"),
+        ("ended", &[result], "no ExecStopPost= hook of an app that ran: EXIT_CODE"),
+        ("ended", &[result, ("EXIT_CODE", "exited")], "EXIT_STATUS"),
+        (
+            "ended",
+            &[result, ("EXIT_CODE", "exited"), ("EXIT_STATUS", "\u{1b}[2J")],
+            "EXIT_CODE=exited with EXIT_STATUS=\\u{1b}[2J is no end of an app",
+        ),
+        ("started", &[], "no ExecStartPost= hook of an app that runs: MAINPID"),
+        ("started", &[("MAINPID", "0")], "MAINPID=0 is no process"),
+    ] {
+        assert_refused(hook(&rig, what, variables), why);
+    }
+}
+
+#[test]
+fn a_child_of_the_mux_is_known_without_hooks() {
+    let rig = Rig::new();
+    let mux = rig.mux(["run", "--app", APP, "--", "cat"]);
+    assert_refused(hook(&rig, "started", &[("MAINPID", "1")]), "is a child of its mux");
+    drop(mux);
+}
+
+/// A hook stands in the way of systemd: it ends though nobody answers.
+#[test]
+fn a_hook_ends_without_a_mux() {
+    let rig = Rig::new();
+    let started = || hook(&rig, "started", &[("MAINPID", "1")]);
+    assert_refused(started(), "app demo is not running under a mux");
+    let mux = rig.stream();
+    mux.stop();
+    assert_refused(started(), "the mux does not answer");
+    mux.go_on();
+    drop(mux);
+    // A mux that was killed may come again, which is waited for.
+    let waiting = started();
+    waiting.waits();
+    let _mux = rig.stream();
+    assert_told(waiting);
+}
