@@ -59,7 +59,8 @@ pub enum Command {
     Attach(AttachArgs),
     /// Show the endpoints of one app, or all apps.
     List(ListArgs),
-    /// Show what the mux of an app knows: clients, positions, lost bytes.
+    /// Show what the mux of an app knows: clients, positions, lost bytes; or how the app ended, and
+    /// the last that it said.
     Status(StatusArgs),
     /// Have the mux of an app do something.
     Control(ControlArgs),

@@ -4,13 +4,7 @@
 //! readers ignore. Written whole, read with a limit. Addresses are never trusted: only their last
 //! component is used, below the directory of the app.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-
 use anyhow::{Context, Result, bail};
-use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -86,12 +80,9 @@ impl Endpoints {
     /// # Errors
     /// When there is none, or it is not one of a known version.
     pub fn read(dir: &AppDir) -> Result<Self> {
-        let path = dir.path(ENDPOINTS);
-        let mut text = Vec::new();
-        open(&path)
-            .and_then(|file| file.take(limits::ENDPOINTS).read_to_end(&mut text))
-            .with_context(|| format!("reading {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("reading {}", path.display()))
+        let what = || format!("reading {}", dir.path(ENDPOINTS).display());
+        let text = dir.read(ENDPOINTS, limits::ENDPOINTS).with_context(what)?;
+        Self::parse(&text).with_context(what)
     }
 
     fn parse(text: &[u8]) -> Result<Self> {
@@ -136,17 +127,6 @@ impl Endpoints {
         let _ = self.serialize(&mut to);
         String::from_utf8_lossy(&out).into_owned()
     }
-}
-
-/// Opens a plain file and nothing else: a pod's document is read from outside, and must not lead
-/// elsewhere or make its reader wait.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = O_NOFOLLOW | O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no plain file"));
-    }
-    Ok(file)
 }
 
 /// The last component of an address, if it is a plain file name.

@@ -1,5 +1,6 @@
 //! Finding an app: its document, and waiting for it.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -11,6 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::endpoints::Endpoints;
+use crate::last::Last;
 use crate::limits;
 use crate::state::AppDir;
 
@@ -18,7 +20,7 @@ use crate::state::AppDir;
 /// mux (yet). `wait` of zero tries once; `None` waits for ever. Sleeps until something changes.
 ///
 /// # Errors
-/// The last failure, when the time is over.
+/// The last failure, when the time is over; [`Ended`] where a mux has left how its app ended.
 pub fn retry<T>(
     dir: &AppDir,
     wait: Option<Duration>,
@@ -96,11 +98,32 @@ fn is_absence(error: &anyhow::Error) -> bool {
         || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
 }
 
+/// Why there is no mux, as far as is known: the app has ended.
+#[derive(Debug)]
+pub struct Ended {
+    hint: String,
+    /// What its mux has left.
+    pub last: Last,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hint, last } = self;
+        write!(f, "{hint}: it {last} (iottymux status shows its last output)")
+    }
+}
+
+impl std::error::Error for Ended {}
+
 fn explain(error: anyhow::Error, dir: &AppDir, wait: Option<Duration>) -> anyhow::Error {
     let name = dir.name();
-    let hint = match wait {
-        Some(wait) if !wait.is_zero() => format!("app {name} did not appear within {wait:?}"),
-        _ => format!("app {name} is not running under a mux (--wait waits for it)"),
+    let (hint, advice) = match wait {
+        Some(wait) if !wait.is_zero() => (format!("app {name} did not appear within {wait:?}"), ""),
+        _ => (format!("app {name} is not running under a mux"), " (--wait waits for it)"),
     };
-    error.context(hint)
+    match Last::read(dir) {
+        Ok(Some(last)) => Ended { hint, last }.into(),
+        Ok(None) => error.context(hint + advice),
+        Err(unreadable) => unreadable.context(hint + advice),
+    }
 }

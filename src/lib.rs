@@ -17,7 +17,8 @@
 //! | [`source`] | FIFOs and ptys: where bytes come from, and where input goes |
 //! | [`poll`] | readiness: what has become possible |
 //! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
-//! | [`proto`], [`endpoints`], [`rights`] | the session protocol (pure), the document, who may do what (pure) |
+//! | [`last`], [`proto`], [`endpoints`] | the session protocol (pure), the documents |
+//! | [`rights`] | who may do what (pure) |
 //! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
 //! | [`diagnostics`], [`print`] | what is said to people |
 //! | [`name`], [`stream`], [`time`], [`limits`], [`exit`] | words that all use |
@@ -31,6 +32,7 @@ pub mod endpoints;
 pub mod exit;
 pub mod find;
 pub mod hub;
+pub mod last;
 pub mod limits;
 pub mod list;
 pub mod mux;

@@ -95,6 +95,10 @@ pub const COMPLAINT: usize = 256;
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Bytes of an `endpoints` document that are read.
 pub const ENDPOINTS: u64 = 64 * 1024;
+/// Bytes of the end of each stream that `last.json` keeps: a screen or two.
+pub const TAIL: usize = 4 * 1024;
+/// Bytes of a `last.json` that are read: two tails with each byte written as six, and the rest.
+pub const LAST: u64 = 64 * 1024;
 /// How long the first key of the detach sequence may be held back.
 pub const DETACH_HOLD: Duration = Duration::from_millis(500);
 /// Longest detach sequence, in keys.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 
 use crate::endpoints::Endpoints;
+use crate::last::Last;
 use crate::name::AppName;
 use crate::print::print;
 use crate::state::{AppDir, StateDir};
@@ -27,8 +28,8 @@ pub fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 
-/// Prints a line for each app: the state of its mux (`gone` when it has died, `-` when there is
-/// none), and what can be attached.
+/// Prints a line for each app: the state of its mux (`gone` when it has died, `ended` when it has
+/// ended, `-` when there was none), and what can be attached.
 ///
 /// # Errors
 /// When the state directory cannot be read, or the lines cannot be printed.
@@ -36,7 +37,8 @@ pub fn all(state: &StateDir) -> Result<()> {
     let line = |name: AppName| {
         let dir = state.app(&name);
         let Ok(endpoints) = Endpoints::read(&dir) else {
-            return [name.to_string(), "-".into(), String::new()];
+            let state = if matches!(Last::read(&dir), Ok(Some(_))) { "ended" } else { "-" };
+            return [name.to_string(), state.into(), String::new()];
         };
         let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
         let state = status::report(&dir).map_or_else(|_| "gone".into(), |report| report.state);

@@ -4,7 +4,7 @@
 //! module. It does not know what the files mean.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
 };
@@ -23,7 +24,7 @@ use crate::name::AppName;
 /// Where rkt's stage1 keeps the state of its apps.
 const RKT: &str = "/rkt";
 /// Mode of what belongs to the mux alone.
-const PRIVATE: u32 = 0o600;
+pub const PRIVATE: u32 = 0o600;
 /// Mode of a directory that only the mux's user may enter.
 const CLOSED: u32 = 0o700;
 /// Mode of a directory in which others find what they know the name of.
@@ -37,6 +38,8 @@ const SUN_PATH: usize = 107;
 pub const ENDPOINTS: &str = "endpoints";
 /// The socket of the session protocol.
 pub const SESSION: &str = "sock-session";
+/// How the app ended.
+pub const LAST: &str = "last.json";
 const LOCK: &str = "lock";
 
 /// The directory that has one directory per app.
@@ -268,6 +271,21 @@ impl AppDir {
         write().with_context(|| format!("writing {}", self.path(file).display()))
     }
 
+    /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of a
+    /// pod, read from outside, and must not lead elsewhere or make its reader wait.
+    ///
+    /// # Errors
+    /// Those of reading, unchanged, for callers that tell them apart; others when it is no plain file
+    /// or too large.
+    pub fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        open_plain(&self.path(file))?.take(limit + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > limit {
+            return Err(io::Error::other(format!("it has more than {limit} bytes")));
+        }
+        Ok(content)
+    }
+
     /// Removes a file; that there is none is fine.
     ///
     /// # Errors
@@ -330,6 +348,16 @@ impl AppDir {
         let short = PathBuf::from(format!("/proc/self/fd/{}/{file}", dir.as_raw_fd()));
         Ok(call(&UnixAddr::new(&short)?)?)
     }
+}
+
+/// Opens a plain file and nothing else.
+fn open_plain(path: &Path) -> io::Result<File> {
+    let flags = O_NOFOLLOW | O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no plain file"));
+    }
+    Ok(file)
 }
 
 /// The name of a file before it is whole.

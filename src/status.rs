@@ -5,25 +5,47 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 
 use crate::find;
+use crate::last::{Last, Tail};
 use crate::limits;
 use crate::print::print;
-use crate::proto::{Answer, ClientReport, ErrorReport, Hello, Kind, Report, Request};
+use crate::proto::{Answer, AppStatus, ClientReport, ErrorReport, Hello, Kind, Report, Request};
 use crate::session;
 use crate::state::AppDir;
 use crate::time::Now;
 
-/// Prints the status of an app's mux, for people or as JSON.
+/// Prints the status of an app's mux, for people or as JSON; of an app whose mux has ended, what that
+/// has left.
 ///
 /// # Errors
-/// When there is no mux that answers.
+/// When there is no mux that answers, and none has ended.
 pub fn show(dir: &AppDir, json: bool) -> Result<()> {
-    let report = report(dir)?;
-    if json {
-        return print(&format!("{}\n", serde_json::to_string(&report)?));
-    }
-    print(&text(&report))
+    let text = match report(dir) {
+        Ok(report) if json => serde_json::to_string(&report)? + "\n",
+        Ok(report) => text(&report),
+        Err(e) => match e.downcast()? {
+            find::Ended { last, .. } if json => serde_json::to_string(&gone(dir, last))? + "\n",
+            find::Ended { last, .. } => last_text(dir, &last),
+        },
+    };
+    print(&text)
+}
+
+/// What `--json` shows of an app whose mux has ended.
+#[derive(Serialize)]
+struct Gone {
+    app: String,
+    state: &'static str,
+    ended_ms: u64,
+    app_ended: Option<AppStatus>,
+    streams: Vec<Tail>,
+}
+
+fn gone(dir: &AppDir, last: Last) -> Gone {
+    let Last { ended_ms, status: app_ended, streams, .. } = last;
+    Gone { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
 }
 
 /// The status of an app's mux.
@@ -136,6 +158,18 @@ fn text(report: &Report) -> String {
     for ErrorReport { at_ms, error } in &report.errors {
         let ago = now.saturating_sub(*at_ms) / 1000;
         let _ = writeln!(out, "{ago} s ago: {}", error.escape_debug());
+    }
+    out
+}
+
+/// What a mux has left as a few lines; what the app said with two spaces before each line, and escaped.
+fn last_text(dir: &AppDir, last: &Last) -> String {
+    let mut out = format!("app {}: {last}\n", dir.name());
+    for Tail { stream, bytes, tail } in &last.streams {
+        let _ = writeln!(out, "{:8} {bytes} bytes", stream.name());
+        for line in tail.lines() {
+            let _ = writeln!(out, "  {}", line.escape_debug());
+        }
     }
     out
 }

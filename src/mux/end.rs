@@ -7,8 +7,11 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+
 use super::{Mux, Phase};
 use crate::hub::ClientId;
+use crate::last::{Last, Tail};
 use crate::limits;
 use crate::proto::{End, Kind, Refusal};
 use crate::sink::client::Role;
@@ -81,6 +84,10 @@ impl Mux {
 
     /// From now on nobody comes any more; who waits to be accepted still is.
     fn close_doors(&mut self, now: Instant) {
+        // First, so that who does not find the app any more finds how it ended.
+        if let Err(e) = self.leave_last_words() {
+            log::error!("{e:#}");
+        }
         self.remove(ENDPOINTS);
         for index in 0..self.listeners.len() {
             self.accept(index, limits::LISTEN_QUEUE, now);
@@ -88,6 +95,22 @@ impl Mux {
         for listener in std::mem::take(&mut self.listeners) {
             self.remove(listener.stream.map_or(SESSION, |s| s.socket()));
         }
+    }
+
+    /// Writes down how the app ended and what it said last, unless it is known that it never began.
+    fn leave_last_words(&self) -> Result<()> {
+        let status = self.life.status();
+        if self.owns_app && status.is_none() {
+            return Ok(());
+        }
+        let tail = |stream: Stream| {
+            let (bytes, _) = self.hub.extent(stream)?;
+            let kept = self.hub.bytes(stream, bytes.saturating_sub(limits::TAIL as u64)..bytes);
+            let tail = String::from_utf8_lossy(&kept.concat()).into_owned();
+            Some(Tail { stream, bytes, tail })
+        };
+        let tails = Stream::ALL.into_iter().filter_map(tail).collect();
+        Last::new(&self.dir, status, tails).publish(&self.dir)
     }
 
     /// Removes a file; that it stays is no reason not to end.

@@ -21,7 +21,7 @@ use crate::rights::{self, Lists, Rules};
 use crate::sink::client::{Client, Role};
 use crate::sink::listener::Listener;
 use crate::source::{Inlet, Source, fifo, pty};
-use crate::state::{AppDir, ENDPOINTS, SESSION};
+use crate::state::{AppDir, ENDPOINTS, LAST, SESSION};
 use crate::stream::Stream;
 use crate::sys;
 use crate::systemd::{Notify, Stored};
@@ -242,9 +242,10 @@ fn rules(lists: Lists) -> Rules {
     }
 }
 
-/// What a mux that was killed has left: nobody may find it before it is true again.
+/// What an earlier mux has left: nobody may find it before it is true again.
 fn remove_leftovers(dir: &AppDir) -> Result<()> {
     dir.remove(ENDPOINTS)?;
+    dir.remove(LAST)?;
     for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
         dir.remove(file)?;
     }

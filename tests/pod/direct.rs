@@ -89,7 +89,7 @@ fn a_service_with_a_terminal() {
         pod.systemctl(&["stop", "shell.service"]);
         tty.rest();
         pod.systemctl(&["stop", "ttymux@shell.service"]);
-        assert_eq!(pod.names("/run/iottymux/shell"), ["lock"]);
+        assert_eq!(pod.names("/run/iottymux/shell"), ["last.json", "lock"]);
     }
 }
 

@@ -1,0 +1,198 @@
+//! What a mux leaves of its app, and who reads it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::rig::{APP, Rig};
+
+fn unix_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+fn read(rig: &Rig) -> Value {
+    serde_json::from_slice(&fs::read(rig.path("last.json")).unwrap()).unwrap()
+}
+
+/// What a command prints; it must succeed.
+fn said(rig: &Rig, arguments: &[&str]) -> String {
+    let mut asked = rig.run(arguments);
+    assert_eq!(asked.ends(), 0, "{arguments:?}: {}", asked.stderr.text());
+    assert_eq!(asked.stderr.text(), "", "{arguments:?}");
+    asked.stdout.text()
+}
+
+/// The one line with which an attach fails.
+fn refusal(rig: &Rig, arguments: &[&str]) -> String {
+    let mut attach = rig.attach(arguments);
+    assert_eq!(attach.ends(), 1);
+    let said = attach.stderr.text();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said.trim_end().to_owned()
+}
+
+/// A text with `N` in the place of a number of seconds and ` s ago`.
+fn timeless(text: &str) -> String {
+    let (before, after) = text.split_once(" s ago").unwrap_or_else(|| panic!("{text}"));
+    let age: u64 = before.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(age < 60, "{text}");
+    format!("{}N{after}", before.trim_end_matches(|c: char| c.is_ascii_digit()))
+}
+
+#[test]
+fn a_mux_leaves_how_its_app_ended_and_its_last_words() {
+    let rig = Rig::new();
+    let before = unix_ms();
+    let script = "head -c 5000 /dev/zero | tr '\\0' x; printf 'last\\377\\n'; echo oh >&2; exit 3";
+    let mut run = rig.run(&["run", "--app", APP, "--", "sh", "-c", script]);
+    assert_eq!(run.ends(), 3);
+    let mut last = read(&rig);
+    let ended = last["ended_ms"].take().as_u64().unwrap();
+    assert!(before <= ended && ended <= unix_ms());
+    let tail = "x".repeat(4096 - 6) + "last\u{fffd}\n";
+    assert_eq!(
+        last,
+        json!({
+            "version": 1, "app": "demo", "ended_ms": null, "status": {"status": 3},
+            "streams": [
+                {"stream": "stdout", "bytes": 5006, "tail": tail},
+                {"stream": "stderr", "bytes": 3, "tail": "oh\n"},
+            ],
+        })
+    );
+    let mode = fs::metadata(rig.path("last.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The next start is not the last end.
+    let _mux = rig.stream();
+    assert!(!rig.exists("last.json"));
+}
+
+#[test]
+fn it_is_there_before_the_app_can_no_longer_be_found() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    // It keeps the mux from ending, but not its doors open.
+    let _lazy = rig.client("stdout");
+    crate::pattern::write(rig.writer("stdout"), 1 << 20);
+    mux.signal(Signal::SIGTERM);
+    crate::proc::eventually("the document is gone", || {
+        let gone = !rig.exists("endpoints");
+        assert!(!gone || rig.exists("last.json"), "neither is there");
+        gone
+    });
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn who_comes_later_is_told_how_it_ended() {
+    for (script, how) in [("exit 3", "with status 3"), ("kill -9 $$", "by signal 9")] {
+        let rig = Rig::new();
+        let mut run = rig.run(&["run", "--app", APP, "--", "sh", "-c", script]);
+        run.ends();
+        let hint = "(iottymux status shows its last output)";
+        let line =
+            format!("iottymux: app demo is not running under a mux: it ended {how}, N {hint}");
+        assert_eq!(timeless(&refusal(&rig, &[])), line);
+        let waited = refusal(&rig, &["--wait=0.1"]);
+        assert!(
+            waited.contains(&format!("did not appear within 100ms: it ended {how}, ")),
+            "{waited}"
+        );
+        let list = said(&rig, &["list"]);
+        assert_eq!(list.lines().nth(1), Some("demo  ended"), "{list}");
+    }
+}
+
+#[test]
+fn a_mux_that_does_not_know_says_so() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    mux.signal(Signal::SIGTERM);
+    mux.ends();
+    assert_eq!(read(&rig)["status"], Value::Null);
+    let told = refusal(&rig, &[]);
+    assert!(told.contains("it was left by its mux, which did not know how it ended, "), "{told}");
+}
+
+#[test]
+fn the_status_of_an_app_that_has_ended_shows_its_last_words_escaped() {
+    let rig = Rig::new();
+    let script = "printf 'one\\n\\033[2Jtwo\\r\\n\\nthree'; exit 4";
+    let mut run = rig.run(&["run", "--app", APP, "--", "sh", "-c", script]);
+    run.ends();
+    let text = said(&rig, &["status", "--app", APP]);
+    let want = "app demo: ended with status 4, N\nstdout   19 bytes\n  one\n  \\u{1b}[2Jtwo\n  \n  three\nstderr   0 bytes\n";
+    assert_eq!(timeless(&text), want);
+    let report: Value =
+        serde_json::from_str(&said(&rig, &["status", "--app", APP, "--json"])).unwrap();
+    assert_eq!(report["state"], "ended");
+    assert_eq!(report["app_ended"], json!({"status": 4}));
+    assert_eq!(report["ended_ms"], read(&rig)["ended_ms"]);
+    assert_eq!(report["streams"][0]["tail"], "one\n\u{1b}[2Jtwo\r\n\nthree");
+}
+
+#[test]
+fn what_is_no_such_document_is_not_believed() {
+    let good = json!({"version": 1, "app": "demo", "ended_ms": 1, "status": null, "streams": []});
+    let changed = |key: &str, value: Value| {
+        let mut document = good.clone();
+        document[key] = value;
+        document.to_string()
+    };
+    let large = changed("app", "x".repeat(1 << 16).into());
+    for (document, why) in [
+        ("garbage".to_owned(), "last.json: expected value"),
+        (String::new(), "last.json: EOF"),
+        (changed("version", json!(2)), "version 2 of this document is not known"),
+        (changed("ended_ms", json!(-1)), "last.json: invalid value"),
+        (changed("status", json!({"status": 999})), "last.json: invalid value"),
+        (changed("streams", json!([{"stream": "etc"}])), "last.json: unknown variant"),
+        (large, "last.json: it has more than 65536 bytes"),
+    ] {
+        let rig = Rig::new();
+        rig.make_app_dir();
+        fs::write(rig.path("last.json"), document).unwrap();
+        assert_not_believed(&rig, why);
+    }
+    let rig = Rig::new();
+    rig.make_app_dir();
+    rig.make_fifo("last.json");
+    assert_not_believed(&rig, "last.json: it is no plain file");
+    fs::remove_file(rig.path("last.json")).unwrap();
+    std::os::unix::fs::symlink(Path::new("/dev/zero"), rig.path("last.json")).unwrap();
+    assert_not_believed(&rig, "Too many levels of symbolic links");
+}
+
+/// Every reader says one line, or nothing, and the next mux begins as ever.
+fn assert_not_believed(rig: &Rig, why: &str) {
+    for said in [refusal(rig, &[]), {
+        let mut status = rig.run(&["status", "--app", APP]);
+        assert_eq!(status.ends(), 1);
+        assert_eq!(status.stdout.text(), "");
+        status.stderr.text().trim_end().to_owned()
+    }] {
+        assert!(said.starts_with("iottymux: app demo is not running under a mux"), "{said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(said(rig, &["list"]).lines().nth(1), Some("demo  -"));
+}
+
+#[test]
+fn one_that_is_in_the_way_is_replaced() {
+    let rig = Rig::new();
+    rig.make_app_dir();
+    std::os::unix::fs::symlink(rig.file("outside"), rig.path("last.json")).unwrap();
+    fs::write(rig.file("outside"), "untouched").unwrap();
+    let mut mux = rig.stream();
+    std::os::unix::fs::symlink(rig.file("outside"), rig.path("last.json")).unwrap();
+    rig.writer("stdout").write_all(b"word").unwrap();
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert_eq!(fs::read_to_string(rig.file("outside")).unwrap(), "untouched");
+    assert_eq!(read(&rig)["streams"][0]["tail"], "word");
+}
