@@ -67,6 +67,17 @@ pub const EVENTS: usize = 64;
 
 /// How long a mux that ends reads from sources that do not become empty.
 pub const DRAIN_READ: Duration = Duration::from_secs(5);
+/// How long a mux that ends waits for systemd to say how the app ended; well below [`DRAIN_READ`], for
+/// the app's stop may wait for it.
+pub const INQUIRY: Duration = Duration::from_secs(2);
+/// Bytes of the answer that are read: three short lines.
+pub const SHOWN: u64 = 256;
+/// Pause between two looks at what rkt's reaper writes at about the same time.
+pub const REAPER_LOOK: Duration = Duration::from_millis(20);
+/// Bytes of it that are read: a number.
+pub const REAPED: u64 = 64;
+/// By how much the time of a file may be behind: the kernel takes it from the last tick of its clock.
+pub const CLOCK_TICK: Duration = Duration::from_millis(10);
 /// How long a mux that ends writes to clients that are slow but make progress, after the sources
 /// are empty.
 pub const DRAIN_DELIVER: Duration = Duration::from_secs(10);

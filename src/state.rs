@@ -1,7 +1,7 @@
 //! The state directory and all paths below it: built here, from a checked name, and nowhere else.
 //!
-//! Invariant: nothing outside the directory of the app is opened, bound or dialled through this
-//! module. It does not know what the files mean.
+//! Invariant: nothing outside the directory of the app is opened, bound or dialled through an
+//! [`AppDir`]. It does not know what the files mean.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
@@ -278,12 +279,15 @@ impl AppDir {
     /// Those of reading, unchanged, for callers that tell them apart; others when it is no plain file
     /// or too large.
     pub fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
-        let mut content = Vec::new();
-        open_plain(&self.path(file))?.take(limit + 1).read_to_end(&mut content)?;
-        if content.len() as u64 > limit {
-            return Err(io::Error::other(format!("it has more than {limit} bytes")));
-        }
-        Ok(content)
+        read_plain(&self.path(file), limit).map(|(_, content)| content)
+    }
+
+    /// Where rkt's reaper writes how the app ended, if this is the directory of one in a pod of rkt.
+    #[must_use]
+    pub fn rkt_status(&self) -> Option<PathBuf> {
+        let rkt = Path::new(RKT);
+        let ours = self.path.parent() == Some(&rkt.join("iottymux"));
+        ours.then(|| rkt.join("status").join(self.name.as_str()))
     }
 
     /// Removes a file; that there is none is fine.
@@ -350,14 +354,23 @@ impl AppDir {
     }
 }
 
-/// Opens a plain file and nothing else.
-fn open_plain(path: &Path) -> io::Result<File> {
+/// Reads a plain file of at most `limit` bytes, and nothing else; also tells when it was written.
+///
+/// # Errors
+/// As of [`AppDir::read`].
+pub fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
     let flags = O_NOFOLLOW | O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("it is no plain file"));
     }
-    Ok(file)
+    let mut content = Vec::new();
+    file.take(limit + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > limit {
+        return Err(io::Error::other(format!("it has more than {limit} bytes")));
+    }
+    Ok((metadata.modified()?, content))
 }
 
 /// The name of a file before it is whole.

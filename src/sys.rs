@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
 use nix::sys::mman::{MmapAdvise, madvise};
+use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::setsid;
 use tokio::io::unix::AsyncFd;
 
@@ -44,6 +45,17 @@ pub fn in_own_session(command: &mut Command, terminal: bool) {
         Ok(())
     };
     // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Has the command's process ignore SIGTERM.
+pub fn ignoring_sigterm(command: &mut Command) {
+    let prepare = || -> io::Result<()> {
+        // SAFETY: nothing is called when the signal comes.
+        unsafe { signal(Signal::SIGTERM, SigHandler::SigIgn) }?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
     unsafe { command.pre_exec(prepare) };
 }
 

@@ -18,6 +18,7 @@ use crate::sink::client::Role;
 use crate::source::Read;
 use crate::state::{ENDPOINTS, SESSION};
 use crate::stream::Stream;
+use crate::unit::Inquiry;
 
 impl Mux {
     /// Begins to end; the second time it does nothing.
@@ -38,6 +39,9 @@ impl Mux {
                 source.release();
             }
         }
+        if !self.owns_app && self.life.status().is_none() {
+            self.inquiry = Inquiry::begin(&self.dir, self.since.elapsed(), now);
+        }
         self.phase = Phase::Draining { quiet: now + linger, until: now + limits::DRAIN_READ };
     }
 
@@ -45,7 +49,9 @@ impl Mux {
     pub(super) fn advance(&mut self, now: Instant) {
         if let Phase::Draining { quiet, until } = self.phase {
             self.drain(now, quiet, until);
-            if self.sources.iter().all(Option::is_none) && !self.is_expected(now) {
+            self.inquire(now);
+            let drained = self.sources.iter().all(Option::is_none);
+            if drained && self.inquiry.is_none() && !self.is_expected(now) {
                 self.close_doors(now);
                 self.inlet = None;
                 self.phase = Phase::Delivering { until: now + limits::DRAIN_DELIVER };
@@ -67,9 +73,10 @@ impl Mux {
         match self.phase {
             Phase::Ready | Phase::Done => None,
             Phase::Draining { quiet, until } => {
-                let times = [quiet, self.since + limits::LINGER, until];
                 let now = Instant::now();
-                times.into_iter().filter(|time| *time > now).min().or(Some(until))
+                let times = [quiet, self.since + limits::LINGER, until];
+                let inquiry = self.inquiry.as_ref().map(|inquiry| inquiry.due(now));
+                times.into_iter().chain(inquiry).filter(|time| *time > now).min().or(Some(until))
             }
             Phase::Delivering { until } => Some(self.patience_ends.map_or(until, |p| p.min(until))),
         }

@@ -79,6 +79,20 @@ impl Mux {
         }
     }
 
+    /// Learns how the app ended from those who were asked, unless its unit tells meanwhile.
+    pub(super) fn inquire(&mut self, now: Instant) {
+        if self.life.status().is_some() {
+            self.inquiry = None;
+        }
+        if let Some(found) = self.inquiry.as_mut().and_then(|inquiry| inquiry.look(now)) {
+            self.inquiry = None;
+            if let Some(status) = found {
+                log::info!("app {}: it had ended {status}", self.dir.name());
+                self.life.turn(Turn::Ended(status));
+            }
+        }
+    }
+
     /// How the app ended, for one who comes now: told right behind its welcome.
     pub(super) fn turn_for_newcomers(&self) -> Option<Turn> {
         // One who comes at the end of all is told by EXIT.

@@ -39,6 +39,7 @@ use crate::state::{AppDir, Lock};
 use crate::stream::Stream;
 use crate::systemd::Notify;
 use crate::time::Now;
+use crate::unit::Inquiry;
 
 /// Where the mux is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub struct Mux {
     ends_input: bool,
     /// What is known of the app.
     life: Life,
+    /// How the app ended, being asked.
+    inquiry: Option<Inquiry>,
     /// What its unit has told of it, to be dealt with in this turn.
     turns: Vec<Turn>,
     /// The client whose end of input ends the app's, once it has come.

@@ -129,6 +129,7 @@ impl Mux {
             owns_app,
             ends_input,
             life: Life::default(),
+            inquiry: None,
             turns: Vec::new(),
             last_writer: None,
             buffer: vec![0; limits::READ].into_boxed_slice(),

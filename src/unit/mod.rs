@@ -1,6 +1,8 @@
 //! The app as a unit of systemd: how it ended, in the words of those who know it.
 //!
-//! Pure but for the environment, which [`ended`] and [`started`] read: texts in, a status out.
+//! Texts in, a status out; [`ended`] and [`started`] read the environment, and [`inquiry`] asks.
+
+mod inquiry;
 
 use std::env;
 use std::str::FromStr;
@@ -9,7 +11,12 @@ use anyhow::{Context, Result, bail};
 use nix::libc;
 use nix::sys::signal::Signal;
 
+pub use self::inquiry::Inquiry;
+
 use crate::proto::{AppStatus, Started};
+
+/// The highest number of a signal.
+const LAST_SIGNAL: u8 = 64;
 
 /// What systemd tells an `ExecStopPost=` hook of the main process in its environment.
 ///
@@ -49,6 +56,46 @@ fn told_to_hook(code: &str, status: &str) -> Option<AppStatus> {
     }
 }
 
+/// What PID 1 shows of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// Its main process has ended so, and is not started again by itself.
+    Ended(AppStatus),
+    /// It runs, or is about to.
+    Runs,
+    /// Neither: there is no such unit, it has not run, or it is being stopped.
+    Unknown,
+}
+
+/// The output of `systemctl show` for ActiveState, ExecMainCode and ExecMainStatus.
+fn shown(text: &str) -> Result<Shown> {
+    let property = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.with_context(|| format!("no {name} in {text:?}"))
+    };
+    let (state, code) = (property("ActiveState")?, property("ExecMainCode")?);
+    let status = property("ExecMainStatus")?.parse::<u8>();
+    // The codes are those of waitid(2): exited, killed, dumped.
+    Ok(match (state, code, status) {
+        ("active" | "activating" | "reloading" | "refreshing", _, _) => Shown::Runs,
+        (_, "0", _) => Shown::Unknown,
+        (_, "1", Ok(status)) => Shown::Ended(AppStatus::Status(status)),
+        (_, "2" | "3", Ok(signal @ 1..=LAST_SIGNAL)) => Shown::Ended(AppStatus::Signal(signal)),
+        _ => bail!("{text:?} is no end of an app"),
+    })
+}
+
+/// The number that a reaper of rkt writes. It is that of a signal where one ended the app, which
+/// cannot be told from a status.
+fn reaped(text: &[u8]) -> Result<AppStatus> {
+    let number = text.strip_suffix(b"\n").unwrap_or(text);
+    let status = std::str::from_utf8(number).ok().filter(|n| !n.starts_with('+'));
+    match status.and_then(|n| n.parse().ok()) {
+        Some(status) => Ok(AppStatus::Status(status)),
+        None => bail!("\"{}\" is no status of an app", text.escape_ascii()),
+    }
+}
+
 /// The number of a signal as systemd names it: `TERM`, `RTMIN+3`, or a number.
 fn signal(name: &str) -> Option<u8> {
     let number = if let Some(above) = name.strip_prefix("RTMIN+") {
@@ -60,7 +107,7 @@ fn signal(name: &str) -> Option<u8> {
     } else {
         name.parse::<u8>().ok()?.into()
     };
-    u8::try_from(number).ok().filter(|number| (1..=64).contains(number))
+    u8::try_from(number).ok().filter(|number| (1..=LAST_SIGNAL).contains(number))
 }
 
 #[cfg(test)]
@@ -90,6 +137,61 @@ mod tests {
             ("", "", None),
         ] {
             assert_eq!(told_to_hook(code, status), want, "{code} {status}");
+        }
+    }
+
+    #[test]
+    fn what_pid_1_shows() {
+        use AppStatus::{Signal, Status};
+        let ended = |status| Some(Shown::Ended(status));
+        for (state, code, status, want) in [
+            ("inactive", "1", "0", ended(Status(0))),
+            ("failed", "1", "255", ended(Status(255))),
+            ("deactivating", "1", "3", ended(Status(3))),
+            ("failed", "2", "9", ended(Signal(9))),
+            ("failed", "3", "11", ended(Signal(11))),
+            ("active", "0", "0", Some(Shown::Runs)),
+            // One that runs again has ended before.
+            ("active", "1", "3", Some(Shown::Runs)),
+            ("activating", "1", "3", Some(Shown::Runs)),
+            ("reloading", "0", "0", Some(Shown::Runs)),
+            ("inactive", "0", "0", Some(Shown::Unknown)),
+            ("deactivating", "0", "0", Some(Shown::Unknown)),
+            ("failed", "1", "256", None),
+            ("failed", "1", "-1", None),
+            ("failed", "1", "", None),
+            ("failed", "2", "0", None),
+            ("failed", "2", "65", None),
+            ("failed", "4", "1", None),
+            ("failed", "exited", "1", None),
+            ("\u{1b}[2J", "", "", None),
+        ] {
+            let text =
+                format!("ExecMainCode={code}\nExecMainStatus={status}\nActiveState={state}\n");
+            assert_eq!(shown(&text).ok(), want, "{text:?}");
+        }
+        for odd in ["", "ActiveState=failed\n", "ExecMainCode 1", "\n\n"] {
+            assert!(shown(odd).is_err(), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_reaper_writes() {
+        for (text, want) in [
+            (&b"0\n"[..], Some(0)),
+            (b"3", Some(3)),
+            (b"255\n", Some(255)),
+            (b"256\n", None),
+            (b"-1\n", None),
+            (b"+1\n", None),
+            (b"3\n\n", None),
+            (b" 3\n", None),
+            (b"demo\n", None),
+            (b"\x1b[2J", None),
+            (b"\xff\n", None),
+            (b"\n", None),
+        ] {
+            assert_eq!(reaped(text).ok(), want.map(AppStatus::Status), "{}", text.escape_ascii());
         }
     }
 }

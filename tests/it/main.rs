@@ -18,6 +18,7 @@ mod ends;
 mod find;
 mod foreign;
 mod hub;
+mod inquiry;
 mod last;
 mod life;
 mod limits;

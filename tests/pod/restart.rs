@@ -4,7 +4,8 @@ use std::io::Read;
 
 use crate::pod::{Pod, rounds};
 
-/// What an ended mux may leave: its lock and its last words. Every name in the directory is in one list or the other.
+/// What an ended mux may leave: its lock and the app's last words. Every name in the directory is in
+/// one list or the other.
 const STALE: [&str; 6] =
     ["endpoints", "sock-session", "sock-stderr", "sock-stdin", "sock-stdout", "sock-tty"];
 

@@ -167,3 +167,35 @@ fn an_immutable_pod_ends_with_its_app() {
         pod.await_end();
     }
 }
+
+/// The mux of these units finds out how the app has ended: from PID 1, which also tells a signal, or
+/// where it cannot be asked from what the reaper writes at the same time.
+#[test]
+fn the_status_without_hooks() {
+    let Some(plan) = plan(&MUTABLE_STREAM) else { return };
+    let pod = plan.boot();
+    let cannot_ask = "[Service]\nEnvironment=PATH=/nowhere\n";
+    for (more, end, code) in [
+        ("", "exit 0", 0),
+        ("", "exit 3", 3),
+        ("", "kill -KILL $$$$", 128 + 9),
+        (cannot_ask, "exit 4", 4),
+        (cannot_ask, "exit 0", 0),
+    ] {
+        // That of another time is not believed.
+        fs::write(pod.path("/rkt/status/demo"), "77\n").unwrap();
+        pod.set_unit("iomux@demo.service.d/more.conf", more);
+        let command = format!("[Service]\nExecStart=\nExecStart=/bin/sh -c 'read x; {end}'\n");
+        pod.set_unit("demo.service.d/command.conf", &command);
+        start(&pod);
+        pod.await_mux("demo", "stdin");
+        let mut attach = pod
+            .command(&["iottymux", "attach", "--app", "demo"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        attach.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        assert_eq!(attach.wait().unwrap().code(), Some(code), "{more}{end}\n{}", pod.console());
+        stop_dead(&pod, "iomux@demo.service");
+    }
+}

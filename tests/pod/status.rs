@@ -164,23 +164,32 @@ fn who_comes_between_end_and_restart_is_told() {
 /// The smallest root directory in which a shell runs; without our program.
 const ROOT: &str = "\
 RootDirectory=/srv/root
-BindReadOnlyPaths=/usr/bin /usr/lib /lib64 /usr/lib:/lib
+BindReadOnlyPaths=/usr/bin /usr/lib /lib64 /usr/lib:/lib /usr/bin:/bin
 ";
 
+/// The hooks are skipped there, and the mux asks PID 1.
 #[test]
-fn hooks_that_cannot_run_in_a_root_directory_do_no_harm() {
+fn the_status_of_a_service_with_a_root_directory() {
     let Some(plan) = Plan::new() else { return };
-    let pod = plan.with_delivered_units().root_file("srv/root/bin/.keep", "").boot();
-    let unit = "[Service]\nExecStart=\nExecStart=/usr/bin/cat\nRestart=no\n";
-    pod.set_unit("demo.service.d/x.conf", &format!("{unit}{ROOT}"));
+    let pod = plan.with_delivered_units().root_file("srv/root/.keep", "").boot();
+    assert_ends(&pod, ROOT, &ENDS);
+    assert_ends(&pod, "RootDirectory=/\n", &ENDS[1..2]);
+
+    pod.set_unit("demo.service.d/x.conf", &(script("cat") + ROOT));
     pod.systemctl(&["start", "demo.service"]);
-    let mut attach = Attach::new(&pod, "demo");
-    attach.say("hello\n");
-    assert_eq!(line(&mut attach.stdout), "hello\n");
     let status = pod.run(&["iottymux", "status", "--app", "demo", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!(status["app_pid"], serde_json::Value::Null, "the hook has run");
+    // A mux that ends alone does not take the app for ended.
+    let mut attach = Attach::new(&pod, "demo");
+    attach.say("\nhello\n");
+    assert_eq!(line(&mut attach.stdout), "hello\n");
+    pod.systemctl(&["restart", "iomux@demo.service"]);
+    drop(attach);
+    let mut attach = Attach::new(&pod, "demo");
+    attach.say("again\n");
+    assert_eq!(line(&mut attach.stdout), "again\n");
     pod.systemctl(&["stop", "demo.service"]);
     assert_eq!(pod.property("demo.service", "Result"), "success", "{}", pod.console());
-    assert_eq!(attach.ends(), (0, String::new(), String::new()));
+    assert_eq!(attach.ends(), (128 + 15, String::new(), String::new()), "{}", pod.console());
 }

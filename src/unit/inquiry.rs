@@ -1,0 +1,151 @@
+//! Finding out how the app ended where no hook has told: PID 1 knows it of its unit, and in a pod
+//! of rkt a reaper writes it down.
+//!
+//! Invariant: nothing here blocks, and it is over in [`limits::INQUIRY`]. An app of which nothing
+//! certain is found has an unknown status. PID 1 comes first: the reaper's number may be that of a
+//! signal.
+
+use std::env;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use super::{Shown, reaped, shown};
+use crate::limits;
+use crate::proto::AppStatus;
+use crate::state::{AppDir, read_plain};
+use crate::{sys, systemd};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Inquiry {
+    app: String,
+    /// `systemctl`, until it has ended.
+    systemctl: Option<Child>,
+    /// Where the reaper writes, until something is there, and how old that may be.
+    reaper: Option<(PathBuf, SystemTime)>,
+    until: Instant,
+}
+
+impl Inquiry {
+    /// Begins, for a mux that has run for `age`; `None` when it was not systemd that started this
+    /// process, or there is nobody to ask.
+    #[must_use]
+    pub fn begin(dir: &AppDir, age: Duration, now: Instant) -> Option<Self> {
+        if !started_by_systemd() {
+            return None;
+        }
+        let app = dir.name().to_string();
+        let asked = ask(&app).with_context(|| format!("app {app}: asking systemd how it ended"));
+        let systemctl = asked.map_err(|e| log::warn!("{e:#}")).ok();
+        let oldest = SystemTime::now().checked_sub(age + limits::CLOCK_TICK);
+        let reaper = dir.rkt_status().zip(oldest);
+        let until = now + limits::INQUIRY;
+        (systemctl.is_some() || reaper.is_some()).then_some(Self { app, systemctl, reaper, until })
+    }
+
+    /// What came out of it, if it is over: the app's status, where that is known.
+    pub fn look(&mut self, now: Instant) -> Option<Option<AppStatus>> {
+        if let Some(answered) = self.systemctl.as_mut().and_then(|child| answer(child).transpose())
+        {
+            self.systemctl = None;
+            match answered.and_then(|text| shown(&text)) {
+                Ok(Shown::Ended(status)) => return Some(Some(status)),
+                Ok(Shown::Runs) => return Some(None),
+                Ok(Shown::Unknown) => {}
+                Err(e) => log::warn!("app {}: asking systemd how it ended: {e:#}", self.app),
+            }
+        }
+        let over = now >= self.until;
+        if self.systemctl.is_none() || over {
+            match self.reaper.as_ref().map(|(path, oldest)| read_reaped(path, *oldest)) {
+                Some(Ok(Some(status))) => return Some(Some(status)),
+                Some(Ok(None)) => {}
+                Some(Err(e)) => {
+                    log::warn!("app {}: {e:#}", self.app);
+                    self.reaper = None;
+                }
+                None => {}
+            }
+        }
+        if over && let Some(child) = &mut self.systemctl {
+            log::warn!("app {}: systemctl does not say how it ended", self.app);
+            let _ = child.kill();
+        }
+        (over || self.systemctl.is_none() && self.reaper.is_none()).then_some(None)
+    }
+
+    /// When to look again though nothing happens. The end of `systemctl` is told by a signal.
+    #[must_use]
+    pub fn due(&self, now: Instant) -> Instant {
+        match self.systemctl {
+            Some(_) => self.until,
+            None => self.until.min(now + limits::REAPER_LOOK),
+        }
+    }
+}
+
+/// Whether this very process is one of a unit: the variables are inherited by everything that is
+/// started from one.
+fn started_by_systemd() -> bool {
+    // Since 248; before, the other has to do.
+    let us = env::var("SYSTEMD_EXEC_PID").map_or(true, |pid| pid == std::process::id().to_string());
+    us && env::var_os("INVOCATION_ID").is_some()
+}
+
+/// Starts the question to the manager that started this process.
+fn ask(app: &str) -> io::Result<Child> {
+    let mut command = Command::new("systemctl");
+    if env::var_os("MANAGERPID").is_some() {
+        // Which only a user's manager sets.
+        command.arg("--user");
+    }
+    command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
+    command.arg(format!("{app}.service"));
+    for name in systemd::PRIVATE_ENV {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // systemd, which is stopping this unit, sends it to whatever is started now, too.
+    sys::ignoring_sigterm(&mut command);
+    let child = command.spawn()?;
+    if let Some(pipe) = &child.stdout {
+        // Should anybody else still have it when the child has ended.
+        fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    Ok(child)
+}
+
+/// What it has answered, once it has ended; that fits into the pipe.
+fn answer(child: &mut Child) -> Result<Option<String>> {
+    let Some(status) = child.try_wait()? else { return Ok(None) };
+    if !status.success() {
+        bail!("systemctl: {status}");
+    }
+    let mut text = Vec::new();
+    if let Some(pipe) = &mut child.stdout {
+        match pipe.take(limits::SHOWN).read_to_end(&mut text) {
+            Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(e.into()),
+            _ => {}
+        }
+    }
+    let text = String::from_utf8(text).context("systemctl")?;
+    log::debug!("systemctl: {text:?}");
+    Ok(Some(text))
+}
+
+/// What the reaper has written by now, not before `oldest`.
+fn read_reaped(path: &Path, oldest: SystemTime) -> Result<Option<AppStatus>> {
+    let what = || format!("reading {}", path.display());
+    match read_plain(path, limits::REAPED) {
+        // That of an earlier run, or one that is being written.
+        Ok((written, text)) if written < oldest || text.is_empty() => Ok(None),
+        Ok((_, text)) => reaped(&text).map(Some).with_context(what),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(what),
+    }
+}
