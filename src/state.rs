@@ -188,16 +188,17 @@ impl AppDir {
     /// When it cannot be moved.
     pub fn place_end(&self, file: &str) -> io::Result<PathBuf> {
         let (open, closed) = (self.path(file), self.path.join(ENDS).join(file));
-        let is_ours = fs::read_link(&open).is_ok_and(|to| to == Path::new(ENDS).join(file));
-        let (from, to) = if self.shared { (&open, closed) } else { (&closed, open.clone()) };
-        // Where the link is there, or not, as it should be, the end is where it should be.
-        if is_ours != self.shared {
-            match fs::rename(from, &to) {
-                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
+        let leads = fs::read_link(&open).is_ok_and(|to| to == Path::new(ENDS).join(file));
+        let free = leads || fs::symlink_metadata(&open).is_err();
+        let (from, to, moves) =
+            if self.shared { (&open, &closed, !leads) } else { (&closed, &open, free) };
+        if moves
+            && let Err(e) = fs::rename(from, to)
+            && e.kind() != ErrorKind::NotFound
+        {
+            return Err(e);
         }
-        Ok(to)
+        Ok(to.clone())
     }
 
     /// Leads to an end that is in its place from where the app's unit looks for it.

@@ -41,6 +41,12 @@ impl Stored {
         Self(names.split(':').map(str::to_owned).zip(fds).collect())
     }
 
+    /// Whether there is a descriptor of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// The descriptor of this name, if it was stored.
     pub fn remove(&mut self, name: &str) -> Option<OwnedFd> {
         self.0.remove(name)

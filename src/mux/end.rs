@@ -15,7 +15,7 @@ use crate::last::{Last, Tail};
 use crate::limits;
 use crate::proto::{End, Kind, Refusal};
 use crate::sink::client::Role;
-use crate::source::Read;
+use crate::source::{Read, fifo};
 use crate::state::{ENDPOINTS, SESSION};
 use crate::stream::Stream;
 use crate::unit::Inquiry;
@@ -218,10 +218,15 @@ impl Mux {
         }
     }
 
-    /// Takes away what this process made.
+    /// Takes away what this process made, and puts away what the next one needs.
     pub(super) fn clean_up(&self) {
         for file in &self.made {
             if let Err(e) = self.dir.remove_end(file) {
+                log::error!("{e:#}");
+            }
+        }
+        for stream in &self.kept {
+            if let Err(e) = fifo::put_away(&self.dir, *stream) {
                 log::error!("{e:#}");
             }
         }

@@ -105,6 +105,8 @@ pub struct Mux {
     notify: Notify,
     /// What this process made and takes away at the end.
     made: Vec<&'static str>,
+    /// The FIFOs that it puts away then, for the next one.
+    kept: Vec<Stream>,
     _lock: Lock,
 }
 

@@ -71,6 +71,7 @@ struct Ends {
     /// The input of the app's next start, where this one's was ended.
     next_inlet: Option<Inlet>,
     made: Vec<&'static str>,
+    kept: Vec<Stream>,
 }
 
 impl Mux {
@@ -136,6 +137,7 @@ impl Mux {
             ids: Vec::new(),
             notify,
             made: ends.made,
+            kept: ends.kept,
             dir,
             _lock: lock,
         };
@@ -188,6 +190,7 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                 inlet: Some(pty.inlet),
                 next_inlet: None,
                 made: vec![Stream::Tty.stage2()],
+                kept: Vec::new(),
             })
         }
         Streams::Fifos { enabled, make } => {
@@ -197,12 +200,16 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                 inlet: None,
                 next_inlet: None,
                 made: Vec::new(),
+                kept: Vec::new(),
             };
             for stream in enabled {
                 if *make {
+                    let ours = fifo::make(dir, *stream)? || fifo::is_stored(stored, *stream);
                     // Under systemd they stay: it keeps the ends over a restart of this service,
                     // and an app that is started again after it must find the same FIFOs.
-                    if fifo::make(dir, *stream)? && !notify.keeps() {
+                    if ours && notify.keeps() {
+                        ends.kept.push(*stream);
+                    } else if ours {
                         ends.made.push(stream.stage2());
                     }
                 } else if !fifo::exists(dir, *stream) {

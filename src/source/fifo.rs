@@ -29,7 +29,7 @@ const MODE: u32 = 0o666;
 /// Name in systemd's store of an input for the next start of the app: this one's has ended.
 const NEXT_INLET: &str = "stdin-next";
 
-/// Makes the FIFO of a stream unless there is one; whether it was made.
+/// Makes the FIFO of a stream unless there is one; whether it was made, or was one of [`put_away`].
 ///
 /// # Errors
 /// When it cannot be made.
@@ -43,6 +43,11 @@ pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
             let aside = move_aside(&path).with_context(what)?;
             log::warn!("{} was no FIFO; it is now {}", path.display(), aside.display());
         }
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(what),
+    }
+    match fs::rename(dir.place_end(&kept(stream)).with_context(what)?, &path) {
+        Ok(()) => return Ok(true),
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e).with_context(what),
     }
@@ -85,6 +90,31 @@ pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
 pub fn begin_inlet(inlet: &Inlet, notify: &Notify) {
     notify.forget(NEXT_INLET);
     notify.store(Stream::Stdin.name(), &inlet.fd);
+}
+
+/// Whether systemd keeps the FIFO of a stream.
+#[must_use]
+pub fn is_stored(stored: &Stored, stream: Stream) -> bool {
+    stored.has(stream.name()) || stream == Stream::Stdin && stored.has(NEXT_INLET)
+}
+
+/// Puts a FIFO where nobody finds it before [`make`] puts it back. It has to stay, since the app may
+/// have it open and systemd may keep its ends; but who opened it without a mux, as systemd does for
+/// each hook of the app's unit, would wait for one.
+///
+/// # Errors
+/// Those of rename(2).
+pub fn put_away(dir: &AppDir, stream: Stream) -> Result<()> {
+    let what = || format!("putting away FIFO {}", dir.path(stream.stage2()).display());
+    let end = dir.place_end(stream.stage2()).with_context(what)?;
+    fs::rename(&end, end.with_file_name(kept(stream))).with_context(what)?;
+    // What leads there.
+    dir.remove(stream.stage2())
+}
+
+/// The name of a FIFO that was put away.
+fn kept(stream: Stream) -> String {
+    format!("kept-{stream}")
 }
 
 /// Whether a stream has a FIFO now.

@@ -193,3 +193,25 @@ fn the_status_of_a_service_with_a_root_directory() {
     assert_eq!(pod.property("demo.service", "Result"), "success", "{}", pod.console());
     assert_eq!(attach.ends(), (128 + 15, String::new(), String::new()), "{}", pod.console());
 }
+
+/// systemd opens the app's FIFOs for each hook, and without a mux would wait in that.
+#[test]
+fn a_mux_that_was_stopped_alone_holds_up_nothing() {
+    let Some(pod) = Pod::delivered() else { return };
+    let unit = "[Service]\nExecStart=\nExecStart=/bin/sleep 1000\n";
+    for _ in 0..2 {
+        pod.set_unit("demo.service.d/x.conf", unit);
+        pod.systemctl(&["start", "demo.service"]);
+        pod.systemctl(&["stop", "iomux@demo.service"]);
+        assert_eq!(pod.property("demo.service", "ActiveState"), "active");
+        pod.run(&["timeout", "20", "systemctl", "stop", "demo.service"]);
+        assert_eq!(pod.property("demo.service", "Result"), "success", "{}", pod.console());
+        // And with one that comes again under the app it goes on.
+        pod.systemctl(&["start", "demo.service"]);
+        pod.systemctl(&["stop", "iomux@demo.service"]);
+        pod.systemctl(&["start", "iomux@demo.service"]);
+        let attach = Attach::new(&pod, "demo");
+        pod.run(&["timeout", "20", "systemctl", "stop", "demo.service"]);
+        assert_eq!(attach.ends().0, 128 + 15, "{}", pod.console());
+    }
+}
