@@ -12,8 +12,9 @@ use anyhow::{Context, Result, bail};
 use crate::proto::{Decoder, Hello, Item, Kind, Refusal, Welcome};
 use crate::state::AppDir;
 
-/// Opens a session at a socket of an app's directory. A mux that says nothing is waited for as
-/// long as `patience`, now and whenever the socket is read; without one for ever.
+/// Opens a session at a socket of an app's directory; what the client gets is in the welcome. A mux
+/// that says nothing is waited for as long as `patience`, now and whenever the socket is read;
+/// without one for ever.
 ///
 /// # Errors
 /// Those of the connection, to be told apart by their kind: a mux that is going ends it. Others

@@ -103,6 +103,29 @@ pub enum Position {
     Offset(u64),
 }
 
+/// Which counting of bytes an offset belongs to: a mux takes a random number when it begins to count,
+/// and the one that goes on for it goes on with that number. In JSON a string of hexadecimal digits,
+/// for not every reader of JSON keeps all digits of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Epoch(pub u64);
+
+impl From<Epoch> for String {
+    fn from(Epoch(number): Epoch) -> Self {
+        format!("{number:016x}")
+    }
+}
+
+impl TryFrom<String> for Epoch {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        // One spelling only: from_str_radix takes a sign, too.
+        let number = u64::from_str_radix(&text, 16).map(Epoch);
+        number.ok().filter(|e| String::from(*e) == text).ok_or("an epoch is 16 hexadecimal digits")
+    }
+}
+
 impl FromStr for Position {
     type Err = &'static str;
 
@@ -137,6 +160,16 @@ mod tests {
         }
         for bad in ["", "-1", "Now", "1.5", "18446744073709551616"] {
             assert!(bad.parse::<Position>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_epoch_has_one_spelling() {
+        let json = "\"00c0ffee00000001\"";
+        assert_eq!(serde_json::to_string(&Epoch(0x00c0_ffee_0000_0001)).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Epoch>(json).unwrap(), Epoch(0x00c0_ffee_0000_0001));
+        for bad in ["\"\"", "1", "\"+0c0ffee00000001\"", "\"00C0FFEE00000001\"", "\"1\""] {
+            assert!(serde_json::from_str::<Epoch>(bad).is_err(), "{bad}");
         }
     }
 }

@@ -3,15 +3,20 @@
 #![allow(unsafe_code, reason = "the one module that may")]
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::AtomicU64;
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
 use nix::libc;
-use nix::sys::mman::{MmapAdvise, madvise};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::stat::fstat;
 use nix::unistd::setsid;
 use tokio::io::unix::AsyncFd;
 
@@ -57,6 +62,56 @@ pub fn ignoring_sigterm(command: &mut Command) {
     };
     // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// Memory of this size, all zero, that a descriptor stands for: who has the descriptor has the
+/// memory, also after the end of this process. Its size is fixed. `name` is for people.
+///
+/// # Errors
+/// When the kernel gives none.
+pub fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
+    let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    nix::unistd::ftruncate(&fd, size.try_into().map_err(io::Error::other)?)?;
+    fcntl(&fd, FcntlArg::F_ADD_SEALS(FIXED_SIZE))?;
+    Ok(fd)
+}
+
+/// With these, no access to mapped memory is beyond its end, whoever else has the descriptor.
+const FIXED_SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW);
+
+/// Memory of [`new_memory`], until the end of this process: so many words, then so many bytes. Its
+/// pages are not there before they are written.
+///
+/// To be called once for a memory, by a process that is the only one to use it: a mux has the lock
+/// of its app.
+///
+/// # Errors
+/// When it is no such memory, or has another size.
+pub fn map_memory(
+    fd: impl AsFd,
+    words: usize,
+    bytes: usize,
+) -> io::Result<(&'static [AtomicU64], &'static mut [u8])> {
+    let header = words * size_of::<AtomicU64>();
+    let size = header + bytes;
+    let seals = fcntl(&fd, FcntlArg::F_GET_SEALS)?;
+    let is_fixed = SealFlag::from_bits_retain(seals).contains(FIXED_SIZE);
+    if !is_fixed || usize::try_from(fstat(&fd)?.st_size) != Ok(size) {
+        return Err(io::Error::other("it has another size"));
+    }
+    let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
+    let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
+    let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, 0) }?;
+    // SAFETY: the mapping begins on a page, is `size` bytes long, holds initialised integers
+    // whatever they are, is as long as the file for ever (it is sealed), and is never unmapped. The
+    // two slices do not overlap, and by what is asked of the caller nobody else has any.
+    Ok(unsafe {
+        (
+            slice::from_raw_parts(start.cast().as_ptr(), words),
+            slice::from_raw_parts_mut(start.cast::<u8>().add(header).as_ptr(), bytes),
+        )
+    })
 }
 
 /// Lets go of the pages of code that only starting up needed: reading a command line touches

@@ -84,6 +84,7 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
             patience_ms: all_shown(&wanted).then_some(0),
             // A viewer's window does not matter to the app.
             size: wanted.input.filter(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
+            epoch: None,
         };
         let (socket, welcome) = session::open(dir, file, &hello, None)?;
         let uplink = Some(Uplink::new(socket.try_clone()?, true));

@@ -1,44 +1,58 @@
 //! The ring that keeps the newest bytes of one stream.
 //!
 //! Invariant: `end - start <= capacity`, and the bytes `start..end` are those that were committed
-//! at these offsets. It does no I/O: the edge reads straight into [`Backlog::space`] and writes
+//! at these offsets. At any instant that holds for what its memory tells, too, so that somebody else
+//! can go on with it. It does no I/O: the edge reads straight into [`Backlog::space`] and writes
 //! straight from [`Backlog::slices`].
 
 use std::ops::Range;
 
+use super::memory::{Part, Place};
+
 /// The newest bytes of a stream, addressed by their offset since the stream began.
 #[derive(Debug)]
-pub struct Backlog {
-    ring: Box<[u8]>,
+pub(super) struct Backlog {
+    ring: &'static mut [u8],
+    /// What somebody who comes after us is to believe.
+    place: Place,
     start: u64,
     end: u64,
+    seen: u64,
 }
 
 impl Backlog {
-    /// A ring for `capacity` bytes, rounded up to a power of two. Its pages are not touched
-    /// before they are used.
-    #[must_use]
-    pub fn new(capacity: usize) -> Self {
-        let capacity = capacity.max(1).next_power_of_two();
-        Self { ring: vec![0; capacity].into_boxed_slice(), start: 0, end: 0 }
+    /// A ring with what its memory holds. Its pages are not touched before they are used.
+    pub fn new(Part { place, ring }: Part) -> Self {
+        let (start, end, seen) = (place.start(), place.end(), place.seen());
+        Self { ring, place, start, end, seen }
     }
 
-    /// Bytes that fit.
-    #[must_use]
+    /// Bytes that fit: a power of two.
     pub fn capacity(&self) -> usize {
         self.ring.len()
     }
 
     /// Offset of the oldest byte kept.
-    #[must_use]
     pub fn start(&self) -> u64 {
         self.start
     }
 
     /// Offset that the next byte will get.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.end
+    }
+
+    /// The highest offset up to which some client has accepted bytes.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Some client has accepted the bytes before this offset.
+    pub fn see(&mut self, offset: u64) {
+        if offset > self.seen {
+            self.seen = offset.min(self.end);
+            self.place.set_seen(self.seen);
+        }
     }
 
     /// Where the next `len` bytes go (at most the capacity): one piece, and a second one where
@@ -46,20 +60,30 @@ impl Backlog {
     /// bytes may be gone from now on: whoever still needs them takes them before.
     pub fn space(&mut self, len: usize) -> [&mut [u8]; 2] {
         let len = len.min(self.capacity());
+        // Before they are overwritten: nobody may believe in them, should we not come back.
+        self.place.set_start(self.start_at(self.end + len as u64));
         let at = self.index(self.end);
         let first = len.min(self.capacity() - at);
         let (wrapped, tail) = self.ring.split_at_mut(at);
         [&mut tail[..first], &mut wrapped[..len - first]]
     }
 
-    /// Counts `len` bytes (at most the capacity) that were written into [`Backlog::space`].
+    /// Counts `len` bytes (at most the capacity) that were written into [`Backlog::space`]; 0 when
+    /// there were none.
     pub fn commit(&mut self, len: usize) {
         self.end += len as u64;
-        self.start = self.start.max(self.end.saturating_sub(self.capacity() as u64));
+        self.start = self.start_at(self.end);
+        // In this order: the bytes between the old end and the start given up before are there.
+        self.place.set_start(self.start);
+        self.place.set_end(self.end);
+    }
+
+    /// The oldest byte kept when the stream has come to `end`.
+    fn start_at(&self, end: u64) -> u64 {
+        self.start.max(end.saturating_sub(self.capacity() as u64))
     }
 
     /// The bytes of `range`, in one piece or two; only those that are kept.
-    #[must_use]
     pub fn slices(&self, range: Range<u64>) -> [&[u8]; 2] {
         let from = range.start.clamp(self.start, self.end);
         let to = range.end.clamp(from, self.end);
@@ -80,8 +104,16 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::Memory;
     use super::*;
+    use crate::stream::{Epoch, Stream};
     use proptest::prelude::*;
+
+    fn ring(capacity: usize) -> Backlog {
+        let streams = [Stream::Stdout];
+        let (_, mut parts) = Memory::new(&streams, capacity).open(&streams, capacity, Epoch(1));
+        Backlog::new(parts[Stream::Stdout as usize].take().unwrap())
+    }
 
     fn write(ring: &mut Backlog, bytes: &[u8]) {
         let [a, b] = ring.space(bytes.len());
@@ -97,7 +129,7 @@ mod tests {
 
     #[test]
     fn wraps_and_forgets_the_oldest() {
-        let mut ring = Backlog::new(8);
+        let mut ring = ring(8);
         write(&mut ring, b"abcdef");
         write(&mut ring, b"ghij");
         assert_eq!((ring.start(), ring.end()), (2, 10));
@@ -109,7 +141,7 @@ mod tests {
     proptest! {
         #[test]
         fn keeps_exactly_the_newest(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..16), 0..40)) {
-            let mut ring = Backlog::new(16);
+            let mut ring = ring(16);
             let mut all = Vec::new();
             for piece in &pieces {
                 write(&mut ring, piece);

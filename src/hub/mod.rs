@@ -9,6 +9,7 @@ mod backlog;
 mod cursor;
 pub mod input;
 mod marks;
+pub mod memory;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,8 +20,9 @@ pub use self::marks::Mark;
 use self::backlog::Backlog;
 use self::cursor::{Cursor, Stall};
 use self::marks::Marks;
+use self::memory::Memory;
 use crate::limits;
-use crate::stream::{Position, Stream};
+use crate::stream::{Epoch, Position, Stream};
 use crate::time::Now;
 
 /// A connection, for as long as the mux lives; numbers are not used again.
@@ -48,14 +50,6 @@ pub enum Next {
 /// Number of streams, for arrays indexed by `Stream as usize`.
 const STREAMS: usize = Stream::ALL.len();
 
-/// One stream of the app.
-#[derive(Debug)]
-struct Lane {
-    backlog: Backlog,
-    /// The highest offset up to which some output client has accepted bytes.
-    seen: u64,
-}
-
 /// One connection.
 #[derive(Debug)]
 struct Client {
@@ -69,26 +63,33 @@ struct Client {
 /// See the module.
 #[derive(Debug)]
 pub struct Hub {
-    lanes: [Option<Lane>; STREAMS],
+    epoch: Epoch,
+    lanes: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Client>,
     marks: Marks,
     next_id: u64,
 }
 
 impl Hub {
-    /// A hub for the output streams among `streams`, each with a ring of `backlog` bytes.
+    /// A hub for the output streams among `streams`, each with a ring of `backlog` bytes. It goes on
+    /// with what `memory` holds, if that was for the same; else it begins anew, with the epoch
+    /// `fresh`.
     #[must_use]
-    pub fn new(streams: &[Stream], backlog: usize) -> Self {
-        let lane = |s: Stream| {
-            (s.is_output() && streams.contains(&s))
-                .then(|| Lane { backlog: Backlog::new(backlog), seen: 0 })
-        };
+    pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
+        let (epoch, parts) = memory.open(streams, backlog, fresh);
         Self {
-            lanes: Stream::ALL.map(lane),
+            epoch,
+            lanes: parts.map(|part| part.map(Backlog::new)),
             clients: BTreeMap::new(),
             marks: Marks::new(limits::MARKS),
             next_id: 0,
         }
+    }
+
+    /// The counting that its offsets belong to.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     // ---- from the source ----
@@ -98,7 +99,7 @@ impl Hub {
     /// them so; who has no patience left is passed over here.
     pub fn room(&mut self, stream: Stream, now: Instant) -> Room {
         let Some(lane) = &self.lanes[stream as usize] else { return Room::Free(limits::READ) };
-        let capacity = lane.backlog.capacity();
+        let capacity = lane.capacity();
         let enough = (capacity / limits::ROOM_PART).max(1) as u64;
         let mut room = capacity as u64;
         let mut held: Option<Instant> = None;
@@ -107,7 +108,7 @@ impl Hub {
             if !client.stall.holds() {
                 continue;
             }
-            let free = (capacity as u64).saturating_sub(lane.backlog.end() - cursor.at);
+            let free = (capacity as u64).saturating_sub(lane.end() - cursor.at);
             if free >= enough {
                 room = room.min(free);
             } else if let Some(until) = client.stall.wait(now, client.patience) {
@@ -120,9 +121,9 @@ impl Hub {
 
     /// The clients whose next bytes would be overwritten by `len` more bytes of `stream`.
     pub fn endangered(&self, stream: Stream, len: usize) -> impl Iterator<Item = ClientId> {
-        let limit = self.lanes[stream as usize].as_ref().map_or(0, |lane| {
-            (lane.backlog.end() + len as u64).saturating_sub(lane.backlog.capacity() as u64)
-        });
+        let limit = self.lanes[stream as usize]
+            .as_ref()
+            .map_or(0, |lane| (lane.end() + len as u64).saturating_sub(lane.capacity() as u64));
         self.clients
             .iter()
             .filter(move |(_, c)| {
@@ -134,18 +135,23 @@ impl Hub {
     /// Where the next `len` bytes of `stream` are to be read to; see [`Hub::commit`].
     pub fn space(&mut self, stream: Stream, len: usize) -> [&mut [u8]; 2] {
         match &mut self.lanes[stream as usize] {
-            Some(lane) => lane.backlog.space(len),
+            Some(lane) => lane.space(len),
             None => [&mut [], &mut []],
         }
     }
 
     /// Counts `len` bytes read into [`Hub::space`] and notes their mark. Clients that stood on
-    /// what was overwritten are moved to the oldest byte kept, and will be told of the gap.
+    /// what was overwritten are moved to the oldest byte kept, and will be told of the gap. To be
+    /// called after each [`Hub::space`], with 0 when nothing was read, which is no mark.
     pub fn commit(&mut self, stream: Stream, len: usize, now: Now) -> Option<Mark> {
         let lane = self.lanes[stream as usize].as_mut()?;
-        let mark = self.marks.push(stream, lane.backlog.end(), len as u64, now.stamp);
-        lane.backlog.commit(len);
-        let start = lane.backlog.start();
+        let end = lane.end();
+        lane.commit(len);
+        if len == 0 {
+            return None;
+        }
+        let mark = self.marks.push(stream, end, len as u64, now.stamp);
+        let start = lane.start();
         for client in self.clients.values_mut() {
             if let Some(cursor) = &mut client.cursors[stream as usize]
                 && cursor.overrun(start)
@@ -181,10 +187,10 @@ impl Hub {
     pub fn subscribe(&mut self, id: ClientId, stream: Stream, from: Position) -> Option<u64> {
         let lane = self.lanes[stream as usize].as_ref()?;
         let client = self.clients.get_mut(&id)?;
-        let (start, end) = (lane.backlog.start(), lane.backlog.end());
+        let (start, end) = (lane.start(), lane.end());
         let wanted = match from {
             Position::Now => end,
-            Position::Unseen => lane.seen.max(start),
+            Position::Unseen => lane.seen().max(start),
             Position::Start => start,
             Position::Offset(offset) => offset.min(end),
         };
@@ -220,7 +226,7 @@ impl Hub {
         }
         let owed = |stream: Stream| -> Option<Range<u64>> {
             let cursor = client.cursors[stream as usize].as_ref()?;
-            let end = self.lanes[stream as usize].as_ref()?.backlog.end();
+            let end = self.lanes[stream as usize].as_ref()?.end();
             (cursor.at < end).then_some(cursor.at..end)
         };
         let mut streams = Stream::ALL.into_iter().filter(|s| owed(*s).is_some());
@@ -241,7 +247,7 @@ impl Hub {
     #[must_use]
     pub fn bytes(&self, stream: Stream, range: Range<u64>) -> [&[u8]; 2] {
         match &self.lanes[stream as usize] {
-            Some(lane) => lane.backlog.slices(range),
+            Some(lane) => lane.slices(range),
             None => [&[], &[]],
         }
     }
@@ -260,9 +266,9 @@ impl Hub {
             return;
         };
         let Some(cursor) = &mut client.cursors[stream as usize] else { return };
-        cursor.at = (cursor.at + len as u64).min(lane.backlog.end());
-        lane.seen = lane.seen.max(cursor.at);
-        let enough = (lane.backlog.capacity() / limits::PROGRESS_PART).max(1);
+        cursor.at = (cursor.at + len as u64).min(lane.end());
+        lane.see(cursor.at);
+        let enough = (lane.capacity() / limits::PROGRESS_PART).max(1);
         client.stall.progress(len as u64, enough as u64);
         self.earn(id);
     }
@@ -273,7 +279,7 @@ impl Hub {
         let Some(client) = self.clients.get_mut(&id) else { return };
         for (cursor, lane) in client.cursors.iter_mut().zip(&self.lanes) {
             if let (Some(cursor), Some(lane)) = (cursor, lane) {
-                cursor.overrun(lane.backlog.end());
+                cursor.overrun(lane.end());
             }
         }
         client.stall.pass_over();
@@ -291,9 +297,7 @@ impl Hub {
     pub fn is_caught_up(&self, id: ClientId) -> bool {
         self.clients.get(&id).is_none_or(|client| {
             client.cursors.iter().zip(&self.lanes).all(|(cursor, lane)| match (cursor, lane) {
-                (Some(cursor), Some(lane)) => {
-                    cursor.at == lane.backlog.end() && cursor.gap.is_none()
-                }
+                (Some(cursor), Some(lane)) => cursor.at == lane.end() && cursor.gap.is_none(),
                 _ => true,
             })
         })
@@ -303,8 +307,8 @@ impl Hub {
     #[must_use]
     pub fn extent(&self, stream: Stream) -> Option<(u64, u64)> {
         let lane = self.lanes[stream as usize].as_ref()?;
-        let end = lane.backlog.end();
-        Some((end, end - lane.seen.max(lane.backlog.start())))
+        let end = lane.end();
+        Some((end, end - lane.seen().max(lane.start())))
     }
 
     /// Where the connection stands on a stream: its position, how far behind the end that is, and

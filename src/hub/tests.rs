@@ -3,6 +3,7 @@
 use super::*;
 use crate::stream::Position;
 use proptest::prelude::*;
+use std::sync::atomic::Ordering;
 
 const CAP: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -15,7 +16,9 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self { hub: Hub::new(&Stream::PLAIN, CAP), now: Instant::now(), wrote: 0 }
+        let memory = Memory::new(&Stream::PLAIN, CAP);
+        let hub = Hub::new(&Stream::PLAIN, CAP, memory, Epoch(1));
+        Self { hub, now: Instant::now(), wrote: 0 }
     }
 
     fn pass(&mut self, ms: u64) {
@@ -85,6 +88,40 @@ fn unseen_is_what_no_client_was_given() {
     ] {
         let id = rig.client(&[Stream::Stdout], from);
         assert_eq!(rig.take(id, 99), want, "{from:?}");
+    }
+}
+
+#[test]
+fn the_next_mux_goes_on_with_what_is_kept() {
+    let Memory { words, rings } = Memory::new(&Stream::PLAIN, CAP);
+    let hub = Hub::new(&Stream::PLAIN, CAP, Memory { words, rings }, Epoch(1));
+    let mut rig = Rig { hub, now: Instant::now(), wrote: 0 };
+    rig.write(Stream::Stdout, b"seen ");
+    let id = rig.client(&[Stream::Stdout], Position::Unseen);
+    assert_eq!(rig.take(id, 99), "seen ");
+    rig.write(Stream::Stdout, b"unseen");
+    let ring = rig.hub.bytes(Stream::Stdout, 0..99).concat();
+    let rings = [&ring[..], &[0; 2 * CAP][ring.len()..]].concat();
+    let open = |streams: &[Stream], backlog| {
+        // The words of its own: who does not use them writes them anew.
+        let copy = Memory::new(&Stream::PLAIN, CAP).words;
+        for (to, from) in copy.iter().zip(words) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        Hub::new(streams, backlog, Memory::again(copy, &rings), Epoch(2))
+    };
+    rig.hub = open(&Stream::PLAIN, CAP);
+    assert_eq!(rig.hub.epoch(), Epoch(1));
+    for (from, want) in [(Position::Unseen, "unseen"), (Position::Start, "seen unseen")] {
+        let id = rig.client(&[Stream::Stdout], from);
+        assert_eq!(rig.take(id, 99), want);
+    }
+    rig.write(Stream::Stdout, b" more");
+    assert_eq!(rig.hub.extent(Stream::Stdout), Some((16, 5)));
+    // For other streams, or of another size, it is of no use.
+    for (streams, backlog) in [(&[Stream::Stdout][..], CAP), (&Stream::PLAIN, CAP / 2)] {
+        let hub = open(streams, backlog);
+        assert_eq!((hub.epoch(), hub.extent(Stream::Stdout)), (Epoch(2), Some((0, 0))));
     }
 }
 
@@ -182,7 +219,8 @@ fn endangered_are_those_whose_next_byte_would_go() {
 
 #[test]
 fn marks_are_bounded_and_their_loss_loses_no_byte() {
-    let mut hub = Hub::new(&Stream::PLAIN, 1 << 16);
+    let memory = Memory::new(&Stream::PLAIN, 1 << 16);
+    let mut hub = Hub::new(&Stream::PLAIN, 1 << 16, memory, Epoch(1));
     let id = hub.join(PATIENCE);
     hub.subscribe(id, Stream::Stdout, Position::Now);
     hub.subscribe(id, Stream::Stderr, Position::Now);
@@ -245,6 +283,69 @@ proptest! {
         for n in 0..3 {
             take(&mut rig, n, usize::MAX, &mut at)?;
             prop_assert_eq!(at[n], rig.wrote);
+        }
+    }
+    /// Whatever bytes the memory has: they are believed only if they can be true, and then the hub
+    /// works as any other.
+    #[test]
+    fn any_memory_is_consistent_or_not_used(
+        changes in prop::collection::vec((0usize..20, prop_oneof![0u64..200, any::<u64>()]), 0..12),
+        wrote in 0usize..200,
+    ) {
+        let words = Memory::new(&Stream::PLAIN, CAP).words;
+        let open = |fresh| Hub::new(&Stream::PLAIN, CAP, Memory::again(words, &[b'x'; 2 * CAP]), fresh);
+        let mut hub = open(Epoch(1));
+        hub.space(Stream::Stdout, CAP);
+        hub.commit(Stream::Stdout, wrote.min(CAP), Now::read());
+        for (at, value) in changes {
+            words[at].store(value, Ordering::Relaxed);
+        }
+        let hub = open(Epoch(2));
+        let mut rig = Rig { hub, now: Instant::now(), wrote: 0 };
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let (end, unseen) = rig.hub.extent(stream).unwrap();
+            prop_assert!(unseen <= CAP as u64 && unseen <= end);
+            let id = rig.client(&[stream], Position::Start);
+            prop_assert!(rig.take(id, usize::MAX).len() <= CAP);
+            prop_assert_eq!(rig.write(stream, b"more"), 4);
+            prop_assert_eq!(rig.take(id, usize::MAX), "more");
+            prop_assert_eq!(rig.hub.extent(stream).unwrap(), (end + 4, 0));
+        }
+    }
+
+    /// Killed at any moment, the next one has every byte that it says it has, at its offset.
+    #[test]
+    fn what_is_said_of_the_ring_is_there_at_any_instant(
+        reads in prop::collection::vec((1usize..=CAP, 0usize..=CAP), 1..30),
+    ) {
+        let streams = [Stream::Stdout];
+        let Memory { words, rings } = Memory::new(&streams, CAP);
+        let mut hub = Hub::new(&streams, CAP, Memory { words, rings }, Epoch(1));
+        // What the app wrote, and the ring's bytes as somebody sees them from outside.
+        let (mut wrote, mut ring) = (Vec::new(), [0; CAP]);
+        let left = |ring: &[u8]| {
+            let mut next = Hub::new(&streams, CAP, Memory::again(words, ring), Epoch(2));
+            assert_eq!(next.epoch(), Epoch(1));
+            let id = next.join(PATIENCE);
+            let start = next.subscribe(id, Stream::Stdout, Position::Start).unwrap();
+            let end = next.extent(Stream::Stdout).unwrap().0;
+            (start, end, next.bytes(Stream::Stdout, start..end).concat())
+        };
+        for (asked, came) in reads {
+            let came = came.min(asked);
+            let before = wrote.len();
+            for slot in hub.space(Stream::Stdout, asked).into_iter().flatten().take(came) {
+                *slot = u8::try_from(wrote.len() % 251).unwrap();
+                ring[wrote.len() % CAP] = *slot;
+                wrote.push(*slot);
+            }
+            let (start, end, bytes) = left(&ring);
+            prop_assert_eq!(end, before as u64);
+            prop_assert_eq!(bytes, &wrote[usize::try_from(start).unwrap()..before]);
+            hub.commit(Stream::Stdout, came, Now::read());
+            let (start, end, bytes) = left(&ring);
+            prop_assert_eq!((start, end), (wrote.len().saturating_sub(CAP) as u64, wrote.len() as u64));
+            prop_assert_eq!(bytes, &wrote[usize::try_from(start).unwrap()..]);
         }
     }
 }

@@ -168,7 +168,8 @@ impl Mux {
             self.reserve(Some(id));
         }
         let turn = self.turn_for_newcomers();
-        let streams = self.attach(id, &hello.streams, types);
+        let epoch = self.hub.epoch();
+        let streams = self.attach(id, &hello.wants(epoch), types);
         let types = self.types(id);
         if let Some(size) = hello.size.filter(|_| types) {
             self.resize(size);
@@ -178,7 +179,8 @@ impl Mux {
         if let Role::Session(session) = &mut client.role {
             session.stdin_once = hello.stdin_once;
         }
-        client.tell(&Kind::Welcome.message(&Welcome { version: VERSION, streams, rights }))?;
+        let welcome = Welcome { version: VERSION, epoch: Some(epoch), streams, rights };
+        client.tell(&Kind::Welcome.message(&welcome))?;
         if let Some(turn) = turn {
             client.tell(&turn.frame())?;
         }

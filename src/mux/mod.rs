@@ -238,16 +238,15 @@ impl Mux {
                 }
             };
             self.rescue(stream, want);
-            match source_read(&mut self.hub, self.sources[index].as_ref(), want)? {
-                Read::Bytes(len) => {
-                    self.hub.commit(stream, len, Now::read());
-                    self.flush_all(stream);
-                    // A pipe gives all that it has, so it was empty; a terminal gives what it likes.
-                    if len < want && stream != Stream::Tty {
-                        return Ok(Read::Empty);
-                    }
-                }
-                other => return Ok(other),
+            let read = source_read(&mut self.hub, self.sources[index].as_ref(), want);
+            let len = if let Ok(Read::Bytes(len)) = read { len } else { 0 };
+            self.hub.commit(stream, len, Now::read());
+            let read = read?;
+            let Read::Bytes(len) = read else { return Ok(read) };
+            self.flush_all(stream);
+            // A pipe gives all that it has, so it was empty; a terminal gives what it likes.
+            if len < want && stream != Stream::Tty {
+                return Ok(Read::Empty);
             }
         }
         Ok(Read::Bytes(0))

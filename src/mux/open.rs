@@ -2,6 +2,8 @@
 //! whatever is visible works.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -14,6 +16,7 @@ use crate::app::App;
 use crate::endpoints::Endpoints;
 use crate::hub::Hub;
 use crate::hub::input::{Input, Merge};
+use crate::hub::memory::{self, Memory};
 use crate::limits;
 use crate::poll::Poller;
 use crate::proto::Size;
@@ -22,9 +25,12 @@ use crate::sink::client::{Client, Role};
 use crate::sink::listener::Listener;
 use crate::source::{Inlet, Source, fifo, pty};
 use crate::state::{AppDir, ENDPOINTS, LAST, SESSION};
-use crate::stream::Stream;
+use crate::stream::{Epoch, Stream};
 use crate::sys;
 use crate::systemd::{Notify, Stored};
+
+/// Name of the hub's memory in systemd's store.
+const STORED: &str = "backlog";
 
 /// What kind of ends the app has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +117,7 @@ impl Mux {
         let ends_input = !has_terminal && (owns_app || keeps_ends);
         let mux = Self {
             poller: Poller::new().context("making an epoll set")?,
-            hub: Hub::new(&ends.streams, backlog),
+            hub: open_hub(&dir, &ends.streams, backlog, &mut stored, &notify)?,
             input: Input::new(merge),
             held: vec![None; ends.sources.len()],
             sources: ends.sources.into_iter().map(Some).collect(),
@@ -248,6 +254,49 @@ fn rules(lists: Lists) -> Rules {
         overflow_gid: overflow("/proc/sys/kernel/overflowgid"),
         lists,
     }
+}
+
+/// A hub that goes on where the one before it was, as far as systemd has kept its memory.
+fn open_hub(
+    dir: &AppDir,
+    streams: &[Stream],
+    backlog: usize,
+    stored: &mut Stored,
+    notify: &Notify,
+) -> Result<Hub> {
+    let len = memory::rings_len(streams, backlog);
+    let map = |fd: &OwnedFd| sys::map_memory(fd, memory::WORDS, len);
+    let fresh = new_epoch();
+    let kept = stored.remove(STORED);
+    let mapped = kept.as_ref().and_then(|fd| map(fd).ok());
+    let (words, rings) = match mapped {
+        Some(mapped) => mapped,
+        None => {
+            let fd = sys::new_memory("iottymux-backlog", size_of::<u64>() * memory::WORDS + len);
+            let fd = fd.context("making memory for the backlog")?;
+            // Names in the store are not unique.
+            notify.forget(STORED);
+            notify.store(STORED, &fd);
+            map(&fd).context("mapping the memory of the backlog")?
+        }
+    };
+    let hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
+    let (name, is_new) = (dir.name(), hub.epoch() == fresh);
+    match kept {
+        Some(_) if is_new => log::warn!(
+            "app {name}: the backlog that was kept is not used: it is of other streams, of another \
+             size or of another version"
+        ),
+        Some(_) => log::info!("app {name}: going on where the mux before this one was"),
+        None => {}
+    }
+    Ok(hub)
+}
+
+/// A number that no other mux has: by the system's random source, which std seeds its hash maps from
+/// without ever waiting for it.
+fn new_epoch() -> Epoch {
+    Epoch(RandomState::new().build_hasher().finish())
 }
 
 /// What an earlier mux has left: nobody may find it before it is true again.

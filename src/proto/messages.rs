@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, VERSION};
-use crate::stream::{Position, Stream};
+use crate::stream::{Epoch, Position, Stream};
 
 /// What a client wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,23 @@ pub struct Hello {
     /// and never more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience_ms: Option<u32>,
+    /// The epoch that its offsets are of; the mux's own if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
+}
+
+impl Hello {
+    /// What it wants of a mux of this epoch: an offset of another one means nothing there, and
+    /// stands for the oldest byte kept.
+    #[must_use]
+    pub fn wants(&self, epoch: Epoch) -> Vec<Want> {
+        let is_other = self.epoch.is_some_and(|its| its != epoch);
+        let here = |want: &Want| match want.from {
+            Position::Offset(_) if is_other => Want { from: Position::Start, ..*want },
+            _ => *want,
+        };
+        self.streams.iter().map(here).collect()
+    }
 }
 
 impl Default for Hello {
@@ -44,6 +61,7 @@ impl Default for Hello {
             exclusive: None,
             size: None,
             patience_ms: None,
+            epoch: None,
         }
     }
 }
@@ -73,6 +91,9 @@ pub struct Want {
 pub struct Welcome {
     /// The version that will be spoken.
     pub version: u32,
+    /// The epoch of all offsets; a mux that cannot go on for another one leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
     /// The streams that follow.
     pub streams: Vec<Begin>,
     /// Why it does not type now, though it asked to.

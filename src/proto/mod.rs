@@ -255,7 +255,7 @@ fn take<'a>(bytes: &mut &'a [u8], max: usize) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::Position;
+    use crate::stream::{Epoch, Position};
     use proptest::prelude::*;
 
     /// All items, with the data of neighbouring pieces joined.
@@ -285,9 +285,10 @@ mod tests {
             stdin: true,
             size: Some(Size { rows: 24, cols: 80 }),
             patience_ms: Some(0),
+            epoch: Some(Epoch(255)),
             ..Hello::default()
         };
-        let json = br#"{"version":1,"streams":[{"stream":"tty","from":"unseen"}],"stdin":true,"stdin_once":false,"size":{"rows":24,"cols":80},"patience_ms":0}"#;
+        let json = br#"{"version":1,"streams":[{"stream":"tty","from":"unseen"}],"stdin":true,"stdin_once":false,"size":{"rows":24,"cols":80},"patience_ms":0,"epoch":"00000000000000ff"}"#;
         let frame = Kind::Hello.message(&hello);
         assert_eq!(frame[..8], [1, 0, 0, 0, 0, 0, 0, u8::try_from(json.len()).unwrap()]);
         assert_eq!(&frame[8..], json);

@@ -105,7 +105,7 @@ fn a_whole_session_of_an_app_that_ends() {
         &rig,
         &json!({"version": 1, "streams": [{"stream": "stdout"}], "stdin": true}),
     );
-    session.wait_told(Kind::Welcome);
+    let epoch = session.wait_told(Kind::Welcome)["epoch"].clone();
     session.send(Kind::Stdin, b"half ");
     session.send(Kind::Stdin, b"line\n");
     assert_eq!(
@@ -113,7 +113,7 @@ fn a_whole_session_of_an_app_that_ends() {
         [
             told(
                 Kind::Welcome,
-                json!({"version": 1, "streams": [{"stream": "stdout", "offset": 0}]})
+                json!({"version": 1, "epoch": epoch, "streams": [{"stream": "stdout", "offset": 0}]})
             ),
             Frame::Bytes(Stream::Stdout, b"half line\n".to_vec()),
             told(Kind::End, json!({"stream": "stdout"})),
@@ -194,6 +194,30 @@ fn it_begins_where_it_asks_to() {
 }
 
 #[test]
+fn an_offset_of_another_epoch_is_the_oldest_byte_kept() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    rig.writer("stdout").write_all(b"0123456789").unwrap();
+    expect(rig.client("stdout"), "0123456789");
+    mux.rests();
+    let hello = |epoch: &Value, from: Value| {
+        let wanted = json!([{"stream": "stdout", "from": from}]);
+        let mut session =
+            Session::new(&rig, &json!({"version": 1, "epoch": epoch, "streams": wanted}));
+        session.wait_told(Kind::Welcome)
+    };
+    let other = json!("0123456789abcdef");
+    let own = hello(&other, json!("now"))["epoch"].clone();
+    assert_eq!(own.as_str().unwrap().len(), 16);
+    for (epoch, from, offset) in
+        [(&own, json!(4), 4), (&other, json!(4), 0), (&other, json!("unseen"), 10)]
+    {
+        let welcome = hello(epoch, from);
+        assert_eq!((&welcome["epoch"], &welcome["streams"][0]["offset"]), (&own, &json!(offset)));
+    }
+}
+
+#[test]
 fn one_without_patience_never_holds_the_app_back() {
     let rig = Rig::new();
     let _mux = rig.mux(["stream", "--app", APP, "--client-patience", "3600"]);
@@ -251,6 +275,7 @@ fn who_breaks_the_protocol_is_told_and_dropped_alone() {
         (hello(json!({"version": 9})), "version 9"),
         (hello(json!({"version": 1, "streams": [{"stream": "stdfoo"}]})), "stdfoo"),
         (hello(json!({"version": 1, "exclusive": "ask"})), "only one who types"),
+        (hello(json!({"version": 1, "epoch": "1"})), "16 hexadecimal digits"),
         (Kind::Hello.frame(b"garbage"), "expected value"),
         (Kind::Stdin.frame(b"x"), "its first frame is not a hello"),
         ([hello(good.clone()), hello(good.clone())].concat(), "does not send Hello here"),
