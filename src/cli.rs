@@ -174,6 +174,10 @@ pub struct AttachArgs {
           require_equals = true, default_missing_value = "inf",
           value_parser = values::wait)]
     pub wait: Option<Wait>,
+    /// How many seconds to try again when the mux goes away; 0 is not at all.
+    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_RECONNECT", default_value = "5",
+          value_parser = values::seconds)]
+    pub reconnect: Duration,
     /// Only look: nothing is typed, no window is followed.
     #[arg(long, env = "IOTTYMUX_READ_ONLY", value_parser = FalseyValueParser::new(), conflicts_with = "stdin_once")]
     pub read_only: bool,
@@ -293,4 +297,24 @@ pub struct RunArgs {
     /// The command and its arguments.
     #[arg(required = true, last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_what_the_limits_say() {
+        let parse = |words: &[&str]| Cli::try_parse_from([&["iottymux"], words].concat());
+        match parse(&["attach", "--app", "x"]).unwrap().command {
+            Command::Attach(args) => assert_eq!(args.reconnect, limits::RECONNECT),
+            other => panic!("{other:?}"),
+        }
+        match parse(&["stream", "--app", "x"]).unwrap().command {
+            Command::Stream(StreamArgs { mux, .. }) => {
+                assert_eq!((mux.backlog, mux.client_patience), (limits::BACKLOG, limits::PATIENCE));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -93,6 +93,7 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> attach::Request {
         dir: state.app(&args.app.name),
         mode: args.mode.clone(),
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
+        reconnect: args.reconnect,
         read_only: args.read_only,
         stdin_once: args.stdin_once,
         exclusive: match &args.alone {

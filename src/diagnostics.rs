@@ -84,7 +84,7 @@ impl Write for Unwaiting {
 /// Says why all failed, and returns the code to end with.
 #[must_use]
 pub fn failed(error: &Error, exit: Exit) -> Exit {
-    say(false, &format!("{error:#}"));
+    say(&format!("{error:#}"));
     exit
 }
 
@@ -104,18 +104,22 @@ pub fn usage(error: &clap::Error) -> Exit {
     let message: Vec<&str> =
         text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = message.join(" ");
-    say(
-        false,
-        &format!("{} (see iottymux --help)", message.strip_prefix("error: ").unwrap_or(&message)),
-    );
+    say(&format!("{} (see iottymux --help)", message.strip_prefix("error: ").unwrap_or(&message)));
     Exit::Usage
 }
 
-/// One line, whatever is in it; on a screen that is not ours alone, on a line of its own, even where
-/// the terminal is raw. That nobody hears it is no reason to panic, and that standard error takes
-/// nothing (a stuck terminal) none to stay.
-pub fn say(on_screen: bool, text: &str) {
-    let (before, after) = if on_screen { ("\r\n", "\r\n") } else { ("", "\n") };
+/// One line, whatever is in it. That nobody hears it is no reason to panic, and that standard error
+/// takes nothing (a stuck terminal) none to stay.
+pub fn say(text: &str) {
+    say_between("", text, "\n");
+}
+
+/// As [`say`], on a terminal that is raw or was: on a line of its own, whatever is before it.
+pub fn say_on_screen(text: &str) {
+    say_between("\r\n", text, "\r\n");
+}
+
+fn say_between(before: &str, text: &str, after: &str) {
     let line: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let stderr = io::stderr();
     let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);

@@ -84,7 +84,8 @@ fn watch_path(changes: &Inotify, dir: &Path) -> Result<bool> {
 }
 
 /// Whether an error means only that no mux is there (any more, or yet).
-fn is_absence(error: &anyhow::Error) -> bool {
+#[must_use]
+pub fn is_absence(error: &anyhow::Error) -> bool {
     let is_gone = |e: &std::io::Error| {
         use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
         // The last three: a mux that is just going.
@@ -94,7 +95,8 @@ fn is_absence(error: &anyhow::Error) -> bool {
         )
     };
     // A document that ends too early is being written in place.
-    error.downcast_ref().is_some_and(is_gone)
+    error.is::<Ended>()
+        || error.downcast_ref().is_some_and(is_gone)
         || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
 }
 

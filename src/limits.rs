@@ -88,6 +88,10 @@ pub const LINGER: Duration = Duration::from_millis(500);
 /// How long `run --attach` waits for its own client before the app is not started at all.
 pub const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
+/// How long `attach` looks for a new mux when the one that it is attached to goes away: systemd
+/// starts one again within a tenth of a second, and an upgrade may drain first.
+pub const RECONNECT: Duration = Duration::from_secs(5);
+
 /// How long a mux may take to answer a request.
 pub const ANSWER: Duration = Duration::from_secs(5);
 /// How long a hook of the app's unit waits for a mux that is just being started again, and for its

@@ -126,6 +126,8 @@ impl Flags {
                 dir: state.app(&name),
                 mode,
                 wait: Some(Duration::ZERO),
+                // Under rkt's units the app does not outlive its mux.
+                reconnect: Duration::ZERO,
                 from: Position::Unseen,
                 read_only: false,
                 stdin_once: false,

@@ -63,6 +63,8 @@ pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
         dir: state.app(&args.app.name),
         mode: Mode::Auto,
         wait: Some(Duration::ZERO),
+        // The command does not outlive this mux.
+        reconnect: Duration::ZERO,
         from: Position::Unseen,
         read_only: false,
         stdin_once: !args.tty,

@@ -15,9 +15,9 @@ use super::mode::{Mode, Wanted};
 use super::terminal;
 use crate::endpoints::Endpoints;
 use crate::limits;
-use crate::proto::{Hello, Kind, Rights, Size, VERSION, Want};
+use crate::proto::{Begin, Gap, Hello, Kind, Rights, Size, VERSION, Want, Welcome};
 use crate::session;
-use crate::stream::{Position, Stream};
+use crate::stream::{Epoch, Position, Stream};
 
 /// What came out of dialling.
 #[derive(Debug)]
@@ -26,10 +26,55 @@ pub struct Link {
     pub wanted: Wanted,
     /// The way to the app.
     pub uplink: Option<Uplink>,
-    /// The ways from the app; for a session just one, without a stream of its own.
-    pub downlinks: Vec<(Option<Stream>, UnixStream)>,
+    /// The ways from the app; for a session just one.
+    pub downlinks: Vec<(Carries, UnixStream)>,
+    /// What a session's offsets belong to.
+    pub epoch: Option<Epoch>,
     /// Why we do not type now, though we want to.
     pub rights: Option<Rights>,
+}
+
+/// What comes over a connection.
+#[derive(Debug)]
+pub enum Carries {
+    /// The bytes of this stream, and nothing else.
+    Raw(Stream),
+    /// A session's frames, from here on.
+    Session(Progress),
+}
+
+/// How far a session has got: the offsets of the next bytes.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    epoch: Option<Epoch>,
+    places: Vec<Begin>,
+}
+
+impl Progress {
+    /// So many bytes of a stream were shown.
+    pub fn advance(&mut self, stream: Stream, len: usize) {
+        self.change(stream, |offset| offset.saturating_add(len as u64));
+    }
+
+    /// What is missing is known, and goes up to this offset.
+    pub fn skip(&mut self, gap: Gap) {
+        self.change(gap.stream, |offset| offset.max(gap.to));
+    }
+
+    fn change(&mut self, stream: Stream, to: impl Fn(u64) -> u64) {
+        if let Some(place) = self.places.iter_mut().find(|place| place.stream == stream) {
+            place.offset = to(place.offset);
+        }
+    }
+
+    /// Where to go on: without an epoch offsets mean nothing to anybody else.
+    fn position(&self, stream: Stream) -> Position {
+        let place = self.places.iter().find(|place| place.stream == stream);
+        match (place, self.epoch) {
+            (Some(place), Some(_)) => Position::Offset(place.offset),
+            _ => Position::Start,
+        }
+    }
 }
 
 /// The way to the app: bytes that wait to be sent.
@@ -44,11 +89,12 @@ pub struct Uplink {
     stays_open: bool,
 }
 
-/// Connects to what is wanted of an app and to nothing else.
+/// Connects to what is wanted of an app and to nothing else; `after` is how far an earlier
+/// connection got.
 ///
 /// # Errors
 /// When the app has not what is wanted, or its mux does not answer.
-pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
+pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) -> Result<Link> {
     let Request { dir, mode, from, stdin_once, .. } = request;
     let name = dir.name();
     let targets = endpoints.streams();
@@ -75,21 +121,27 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
         connected.with_context(|| format!("connecting to {}", dir.path(file).display()))
     };
     if let Some(file) = endpoints.session() {
+        let from = |stream| after.map_or(*from, |progress| progress.position(stream));
+        let want = |stream: &Stream| Want { stream: *stream, from: from(*stream) };
         let hello = Hello {
             version: VERSION,
-            streams: wanted.outputs.iter().map(|s| Want { stream: *s, from: *from }).collect(),
+            streams: wanted.outputs.iter().map(want).collect(),
             stdin: wanted.input.is_some(),
             stdin_once: *stdin_once,
             exclusive: request.exclusive,
             patience_ms: all_shown(&wanted).then_some(0),
             // A viewer's window does not matter to the app.
             size: wanted.input.filter(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
-            epoch: None,
+            epoch: after.and_then(|progress| progress.epoch),
         };
         let (socket, welcome) = session::open(dir, file, &hello, None)?;
+        let Welcome { epoch, streams, rights, .. } = welcome;
         let uplink = Some(Uplink::new(socket.try_clone()?, true));
-        let downlinks = vec![(None, socket)];
-        return Ok(Link { wanted, uplink, downlinks, rights: welcome.rights });
+        let carries = Carries::Session(Progress { epoch, places: streams });
+        return Ok(Link { wanted, uplink, downlinks: vec![(carries, socket)], epoch, rights });
+    }
+    if after.is_some() {
+        bail!("attaching to app {name}: its mux has no sessions any more");
     }
     if *stdin_once {
         bail!("attaching to app {name}: its mux has no sessions, so --stdin-once is not possible");
@@ -100,7 +152,7 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
     if *from != Position::Unseen {
         bail!("attaching to app {name}: its mux has no sessions, so --from is not possible");
     }
-    let mut link = Link { wanted, uplink: None, downlinks: Vec::new(), rights: None };
+    let mut link = Link { wanted, uplink: None, downlinks: Vec::new(), epoch: None, rights: None };
     for (stream, file) in targets {
         let types = link.wanted.input == Some(stream);
         let reads = link.wanted.outputs.contains(&stream);
@@ -115,7 +167,7 @@ pub fn dial(request: &Request, endpoints: &Endpoints) -> Result<Link> {
             // Beside outputs the end of a socket that is only typed to tells nothing. Alone it
             // tells that all was taken; and what rkt's mux sends on a terminal must be read.
             if reads || link.wanted.outputs.is_empty() {
-                link.downlinks.push((Some(stream), socket));
+                link.downlinks.push((Carries::Raw(stream), socket));
             }
         }
     }
@@ -135,12 +187,6 @@ fn all_shown(wanted: &Wanted) -> bool {
 impl Uplink {
     fn new(socket: UnixStream, session: bool) -> Self {
         Self { socket, session, waiting: Vec::new(), closing: false, stays_open: false }
-    }
-
-    /// Whether this is a session, which answers.
-    #[must_use]
-    pub fn is_session(&self) -> bool {
-        self.session
     }
 
     /// Whether something waits for the socket to take it.

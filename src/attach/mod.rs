@@ -2,7 +2,8 @@
 //!
 //! The main thread polls what it must not block on: this process's input, the way to the app, the
 //! news from the [`pump`] threads. The threads may block, on a slow terminal as on a full pipe.
-//! Inherited descriptors are shared with the shell and keep their flags. Invariant: the local
+//! Inherited descriptors are shared with the shell and keep their flags. A mux that goes away is
+//! looked for again, in a thread, too, and the session goes on where it was. Invariant: the local
 //! terminal is as before on every way out.
 
 pub mod keys;
@@ -12,7 +13,7 @@ mod pump;
 mod terminal;
 mod undo;
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -23,20 +24,21 @@ use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use self::keys::{Matcher, Sequence};
-use self::link::{Link, Uplink};
+use self::link::{Link, Progress, Uplink};
 use self::mode::{Mode, Wanted};
-use self::pump::{Inbox, News};
+use self::pump::{Inbox, News, Outbox};
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::find;
 use crate::limits;
 use crate::list;
+use crate::name::AppName;
 use crate::proto::{AppStatus, Exclusive, Rights};
 use crate::state::AppDir;
-use crate::stream::{Position, Stream};
+use crate::stream::{Epoch, Position, Stream};
 
 /// What is to be attached, and how.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     /// The app.
     pub dir: AppDir,
@@ -44,6 +46,8 @@ pub struct Request {
     pub mode: Mode,
     /// How long to wait for the app: zero not at all, `None` for ever.
     pub wait: Option<Duration>,
+    /// How long to look for a new mux when a session loses its own: zero not at all.
+    pub reconnect: Duration,
     /// Where in its streams to begin.
     pub from: Position,
     /// Whether to look only, and to type nothing.
@@ -56,28 +60,46 @@ pub struct Request {
     pub detach_keys: Sequence,
 }
 
+/// Why a program's input does not go on with another mux.
+const UNSURE: &str = ", and whether the app was given all of the input is not known";
+
 /// How an attach goes on.
 enum Step {
     Continue,
     Leave(Exit),
 }
 
-/// What becomes of this process's input.
+/// What has become of this process's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Typing {
-    /// It goes to the app.
+enum Input {
+    /// It is read as fast as it is taken.
     Open,
     /// Somebody else types alone, or we may only look.
     Held,
-    /// It has ended, or there never was one.
-    Over,
+    /// It has ended, and the mux is told so.
+    Ended,
+    /// Nobody wants it, or wants it any more.
+    Closed,
+}
+
+/// How a connection ended, as far as the mux has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Farewell {
+    /// The app ended.
+    App(Exit),
+    /// The mux did, and knows nothing of the app.
+    Mux,
 }
 
 /// An attach under way.
-struct Attached {
-    name: String,
+struct Attached<'a> {
+    request: &'a Request,
+    outbox: Outbox,
+    /// The way to the app, while there is one.
     uplink: Option<Uplink>,
-    typing: Typing,
+    input: Input,
+    /// Whether some of a program's input was sent, and is not known to be with the app.
+    unconfirmed: bool,
     keys: Matcher,
     /// Whether our terminal is raw.
     raw: bool,
@@ -85,11 +107,13 @@ struct Attached {
     open: usize,
     /// What is attached.
     wanted: Wanted,
-    stdin_once: bool,
-    /// How it will end when the connections do.
-    outcome: Option<Exit>,
+    /// What the session's offsets belong to.
+    epoch: Option<Epoch>,
+    farewell: Option<Farewell>,
     /// Bytes told missing.
     missing: u64,
+    /// Whether more may be missing than was told.
+    uncertain: bool,
     /// How the app ended, until it is started again.
     ended: Option<AppStatus>,
 }
@@ -99,40 +123,36 @@ struct Attached {
 /// # Errors
 /// When there is nothing to attach to, or something of this process fails.
 pub fn attach(request: &Request) -> Result<Exit> {
-    let Request { dir, mode, wait, stdin_once, detach_keys, .. } = request;
+    let Request { dir, mode, wait, detach_keys, .. } = request;
     if *mode == Mode::List {
         let endpoints = find::retry(dir, *wait, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
-    let link = find::retry(dir, *wait, |endpoints| link::dial(request, endpoints))?;
-    let Link { wanted, uplink, downlinks, rights } = link;
+    let link = find::retry(dir, *wait, |endpoints| link::dial(request, endpoints, None))?;
     let (outbox, inbox) = pump::mailbox().context("making a mailbox")?;
-    let types = wanted.input.is_some();
-    let on_tty = wanted.all().any(|s| s == Stream::Tty);
+    let types = link.wanted.input.is_some();
+    let on_tty = link.wanted.all().any(|s| s == Stream::Tty);
     terminal::restore_on_panic();
     let raw = types && on_tty && terminal::make_raw().context("the local terminal")?;
     let outcome = (|| {
         pump::catch_signals(outbox.another()?, raw)?;
-        let open = downlinks.len();
-        for (stream, socket) in downlinks {
-            pump::carry(outbox.another()?, socket, stream, wanted.outputs.clone())?;
-        }
         let mut attached = Attached {
-            name: dir.name().to_string(),
-            uplink,
-            typing: if types { Typing::Open } else { Typing::Over },
+            request,
+            outbox,
+            uplink: None,
+            input: if types { Input::Open } else { Input::Closed },
+            unconfirmed: false,
             raw,
             keys: Matcher::new(detach_keys.clone().only_if(raw)),
-            open,
-            wanted,
-            stdin_once: *stdin_once,
-            outcome: None,
+            open: 0,
+            wanted: link.wanted.clone(),
+            epoch: link.epoch,
+            farewell: None,
             missing: 0,
+            uncertain: false,
             ended: None,
         };
-        if let Some(rights) = &rights {
-            attached.on_rights(rights);
-        }
+        attached.begin(link)?;
         attached.stay(&inbox)
     })();
     terminal::restore();
@@ -140,14 +160,26 @@ pub fn attach(request: &Request) -> Result<Exit> {
     Ok(outcome.unwrap_or_else(|e| diagnostics::failed(&e, Exit::Lost)))
 }
 
-impl Attached {
+impl Attached<'_> {
+    /// Carries what comes over new connections.
+    fn begin(&mut self, link: Link) -> Result<()> {
+        self.farewell = None;
+        self.uplink = link.uplink;
+        self.open = link.downlinks.len();
+        for (carries, socket) in link.downlinks {
+            pump::carry(self.outbox.another()?, socket, carries, self.wanted.outputs.clone())?;
+        }
+        self.on_rights(&link.rights.unwrap_or(Rights { types: true, why: String::new() }));
+        Ok(())
+    }
+
     fn stay(&mut self, inbox: &Inbox) -> Result<Exit> {
         loop {
             if let Some(uplink) = &mut self.uplink
                 && uplink.flush().is_err()
             {
                 // What the mux has still to say comes by the other direction.
-                self.typing = Typing::Over;
+                self.uplink = None;
             }
             let heard = self.wait(inbox)?;
             if heard.news {
@@ -183,13 +215,13 @@ impl Attached {
                 fds.len() - 1
             })
         };
-        // Who may not type now can still detach by keys; a pipe waits.
-        let listens = match self.typing {
-            Typing::Open => true,
-            Typing::Held => self.raw,
-            Typing::Over => false,
+        // With nobody there, or while we may not type, a person's keys are still looked at; a
+        // program's input waits.
+        let reads = match (self.input, uplink) {
+            (Input::Open, Some(uplink)) => uplink.room() > 0,
+            (Input::Open, None) | (Input::Held, _) => self.raw,
+            (Input::Ended | Input::Closed, _) => false,
         };
-        let reads = listens && uplink.is_some_and(|uplink| uplink.room() > 0);
         let input = add(reads, stdin.as_fd(), PollFlags::POLLIN);
         // No event is asked for: that a reader has gone is told as an error.
         let shows = self.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
@@ -216,8 +248,12 @@ impl Attached {
 
     /// This process's input has something, or its end.
     fn read_input(&mut self) -> Result<Step> {
-        let Some(uplink) = &mut self.uplink else { return Ok(Step::Continue) };
-        let mut buffer = vec![0; uplink.room().min(limits::READ)];
+        let room = match (self.input, &self.uplink) {
+            (Input::Open, Some(uplink)) => uplink.room(),
+            // What is typed now goes nowhere.
+            _ => limits::READ,
+        };
+        let mut buffer = vec![0; room.min(limits::READ)];
         let len = match nix::unistd::read(io::stdin(), &mut buffer) {
             Ok(len) => len,
             Err(Errno::EINTR | Errno::EAGAIN) => return Ok(Step::Continue),
@@ -226,73 +262,81 @@ impl Attached {
             Err(e) => return Err(e).context("reading standard input"),
         };
         if len == 0 {
-            uplink.end();
-            self.typing = Typing::Over;
+            self.input = Input::Ended;
+            if let Some(uplink) = &mut self.uplink {
+                uplink.end();
+            }
             return Ok(Step::Continue);
         }
         let mut out = Vec::new();
         let detached = self.keys.push(&buffer[..len], Instant::now(), &mut out);
-        if self.typing == Typing::Open {
-            uplink.input(&out);
-        }
+        self.send(&out);
         if detached {
             // What was typed before goes first, as far as it is taken.
-            let _ = uplink.flush();
+            let _ = self.uplink.as_mut().map_or(Ok(()), Uplink::flush);
             terminal::restore();
-            self.say(&format!("detached from app {}", self.name));
+            self.say(&format!("detached from app {}", self.name()));
             return Ok(Step::Leave(Exit::Done));
         }
         Ok(Step::Continue)
     }
 
+    /// Input for the app, if there is a way to it.
+    fn send(&mut self, bytes: &[u8]) {
+        if let Some(uplink) = self.uplink.as_mut().filter(|_| self.input != Input::Held) {
+            uplink.input(bytes);
+            self.unconfirmed |= !bytes.is_empty() && !io::stdin().is_terminal();
+        }
+    }
+
     fn pass_on_held_keys(&mut self) {
         let mut out = Vec::new();
         self.keys.expire(Instant::now(), &mut out);
-        if let Some(uplink) = self.uplink.as_mut().filter(|_| self.typing == Typing::Open) {
-            uplink.input(&out);
-        }
+        self.send(&out);
     }
 
     fn on_news(&mut self, news: News) -> Result<Step> {
         match news {
             News::Gap(gap) => self.missing += gap.to.saturating_sub(gap.from),
-            News::Exit(status) => self.outcome = Some(Exit::App(status.code())),
+            News::Exit(status) => self.farewell = Some(Farewell::App(Exit::App(status.code()))),
             News::AppEnded(status) => self.ended = Some(status),
             News::AppStarted => {
                 if let Some(status) = self.ended.take() {
-                    self.say(&format!("app {} ended {status} and was started again", self.name));
+                    let name = self.name();
+                    self.say(&format!("app {name} ended {status} and was started again"));
                 }
             }
-            News::Closing => self.outcome = Some(Exit::Done),
+            News::Closing => self.farewell = Some(Farewell::Mux),
+            News::Rights(rights) => self.on_rights(&rights),
             News::Detached => {
                 terminal::restore();
-                self.say(&format!("detached from app {} by request", self.name));
+                self.say(&format!("detached from app {} by request", self.name()));
                 return Ok(Step::Leave(Exit::Done));
             }
-            News::Rights(rights) => self.on_rights(&rights),
             News::StdinDone => {
-                self.typing = Typing::Over;
-                if self.wanted.outputs.is_empty() && !self.stdin_once {
+                self.input = Input::Closed;
+                self.unconfirmed = false;
+                if self.wanted.outputs.is_empty() && !self.request.stdin_once {
                     return Ok(Step::Leave(self.complete(Exit::Done)));
                 }
             }
             News::Refused(why) => {
                 terminal::restore();
-                bail!("attached to app {}: {}", self.name, why.escape_debug());
+                bail!("attached to app {}: {}", self.name(), why.escape_debug());
             }
             News::OutputClosed => return Ok(Step::Leave(Exit::Done)),
             News::OutputFailed(e) => {
                 terminal::restore();
                 return Err(e).context("writing standard output");
             }
-            News::Signal(SIGWINCH) => self.tell_size(),
+            News::Signal(SIGWINCH) => self.send_size(),
             News::Signal(SIGTSTP) => {
                 terminal::suspend();
                 emulate_default_handler(SIGTSTP).context("suspending")?;
             }
             News::Signal(SIGCONT) => {
                 terminal::resume().context("the local terminal")?;
-                self.tell_size();
+                return self.on_news(News::Signal(SIGWINCH));
             }
             News::Signal(signal) => {
                 terminal::restore();
@@ -301,72 +345,146 @@ impl Attached {
             }
             News::Broken => {
                 terminal::restore();
-                bail!("attached to app {}: an internal error, see above", self.name);
+                bail!("attached to app {}: an internal error, see above", self.name());
             }
-            News::Ended(end) => return Ok(self.on_end(end)),
+            News::Ended(end, progress) => return self.on_end(end, progress),
+            News::Dialled(Ok(link)) => self.go_on(link)?,
+            News::Dialled(Err(e)) => return Ok(self.give_up(&e)),
         }
         Ok(Step::Continue)
     }
 
-    /// Whether we type has changed.
+    /// Whether we type has changed, or a new mux has told.
     fn on_rights(&mut self, rights: &Rights) {
-        let (name, why) = (&self.name, rights.why.escape_debug());
-        match (self.typing, rights.types) {
-            (Typing::Held, true) => {
+        let (name, why) = (self.name(), rights.why.escape_debug());
+        match (self.input, rights.types) {
+            (Input::Held, true) => {
                 self.say(&format!("attached to app {name}: you type again"));
-                self.typing = Typing::Open;
-                self.tell_size();
+                self.input = Input::Open;
+                self.send_size();
             }
-            (Typing::Open, false) => {
+            (Input::Open, false) => {
                 self.say(&format!("attached to app {name}: you only look: {why}"));
-                self.typing = Typing::Held;
+                self.input = Input::Held;
             }
             _ => {}
         }
     }
 
-    /// Tells the mux of the local window.
-    fn tell_size(&mut self) {
+    /// A connection has ended; the attach ends with the last one, unless it can be made again.
+    fn on_end(&mut self, end: io::Result<()>, progress: Option<Progress>) -> Result<Step> {
+        self.open -= 1;
+        if self.open > 0 {
+            return Ok(Step::Continue);
+        }
+        self.uplink = None;
+        let reconnects = !self.request.reconnect.is_zero();
+        match (self.farewell, progress, end) {
+            (Some(Farewell::App(exit)), _, _) => Ok(Step::Leave(self.complete(exit))),
+            (_, Some(progress), _) if reconnects => self.reconnect(progress),
+            (Some(Farewell::Mux), _, _) => Ok(Step::Leave(self.complete(Exit::Done))),
+            // The end of a raw socket is all that it has to tell.
+            (None, None, Ok(())) => Ok(Step::Leave(self.complete(Exit::Done))),
+            (None, _, Ok(())) => Ok(self.lost("")),
+            (None, _, Err(e)) => Ok(self.lost(&format!(" ({e})"))),
+        }
+    }
+
+    /// The mux is gone, for good as far as it matters here.
+    fn lost(&self, more: &str) -> Step {
+        terminal::restore();
+        self.say(&format!("attached to app {}: the mux is gone{more}", self.name()));
+        Step::Leave(Exit::Lost)
+    }
+
+    /// Looks for a new mux, in another thread.
+    fn reconnect(&self, progress: Progress) -> Result<Step> {
+        // What was sent may be with the app, or not: to go on could only hide that.
+        let unsure = self.unconfirmed;
+        let what = match self.farewell {
+            None if unsure => return Ok(self.lost(UNSURE)),
+            None => "is gone",
+            Some(_) => "has ended",
+        };
+        let wait = self.request.reconnect;
+        self.say(&format!("app {}: the mux {what}; trying again for {wait:?}", self.name()));
+        let request = Request {
+            mode: Mode::Only(self.wanted.clone()),
+            wait: Some(wait),
+            // Another app's input is not to be ended by the end of what this one was given.
+            stdin_once: self.request.stdin_once && matches!(self.input, Input::Open | Input::Held),
+            ..self.request.clone()
+        };
+        pump::dial(self.outbox.another()?, move || {
+            find::retry(&request.dir, request.wait, |endpoints| {
+                if unsure {
+                    bail!("there is a new mux{UNSURE}");
+                }
+                link::dial(&request, endpoints, Some(&progress))
+            })
+        })?;
+        Ok(Step::Continue)
+    }
+
+    /// There is a new mux, and it has welcomed us.
+    fn go_on(&mut self, link: Link) -> Result<()> {
+        let reads = !self.wanted.outputs.is_empty();
+        let knows = self.epoch.is_some() && self.epoch == link.epoch || !reads;
+        let but = if knows { "" } else { "; what it wrote meanwhile may be missing" };
+        self.say(&format!("app {}: attached again{but}", self.name()));
+        self.uncertain |= !knows;
+        self.epoch = link.epoch;
+        self.begin(link)?;
+        let over = matches!(self.input, Input::Ended | Input::Closed);
+        if let Some(uplink) = self.uplink.as_mut().filter(|_| over) {
+            uplink.end();
+        }
+        // The window may have changed since it was sent.
+        self.send_size();
+        Ok(())
+    }
+
+    /// There is no new mux, or it does not take us.
+    fn give_up(&self, why: &anyhow::Error) -> Step {
+        match self.farewell {
+            Some(_) if find::is_absence(why) => Step::Leave(self.complete(Exit::Done)),
+            None if find::is_absence(why) => self.lost(""),
+            _ => self.lost(&format!("; {why:#}")),
+        }
+    }
+
+    fn send_size(&mut self) {
         if let (Some(uplink), Some(size)) = (&mut self.uplink, terminal::size()) {
             uplink.resize(size);
         }
     }
 
-    /// A connection has ended; the attach ends with the last one.
-    fn on_end(&mut self, end: io::Result<()>) -> Step {
-        self.open -= 1;
-        let session = self.uplink.as_ref().is_some_and(Uplink::is_session);
-        let exit = match (self.outcome, end) {
-            _ if self.open > 0 => return Step::Continue,
-            (Some(exit), _) => exit,
-            // The end of a raw socket is all that it has to tell.
-            (None, Ok(())) if !session => Exit::Done,
-            (None, end) => {
-                terminal::restore();
-                let why = end.err().map_or(String::new(), |e| format!(" ({e})"));
-                self.say(&format!("attached to app {}: the mux is gone{why}", self.name));
-                return Step::Leave(Exit::Lost);
-            }
-        };
-        Step::Leave(self.complete(exit))
+    fn name(&self) -> &AppName {
+        self.request.dir.name()
     }
 
     /// Tells people something, on a line of its own: behind what the app has shown on the terminal.
     fn say(&self, text: &str) {
-        diagnostics::say(self.raw, text);
+        if self.raw { diagnostics::say_on_screen(text) } else { diagnostics::say(text) }
     }
 
     /// The end as it is told: bytes that were lost make it incomplete.
     fn complete(&self, exit: Exit) -> Exit {
         terminal::restore();
-        if self.missing == 0 {
-            return exit;
+        let name = self.name();
+        if self.missing > 0 {
+            let missing = self.missing;
+            self.say(&format!(
+                "attached to app {name}: {missing} bytes were lost: more came meanwhile than \
+                 the mux keeps"
+            ));
         }
-        self.say(&format!(
-            "attached to app {}: {} bytes were lost, this output was too slow",
-            self.name, self.missing
-        ));
-        Exit::Incomplete
+        if self.uncertain {
+            self.say(&format!(
+                "attached to app {name}: what it wrote between two muxes may be missing"
+            ));
+        }
+        if self.missing > 0 || self.uncertain { Exit::Incomplete } else { exit }
     }
 }
 

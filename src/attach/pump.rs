@@ -1,5 +1,6 @@
 //! The threads of an attach that may block: one for each connection, from the app to this
-//! process's own outputs, and one for signals. They tell the main loop what happened.
+//! process's own outputs, one for signals, and one that connects again. They tell the main loop what
+//! happened.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::link::write_all;
+use super::link::{Carries, Link, Progress, write_all};
 use super::terminal;
 use crate::limits;
 use crate::proto::{AppStatus, Decoder, Gap, Item, Kind, Refusal, Rights};
@@ -37,8 +38,11 @@ pub enum News {
     StdinDone,
     /// The mux refuses to go on.
     Refused(String),
-    /// Nothing more comes from this connection; after `Ok` as it should be.
-    Ended(io::Result<()>),
+    /// Nothing more comes from this connection; after `Ok` as it should be. A session, but not one
+    /// that sent what it must not, could go on from here.
+    Ended(io::Result<()>, Option<Progress>),
+    /// What came out of connecting again.
+    Dialled(Result<Link>),
     /// This process's output is closed by its reader.
     OutputClosed,
     /// This process's output cannot be written.
@@ -118,6 +122,14 @@ pub fn catch_signals(outbox: Outbox, raw: bool) -> Result<()> {
     })
 }
 
+/// Connects, however long that takes.
+///
+/// # Errors
+/// When there is no thread for it.
+pub fn dial(outbox: Outbox, connect: impl FnOnce() -> Result<Link> + Send + 'static) -> Result<()> {
+    spawn("dial", move || outbox.tell(News::Dialled(connect())))
+}
+
 /// Carries one connection to this process's outputs until it ends. `shows` tells which streams are
 /// wanted; the others are read and thrown away.
 ///
@@ -126,7 +138,7 @@ pub fn catch_signals(outbox: Outbox, raw: bool) -> Result<()> {
 pub fn carry(
     outbox: Outbox,
     mut from: UnixStream,
-    stream: Option<Stream>,
+    mut carries: Carries,
     shows: Vec<Stream>,
 ) -> Result<()> {
     spawn("output", move || {
@@ -139,9 +151,11 @@ pub fn carry(
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) => break Err(e),
             };
-            let shown = match stream {
-                Some(stream) => show(stream, bytes, &shows),
-                None => unpack(&mut decoder, bytes, &shows, &outbox),
+            let shown = match &mut carries {
+                Carries::Raw(stream) => show(*stream, bytes, &shows),
+                Carries::Session(progress) => {
+                    unpack(&mut decoder, bytes, &shows, progress, &outbox)
+                }
             };
             match shown {
                 Ok(()) => {}
@@ -149,10 +163,13 @@ pub fn carry(
                     return outbox.tell(News::OutputClosed);
                 }
                 Err(Trouble::Output(e)) => return outbox.tell(News::OutputFailed(e)),
-                Err(Trouble::Frames(e)) => break Err(e),
+                Err(Trouble::Frames(e)) => return outbox.tell(News::Ended(Err(e), None)),
             }
         };
-        outbox.tell(News::Ended(ended));
+        outbox.tell(match carries {
+            Carries::Raw(_) => News::Ended(ended, None),
+            Carries::Session(progress) => News::Ended(ended, Some(progress)),
+        });
     })
 }
 
@@ -169,6 +186,7 @@ fn unpack(
     decoder: &mut Decoder,
     mut bytes: &[u8],
     shows: &[Stream],
+    progress: &mut Progress,
     outbox: &Outbox,
 ) -> Result<(), Trouble> {
     let bad = |e: Box<dyn std::error::Error + Send + Sync>| Trouble::Frames(io::Error::other(e));
@@ -176,10 +194,13 @@ fn unpack(
         let news = match item {
             Item::Data(stream, bytes) => {
                 show(stream, bytes, shows)?;
+                progress.advance(stream, bytes.len());
                 continue;
             }
             Item::Control(Kind::Gap, body) => {
-                News::Gap(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
+                let gap: Gap = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
+                progress.skip(gap);
+                News::Gap(gap)
             }
             Item::Control(Kind::Exit, body) => {
                 News::Exit(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)

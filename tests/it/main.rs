@@ -23,6 +23,7 @@ mod last;
 mod life;
 mod limits;
 mod quiet;
+mod reconnect;
 mod rights;
 mod rkt;
 mod run;

@@ -77,6 +77,11 @@ impl Pty {
         (&self.master).write_all(keys).unwrap();
     }
 
+    /// Bytes typed that nobody at this terminal has read yet.
+    pub fn unread(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.slave).unwrap()
+    }
+
     pub fn resize(&self, rows: u16, cols: u16) {
         let size = Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.master, size).unwrap();

@@ -62,6 +62,8 @@ impl Rig {
     pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iottymux"));
         command.args(arguments).env_clear().env("IOTTYMUX_STATE_DIR", self.state());
+        // Tests that end a mux wait for what attach then does, unless they are about just that.
+        command.env("IOTTYMUX_RECONNECT", "0");
         for kept in ["PATH", "LLVM_PROFILE_FILE"] {
             if let Some(value) = std::env::var_os(kept) {
                 command.env(kept, value);

@@ -1,6 +1,8 @@
-//! What survives a mux: the offsets and the backlog, for as long as its app lives.
+//! What survives a mux: the offsets, the backlog, and who is attached.
 
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use iottymux::proto::{Hello, Want, Welcome};
@@ -8,7 +10,9 @@ use iottymux::session;
 use iottymux::state::StateDir;
 use iottymux::stream::{Epoch, Position, Stream};
 
-use crate::pod::Pod;
+use crate::pod::{BINARY, Pod, rounds};
+use crate::proc::eventually;
+use crate::pty::Pty;
 
 const MUX: &str = "iomux@demo.service";
 /// Says each line that it reads, and its number.
@@ -100,4 +104,84 @@ fn a_new_start_of_the_app_begins_anew() {
         assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "0");
     }
     assert_ne!(epochs[0], epochs[1]);
+}
+
+/// Writes numbered lines without an end, in bursts, until it is told to end.
+const WRITER: &str = "n=0; while [ ! -e /shared/stop ]; do n=$((n+1)); echo $n; \
+    [ $((n % 40)) != 0 ] || sleep 0.005; done; echo end";
+
+/// The mux is killed and restarted under an app that writes on, and under a client with a file.
+#[test]
+fn a_client_misses_nothing_over_many_muxes() {
+    let Some(pod) = Pod::delivered() else { return };
+    fs::write(pod.shared("app.sh"), WRITER).unwrap();
+    pod.set_unit(
+        "demo.service.d/x.conf",
+        "[Service]\nRestart=no\nExecStart=\nExecStart=/bin/sh /shared/app.sh\n",
+    );
+    pod.systemctl(&["start", "demo.service"]);
+    let got = pod.shared("got");
+    let words = ["iottymux", "attach", "--app", "demo", "--mode", "stdout", "--reconnect", "5"];
+    let mut attach = pod
+        .command(&words)
+        .stdout(File::create(&got).unwrap())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(attach.stderr.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        line
+    };
+    eventually("it is attached", || fs::metadata(&got).unwrap().len() > 0);
+    for round in 0..rounds(10, 200) {
+        if round % 3 == 2 {
+            pod.systemctl(&["restart", MUX]);
+            assert_eq!(line(), "iottymux: app demo: the mux has ended; trying again for 5s\n");
+        } else {
+            pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", MUX]);
+            assert_eq!(line(), "iottymux: app demo: the mux is gone; trying again for 5s\n");
+        }
+        assert_eq!(line(), "iottymux: app demo: attached again\n", "{}", pod.console());
+    }
+    fs::write(pod.shared("stop"), "").unwrap();
+    // The app has ended, and its mux knows.
+    assert_eq!(line(), "");
+    assert!(attach.wait().unwrap().success());
+    let got = fs::read_to_string(got).unwrap();
+    let mut lines = got.lines();
+    assert_eq!(lines.next_back(), Some("end"));
+    for (n, line) in (1..).zip(lines) {
+        assert_eq!(line, n.to_string(), "of {} bytes", got.len());
+    }
+}
+
+/// A person's terminal goes on, on the same terminal of the app.
+#[test]
+fn a_person_stays_at_the_terminal_over_many_muxes() {
+    let Some(pod) = Pod::delivered() else { return };
+    pod.systemctl(&["start", "shell.service"]);
+    let local = Pty::open(24, 80);
+    let mut command = Command::new(BINARY);
+    command.arg("--state-dir").arg(pod.path("/run/iottymux"));
+    command.args(["attach", "--app", "shell", "--reconnect", "5"]);
+    let mut attach = local.spawn(command);
+    let shown = |text: &str| local.shown.so_far().matches(text).count();
+    for round in 0..rounds(6, 100) {
+        // From the same shell, which counts.
+        local.press(b"n=$((n+1)); echo answer'-'$n\r");
+        local.shown.wait_for(&format!("answer-{}\r\n", round + 1));
+        if round % 2 == 0 {
+            pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", "ttymux@shell.service"]);
+        } else {
+            pod.systemctl(&["restart", "ttymux@shell.service"]);
+        }
+        eventually("it is attached again", || shown("attached again\r\n") == round + 1);
+        assert!(local.is_raw());
+    }
+    assert_eq!(shown("may be missing"), 0);
+    local.press(b"\x10\x11");
+    assert_eq!(attach.ends(), 0);
+    assert!(local.is_as_before());
 }

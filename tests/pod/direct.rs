@@ -53,7 +53,7 @@ fn the_binary_attaches_from_outside() {
     let mut attach = std::process::Command::new(env!("CARGO_BIN_EXE_iottymux"))
         .arg("--state-dir")
         .arg(pod.path("/run/iottymux"))
-        .args(["attach", "--app", "demo"])
+        .args(["attach", "--app", "demo", "--reconnect", "0"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -8,6 +8,12 @@ mod continuity;
 mod direct;
 mod lossless;
 mod pod;
+#[path = "../it/proc.rs"]
+#[allow(dead_code, reason = "of the other tests")]
+mod proc;
+#[path = "../it/pty.rs"]
+#[allow(dead_code, reason = "of the other tests")]
+mod pty;
 mod restart;
 mod rkt;
 mod status;

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 const PODSD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pod/podsd");
 const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
-const BINARY: &str = env!("CARGO_BIN_EXE_iottymux");
+/// The iottymux under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_iottymux");
 /// What podsd exits with when this machine cannot make a pod.
 const SKIPPED: i32 = 77;
 /// How long a stream may be silent before the test fails. It only bounds a failure: more than the
