@@ -23,9 +23,6 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 pub const READ: usize = 64 * 1024;
 /// Reads from one source before the others have their turn.
 pub const READS_PER_TURN: usize = 16;
-/// Turns of reading in a row until a source counts as one that does not become empty: with the one
-/// before they take more than twice what a pipe holds.
-pub const PUMPS: usize = 4;
 /// Size asked for the pipes of the app, bytes: what an ordinary user may have without privilege.
 /// It doubles the throughput of an app that writes fast.
 pub const PIPE: i32 = 1024 * 1024;

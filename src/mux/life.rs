@@ -67,16 +67,17 @@ impl Mux {
         }
     }
 
-    /// Reads what is in a source now, unless a client holds it back; not for ever, for somebody may
-    /// still write.
+    /// Reads what is in a source now, unless a client holds it back; no more than a pipe can have, for
+    /// somebody may still write.
     fn read_empty(&mut self, index: usize) {
-        for _ in 0..limits::PUMPS {
-            match self.pump(index, Instant::now()) {
-                Ok(Read::Bytes(_)) if self.held[index].is_none() => {}
-                // What is wrong with it will be told when it is read again.
-                _ => return,
-            }
-        }
+        let Some(stream) = self.sources[index].as_ref().map(|source| source.stream) else { return };
+        let end = |mux: &Self| mux.hub.extent(stream).map_or(0, |(end, _)| end);
+        let enough = end(self) + u64::from(limits::PIPE.unsigned_abs());
+        // What is wrong with it will be told when it is read again.
+        while let Ok(Read::Bytes(_)) = self.pump(index, Instant::now())
+            && self.held[index].is_none()
+            && end(self) < enough
+        {}
     }
 
     /// Learns how the app ended from those who were asked, unless its unit tells meanwhile.

@@ -257,13 +257,16 @@ impl Client {
             std::mem::swap(&mut self.out, &mut self.control);
             return true;
         }
-        if let Role::Session(session) = &mut self.role
+        let next = hub.next(id, limits::FRAME);
+        // A gap may go beyond the place of a turn, so it comes first.
+        if !matches!(next, Some(Next::Gap(..)))
+            && let Role::Session(session) = &mut self.role
             && let Some(turn) = session.due(id, hub)
         {
             self.out.extend(turn.frame());
             return true;
         }
-        match (hub.next(id, limits::FRAME), &self.role) {
+        match (next, &self.role) {
             (None, _) => false,
             (Some(Next::Gap(stream, range)), Role::Raw(_)) => {
                 let lost = range.end - range.start;

@@ -1,5 +1,6 @@
 //! The session protocol, spoken by the test: what `docs/protocol.md` promises.
 
+use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -12,10 +13,23 @@ use crate::pattern;
 use crate::rig::{APP, Rig, expect};
 
 /// A frame as it came; neighbouring bytes of a stream are one.
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 pub enum Frame {
     Bytes(Stream, Vec<u8>),
     Told(Kind, Value),
+}
+
+/// Of many bytes the last are shown.
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(stream, bytes) => {
+                let last = bytes[bytes.len().saturating_sub(40)..].escape_ascii();
+                write!(f, "{} bytes of {stream}: …\"{last}\"", bytes.len())
+            }
+            Self::Told(kind, body) => write!(f, "{kind:?} {body}"),
+        }
+    }
 }
 
 pub struct Session {
@@ -34,7 +48,7 @@ impl Session {
         session
     }
 
-    fn send(&mut self, kind: Kind, body: &[u8]) {
+    pub fn send(&mut self, kind: Kind, body: &[u8]) {
         self.socket.write_all(&kind.frame(body)).unwrap();
     }
 

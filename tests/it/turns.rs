@@ -4,6 +4,7 @@ use std::io::Write;
 
 use iottymux::proto::Kind;
 use iottymux::stream::Stream;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -104,6 +105,41 @@ fn a_slow_session_learns_of_each_turn_in_its_place_too() {
     );
     mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
+}
+
+/// What was in the pipe when the hook ran comes before the end, however much that is.
+#[test]
+fn the_pipes_are_read_empty_first() {
+    let rig = Rig::new();
+    let mut mux = rig.mux(["stream", "--app", APP, "--backlog", "4K"]);
+    // It has no patience, so that it does not hold the app back.
+    let hello = json!({"version": 1, "streams": [{"stream": "stdout"}], "patience_ms": 0});
+    let mut session = Session::new(&rig, &hello);
+    session.wait_told(Kind::Welcome);
+    let mut unit = Session::new(&rig, &json!({"version": 1}));
+    unit.wait_told(Kind::Welcome);
+    mux.stop();
+    let mut app = rig.writer("stdout");
+    fcntl(&app, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let mut wrote = 0;
+    while let Ok(len) = app.write(&[b'x'; 4096]) {
+        wrote += len as u64;
+    }
+    unit.send(Kind::Request, br#"{"request":"ended","status":1}"#);
+    mux.go_on();
+    unit.wait_told(Kind::Answer);
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    let mut before = 0;
+    for frame in session.rest() {
+        match frame {
+            Frame::Bytes(_, bytes) => before += bytes.len() as u64,
+            Frame::Told(Kind::Gap, gap) => before = gap["to"].as_u64().unwrap(),
+            Frame::Told(Kind::Ended, _) => break,
+            Frame::Told(..) => {}
+        }
+    }
+    assert_eq!(before, wrote);
 }
 
 #[test]
