@@ -175,13 +175,18 @@ fn the_status_without_hooks() {
     let Some(plan) = plan(&MUTABLE_STREAM) else { return };
     let pod = plan.boot();
     let cannot_ask = "[Service]\nEnvironment=PATH=/nowhere\n";
-    for (more, end, code) in [
-        ("", "exit 0", 0),
-        ("", "exit 3", 3),
-        ("", "kill -KILL $$$$", 128 + 9),
-        (cannot_ask, "exit 4", 4),
-        (cannot_ask, "exit 0", 0),
+    let reaper = fs::read_to_string(pod.path("/reaper.sh")).unwrap();
+    let nonsense = "#!/bin/sh\nprintf '\\033[2J' >/rkt/status/\"$1\"\n";
+    for (more, reaper, end, code) in [
+        ("", &*reaper, "exit 0", 0),
+        ("", &*reaper, "exit 3", 3),
+        ("", nonsense, "kill -KILL $$$$", 128 + 9),
+        (cannot_ask, &*reaper, "exit 4", 4),
+        (cannot_ask, &*reaper, "exit 0", 0),
+        // Not known.
+        (cannot_ask, nonsense, "exit 5", 0),
     ] {
+        fs::write(pod.path("/reaper.sh"), reaper).unwrap();
         // That of another time is not believed.
         fs::write(pod.path("/rkt/status/demo"), "77\n").unwrap();
         pod.set_unit("iomux@demo.service.d/more.conf", more);
@@ -198,4 +203,7 @@ fn the_status_without_hooks() {
         assert_eq!(attach.wait().unwrap().code(), Some(code), "{more}{end}\n{}", pod.console());
         stop_dead(&pod, "iomux@demo.service");
     }
+    let said = pod.console();
+    let warning = "reading /rkt/status/demo: \"\\x1b[2J\" is no status of an app";
+    assert_eq!(said.matches(warning).count(), 1, "{said}");
 }

@@ -51,6 +51,11 @@ fn line(from: &mut impl BufRead) -> String {
     line
 }
 
+fn status(pod: &Pod, app: &str) -> serde_json::Value {
+    let status = pod.run(&["iottymux", "status", "--app", app, "--json"]);
+    serde_json::from_str(&status).unwrap()
+}
+
 /// demo.service runs this when it is told to, once.
 fn script(script: &str) -> String {
     format!("[Service]\nExecStart=\nExecStart=/bin/sh -c 'read x; {script}'\nRestart=no\n")
@@ -91,6 +96,7 @@ fn the_status_of_a_service_with_a_terminal() {
         pod.set_unit("shell.service.d/x.conf", "[Service]\nRestart=no\n");
         pod.systemctl(&["start", "shell.service"]);
         let mut attach = Attach::new(&pod, "shell");
+        assert_eq!(status(&pod, "shell")["app_pid"].to_string(), pod.property("shell", "MainPID"));
         attach.say(&format!("{}\n", end.replace("$$$$", "$$")));
         let (ended, out, err) = attach.ends();
         assert_eq!(ended, code, "{end}: {out} {err}\n{}", pod.console());
@@ -129,8 +135,7 @@ fn restarts_are_told_and_end_nothing() {
         let told = format!("iottymux: app demo ended with status {status} and was started again\n");
         assert_eq!(line(&mut attach.stderr), told);
     }
-    let status = pod.run(&["iottymux", "status", "--app", "demo", "--json"]);
-    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let status = status(&pod, "demo");
     assert_eq!(status["app_pid"].to_string(), pod.property("demo.service", "MainPID"));
     assert_eq!(status["app_ended"], serde_json::json!({"status": 3}));
     assert_eq!(status["restarts"], 3);
@@ -177,8 +182,7 @@ fn the_status_of_a_service_with_a_root_directory() {
 
     pod.set_unit("demo.service.d/x.conf", &(script("cat") + ROOT));
     pod.systemctl(&["start", "demo.service"]);
-    let status = pod.run(&["iottymux", "status", "--app", "demo", "--json"]);
-    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let status = status(&pod, "demo");
     assert_eq!(status["app_pid"], serde_json::Value::Null, "the hook has run");
     // A mux that ends alone does not take the app for ended.
     let mut attach = Attach::new(&pod, "demo");
