@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Mux, Phase};
 use crate::limits;
 use crate::proto::{AppStatus, Started, Turn};
-use crate::sink::client::Ends;
+use crate::sink::client::{Client, Ends};
 use crate::source::Read;
 use crate::stream::Stream;
 
@@ -58,7 +58,9 @@ impl Mux {
         let ends: Ends = Stream::ALL.map(end);
         let ids: Vec<_> = self.clients.keys().copied().collect();
         for id in ids {
-            if let Some(client) = self.clients.get_mut(&id).filter(|client| client.greeted()) {
+            // Nothing comes behind a farewell, and a welcome tells of what was before it.
+            let told = |client: &&mut Client| client.greeted() && !client.farewell;
+            if let Some(client) = self.clients.get_mut(&id).filter(told) {
                 client.tell_turn(turn, ends);
                 if !client.blocked {
                     self.touch(id);
