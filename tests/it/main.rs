@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panics")]
 
 mod pattern;
+mod peer;
 mod proc;
 mod pty;
 mod rig;

@@ -34,11 +34,26 @@ pub fn bytes(len: usize) -> Vec<u8> {
 }
 
 /// Writes the first `len` bytes.
-pub fn write(mut to: impl Write, len: usize) {
-    let mut done = 0;
-    while done < len {
-        let piece = at(done, len - done);
+pub fn write(to: impl Write, len: usize) {
+    write_from(to, 0, len);
+}
+
+/// Writes the bytes from one offset to another.
+pub fn write_from(mut to: impl Write, from: usize, until: usize) {
+    let mut done = from;
+    while done < until {
+        let piece = at(done, until - done);
         to.write_all(piece).unwrap();
+        done += piece.len();
+    }
+}
+
+/// Fails unless these are the bytes from an offset on.
+pub fn check(offset: usize, bytes: &[u8]) {
+    let mut done = 0;
+    while done < bytes.len() {
+        let piece = at(offset + done, bytes.len() - done);
+        assert!(bytes[done..].starts_with(piece), "wrong bytes after {}", offset + done);
         done += piece.len();
     }
 }
@@ -52,7 +67,7 @@ pub fn read(mut from: impl Read, piece: usize) -> usize {
         match from.read(&mut buffer) {
             Ok(0) => return done,
             Ok(len) => {
-                assert!(buffer[..len] == *at(done, len), "wrong bytes after {done}");
+                check(done, &buffer[..len]);
                 done += len;
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}

@@ -178,6 +178,27 @@ impl Proc {
         status.code().unwrap_or_else(|| -status.signal().unwrap())
     }
 
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// The memory that it keeps for itself now, KiB: pages of code come and go as they are needed.
+    pub fn memory(&self) -> usize {
+        self.kib("smaps_rollup", "Pss_Anon:")
+    }
+
+    /// The most memory it ever had, KiB.
+    pub fn peak(&self) -> usize {
+        self.kib("status", "VmHWM:")
+    }
+
+    fn kib(&self, file: &str, what: &str) -> usize {
+        let text = fs::read_to_string(format!("/proc/{}/{file}", self.pid())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Whether it runs still.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::pattern;
+use crate::peer::Account;
 use crate::rig::{APP, Rig, expect};
 
 /// A frame as it came; neighbouring bytes of a stream are one.
@@ -252,28 +253,11 @@ fn lost_bytes_are_told_with_their_numbers() {
     let len = 8 << 20;
     pattern::write(rig.writer("stdout"), len);
     mux.signal(Signal::SIGTERM);
-    let all = pattern::bytes(len);
-    let mut at = 0;
-    let mut lost = 0;
-    for frame in session.rest() {
-        match frame {
-            Frame::Bytes(Stream::Stdout, bytes) => {
-                assert!(bytes == all[at..at + bytes.len()], "wrong bytes at {at}");
-                at += bytes.len();
-            }
-            Frame::Told(Kind::Gap, gap) => {
-                assert_eq!(gap["stream"], "stdout");
-                assert_eq!(gap["from"], at, "a gap begins where the bytes ended");
-                let to = usize::try_from(gap["to"].as_u64().unwrap()).unwrap();
-                lost += to - at;
-                at = to;
-            }
-            Frame::Told(Kind::Welcome | Kind::Closing, _) => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(at, len, "every byte came or was told lost");
-    assert!(lost > 0);
+    let mut account = Account::new(Stream::Stdout, 0, false);
+    account.read_to_end(&session.socket);
+    assert_eq!(account.at, len, "every byte came or was told lost");
+    assert!(account.lost > 0);
+    assert_eq!(account.last, Some(Kind::Closing));
     assert_eq!(mux.ends(), 0);
 }
 
@@ -331,4 +315,39 @@ fn an_attach_that_asks_for_too_much_is_told_why() {
     assert!(said.starts_with("iottymux: app demo: the mux refuses: "), "{said}");
     assert!(said.contains("the input of this app cannot be ended"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// It takes the ten seconds that a session may be silent, and waits them out in a read.
+#[test]
+fn who_does_not_say_hello_is_told_and_dropped_alone() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let streams = json!({"version": 1, "streams": [{"stream": "stdout"}]});
+    let mut well = Session::new(&rig, &streams);
+    well.wait_told(Kind::Welcome);
+    let raw = rig.client("stdout");
+    let quiet = || Session {
+        socket: rig.client("session"),
+        decoder: Decoder::default(),
+        frames: Vec::new(),
+    };
+    let (mut silent, mut half, mut late) = (quiet(), quiet(), quiet());
+    let hello = Kind::Hello.message(&streams);
+    half.socket.write_all(&hello[..hello.len() - 1]).unwrap();
+    for byte in hello.chunks(1) {
+        late.socket.write_all(byte).unwrap();
+    }
+    for session in [&mut silent, &mut half] {
+        let why = session.wait_told(Kind::Error);
+        assert_eq!(why, json!({"error": "it has not said hello in time"}));
+        assert!(!session.read(), "{:?}", session.frames);
+    }
+    // The others are as they were.
+    rig.writer("stdout").write_all(b"still here").unwrap();
+    expect(raw, "still here");
+    for session in [&mut well, &mut late] {
+        while !session.frames.contains(&Frame::Bytes(Stream::Stdout, b"still here".to_vec())) {
+            assert!(session.read(), "{:?}", session.frames);
+        }
+    }
 }
