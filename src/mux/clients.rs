@@ -285,7 +285,7 @@ impl Mux {
         let Some(client) = self.clients.remove(&id) else { return };
         self.hub.leave(id);
         self.input.leave(id, Instant::now());
-        client.close(&mut self.buffer);
+        client.close();
         if self.exclusive == Some(id) {
             self.reserve(None);
         }

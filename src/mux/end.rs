@@ -214,7 +214,7 @@ impl Mux {
             if let Err(e) = told {
                 log::debug!("telling {} of the end: {e}", client.peer);
             }
-            client.close(&mut self.buffer);
+            client.close();
         }
     }
 

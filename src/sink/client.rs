@@ -355,9 +355,9 @@ impl Client {
 
     /// Ends the connection so that the client reads everything that was sent and then an end: a
     /// unix socket that is closed with unread bytes would give it an error instead.
-    pub fn close(self, buffer: &mut [u8]) {
+    pub fn close(self) {
         let _ = self.socket.shutdown(Shutdown::Both);
-        while matches!(self.receive(buffer), Ok(Some(1..))) {}
+        while matches!(self.receive(&mut [0; 4096]), Ok(Some(1..))) {}
     }
 }
 

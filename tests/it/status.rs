@@ -107,3 +107,18 @@ fn the_terminal_is_resized_where_there_is_one() {
     assert_eq!(asked.ends(), 1);
     assert_eq!(asked.stderr.text(), "iottymux: app demo: the app has no terminal\n");
 }
+
+#[test]
+fn who_is_detached_in_the_middle_of_typing_reads_an_end_and_no_error() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    // The app reads nothing, so not all that is typed can have been read.
+    let mut typist = rig.client("stdin");
+    typist.set_nonblocking(true).unwrap();
+    while typist.write(&[b'x'; 1 << 12]).is_ok() {}
+    typist.set_nonblocking(false).unwrap();
+    let number = rig.status()["clients"][0]["client"].to_string();
+    let mut asked = rig.run(&["control", "--app", "demo", "detach", &number]);
+    assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
+    assert_eq!(std::io::Read::read(&mut typist, &mut [0]).unwrap(), 0);
+}
