@@ -43,6 +43,12 @@ pub const FRAME: usize = 64 * 1024;
 /// Control bytes that may wait for one client, in bytes; a client that lets more pile up is gone.
 pub const CONTROL: usize = 64 * 1024;
 
+/// Clients that a report lists: one takes less than 512 bytes, and all are to fit a frame.
+pub const REPORTED: usize = 128;
+/// Characters of the reason for which a client is dropped: it may quote what the client sent, and a
+/// line of the log is to fit a page, escaped as it is.
+pub const REASON: usize = 256;
+
 /// Clients of one mux at the same time.
 pub const CLIENTS: usize = 4096;
 /// Connections that may wait to be accepted, per socket.

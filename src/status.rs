@@ -154,6 +154,9 @@ fn text(report: &Report) -> String {
         }
         let _ = writeln!(out);
     }
+    if report.unlisted > 0 {
+        let _ = writeln!(out, "and {} more clients", report.unlisted);
+    }
     let now = Now::read().stamp.millis();
     for ErrorReport { at_ms, error } in &report.errors {
         let ago = now.saturating_sub(*at_ms) / 1000;

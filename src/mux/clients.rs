@@ -254,7 +254,7 @@ impl Mux {
         if why.downcast_ref::<io::Error>().is_none()
             && let Some(client) = self.clients.get(&id)
         {
-            let (name, error) = (self.dir.name(), format!("{why:#}"));
+            let (name, error) = (self.dir.name(), reason(why));
             let done = if client.greeted() { "dropped" } else { "refused" };
             log::warn!("app {name}: {} {done}: {}", client.peer, error.escape_debug());
             self.tell_reason(id, why);
@@ -264,7 +264,7 @@ impl Mux {
 
     fn tell_reason(&mut self, id: ClientId, why: &Error) {
         if let Some(client) = self.clients.get_mut(&id) {
-            let _ = client.tell(&Kind::Error.message(&Refusal { error: format!("{why:#}") }));
+            let _ = client.tell(&Kind::Error.message(&Refusal { error: reason(why) }));
             let _ = client.flush(id, &mut self.hub);
         }
     }
@@ -290,6 +290,11 @@ impl Mux {
             self.reserve(None);
         }
     }
+}
+
+/// A reason in words: not all of what a peer has made of it.
+fn reason(why: &Error) -> String {
+    format!("{why:#}").chars().take(limits::REASON).collect()
 }
 
 /// Why one who may only look does not type.

@@ -110,9 +110,7 @@ impl Mux {
             }
             Item::Control(Kind::Status, _) => {
                 let report = Kind::Report.message(&self.report());
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.tell(&report)?;
-                }
+                self.answer(id, &report)?;
             }
             Item::Control(Kind::Request, body) => self.serve_request(id, &body)?,
             Item::Control(Kind::StdinEof, _) => {
@@ -201,8 +199,19 @@ impl Mux {
         });
         let error = error.err();
         let answer = Answer { error: error.map(|e| format!("{e:#}")) };
+        self.answer(id, &Kind::Answer.message(&answer))
+    }
+
+    /// Answers at once: of questions that come together each could have a long answer, and only who
+    /// does not read is to have too many of them waiting.
+    fn answer(&mut self, id: ClientId, frame: &[u8]) -> Result<()> {
         match self.clients.get_mut(&id) {
-            Some(client) => Ok(client.tell(&Kind::Answer.message(&answer))?),
+            Some(client) => {
+                client.tell(frame)?;
+                // That it has gone is found out by whoever hears it to the end.
+                let _ = client.flush(id, &mut self.hub);
+                Ok(())
+            }
             // It has detached itself.
             None => Ok(()),
         }

@@ -2,6 +2,7 @@
 
 use super::{Mux, Phase};
 use crate::diagnostics;
+use crate::limits;
 use crate::proto::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
 use crate::stream::Stream;
 
@@ -17,7 +18,7 @@ impl Mux {
             let (bytes, unseen) = self.hub.extent(stream)?;
             Some(StreamReport { stream, bytes, unseen })
         };
-        let clients = self.clients.iter().map(|(id, client)| ClientReport {
+        let clients = self.clients.iter().take(limits::REPORTED).map(|(id, client)| ClientReport {
             client: id.0,
             uid: client.peer.uid,
             pid: client.peer.pid,
@@ -41,6 +42,7 @@ impl Mux {
             restarts: self.life.restarts,
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
+            unlisted: self.clients.len().saturating_sub(limits::REPORTED),
             errors: diagnostics::complaints()
                 .into_iter()
                 .map(|(at, error)| ErrorReport { at_ms: at.millis(), error })

@@ -233,10 +233,19 @@ pub struct Report {
     pub restarts: u64,
     /// The app's output streams.
     pub streams: Vec<StreamReport>,
-    /// Who is connected, the one that asks among them.
+    /// Who is connected, in the order in which they came, the one that asks among them; as many as
+    /// a frame holds.
     pub clients: Vec<ClientReport>,
+    /// Clients that are connected and not listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unlisted: usize,
     /// What the mux has complained of last, oldest first.
     pub errors: Vec<ErrorReport>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A complaint of a mux.

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use iottymux::stream::Stream;
+use iottymux::stream::{Position, Stream};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -92,6 +92,8 @@ fn a_thousand_clients_get_everything_for_two_kilobytes_each() {
         read_all(&mut clients, len);
         writing.join().unwrap();
         mux.rests();
+        let report = Asker::new(&rig).report();
+        assert_eq!(report.clients.len() + report.unlisted, CROWD + 1);
         let served = each(mux.memory());
         println!("{CROWD} clients of {socket}: {idle} bytes each, {served} after {len} bytes");
         assert!(idle < 2048 && served < 2048, "{idle}, then {served} bytes per client");
@@ -111,7 +113,7 @@ impl Watched {
         let account = Account::new(Stream::Stdout, at, socket != "session");
         let mut socket = rig.client(socket);
         if account.is_session() {
-            socket.write_all(&hello(Stream::Stdout, None)).unwrap();
+            socket.write_all(&hello(Stream::Stdout, Position::Unseen, None)).unwrap();
         }
         Self { socket, account }
     }

@@ -10,8 +10,8 @@ use crate::pattern;
 use crate::rig::Rig;
 
 /// A hello for one stream, as a frame.
-pub fn hello(stream: Stream, patience_ms: Option<u32>) -> Vec<u8> {
-    let streams = vec![Want { stream, from: Position::Unseen }];
+pub fn hello(stream: Stream, from: Position, patience_ms: Option<u32>) -> Vec<u8> {
+    let streams = vec![Want { stream, from }];
     Kind::Hello.message(&Hello { streams, patience_ms, ..Hello::default() })
 }
 
@@ -105,33 +105,30 @@ impl Account {
 }
 
 /// A session that reads no stream and asks how all is.
-pub struct Asker {
-    socket: UnixStream,
-    decoder: Decoder,
-}
+pub struct Asker(UnixStream);
 
 impl Asker {
     pub fn new(rig: &Rig) -> Self {
-        let mut socket = rig.client("session");
-        socket.write_all(&Kind::Hello.message(&Hello::default())).unwrap();
-        let mut asker = Self { socket, decoder: Decoder::default() };
+        let asker = Self(rig.client("session"));
+        (&asker.0).write_all(&Kind::Hello.message(&Hello::default())).unwrap();
         assert_eq!(asker.next().0, Kind::Welcome);
         asker
     }
 
-    fn next(&mut self) -> (Kind, Vec<u8>) {
+    fn next(&self) -> (Kind, Vec<u8>) {
+        let mut decoder = Decoder::default();
         loop {
-            let mut buffer = vec![0; self.decoder.wants()];
-            self.socket.read_exact(&mut buffer).unwrap();
-            if let Some(Item::Control(kind, body)) = self.decoder.next(&mut &buffer[..]).unwrap() {
+            let mut buffer = vec![0; decoder.wants()];
+            (&self.0).read_exact(&mut buffer).unwrap();
+            if let Some(Item::Control(kind, body)) = decoder.next(&mut &buffer[..]).unwrap() {
                 return (kind, body);
             }
         }
     }
 
     /// The state of everything, now.
-    pub fn report(&mut self) -> Report {
-        self.socket.write_all(&Kind::Status.frame(b"")).unwrap();
+    pub fn report(&self) -> Report {
+        (&self.0).write_all(&Kind::Status.frame(b"")).unwrap();
         let (kind, body) = self.next();
         assert_eq!(kind, Kind::Report);
         serde_json::from_slice(&body).unwrap()

@@ -296,6 +296,34 @@ fn who_breaks_the_protocol_is_told_and_dropped_alone() {
 }
 
 #[test]
+fn a_refusal_quotes_no_more_than_a_line_holds() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    let long = json!({"version": 1, "streams": [{"stream": "\u{7}".repeat(10_000)}]});
+    let error = Session::new(&rig, &long).wait_told(Kind::Error)["error"].to_string();
+    assert!(error.contains("unknown variant") && error.len() < 4096, "{error}");
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert!(mux.stderr.text().lines().all(|line| line.len() < 4096));
+}
+
+#[test]
+fn questions_that_come_together_are_all_answered() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let _crowd = [(); 100].map(|()| rig.client("stdout"));
+    let mut session = Session::new(&rig, &json!({"version": 1}));
+    session.wait_told(Kind::Welcome);
+    session.socket.write_all(&Kind::Status.frame(b"").repeat(12)).unwrap();
+    let answers = |session: &Session| {
+        session.frames.iter().filter(|f| matches!(f, Frame::Told(Kind::Report, _))).count()
+    };
+    while answers(&session) < 12 {
+        assert!(session.read(), "ended after {} answers", answers(&session));
+    }
+}
+
+#[test]
 fn kinds_of_later_versions_are_skipped() {
     let rig = Rig::new();
     let _mux = rig.stream();
