@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panics")]
 
+mod dice;
+mod hostile;
 mod pattern;
 mod peer;
 mod proc;
@@ -18,6 +20,7 @@ mod cli;
 mod ends;
 mod find;
 mod foreign;
+mod fuzz;
 mod hub;
 mod inquiry;
 mod last;

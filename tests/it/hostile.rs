@@ -1,0 +1,194 @@
+//! What a hostile or broken client may send: frames that are valid, and frames that are nearly.
+
+use iottymux::limits;
+use iottymux::proto::{Decoder, FrameError, HEADER, Item, Kind};
+use serde_json::json;
+
+use crate::dice::Dice;
+
+/// What one connection sends.
+pub struct Script {
+    pub bytes: Vec<u8>,
+    /// Frames in it that the mux looks at for certain: up to the first that may end the session.
+    pub frames: u64,
+}
+
+impl Script {
+    /// A session of any length and any end. `detach` are numbers of clients that it may ask to be
+    /// detached.
+    pub fn session(dice: &mut Dice, detach: &[u64]) -> Self {
+        let mut frames = Vec::new();
+        if dice.one_in(8) {
+            frames.push(hostile(dice));
+        } else {
+            frames.push(hello(dice));
+            frames.extend((0..dice.below(120)).map(|_| valid(dice, detach)));
+            if dice.one_in(2) {
+                frames.push(hostile(dice));
+            }
+        }
+        let heard = frames.len() as u64;
+        // Some send on, whatever is thought of them.
+        for _ in 0..dice.below(4).saturating_sub(1) {
+            frames.push(if dice.one_in(2) { hello(dice) } else { hostile(dice) });
+        }
+        if let Some(last) = frames.last_mut().filter(|_| dice.one_in(8)) {
+            last.truncate(dice.below(last.len()));
+        }
+        Self { bytes: frames.concat(), frames: heard }
+    }
+}
+
+/// A hello that is granted.
+fn hello(dice: &mut Dice) -> Vec<u8> {
+    let from = [json!("unseen"), json!("now"), json!("start"), json!(dice.number() >> 40)];
+    let mut streams = Vec::new();
+    for stream in ["stdout", "stderr", "tty", "stdin"] {
+        if dice.one_in(2) {
+            streams.push(json!({"stream": stream, "from": dice.pick(&from)}));
+        }
+    }
+    let mut hello = json!({"version": 1, "streams": streams, "stdin": dice.one_in(2)});
+    if dice.one_in(2) {
+        hello["patience_ms"] = dice.pick(&[json!(0), json!(1), json!(u32::MAX)]);
+    }
+    if dice.one_in(4) {
+        hello["size"] = json!({"rows": dice.byte(), "cols": dice.byte()});
+    }
+    if dice.one_in(4) {
+        hello["later"] = json!([null, {"x": dice.number()}]);
+    }
+    Kind::Hello.message(&hello)
+}
+
+/// A frame that ends no session that has said hello.
+fn valid(dice: &mut Dice, detach: &[u64]) -> Vec<u8> {
+    let size = json!({"rows": dice.below(1 << 16), "cols": dice.below(1 << 16)});
+    match dice.below(16) {
+        0..4 => Kind::Stdin.frame(&typed(dice)),
+        4 => Kind::Stdin.frame(b""),
+        // Of the numbers that no version has yet.
+        5..9 => {
+            let len = dice.below(100);
+            [
+                &[64 + dice.byte() / 2, 0, 0, 0, 0, 0, 0, u8::try_from(len).unwrap()],
+                &*dice.bytes(len),
+            ]
+            .concat()
+        }
+        9..12 => Kind::Resize.message(&size),
+        12 => Kind::Status.frame(&typed(dice)),
+        13 => Kind::Request.message(&json!({"request": "resize", "rows": 1, "cols": dice.byte()})),
+        14 if !detach.is_empty() => {
+            Kind::Request.message(&json!({"request": "detach", "client": dice.pick(detach)}))
+        }
+        _ if dice.one_in(8) => Kind::StdinEof.frame(&typed(dice)),
+        _ => Kind::Stdin.frame(&typed(dice)),
+    }
+}
+
+/// Bytes as they are typed: short mostly, and lines at times.
+pub fn typed(dice: &mut Dice) -> Vec<u8> {
+    let most = if dice.one_in(200) { limits::FRAME } else { 100 };
+    let len = dice.below(most);
+    let mut bytes = dice.bytes(len);
+    if dice.one_in(2) {
+        bytes.push(b'\n');
+    }
+    bytes.truncate(limits::FRAME);
+    bytes
+}
+
+/// A frame that may well end the session, or what is no frame at all.
+fn hostile(dice: &mut Dice) -> Vec<u8> {
+    let kind = dice.pick(&[Kind::Hello, Kind::Resize, Kind::Request]);
+    match dice.below(10) {
+        // Of the right form nearly.
+        0..4 => {
+            // A number that no change of a few digits turns into another client's.
+            let other = valid(dice, &[u64::MAX]);
+            let like = if dice.one_in(2) { hello(dice) } else { other };
+            mutated(dice, like)
+        }
+        4 => [&kind.header(dice.below(1 << 20)), &*typed(dice)].concat(),
+        5 => [&[dice.byte(), 0, 0, 0][..], &dice.bytes(4), &typed(dice)].concat(),
+        // What a mux sends.
+        6 => {
+            let sent = [16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 32, 33, 34];
+            let mut frame = Kind::Hello.message(&json!({"stream": "stdout", "from": 1, "to": 2}));
+            frame[0] = dice.pick(&sent);
+            frame
+        }
+        7 => kind.frame(&json_bomb(dice)),
+        8 => kind.message(&json!({
+            "version": dice.pick(&[json!(1), json!(0), json!(-1), json!(1.5), json!("1"), json!(null)]),
+            "streams": dice.pick(&[json!({}), json!([{"stream": "stdout"}, {"stream": "stdout"}]), json!([1])]),
+            "request": dice.pick(&["detach", "resize", "end", ""]),
+            "client": dice.pick(&[json!(-1), json!(u64::MAX), json!(1e300), json!([])]),
+            "rows": dice.pick(&[json!(65_536), json!(-1), json!("\u{1b}]0;x\u{7}")]),
+        })),
+        _ => {
+            let len = dice.below(300);
+            dice.bytes(len)
+        }
+    }
+}
+
+/// JSON that is as large or as deep as a frame can hold, or beyond.
+fn json_bomb(dice: &mut Dice) -> Vec<u8> {
+    let len = dice.below(limits::FRAME - 100);
+    match dice.below(5) {
+        0 => vec![b'['; len],
+        1 => [&br#"{"version":1,"later":"#[..], &b"{\"a\":".repeat(len / 5)].concat(),
+        2 => [br#"{"version":1,"later":""#, &*b"x".repeat(len), b"\"}"].concat(),
+        3 => [&br#"{"version":1,"streams":["#[..], &br#"{"stream":"tty"},"#.repeat(len / 17)]
+            .concat(),
+        _ => [&br#"{"version":"#[..], &b"9".repeat(len), b"}"].concat(),
+    }
+}
+
+/// A few bytes of it are others, more or fewer; at times its length is made to fit again.
+fn mutated(dice: &mut Dice, mut frame: Vec<u8>) -> Vec<u8> {
+    for _ in 0..=dice.below(4) {
+        let at = dice.below(frame.len());
+        match dice.below(4) {
+            0 => frame[at] ^= 1 << dice.below(8),
+            1 => frame[at] = dice.byte(),
+            2 => frame.insert(at, dice.byte()),
+            _ => drop(frame.remove(at)),
+        }
+    }
+    if frame.len() >= HEADER && dice.one_in(2) {
+        let len = u32::try_from(frame.len() - HEADER).unwrap();
+        frame[4..HEADER].copy_from_slice(&len.to_be_bytes());
+    }
+    frame
+}
+
+/// What a decoder made of bytes: its items, neighbouring data of a stream as one; and the error that
+/// ended it.
+pub type Decoded = (Vec<(Kind, Vec<u8>)>, Result<(), FrameError>);
+
+/// Decodes all pieces, one after the other.
+pub fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
+    let mut decoder = Decoder::default();
+    let mut items: Vec<(Kind, Vec<u8>)> = Vec::new();
+    for mut piece in pieces {
+        loop {
+            match decoder.next(&mut piece) {
+                Err(error) => return (items, Err(error)),
+                Ok(None) => break,
+                Ok(Some(Item::Control(kind, body))) => {
+                    assert!(body.len() <= limits::FRAME);
+                    items.push((kind, body));
+                }
+                Ok(Some(Item::Data(stream, bytes))) => match items.last_mut() {
+                    Some((kind, data)) if *kind == Kind::of(stream) => data.extend(bytes),
+                    _ => items.push((Kind::of(stream), bytes.to_vec())),
+                },
+            }
+        }
+        assert!(piece.is_empty(), "{} bytes were left over", piece.len());
+    }
+    (items, Ok(()))
+}
