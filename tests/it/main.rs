@@ -17,6 +17,7 @@ mod rig;
 mod arrows;
 mod attach;
 mod cli;
+mod crowd;
 mod ends;
 mod find;
 mod foreign;

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::LazyLock;
 
 /// A prime, so that a piece of any usual size that is lost, doubled or moved breaks the pattern.
-const PERIOD: usize = 65_537;
+pub const PERIOD: usize = 65_537;
 
 /// One period twice, so that any window of it is one slice.
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
