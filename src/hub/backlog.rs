@@ -55,6 +55,22 @@ impl Backlog {
         }
     }
 
+    /// See [`super::Hub::announce`].
+    pub fn announce(&mut self, len: usize) {
+        self.place.set_announced(self.end + len as u64);
+    }
+
+    /// See [`super::Hub::recover`].
+    pub fn recover(&mut self, unread: usize) {
+        let read = self.place.announced().checked_sub(self.end.saturating_add(unread as u64));
+        // More than one read cannot be: then the memory is wrong.
+        if let Some(len) = read.and_then(|len| usize::try_from(len).ok())
+            && len <= self.capacity()
+        {
+            self.commit(len);
+        }
+    }
+
     /// Where the next `len` bytes go (at most the capacity): one piece, and a second one where
     /// the ring wraps. What is written there counts only after [`Backlog::commit`], but the oldest
     /// bytes may be gone from now on: whoever still needs them takes them before.

@@ -115,11 +115,11 @@ impl Head {
     }
 }
 
-/// Three offsets of a stream. Each is stored at once; together they are right at any moment as long
+/// Four offsets of a stream. Each is stored at once; together they are right at any moment as long
 /// as they are stored in the right order, which is their user's business. Stores that release keep
 /// that order.
 #[derive(Debug)]
-pub(super) struct Place(&'static [AtomicU64; 3]);
+pub(super) struct Place(&'static [AtomicU64; 4]);
 
 impl Place {
     /// Offset of the oldest byte that is certainly there.
@@ -137,6 +137,11 @@ impl Place {
         self.0[2].load(Ordering::Acquire)
     }
 
+    /// Offset after the newest byte that is to be read next, or was.
+    pub fn announced(&self) -> u64 {
+        self.0[3].load(Ordering::Acquire)
+    }
+
     pub fn set_start(&self, offset: u64) {
         self.0[0].store(offset, Ordering::Release);
     }
@@ -149,7 +154,11 @@ impl Place {
         self.0[2].store(offset, Ordering::Release);
     }
 
-    /// Whether the three can be true of a ring.
+    pub fn set_announced(&self, offset: u64) {
+        self.0[3].store(offset, Ordering::Release);
+    }
+
+    /// Whether the first three can be true of a ring; the fourth is believed only where it fits.
     fn is_consistent(&self, capacity: usize) -> bool {
         let (start, end, seen) = (self.start(), self.end(), self.seen());
         end < END_OF_OFFSETS

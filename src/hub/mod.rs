@@ -132,6 +132,23 @@ impl Hub {
             .map(|(id, _)| *id)
     }
 
+    /// The next `len` bytes of `stream` are where they can be counted, and will be read from there:
+    /// what the next mux does not find there is in the ring, even if this one has not come to
+    /// [`Hub::commit`].
+    pub fn announce(&mut self, stream: Stream, len: usize) {
+        if let Some(lane) = &mut self.lanes[stream as usize] {
+            lane.announce(len);
+        }
+    }
+
+    /// Counts what the mux before this one has read and not committed: all that it has announced but
+    /// `unread` bytes. To be called before anything else.
+    pub fn recover(&mut self, stream: Stream, unread: usize) {
+        if let Some(lane) = &mut self.lanes[stream as usize] {
+            lane.recover(unread);
+        }
+    }
+
     /// Where the next `len` bytes of `stream` are to be read to; see [`Hub::commit`].
     pub fn space(&mut self, stream: Stream, len: usize) -> [&mut [u8]; 2] {
         match &mut self.lanes[stream as usize] {

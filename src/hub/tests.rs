@@ -291,6 +291,7 @@ proptest! {
     fn any_memory_is_consistent_or_not_used(
         changes in prop::collection::vec((0usize..20, prop_oneof![0u64..200, any::<u64>()]), 0..12),
         wrote in 0usize..200,
+        unread in 0usize..200,
     ) {
         let words = Memory::new(&Stream::PLAIN, CAP).words;
         let open = |fresh| Hub::new(&Stream::PLAIN, CAP, Memory::again(words, &[b'x'; 2 * CAP]), fresh);
@@ -300,7 +301,8 @@ proptest! {
         for (at, value) in changes {
             words[at].store(value, Ordering::Relaxed);
         }
-        let hub = open(Epoch(2));
+        let mut hub = open(Epoch(2));
+        hub.recover(Stream::Stdout, unread);
         let mut rig = Rig { hub, now: Instant::now(), wrote: 0 };
         for stream in [Stream::Stdout, Stream::Stderr] {
             let (end, unseen) = rig.hub.extent(stream).unwrap();
@@ -323,9 +325,15 @@ proptest! {
         let mut hub = Hub::new(&streams, CAP, Memory { words, rings }, Epoch(1));
         // What the app wrote, and the ring's bytes as somebody sees them from outside.
         let (mut wrote, mut ring) = (Vec::new(), [0; CAP]);
-        let left = |ring: &[u8]| {
-            let mut next = Hub::new(&streams, CAP, Memory::again(words, ring), Epoch(2));
+        let left = |ring: &[u8], unread| {
+            // A copy, for who goes on changes it.
+            let copy = Memory::new(&streams, CAP).words;
+            copy.iter().zip(words).for_each(|(to, from)| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed));
+            let mut next = Hub::new(&streams, CAP, Memory::again(copy, ring), Epoch(2));
             assert_eq!(next.epoch(), Epoch(1));
+            if let Some(unread) = unread {
+                next.recover(Stream::Stdout, unread);
+            }
             let id = next.join(PATIENCE);
             let start = next.subscribe(id, Stream::Stdout, Position::Start).unwrap();
             let end = next.extent(Stream::Stdout).unwrap().0;
@@ -334,18 +342,28 @@ proptest! {
         for (asked, came) in reads {
             let came = came.min(asked);
             let before = wrote.len();
+            // There, and not announced; then announced, and not read.
+            prop_assert_eq!(left(&ring, Some(came)).1, before as u64);
+            hub.announce(Stream::Stdout, came);
+            prop_assert_eq!(left(&ring, Some(came)).1, before as u64);
             for slot in hub.space(Stream::Stdout, asked).into_iter().flatten().take(came) {
                 *slot = u8::try_from(wrote.len() % 251).unwrap();
                 ring[wrote.len() % CAP] = *slot;
                 wrote.push(*slot);
             }
-            let (start, end, bytes) = left(&ring);
-            prop_assert_eq!(end, before as u64);
-            prop_assert_eq!(bytes, &wrote[usize::try_from(start).unwrap()..before]);
+            // Read: what is not known to have been is not believed in.
+            for (unread, to) in [(None, before), (Some(0), wrote.len())] {
+                let (start, end, bytes) = left(&ring, unread);
+                prop_assert_eq!(end, to as u64);
+                prop_assert_eq!(bytes, &wrote[usize::try_from(start).unwrap()..to]);
+            }
             hub.commit(Stream::Stdout, came, Now::read());
-            let (start, end, bytes) = left(&ring);
-            prop_assert_eq!((start, end), (wrote.len().saturating_sub(CAP) as u64, wrote.len() as u64));
-            prop_assert_eq!(bytes, &wrote[usize::try_from(start).unwrap()..]);
+            for unread in [None, Some(0)] {
+                let (start, end, bytes) = left(&ring, unread);
+                let (from, to) = (wrote.len().saturating_sub(CAP), wrote.len());
+                prop_assert_eq!((start, end), (from as u64, to as u64));
+                prop_assert_eq!(bytes, &wrote[from..]);
+            }
         }
     }
 }

@@ -238,14 +238,13 @@ impl Mux {
                 }
             };
             self.rescue(stream, want);
-            let read = source_read(&mut self.hub, self.sources[index].as_ref(), want);
+            let read = source_read(&mut self.hub, self.sources[index].as_mut(), want);
             let len = if let Ok(Read::Bytes(len)) = read { len } else { 0 };
             self.hub.commit(stream, len, Now::read());
             let read = read?;
             let Read::Bytes(len) = read else { return Ok(read) };
             self.flush_all(stream);
-            // A pipe gives all that it has, so it was empty; a terminal gives what it likes.
-            if len < want && stream != Stream::Tty {
+            if len < want && self.sources[index].as_ref().is_some_and(Source::gives_all) {
                 return Ok(Read::Empty);
             }
         }
@@ -360,11 +359,14 @@ impl Mux {
 }
 
 /// One read into the hub's free space.
-fn source_read(hub: &mut Hub, source: Option<&Source>, want: usize) -> io::Result<Read> {
-    match source {
-        Some(source) => source.read(hub.space(source.stream, want)),
-        None => Ok(Read::End),
+fn source_read(hub: &mut Hub, source: Option<&mut Source>, want: usize) -> io::Result<Read> {
+    let Some(source) = source else { return Ok(Read::End) };
+    match source.prepare(want)? {
+        None => {}
+        Some(Read::Bytes(len)) => hub.announce(source.stream, len),
+        Some(nothing) => return Ok(nothing),
     }
+    source.read(hub.space(source.stream, want))
 }
 
 /// The kernel refuses to watch only for want of memory; then the loop goes on without.

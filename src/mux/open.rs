@@ -117,7 +117,7 @@ impl Mux {
         let ends_input = !has_terminal && (owns_app || keeps_ends);
         let mux = Self {
             poller: Poller::new().context("making an epoll set")?,
-            hub: open_hub(&dir, &ends.streams, backlog, &mut stored, &notify)?,
+            hub: open_hub(&dir, &ends, backlog, &mut stored, &notify)?,
             input: Input::new(merge),
             held: vec![None; ends.sources.len()],
             sources: ends.sources.into_iter().map(Some).collect(),
@@ -259,7 +259,7 @@ fn rules(lists: Lists) -> Rules {
 /// A hub that goes on where the one before it was, as far as systemd has kept its memory.
 fn open_hub(
     dir: &AppDir,
-    streams: &[Stream],
+    Ends { streams, sources, .. }: &Ends,
     backlog: usize,
     stored: &mut Stored,
     notify: &Notify,
@@ -280,7 +280,12 @@ fn open_hub(
             map(&fd).context("mapping the memory of the backlog")?
         }
     };
-    let hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
+    let mut hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
+    for source in sources {
+        if let Some(unread) = source.unread() {
+            hub.recover(source.stream, unread);
+        }
+    }
     let (name, is_new) = (dir.name(), hub.epoch() == fresh);
     match kept {
         Some(_) if is_new => log::warn!(

@@ -16,6 +16,7 @@ use nix::libc::O_NONBLOCK;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
+use super::stage::Stage;
 use super::{Inlet, Source};
 use crate::limits;
 use crate::state::{AppDir, set_mode};
@@ -139,7 +140,9 @@ pub fn source(
     enlarge(&read);
     notify.store(name, &read);
     notify.store(&hold, &held);
-    Ok(Source::new(stream, read, held))
+    let mut source = Source::new(stream, read, held);
+    source.stage = Stage::open(stream, stored, notify).context("making a pipe")?;
+    Ok(source)
 }
 
 /// The input that was renewed by an earlier mux, if the app's has ended.

@@ -6,6 +6,7 @@
 
 pub mod fifo;
 pub mod pty;
+mod stage;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -13,6 +14,7 @@ use std::os::fd::OwnedFd;
 use nix::errno::Errno;
 use nix::sys::uio::{readv, writev};
 
+use self::stage::Stage;
 use crate::poll::Watch;
 use crate::stream::Stream;
 
@@ -36,13 +38,37 @@ pub struct Source {
     pub fd: OwnedFd,
     /// The app's end, held open.
     held: Option<OwnedFd>,
+    stage: Option<Stage>,
     /// Its place in the poller.
     pub watch: Watch,
 }
 
 impl Source {
     fn new(stream: Stream, fd: OwnedFd, held: OwnedFd) -> Self {
-        Self { stream, fd, held: Some(held), watch: Watch::default() }
+        Self { stream, fd, held: Some(held), stage: None, watch: Watch::default() }
+    }
+
+    /// Bytes that the mux before this one had announced, or was to announce next, and has not read;
+    /// `None` when that cannot be known.
+    #[must_use]
+    pub fn unread(&self) -> Option<usize> {
+        self.stage.as_ref().filter(|stage| stage.is_inherited).map(|stage| stage.len)
+    }
+
+    /// Whether a read that gives less than was asked for tells that there is nothing more: a pipe
+    /// gives all that it has; a terminal gives what it likes, and a stage what fits its pages.
+    #[must_use]
+    pub fn gives_all(&self) -> bool {
+        self.stage.is_none() && self.stream != Stream::Tty
+    }
+
+    /// Prepares the next [`Source::read`]. Where its bytes are to survive this process, `Bytes` says
+    /// how many will come by this and further reads, to be announced before; else `None`.
+    ///
+    /// # Errors
+    /// Only those that a pipe does not have in normal life.
+    pub fn prepare(&mut self, max: usize) -> io::Result<Option<Read>> {
+        self.stage.as_mut().map(|stage| stage.fill(&self.fd, max)).transpose()
     }
 
     /// Lets go of the app's end, so that the end of the last writer can be seen.
@@ -54,11 +80,17 @@ impl Source {
     ///
     /// # Errors
     /// Only those that a pipe or terminal does not have in normal life.
-    pub fn read(&self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
+    pub fn read(&mut self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
+        let from = self.stage.as_ref().map_or(&self.fd, |stage| &stage.out);
         loop {
-            return match readv(&self.fd, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]) {
+            return match readv(from, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]) {
                 Ok(0) => Ok(Read::End),
-                Ok(len) => Ok(Read::Bytes(len)),
+                Ok(len) => {
+                    if let Some(stage) = &mut self.stage {
+                        stage.len = stage.len.saturating_sub(len);
+                    }
+                    Ok(Read::Bytes(len))
+                }
                 Err(Errno::EINTR) => continue,
                 Err(Errno::EAGAIN) => Ok(Read::Empty),
                 // A terminal whose last slave was closed; while we hold one it cannot be.

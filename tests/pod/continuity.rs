@@ -71,7 +71,7 @@ fn the_next_mux_goes_on_where_the_one_before_was() {
         greet(&pod, Position::Offset(at), Some(epoch), &new);
         all += &new;
     }
-    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "6");
+    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "10");
 
     // With another size nothing of it fits; the one before is let go of.
     pod.set_unit(&format!("{MUX}.d/x.conf"), "[Service]\nEnvironment=IOTTYMUX_BACKLOG=1M\n");
@@ -80,7 +80,7 @@ fn the_next_mux_goes_on_where_the_one_before_was() {
     let other = welcome.epoch.unwrap();
     assert_ne!(other, epoch);
     assert_eq!(welcome.streams[0].offset, 0);
-    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "6");
+    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "10");
     say(&pod, "c", &format!("{} c", n + 1));
     pod.systemctl(&["restart", MUX]);
     let welcome = greet(&pod, Position::Start, None, &format!("{} c\n", n + 1));
@@ -106,15 +106,20 @@ fn a_new_start_of_the_app_begins_anew() {
     assert_ne!(epochs[0], epochs[1]);
 }
 
-/// Writes numbered lines without an end, in bursts, until it is told to end.
+/// Writes numbered lines until it is told to end; a burst is as many as it writes at once.
 const WRITER: &str = "n=0; while [ ! -e /shared/stop ]; do n=$((n+1)); echo $n; \
-    [ $((n % 40)) != 0 ] || sleep 0.005; done; echo end";
+    [ $((n % burst)) != 0 ] || sleep 0.005; done; echo $n >/shared/count";
+
+/// The lines that the app wrote up to a number.
+fn lines(last: u64) -> impl Iterator<Item = String> {
+    (1..=last).map(|n| format!("{n}\n"))
+}
 
 /// The mux is killed and restarted under an app that writes on, and under a client with a file.
-#[test]
-fn a_client_misses_nothing_over_many_muxes() {
-    let Some(pod) = Pod::delivered() else { return };
-    fs::write(pod.shared("app.sh"), WRITER).unwrap();
+/// Returns how many lines the app wrote, what the client got, and how many bytes it was told are
+/// missing.
+fn over_many_muxes(pod: &Pod, burst: &str) -> (u64, String, u64) {
+    fs::write(pod.shared("app.sh"), format!("burst={burst}; {WRITER}")).unwrap();
     pod.set_unit(
         "demo.service.d/x.conf",
         "[Service]\nRestart=no\nExecStart=\nExecStart=/bin/sh /shared/app.sh\n",
@@ -147,14 +152,33 @@ fn a_client_misses_nothing_over_many_muxes() {
     }
     fs::write(pod.shared("stop"), "").unwrap();
     // The app has ended, and its mux knows.
-    assert_eq!(line(), "");
-    assert!(attach.wait().unwrap().success());
-    let got = fs::read_to_string(got).unwrap();
-    let mut lines = got.lines();
-    assert_eq!(lines.next_back(), Some("end"));
-    for (n, line) in (1..).zip(lines) {
-        assert_eq!(line, n.to_string(), "of {} bytes", got.len());
-    }
+    let told = line();
+    let missing = match told.split_once(" bytes were lost: ") {
+        Some((before, _)) => before.rsplit(' ').next().unwrap().parse().unwrap(),
+        None => 0,
+    };
+    let code = attach.wait().unwrap().code();
+    assert_eq!(code, Some(if missing == 0 { 0 } else { 124 }), "{told}");
+    let count = fs::read_to_string(pod.shared("count")).unwrap().trim().parse().unwrap();
+    (count, fs::read_to_string(got).unwrap(), missing)
+}
+
+#[test]
+fn a_client_misses_nothing_over_many_muxes() {
+    let Some(pod) = Pod::delivered() else { return };
+    let (last, got, missing) = over_many_muxes(&pod, "40");
+    assert_eq!(missing, 0);
+    assert!(got == lines(last).collect::<String>());
+}
+
+/// The app writes as fast as it can: more than is kept while the client is away.
+#[test]
+fn what_a_client_misses_over_many_muxes_is_told_to_the_byte() {
+    let Some(pod) = Pod::delivered() else { return };
+    let (last, got, missing) = over_many_muxes(&pod, "1000000000");
+    let wrote: u64 = lines(last).map(|line| line.len() as u64).sum();
+    println!("{wrote} bytes, {missing} missing");
+    assert_eq!(got.len() as u64 + missing, wrote);
 }
 
 /// A person's terminal goes on, on the same terminal of the app.
