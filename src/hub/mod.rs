@@ -64,6 +64,8 @@ struct Client {
 #[derive(Debug)]
 pub struct Hub {
     epoch: Epoch,
+    /// Until when clients of the mux before this one may come back.
+    returning: Option<Instant>,
     lanes: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Client>,
     marks: Marks,
@@ -79,6 +81,7 @@ impl Hub {
         let (epoch, parts) = memory.open(streams, backlog, fresh);
         Self {
             epoch,
+            returning: None,
             lanes: parts.map(|part| part.map(Backlog::new)),
             clients: BTreeMap::new(),
             marks: Marks::new(limits::MARKS),
@@ -92,6 +95,12 @@ impl Hub {
         self.epoch
     }
 
+    /// Clients of the mux before this one may come back until this time. As long as nobody has, the
+    /// first byte that none of them has got is kept as if a client stood there.
+    pub fn await_clients(&mut self, until: Instant) {
+        self.returning = Some(until);
+    }
+
     // ---- from the source ----
 
     /// How much may be read from `stream` without taking bytes from a client that the app waits
@@ -103,6 +112,16 @@ impl Hub {
         let enough = (capacity / limits::ROOM_PART).max(1) as u64;
         let mut room = capacity as u64;
         let mut held: Option<Instant> = None;
+        if let Some(until) = self.returning.filter(|until| now < *until)
+            && lane.seen() >= lane.start()
+        {
+            let free = capacity as u64 - (lane.end() - lane.seen());
+            if free >= enough {
+                room = free;
+            } else {
+                held = Some(until);
+            }
+        }
         for client in self.clients.values_mut() {
             let Some(cursor) = client.cursors[stream as usize] else { continue };
             if !client.stall.holds() {
@@ -195,6 +214,16 @@ impl Hub {
     pub fn set_patience(&mut self, id: ClientId, patience: Duration) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.patience = patience;
+        }
+    }
+
+    /// A client of the mux before this one has come back. If it is in time it has the patience that it
+    /// had there, though it may be behind: it was not slow, there was nobody to read from.
+    pub fn welcome_back(&mut self, id: ClientId, now: Instant) {
+        if self.returning.is_some_and(|until| now < until)
+            && let Some(client) = self.clients.get_mut(&id)
+        {
+            client.stall.caught_up();
         }
     }
 

@@ -126,6 +126,39 @@ fn the_next_mux_goes_on_with_what_is_kept() {
 }
 
 #[test]
+fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
+    for returns in [true, false] {
+        let mut rig = Rig::new();
+        let id = rig.client(&[Stream::Stdout], Position::Unseen);
+        rig.write(Stream::Stdout, b"seen");
+        rig.take(id, 99);
+        rig.hub.leave(id);
+        rig.hub.await_clients(rig.now + PATIENCE);
+        assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP]), CAP);
+        assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + PATIENCE));
+        rig.pass(900);
+        if returns {
+            let id = rig.hub.join(PATIENCE);
+            rig.hub.subscribe(id, Stream::Stdout, Position::Offset(4));
+            rig.hub.welcome_back(id, rig.now);
+            rig.pass(100);
+            // From here on it is as patient as any.
+            assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + PATIENCE));
+            assert_eq!(rig.take(id, 999), "a".repeat(CAP));
+            assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
+            assert_eq!(rig.take(id, 999), "b".repeat(CAP));
+        } else {
+            rig.pass(100);
+            assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
+            // Who comes later has no patience of before.
+            let id = rig.client(&[Stream::Stdout], Position::Offset(4));
+            rig.hub.welcome_back(id, rig.now);
+            assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Free(CAP));
+        }
+    }
+}
+
+#[test]
 fn a_position_no_longer_kept_begins_with_a_gap() {
     let mut rig = Rig::new();
     assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP]), CAP);

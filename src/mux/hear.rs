@@ -168,6 +168,9 @@ impl Mux {
         let turn = self.turn_for_newcomers();
         let epoch = self.hub.epoch();
         let streams = self.attach(id, &hello.wants(epoch), types);
+        if hello.epoch == Some(epoch) {
+            self.hub.welcome_back(id, Instant::now());
+        }
         let types = self.types(id);
         if let Some(size) = hello.size.filter(|_| types) {
             self.resize(size);

@@ -117,7 +117,7 @@ impl Mux {
         let ends_input = !has_terminal && (owns_app || keeps_ends);
         let mux = Self {
             poller: Poller::new().context("making an epoll set")?,
-            hub: open_hub(&dir, &ends, backlog, &mut stored, &notify)?,
+            hub: open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?,
             input: Input::new(merge),
             held: vec![None; ends.sources.len()],
             sources: ends.sources.into_iter().map(Some).collect(),
@@ -260,7 +260,7 @@ fn rules(lists: Lists) -> Rules {
 fn open_hub(
     dir: &AppDir,
     Ends { streams, sources, .. }: &Ends,
-    backlog: usize,
+    (backlog, patience): (usize, Duration),
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<Hub> {
@@ -292,7 +292,10 @@ fn open_hub(
             "app {name}: the backlog that was kept is not used: it is of other streams, of another \
              size or of another version"
         ),
-        Some(_) => log::info!("app {name}: going on where the mux before this one was"),
+        Some(_) => {
+            log::info!("app {name}: going on where the mux before this one was");
+            hub.await_clients(Instant::now() + patience.min(limits::PATIENCE));
+        }
         None => {}
     }
     Ok(hub)
