@@ -188,3 +188,31 @@ pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // returned value.
     unsafe { AsyncFd::register(fd) }.map_err(|e| e.into_parts().1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn memory_is_what_it_was_made_as_or_refused() {
+        let size = 64 + 100;
+        let fd = new_memory("test", size).unwrap();
+        assert!(nix::unistd::ftruncate(&fd, 0).is_err(), "it could be cut off under a mapping");
+        let (words, bytes) = map_memory(&fd, 8, 100).unwrap();
+        assert!(words.len() == 8 && bytes == [0; 100]);
+        words[7].store(u64::MAX, Ordering::Relaxed);
+        bytes[0] = 7;
+        let mut seen = [0; 16];
+        nix::sys::uio::pread(&fd, &mut seen, 56).unwrap();
+        assert_eq!(seen[..9], [255, 255, 255, 255, 255, 255, 255, 255, 7]);
+        for (words, bytes) in [(8, 99), (9, 100), (0, 0)] {
+            assert!(map_memory(&fd, words, bytes).is_err());
+        }
+        // What could be cut off, and what is no memory at all.
+        let unsealed = memfd_create("test", MFdFlags::MFD_CLOEXEC).unwrap();
+        nix::unistd::ftruncate(&unsealed, 164).unwrap();
+        assert!(map_memory(&unsealed, 8, 100).is_err());
+        assert!(map_memory(std::fs::File::open("/dev/null").unwrap(), 8, 100).is_err());
+    }
+}
