@@ -18,6 +18,9 @@ pub const PROGRESS_PART: usize = 4;
 /// How long a client that makes no progress may hold the app back.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Stands for a wait without an end where a clock wants one: a year.
+pub const AGES: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Bytes asked of a source in one read: a FIFO's default size, and small enough to stay in cache
 /// until it is written to the clients.
 pub const READ: usize = 64 * 1024;
@@ -48,6 +51,30 @@ pub const REPORTED: usize = 128;
 /// Characters of the reason for which a client is dropped: it may quote what the client sent, and a
 /// line of the log is to fit a page, escaped as it is.
 pub const REASON: usize = 256;
+
+/// Bytes of an escape sequence that are kept together in a log entry: colours and the like are
+/// shorter, titles may be longer.
+pub const ESCAPE: usize = 32;
+
+/// Longest text of a log entry, bytes: what the kubelet's readers are used to.
+pub const LOG_LINE: usize = 16 * 1024;
+/// Longest text of a log entry that can be asked for, bytes: so much is kept per stream and log.
+pub const LOG_LINE_MAX: usize = 1024 * 1024;
+/// Pause after which half a line is logged as a part.
+pub const LOG_FLUSH: Duration = Duration::from_secs(1);
+/// Files that own rotation keeps beside the one that is written.
+pub const LOG_FILES: u32 = 5;
+/// Smallest size at which own rotation may begin a new file, bytes.
+pub const LOG_SIZE_MIN: u64 = 4096;
+/// Bytes kept for a log that cannot be written.
+pub const LOG_BUFFER: usize = 1024 * 1024;
+/// Bytes of encoded entries handed to a log's writer at once: so large that a write costs little
+/// per byte, and two of them are cheap.
+pub const LOG_CHUNK: usize = 256 * 1024;
+/// A write to a log that takes longer counts as failing.
+pub const LOG_STUCK: Duration = Duration::from_secs(5);
+/// Pause between two attempts with a log's target that fails.
+pub const LOG_RETRY: Duration = Duration::from_secs(1);
 
 /// Clients of one mux at the same time.
 pub const CLIENTS: usize = 4096;

@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::limits;
+
 /// A client's place on one stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
@@ -61,13 +63,12 @@ impl Stall {
     /// patience has ended: then it holds nobody back before it has caught up again.
     /// A patience too long for the clock never ends; it is then told as "a year from now".
     pub fn wait(&mut self, now: Instant, patience: Duration) -> Option<Instant> {
-        const AGES: Duration = Duration::from_secs(365 * 24 * 3600);
         let since = self.waiting.get_or_insert(Waiting { since: now, progress: 0 }).since;
         if now.saturating_duration_since(since) >= patience {
             self.pass_over();
             return None;
         }
-        Some(since.checked_add(patience).unwrap_or(now + AGES))
+        Some(since.checked_add(patience).unwrap_or(now + limits::AGES))
     }
 
     /// The connection took `len` bytes; `enough` of them are progress and start the clock anew.

@@ -61,6 +61,11 @@ impl Marks {
         self.next
     }
 
+    /// Whether the mark of this number will still be kept after the next one.
+    pub fn keeps(&self, sequence: u64) -> bool {
+        self.next - sequence.min(self.next) < self.limit as u64
+    }
+
     /// The marks from number `sequence` on, or from the oldest kept.
     pub fn from(&self, sequence: u64) -> impl Iterator<Item = &Mark> {
         let oldest = self.next - self.list.len() as u64;

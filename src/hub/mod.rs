@@ -7,6 +7,7 @@
 
 mod backlog;
 mod cursor;
+mod follow;
 pub mod input;
 mod marks;
 pub mod memory;
@@ -15,10 +16,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+pub use self::follow::LogId;
 pub use self::marks::Mark;
 
 use self::backlog::Backlog;
 use self::cursor::{Cursor, Stall};
+use self::follow::Follower;
 use self::marks::Marks;
 use self::memory::Memory;
 use crate::limits;
@@ -68,6 +71,7 @@ pub struct Hub {
     returning: Option<Instant>,
     lanes: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Client>,
+    followers: Vec<Follower>,
     marks: Marks,
     next_id: u64,
 }
@@ -84,6 +88,7 @@ impl Hub {
             returning: None,
             lanes: parts.map(|part| part.map(Backlog::new)),
             clients: BTreeMap::new(),
+            followers: Vec::new(),
             marks: Marks::new(limits::MARKS),
             next_id: 0,
         }
@@ -133,6 +138,13 @@ impl Hub {
             } else if let Some(until) = client.stall.wait(now, client.patience) {
                 held = Some(held.map_or(until, |h| h.max(until)));
             }
+        }
+        for follower in &self.followers {
+            let free = follower.room(stream, lane, &self.marks);
+            if free < enough {
+                held = Some(now + limits::AGES);
+            }
+            room = room.min(free);
         }
         // At most the capacity, which is a usize.
         held.map_or(Room::Free(usize::try_from(room).unwrap_or(capacity)), Room::Held)

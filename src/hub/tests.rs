@@ -16,8 +16,12 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let memory = Memory::new(&Stream::PLAIN, CAP);
-        let hub = Hub::new(&Stream::PLAIN, CAP, memory, Epoch(1));
+        Self::keeping(CAP)
+    }
+
+    fn keeping(backlog: usize) -> Self {
+        let memory = Memory::new(&Stream::PLAIN, backlog);
+        let hub = Hub::new(&Stream::PLAIN, backlog, memory, Epoch(1));
         Self { hub, now: Instant::now(), wrote: 0 }
     }
 
@@ -398,5 +402,69 @@ proptest! {
                 prop_assert_eq!(bytes, &wrote[from..]);
             }
         }
+    }
+}
+
+/// Everything that a log reads in the order of reading: stream, when, bytes.
+fn read_log(rig: &mut Rig, log: LogId, most: usize) -> Vec<(Stream, u64, Vec<u8>)> {
+    let mut got = Vec::new();
+    while let Some(stream) = rig.hub.unread_first(log) {
+        let (stamp, range) = rig.hub.unread(log, stream).unwrap();
+        let bytes = rig.hub.bytes(stream, range).concat();
+        let len = bytes.len().min(most);
+        got.push((stream, stamp.0, bytes[..len].to_vec()));
+        rig.hub.read_on(log, stream, len);
+    }
+    got
+}
+
+#[test]
+fn a_log_reads_all_streams_in_order_and_the_app_waits_for_it() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.write(Stream::Stdout, b"before"), 6);
+    let log = rig.hub.follow();
+    assert_eq!(rig.hub.unread_first(log), None);
+    rig.write(Stream::Stderr, b"one");
+    rig.write(Stream::Stdout, b"two");
+    rig.write(Stream::Stderr, b"three");
+    // One stream may be read before its turn; the other is not forgotten.
+    let (stamp, range) = rig.hub.unread(log, Stream::Stdout).unwrap();
+    assert_eq!((stamp.0, range), (9, 6..9));
+    rig.hub.read_on(log, Stream::Stdout, 3);
+    let got = read_log(&mut rig, log, 2);
+    let want: [(Stream, u64, &[u8]); 5] = [
+        (Stream::Stderr, 6, b"on"),
+        (Stream::Stderr, 6, b"e"),
+        (Stream::Stderr, 12, b"th"),
+        (Stream::Stderr, 12, b"re"),
+        (Stream::Stderr, 12, b"e"),
+    ];
+    assert_eq!(got, want.map(|(s, t, b)| (s, t, b.to_vec())));
+    // A whole ring that is not read holds the app back, however long that takes.
+    while rig.write(Stream::Stdout, &[b'x'; 16]) > 0 {}
+    assert!(rig.hub.is_pressed(log, Stream::Stdout) && !rig.hub.is_pressed(log, Stream::Stderr));
+    rig.pass(3_600_000);
+    assert_eq!(rig.write(Stream::Stdout, b"x"), 0);
+    let all: usize = read_log(&mut rig, log, CAP).iter().map(|(_, _, bytes)| bytes.len()).sum();
+    assert_eq!(all, CAP);
+    assert_eq!(rig.write(Stream::Stdout, b"x"), 1);
+}
+
+#[test]
+fn no_mark_that_a_log_needs_is_forgotten() {
+    let mut rig = Rig::keeping(2 * limits::MARKS);
+    let log = rig.hub.follow();
+    let mut written = 0;
+    while rig.write(Stream::Stderr, b"e") > 0 {
+        written += 1;
+        assert!(written <= limits::MARKS);
+    }
+    assert_eq!(written, limits::MARKS);
+    let stamps: Vec<u64> = read_log(&mut rig, log, 1).into_iter().map(|(_, at, _)| at).collect();
+    assert!(stamps.into_iter().eq(0..limits::MARKS as u64));
+    // A stream that says nothing keeps no marks.
+    for _ in 0..2 * limits::MARKS {
+        assert_eq!(rig.write(Stream::Stdout, b"o"), 1);
+        assert_eq!(read_log(&mut rig, log, 1).len(), 1);
     }
 }
