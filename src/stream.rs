@@ -60,6 +60,12 @@ impl Stream {
         }
     }
 
+    /// The name under which its bytes are logged: readers know two, and a terminal is one stream.
+    #[must_use]
+    pub fn logged_as(self) -> &'static str {
+        if self == Self::Stderr { "stderr" } else { "stdout" }
+    }
+
     /// Whether the app writes to it.
     #[must_use]
     pub fn is_output(self) -> bool {

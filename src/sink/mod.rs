@@ -2,3 +2,4 @@
 
 pub mod client;
 pub mod listener;
+pub mod log;

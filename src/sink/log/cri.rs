@@ -1,0 +1,46 @@
+//! The log format of Kubernetes' container runtimes (CRI): `STAMP stdout F text`.
+//!
+//! Pure. The stamp has exactly nine digits behind the point, and the space before an empty text
+//! stands: podman's reader takes no other width, the kubelet's none without the space.
+
+use super::line::Entry;
+use super::stamp::StampText;
+
+/// Bytes around a text, at most: stamp, stream, tag, spaces, line end.
+pub const AROUND: usize = 48;
+
+/// Appends an entry.
+pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
+    out.extend_from_slice(stamp.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(entry.stream.logged_as().as_bytes());
+    out.extend_from_slice(if entry.last { b" F " } else { b" P " });
+    for piece in entry.pieces {
+        out.extend_from_slice(piece);
+    }
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Stream;
+    use crate::time::Stamp;
+
+    #[test]
+    fn entries_as_the_readers_want_them() {
+        // 2016-10-06T00:17:09.669794202Z
+        let stamp = StampText::new(Stamp(1_475_713_029_669_794_202));
+        for (stream, last, pieces, want) in [
+            (Stream::Stdout, true, [&b"a li"[..], b"ne\r"], "stdout F a line\r\n"),
+            (Stream::Stderr, false, [b"part", b""], "stderr P part\n"),
+            (Stream::Tty, true, [b"", b""], "stdout F \n"),
+        ] {
+            let mut out = Vec::new();
+            encode(&mut out, &stamp, &Entry { stream, first: true, last, pieces });
+            let want = format!("2016-10-06T00:17:09.669794202Z {want}");
+            assert_eq!(String::from_utf8_lossy(&out), want);
+            assert!(out.len() <= AROUND + pieces.concat().len());
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A log that is a file: opened for appending, made with its directories, rotated by renaming.
+//!
+//! Everything goes through a descriptor of the file's directory, so that a path below a directory
+//! that others fill (a kubelet's) cannot lead out of it. Invariants: no byte of a log is ever
+//! overwritten or truncated; a rotation that is broken off at any step loses nothing.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use memchr::memrchr;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, renameat, statat,
+};
+
+use super::Chunk;
+use crate::limits;
+
+/// Mode of a log.
+const MODE: Mode = Mode::from_raw_mode(0o640);
+/// Mode of the directories that are made for one.
+const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
+
+/// Where a log is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPath {
+    /// The directory that it cannot leave: `/` for a path that an administrator has written.
+    root: PathBuf,
+    /// Whether links below that directory are followed.
+    links: bool,
+    /// Directories below it.
+    below: Vec<OsString>,
+    name: OsString,
+}
+
+/// How a log is rotated by ourselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Bytes of a file at most; a line that was split is kept together all the same.
+    pub size: u64,
+    /// Files kept beside the one that is written: `NAME.1` is the newest.
+    pub files: u32,
+}
+
+/// An open log.
+#[derive(Debug)]
+pub struct LogFile {
+    path: LogPath,
+    rotation: Option<Rotation>,
+    /// Whether it may be cut behind each line end.
+    is_lines: bool,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    dir: OwnedFd,
+    file: File,
+    size: u64,
+}
+
+impl LogPath {
+    /// A path as it was written, made absolute; its links are followed.
+    ///
+    /// # Errors
+    /// When it names no file.
+    pub fn free(path: &Path) -> Result<Self, String> {
+        let path = std::path::absolute(path).map_err(|e| e.to_string())?;
+        Self::new("/".into(), true, path.strip_prefix("/").unwrap_or(&path))
+    }
+
+    /// A path below a directory that it cannot leave: no `..`, not absolute, no links.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn below(root: &Path, path: &Path) -> Result<Self, String> {
+        Self::new(root.into(), false, path)
+    }
+
+    fn new(root: PathBuf, links: bool, path: &Path) -> Result<Self, String> {
+        let mut below = Vec::new();
+        for component in path.components() {
+            match component {
+                Component::Normal(name) => below.push(name.to_owned()),
+                Component::CurDir => {}
+                Component::ParentDir if links => below.push("..".into()),
+                _ => return Err("it leads out of its directory".into()),
+            }
+        }
+        let name = below.pop().filter(|name| name != "..").ok_or("it names no file")?;
+        if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err("it names a directory".into());
+        }
+        Ok(Self { root, links, below, name })
+    }
+
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        let mut path = self.root.clone();
+        path.extend(&self.below);
+        path.join(&self.name)
+    }
+
+    /// The directory of the file, made if it is not there.
+    fn open_dir(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
+        if self.root != Path::new("/") {
+            std::fs::create_dir_all(&self.root)?;
+        }
+        let mut dir = openat(CWD, &self.root, flags, Mode::empty())?;
+        for name in &self.below {
+            let open = || self.open_below(&dir, name, flags);
+            dir = match open() {
+                Err(e) if e.kind() == ErrorKind::NotFound => match mkdirat(&dir, name, DIRECTORY) {
+                    Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
+                    _ => open()?,
+                },
+                other => other?,
+            };
+        }
+        Ok(dir)
+    }
+
+    fn open_below(&self, dir: &OwnedFd, name: &OsString, flags: OFlags) -> io::Result<OwnedFd> {
+        let resolve = if self.links {
+            ResolveFlags::empty()
+        } else {
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
+        };
+        let mode = if flags.contains(OFlags::CREATE) { MODE } else { Mode::empty() };
+        Ok(openat2(dir, name, flags, mode, resolve)?)
+    }
+
+    /// The file, for appending. A FIFO that nobody reads is an error, and never a wait.
+    fn open(&self) -> io::Result<Open> {
+        let dir = self.open_dir()?;
+        let flags =
+            OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let file = match self.open_below(&dir, &self.name, flags | OFlags::CREATE | OFlags::EXCL) {
+            Ok(new) => {
+                // Whatever the umask is.
+                rustix::fs::fchmod(&new, MODE)?;
+                new
+            }
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                self.open_below(&dir, &self.name, flags)?
+            }
+            Err(e) => return Err(e),
+        };
+        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
+        Ok(Open { dir, file: file.into(), size })
+    }
+}
+
+impl LogFile {
+    /// A log that is opened when something is written, or by [`LogFile::reopen`].
+    #[must_use]
+    pub fn new(path: LogPath, rotation: Option<Rotation>, is_lines: bool) -> Self {
+        Self { path, rotation, is_lines, open: None }
+    }
+
+    /// Opens the file anew, as it is found by its name now; on failure the old one is kept.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn reopen(&mut self) -> io::Result<()> {
+        self.open = Some(self.path.open()?);
+        Ok(())
+    }
+
+    /// Appends what is left of a chunk.
+    ///
+    /// # Errors
+    /// When not all of it was taken; the chunk tells how far it came.
+    pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        self.be_open(chunk)?;
+        if let (Some(rotation), Some(open)) = (self.rotation, &mut self.open)
+            && chunk.done == 0
+            && !chunk.mid_line
+            && open.size > 0
+            && open.size + chunk.bytes.len() as u64 > rotation.size
+        {
+            rotate(&open.dir, &self.path.name, rotation.files)?;
+            self.open = None;
+            self.be_open(chunk)?;
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        while chunk.done < chunk.bytes.len() {
+            match open.file.write(&chunk.bytes[chunk.done..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(len) => {
+                    chunk.done += len;
+                    open.size += len as u64;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // A FIFO whose reader is slow.
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    let mut fds = [PollFd::new(open.file.as_fd(), PollFlags::POLLOUT)];
+                    let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
+                    if poll(&mut fds, wait)? == 0 {
+                        return Err(io::Error::new(ErrorKind::TimedOut, "nobody reads it"));
+                    }
+                }
+                Err(e) => {
+                    // A full disk may have room again; anything else may need another file.
+                    if e.kind() != ErrorKind::StorageFull && e.kind() != ErrorKind::QuotaExceeded {
+                        self.open = None;
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the file if there is none that is open, or if it was removed.
+    fn be_open(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        let removed = |open: &Open| fstat(&open.file).is_ok_and(|stat| stat.st_nlink == 0);
+        if self.open.as_ref().is_none_or(removed) {
+            self.open = Some(self.path.open()?);
+            if self.is_lines {
+                // The new file begins with a whole entry.
+                let end = memrchr(b'\n', &chunk.bytes[..chunk.done]);
+                chunk.done = end.map_or(0, |at| at + 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Renames `NAME` to `NAME.1`, after `NAME.1` to `NAME.2`, and so on up to the first number that is
+/// free, or the last that is kept. From the highest down: whatever step is the last, no file has
+/// two names or none, and the next rotation goes on from there.
+fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
+    let numbered = |number: u32| {
+        let mut numbered = name.clone();
+        if number > 0 {
+            numbered.push(format!(".{number}"));
+        }
+        numbered
+    };
+    let last = files.max(1);
+    let is_free = |number: &u32| statat(dir, numbered(*number), AtFlags::SYMLINK_NOFOLLOW).is_err();
+    let free = (1..last).find(is_free).unwrap_or(last);
+    for number in (0..free).rev() {
+        renameat(dir, numbered(number), dir, numbered(number + 1))?;
+    }
+    Ok(())
+}

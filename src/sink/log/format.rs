@@ -1,0 +1,62 @@
+//! The formats of logs. Pure.
+
+use super::journal::Fields;
+use super::line::Entry;
+use super::stamp::StampText;
+use super::{cri, journal, json};
+
+/// Bytes before each entry for journald: its length, for the writer sends each by itself.
+pub const LENGTH: usize = size_of::<u32>();
+
+/// How entries are written.
+#[derive(Clone, Debug)]
+pub enum Format {
+    /// Kubernetes' CRI.
+    Cri,
+    /// docker's json-file.
+    Json,
+    /// journald's own, each entry behind its length (u32, native order).
+    Journal(Fields),
+    /// The app's bytes and nothing else.
+    Raw,
+}
+
+impl Format {
+    /// Bytes that an entry of so many bytes of text needs at most.
+    #[must_use]
+    pub fn worst(&self, text: usize) -> usize {
+        match self {
+            Self::Cri => cri::AROUND + text,
+            Self::Json => json::AROUND + json::WIDEST * text,
+            Self::Journal(fields) => LENGTH + journal::AROUND + fields.len() + text,
+            Self::Raw => text,
+        }
+    }
+
+    /// Whether an entry ends with a line end and has no other one, so that a file can be cut there.
+    #[must_use]
+    pub fn is_lines(&self) -> bool {
+        matches!(self, Self::Cri | Self::Json)
+    }
+
+    /// Appends an entry.
+    pub fn encode(&self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
+        match self {
+            Self::Cri => cri::encode(out, stamp, entry),
+            Self::Json => json::encode(out, stamp, entry),
+            Self::Journal(fields) => {
+                let at = out.len();
+                out.extend_from_slice(&[0; LENGTH]);
+                fields.encode(out, entry);
+                // An entry is far below 4 GiB: its text has a limit.
+                let len = u32::try_from(out.len() - at - LENGTH).unwrap_or(u32::MAX);
+                out[at..at + LENGTH].copy_from_slice(&len.to_ne_bytes());
+            }
+            Self::Raw => {
+                for piece in entry.pieces {
+                    out.extend_from_slice(piece);
+                }
+            }
+        }
+    }
+}

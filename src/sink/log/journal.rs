@@ -1,0 +1,206 @@
+//! Entries for journald in its native protocol (systemd's "Journal Native Protocol"): fields as
+//! `KEY=value` lines, one datagram each, or a memfd where that is too long for one.
+//!
+//! Encoding is pure. A text has no line end in it, so the short form of a field always does.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, IoSlice, Write as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+
+use super::Chunk;
+use super::format::LENGTH;
+use super::line::Entry;
+use crate::limits;
+use crate::stream::Stream;
+
+/// Where journald listens.
+pub const SOCKET: &str = "/run/systemd/journal/socket";
+
+/// The way to journald.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    socket: UnixDatagram,
+}
+
+impl Journal {
+    /// A way to the journald that listens there, now or later.
+    ///
+    /// # Errors
+    /// When the system gives no socket.
+    pub fn new(path: PathBuf) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        // One that does not read for so long counts as failing.
+        socket.set_write_timeout(Some(limits::LOG_STUCK))?;
+        Ok(Self { path, socket })
+    }
+
+    /// Sends the rest of a chunk, entry by entry.
+    ///
+    /// # Errors
+    /// When journald does not take one; the chunk tells how far it came.
+    pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        let address = UnixAddr::new(&self.path)?;
+        while let Some((len, rest)) = chunk.bytes[chunk.done..].split_first_chunk::<LENGTH>() {
+            let len = u32::from_ne_bytes(*len) as usize;
+            let entry = &rest[..len.min(rest.len())];
+            match self.send(&address, entry) {
+                Err(Errno::EINTR) => {}
+                sent => {
+                    sent?;
+                    chunk.done += LENGTH + len;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, address: &UnixAddr, entry: &[u8]) -> nix::Result<()> {
+        let send = |body: &[u8], control: &[ControlMessage<'_>]| {
+            let body = [IoSlice::new(body)];
+            let flags = MsgFlags::MSG_NOSIGNAL;
+            sendmsg(self.socket.as_raw_fd(), &body, control, flags, Some(address)).map(drop)
+        };
+        match send(entry, &[]) {
+            Err(Errno::EMSGSIZE | Errno::ENOBUFS) => {
+                let sealed = sealed(entry)?;
+                send(&[], &[ControlMessage::ScmRights(&[sealed.as_raw_fd()])])
+            }
+            sent => sent,
+        }
+    }
+}
+
+/// Bytes in memory that nobody can change any more.
+fn sealed(bytes: &[u8]) -> nix::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let mut file = File::from(memfd_create(c"entry", flags)?);
+    file.write_all(bytes).map_err(|_| Errno::EIO)?;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::all()))?;
+    Ok(file.into())
+}
+
+/// What every entry of a log says: made once.
+#[derive(Clone, Debug)]
+pub struct Fields(String);
+
+/// Bytes of an entry beside its text and [`Fields`], at most.
+pub const AROUND: usize = 96;
+
+impl Fields {
+    /// The fields of an app's entries: `app` is a checked name; `unit` is the app's own unit, under
+    /// which `journalctl -u` shows them (root's senders only).
+    #[must_use]
+    pub fn new(app: &str, unit: Option<&str>) -> Self {
+        let mut fields = format!("SYSLOG_IDENTIFIER={app}\nCONTAINER_NAME={app}\n");
+        if let Some(unit) = unit {
+            // Writing into a string does not fail.
+            let _ = writeln!(fields, "OBJECT_SYSTEMD_UNIT={unit}");
+        }
+        Self(fields)
+    }
+
+    /// Their length, bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Never: every entry has a name.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Appends an entry. A priority at the start of a line (`<0>` to `<7>`) is taken from it.
+    pub fn encode(&self, out: &mut Vec<u8>, entry: &Entry<'_>) {
+        let usual = if entry.stream == Stream::Stderr { b'3' } else { b'6' };
+        let (priority, skip) = match priority(entry) {
+            Some(priority) => (priority, 3),
+            None => (usual, 0),
+        };
+        out.extend_from_slice(self.0.as_bytes());
+        out.extend_from_slice(b"IOTTYMUX_STREAM=");
+        out.extend_from_slice(entry.stream.logged_as().as_bytes());
+        out.extend_from_slice(b"\nPRIORITY=");
+        out.extend_from_slice(&[priority, b'\n']);
+        if !entry.last {
+            out.extend_from_slice(b"CONTAINER_PARTIAL_MESSAGE=true\n");
+        }
+        out.extend_from_slice(b"MESSAGE=");
+        let [a, b] = entry.pieces;
+        let from_a = skip.min(a.len());
+        out.extend_from_slice(&a[from_a..]);
+        out.extend_from_slice(&b[skip - from_a..]);
+        out.push(b'\n');
+    }
+}
+
+/// The syslog priority that a line begins with.
+fn priority(entry: &Entry<'_>) -> Option<u8> {
+    let [a, b] = entry.pieces;
+    let mut begin = a.iter().chain(b).copied();
+    let prefix = (begin.next()?, begin.next()?, begin.next()?);
+    match prefix {
+        (b'<', digit @ b'0'..=b'7', b'>') if entry.first => Some(digit),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(stream: Stream, first: bool, last: bool, pieces: [&[u8]; 2]) -> String {
+        let mut out = Vec::new();
+        let fields = Fields::new("demo", Some("demo.service"));
+        fields.encode(&mut out, &Entry { stream, first, last, pieces });
+        assert!(out.len() <= AROUND + fields.len() + pieces.concat().len());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn fields_of_an_entry() {
+        assert_eq!(
+            encoded(Stream::Stdout, true, true, [b"te", b"xt"]),
+            "SYSLOG_IDENTIFIER=demo\nCONTAINER_NAME=demo\nOBJECT_SYSTEMD_UNIT=demo.service\n\
+             IOTTYMUX_STREAM=stdout\nPRIORITY=6\nMESSAGE=text\n"
+        );
+        let part = encoded(Stream::Stderr, true, false, [b"part", b""]);
+        assert!(
+            part.ends_with("PRIORITY=3\nCONTAINER_PARTIAL_MESSAGE=true\nMESSAGE=part\n"),
+            "{part}"
+        );
+    }
+
+    #[test]
+    fn priorities_at_the_start_of_a_line() {
+        for (text, priority, message) in [
+            ("<0>x", 0, "x"),
+            ("<7>", 7, ""),
+            ("<8>x", 6, "<8>x"),
+            ("<>x", 6, "<>x"),
+            ("<a>x", 6, "<a>x"),
+            ("< 0>x", 6, "< 0>x"),
+            ("<<0>>x", 6, "<<0>>x"),
+            ("<4", 6, "<4"),
+        ] {
+            for cut in 0..=text.len() {
+                let (a, b) = text.split_at(cut);
+                let entry = encoded(Stream::Stdout, true, true, [a.as_bytes(), b.as_bytes()]);
+                let want = format!("PRIORITY={priority}\nMESSAGE={message}\n");
+                assert!(entry.ends_with(&want), "{text} at {cut}: {entry}");
+            }
+        }
+        let rest = encoded(Stream::Stdout, false, true, [b"<3>not at the start", b""]);
+        assert!(rest.ends_with("PRIORITY=6\nMESSAGE=<3>not at the start\n"), "{rest}");
+    }
+}

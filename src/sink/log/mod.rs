@@ -1,0 +1,402 @@
+//! A log: what the app wrote, in a format that readers expect, on its way to one target.
+//!
+//! The log reads the hub in the order of reading, splits what it reads into entries, encodes these
+//! into chunks, and hands the chunks to a writer, which alone touches the target and may wait for
+//! it. Invariants: what is logged depends on the app's bytes and the clock alone; nothing here
+//! blocks; while the target works the app waits for it and no line is lost (or, if so asked, the
+//! other way round); while it fails the newest lines are kept, and the others are counted and told
+//! of in their place.
+
+mod cri;
+pub mod file;
+pub mod format;
+pub mod journal;
+mod json;
+pub mod line;
+pub mod stamp;
+pub mod writer;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use self::format::Format;
+use self::line::{Entry, Splitter};
+use self::stamp::StampText;
+use self::writer::{Word, Writer};
+use crate::hub::{Hub, LogId};
+use crate::limits;
+use crate::stream::Stream;
+use crate::time::Stamp;
+
+/// Encoded entries on their way to a target.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// The entries.
+    pub bytes: Vec<u8>,
+    /// How many of the bytes the target has.
+    pub done: usize,
+    /// Whether it begins in the middle of a line that was split.
+    pub mid_line: bool,
+    /// Lines that end in it.
+    lines: u64,
+    /// Bytes of the app in it.
+    text: u64,
+    /// When its last entry was read.
+    last: Stamp,
+}
+
+/// What holds for all logs of an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Longest text of an entry, bytes.
+    pub line_limit: usize,
+    /// Pause after which half a line is written as a part.
+    pub flush: Duration,
+    /// Bytes kept for a target that fails.
+    pub buffer: usize,
+    /// Whether lines are lost rather than that the app waits for a slow target.
+    pub drops: bool,
+}
+
+/// Lines and bytes of the app that were lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Lines.
+    pub lines: u64,
+    /// Bytes, without those of line ends.
+    pub bytes: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Log {
+    /// Where it stands in the hub.
+    id: LogId,
+    name: String,
+    format: Format,
+    policy: Policy,
+    splitter: Splitter,
+    writer: Writer,
+    /// The time of the entries now, and as text: times of a log never go back.
+    stamp: (Stamp, StampText),
+    /// What is being filled.
+    filling: Chunk,
+    /// Full chunks that wait for the writer; none while it works.
+    queue: VecDeque<Chunk>,
+    /// Room for a chunk, kept.
+    spare: Option<Vec<u8>>,
+    /// Since when the writer has had a chunk.
+    writing: Option<Instant>,
+    /// Why the target does not work, while it does not.
+    failing: Option<String>,
+    /// What was lost and not told yet, and when the last of it was read.
+    untold: (Lost, Stamp),
+    /// What was lost, all in all.
+    lost: Lost,
+    /// Since when half a line waits, per stream.
+    half: [Option<Instant>; Stream::ALL.len()],
+    /// Since when another stream waits for the rest of a line that was split.
+    other_waits: Option<Instant>,
+    /// The other stream has waited for long enough: the parts of its lines come between.
+    mixed: bool,
+    /// There is no room before the writer has written.
+    full: bool,
+}
+
+impl Log {
+    /// A log that begins with the next byte. `name` is how people know it.
+    #[must_use]
+    pub fn new(
+        name: String,
+        format: Format,
+        policy: Policy,
+        writer: Writer,
+        hub: &mut Hub,
+    ) -> Self {
+        let start = Stamp::default();
+        Self {
+            id: hub.follow(),
+            name,
+            splitter: Splitter::new(policy.line_limit),
+            format,
+            policy,
+            writer,
+            stamp: (start, StampText::new(start)),
+            filling: Chunk::default(),
+            queue: VecDeque::new(),
+            spare: None,
+            writing: None,
+            failing: None,
+            untold: (Lost::default(), start),
+            lost: Lost::default(),
+            half: [None; Stream::ALL.len()],
+            other_waits: None,
+            mixed: false,
+            full: false,
+        }
+    }
+
+    /// How people know it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who has its target.
+    pub fn writer(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+
+    /// Why its target does not work, while it does not.
+    #[must_use]
+    pub fn failing(&self) -> Option<&str> {
+        self.failing.as_deref()
+    }
+
+    /// What was lost, all in all.
+    #[must_use]
+    pub fn lost(&self) -> Lost {
+        self.lost
+    }
+
+    /// Takes what there is in the hub, as far as there is room for it, and hands it over.
+    pub fn advance(&mut self, hub: &mut Hub, now: Instant) {
+        self.watch(now);
+        while self.has_room() {
+            let Some(stream) = self.next_stream(hub, now) else { break };
+            let Some((stamp, range)) = hub.unread(self.id, stream) else { break };
+            self.set_stamp(stamp);
+            let len = self.take(stream, hub.bytes(stream, range));
+            hub.read_on(self.id, stream, len);
+            self.half[stream as usize] = self.splitter.waits(stream).then_some(now);
+        }
+        for stream in Stream::ALL {
+            if self.half[stream as usize].is_some_and(|since| since + self.policy.flush <= now)
+                && self.has_room()
+            {
+                self.half[stream as usize] = None;
+                self.flush(stream, false);
+            }
+        }
+        self.hand_over(now);
+    }
+
+    /// When something is due though nothing happens.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let halves = self.half.iter().flatten().chain(&self.other_waits);
+        let pause = halves.min().filter(|_| !self.full).map(|since| *since + self.policy.flush);
+        let stuck = self.writing.filter(|_| self.failing.is_none());
+        pause.into_iter().chain(stuck.map(|since| since + limits::LOG_STUCK)).min()
+    }
+
+    /// The app has ended, and everything is in the hub: takes the rest; whether the target has all
+    /// of it.
+    pub fn finish(&mut self, hub: &mut Hub, now: Instant) -> bool {
+        self.mixed = true;
+        self.advance(hub, now);
+        if hub.unread_first(self.id).is_none() && self.has_room() {
+            for stream in Stream::ALL {
+                self.half[stream as usize] = None;
+                self.flush(stream, true);
+            }
+            self.hand_over(now);
+        }
+        self.writing.is_none() && self.filling.bytes.is_empty() && self.queue.is_empty()
+    }
+
+    /// What was not written when the time for it is over counts as lost.
+    pub fn give_up(&mut self) {
+        for chunk in std::mem::take(&mut self.queue) {
+            self.lose(&chunk);
+        }
+        let filling = std::mem::take(&mut self.filling);
+        self.lose(&filling);
+    }
+
+    /// The writer has something to tell.
+    pub fn on_word(&mut self, word: Word, now: Instant) {
+        match word {
+            Word::Written(chunk) => {
+                self.writing = None;
+                if let Some(why) = self.failing.take() {
+                    log::warn!("log {}: works again after: {why}", self.name);
+                }
+                self.recycle(chunk);
+                self.hand_over(now);
+            }
+            Word::Failing(why) => self.fail(why),
+            Word::Reopened(_) => {}
+        }
+    }
+
+    // ---- from the hub to chunks ----
+
+    /// The stream whose turn it is: that of the bytes that were read first, unless these would come
+    /// into the middle of another one's line, which some readers cannot bear.
+    fn next_stream(&mut self, hub: &Hub, now: Instant) -> Option<Stream> {
+        let first = hub.unread_first(self.id)?;
+        match self.splitter.open() {
+            None => self.mixed = false,
+            Some(open) if open != first && !self.mixed && !matches!(self.format, Format::Raw) => {
+                let since = *self.other_waits.get_or_insert(now);
+                if now < since + self.policy.flush && !hub.is_pressed(self.id, first) {
+                    return hub.unread(self.id, open).map(|_| open);
+                }
+                self.mixed = true;
+            }
+            Some(_) => {}
+        }
+        self.other_waits = None;
+        Some(first)
+    }
+
+    /// Times of a log do not go back, whatever the clock does.
+    fn set_stamp(&mut self, stamp: Stamp) {
+        if stamp > self.stamp.0 {
+            self.stamp = (stamp, StampText::new(stamp));
+        }
+    }
+
+    /// Takes bytes of a stream; how many, for the room may end.
+    fn take(&mut self, stream: Stream, pieces: [&[u8]; 2]) -> usize {
+        let mut taken = 0;
+        for piece in pieces {
+            let mut rest = piece;
+            while !rest.is_empty() && self.has_room() {
+                if matches!(self.format, Format::Raw) {
+                    let (part, more) = rest.split_at(rest.len().min(self.policy.line_limit));
+                    self.filling.bytes.extend_from_slice(part);
+                    self.filling.count(0, part.len(), self.stamp.0);
+                    rest = more;
+                } else if let Some(entry) = self.splitter.next(stream, &mut rest) {
+                    self.filling.put(&self.format, &self.stamp, &entry);
+                }
+            }
+            taken += piece.len() - rest.len();
+        }
+        taken
+    }
+
+    /// Gives what waits for its line end as a part.
+    fn flush(&mut self, stream: Stream, end: bool) {
+        if let Some(entry) = self.splitter.flush(stream, end) {
+            self.filling.put(&self.format, &self.stamp, &entry);
+        }
+    }
+
+    /// Whether one more entry fits, after making room for it if that may be.
+    fn has_room(&mut self) -> bool {
+        let worst = self.format.worst(self.policy.line_limit);
+        let capacity = limits::LOG_CHUNK.max(worst);
+        self.full = false;
+        if self.filling.bytes.len() + worst > capacity {
+            let keeps = self.failing.is_some() || self.policy.drops;
+            if self.writing.is_some() && !keeps {
+                self.full = true;
+                return false;
+            }
+            let full = std::mem::take(&mut self.filling);
+            self.queue.push_back(full);
+            self.forget_oldest();
+        }
+        if self.filling.bytes.capacity() == 0 {
+            // Room for a chunk is made once, and then goes round.
+            self.filling.bytes = self.spare.take().unwrap_or_default();
+            self.filling.bytes.reserve(capacity);
+            self.filling.mid_line = self.splitter.open().is_some();
+        }
+        true
+    }
+
+    // ---- from chunks to the writer ----
+
+    /// Gives the writer what there is, if it waits for something.
+    fn hand_over(&mut self, now: Instant) {
+        if self.writing.is_some() {
+            return;
+        }
+        let next = self.marker().or_else(|| self.queue.pop_front()).or_else(|| {
+            let some = !self.filling.bytes.is_empty();
+            some.then(|| std::mem::take(&mut self.filling))
+        });
+        if let Some(chunk) = next {
+            self.writer.write(chunk);
+            self.writing = Some(now);
+        }
+    }
+
+    /// A line that tells what was lost, in the place of what was lost.
+    fn marker(&mut self) -> Option<Chunk> {
+        let (Lost { lines, bytes }, stamp) = std::mem::take(&mut self.untold);
+        if bytes == 0 && lines == 0 {
+            return None;
+        }
+        let text = format!("iottymux: {lines} lines ({bytes} bytes) were lost here");
+        let pieces =
+            [text.as_bytes(), if matches!(self.format, Format::Raw) { b"\n" } else { b"" }];
+        let entry = Entry { stream: Stream::Stderr, first: true, last: true, pieces };
+        let mut chunk = Chunk::default();
+        self.format.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
+        Some(chunk)
+    }
+
+    /// Keeps no more for a target that does not take it than was asked for.
+    fn forget_oldest(&mut self) {
+        let mut kept: usize = self.queue.iter().map(|chunk| chunk.bytes.len()).sum();
+        while kept > self.policy.buffer.max(limits::LOG_CHUNK)
+            && let Some(oldest) = self.queue.pop_front()
+        {
+            kept -= oldest.bytes.len();
+            self.lose(&oldest);
+            self.recycle(oldest);
+        }
+    }
+
+    fn lose(&mut self, chunk: &Chunk) {
+        let (untold, stamp) = &mut self.untold;
+        for lost in [untold, &mut self.lost] {
+            lost.lines += chunk.lines;
+            lost.bytes += chunk.text;
+        }
+        *stamp = chunk.last;
+    }
+
+    fn recycle(&mut self, mut chunk: Chunk) {
+        chunk.bytes.clear();
+        if chunk.bytes.capacity() >= limits::LOG_CHUNK {
+            self.spare = Some(chunk.bytes);
+        }
+    }
+
+    /// A write that does not come back is a failure, too.
+    fn watch(&mut self, now: Instant) {
+        if self.failing.is_none()
+            && self.writing.is_some_and(|since| since + limits::LOG_STUCK <= now)
+        {
+            self.fail(format!("a write has not come back for {:?}", limits::LOG_STUCK));
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        if self.failing.is_none() {
+            log::error!("log {}: {why}; trying again", self.name);
+        }
+        self.failing = Some(why);
+    }
+}
+
+impl Chunk {
+    /// Appends an entry and counts it.
+    fn put(&mut self, format: &Format, stamp: &(Stamp, StampText), entry: &Entry<'_>) {
+        format.encode(&mut self.bytes, &stamp.1, entry);
+        let text = entry.pieces.iter().map(|piece| piece.len()).sum();
+        self.count(u64::from(entry.last), text, stamp.0);
+    }
+
+    fn count(&mut self, lines: u64, text: usize, stamp: Stamp) {
+        self.lines += lines;
+        self.text += text as u64;
+        self.last = stamp;
+    }
+}

@@ -1,0 +1,161 @@
+//! The thread of a log's target: it alone touches the target, and may wait for it.
+//!
+//! It gets one chunk at a time, and has it until the target has it all. Between two attempts with a
+//! target that fails it rests; an order to reopen it is obeyed meanwhile.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::Chunk;
+use super::file::LogFile;
+use super::journal::Journal;
+use crate::limits;
+use crate::poll::Watch;
+
+/// Where chunks go.
+#[derive(Debug)]
+pub enum Target {
+    /// A file of ours, or a FIFO.
+    File(LogFile),
+    /// journald.
+    Journal(Journal),
+}
+
+/// What the thread is to do.
+#[derive(Debug)]
+enum Order {
+    Write(Chunk),
+    Reopen,
+}
+
+/// What the thread has to tell.
+#[derive(Debug)]
+pub enum Word {
+    /// The target has a chunk, which is given back for its memory.
+    Written(Chunk),
+    /// The target does not work; it is tried again.
+    Failing(String),
+    /// It was opened anew, or why that failed: then the old file is still written.
+    Reopened(Result<(), String>),
+}
+
+/// The way to the thread. When this is dropped the thread ends, at the latest after its next attempt.
+#[derive(Debug)]
+pub struct Writer {
+    orders: Sender<Order>,
+    words: Receiver<Word>,
+    bell: Arc<EventFd>,
+    /// Its place in the poller.
+    pub watch: Watch,
+}
+
+impl Writer {
+    /// Starts the thread of a target.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub fn start(name: &str, target: Target) -> io::Result<Self> {
+        let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
+        let (orders, inbox) = channel();
+        let (outbox, words) = channel();
+        let thread = Thread { target, orders: inbox, words: outbox, bell: Arc::clone(&bell) };
+        thread::Builder::new().name(format!("log {name}")).spawn(move || thread.work())?;
+        Ok(Self { orders, words, bell, watch: Watch::default() })
+    }
+
+    /// Has a chunk written; its end is told by a word.
+    pub fn write(&mut self, chunk: Chunk) {
+        // The thread ends only after this.
+        let _ = self.orders.send(Order::Write(chunk));
+    }
+
+    /// Has the target opened anew; the answer is a word.
+    pub fn reopen(&mut self) {
+        let _ = self.orders.send(Order::Reopen);
+    }
+
+    /// The next word, if there is one.
+    pub fn word(&mut self) -> Option<Word> {
+        self.words.try_recv().ok()
+    }
+
+    /// Words are fetched now; the bell rings again for the next one.
+    pub fn hear(&mut self) {
+        let _ = self.bell.read();
+    }
+}
+
+impl AsFd for Writer {
+    /// Readable when there is a word.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// The thread's side.
+struct Thread {
+    target: Target,
+    orders: Receiver<Order>,
+    words: Sender<Word>,
+    bell: Arc<EventFd>,
+}
+
+/// What a thread that is asked to end does.
+struct Over;
+
+impl Thread {
+    fn work(mut self) {
+        while let Ok(order) = self.orders.recv() {
+            let Ok(()) = self.obey(order) else { return };
+        }
+    }
+
+    fn obey(&mut self, order: Order) -> Result<(), Over> {
+        match order {
+            Order::Reopen => {
+                let done = self.target.reopen().map_err(|e| e.to_string());
+                self.tell(Word::Reopened(done))
+            }
+            Order::Write(mut chunk) => {
+                while let Err(e) = self.target.write(&mut chunk) {
+                    self.tell(Word::Failing(e.to_string()))?;
+                    match self.orders.recv_timeout(limits::LOG_RETRY) {
+                        // Never a second chunk before the first is written.
+                        Ok(order) => self.obey(order)?,
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Err(RecvTimeoutError::Disconnected) => return Err(Over),
+                    }
+                }
+                self.tell(Word::Written(chunk))
+            }
+        }
+    }
+
+    fn tell(&self, word: Word) -> Result<(), Over> {
+        self.words.send(word).map_err(|_| Over)?;
+        // A bell that is full rings already.
+        let _ = self.bell.write(1);
+        Ok(())
+    }
+}
+
+impl Target {
+    fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.write(chunk),
+            Self::Journal(journal) => journal.write(chunk),
+        }
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.reopen(),
+            Self::Journal(_) => Ok(()),
+        }
+    }
+}
