@@ -18,6 +18,9 @@ use crate::state::AppDir;
 use crate::stream::Stream;
 use crate::{sys, systemd};
 
+/// The variable by which `run --attach` tells its mux to start the app only when it has attached.
+pub const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
+
 /// A command that is, or will be, the app.
 #[derive(Debug)]
 pub struct App {
@@ -42,7 +45,7 @@ impl App {
             command.split_first().map_or((None, &[][..]), |(p, a)| (Some(p), a));
         let mut command = Command::new(program.map_or("".as_ref(), |p| p.as_os_str()));
         command.args(arguments);
-        for name in systemd::PRIVATE_ENV {
+        for name in systemd::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT]) {
             command.env_remove(name);
         }
         sys::in_own_session(&mut command, terminal);

@@ -7,13 +7,14 @@ use std::time::Duration;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand};
 
+use crate::app::AWAIT_CLIENT;
 use crate::attach::keys::Sequence;
 use crate::attach::mode::Mode;
 use crate::limits;
 use crate::name::AppName;
 use crate::proto::Size;
 use crate::stream::{Position, Stream};
-use crate::values::{self, Wait};
+use crate::values::{self, LogPolicy, LogSpec, Wait};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,6 +92,59 @@ pub struct MuxArgs {
     /// Who may come beside root and this user.
     #[command(flatten)]
     pub others: OthersArgs,
+    /// What is logged.
+    #[command(flatten)]
+    pub logs: LogArgs,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct LogArgs {
+    /// Log what the app writes: cri:PATH (as the kubelet and podman read it), json-file:PATH
+    /// (docker's), raw:PATH (its bytes alone) or journald; as often as you like, in the variable
+    /// with commas.
+    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',',
+          value_parser = values::log_spec)]
+    pub log: Vec<LogSpec>,
+    /// Longest text of a log entry in bytes; a longer line is split (0: 1M).
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_LINE_LIMIT", default_value = "16384",
+          value_parser = values::line_limit)]
+    pub log_line_limit: usize,
+    /// How many seconds half a line waits for its end before it is logged as a part.
+    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_LOG_FLUSH", default_value = "1",
+          value_parser = values::seconds)]
+    pub log_flush: Duration,
+    /// Rename a log file before it grows beyond this (K, M and G are understood); never, unless
+    /// given: then somebody else does, and says so by SIGHUP or `control reopen-logs`.
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_MAX_SIZE", value_parser = values::log_size)]
+    pub log_max_size: Option<u64>,
+    /// How many renamed files are kept.
+    #[arg(long, value_name = "N", env = "IOTTYMUX_LOG_MAX_FILES", default_value = "5",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub log_max_files: u32,
+    /// Bytes of the newest lines that are kept for a log that cannot be written.
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_BUFFER", default_value = "1M",
+          value_parser = values::log_buffer)]
+    pub log_buffer: usize,
+    /// What gives way when a log is slower than the app: hold (the app waits) or drop (lines are
+    /// lost, and counted).
+    #[arg(long, value_name = "POLICY", env = "IOTTYMUX_LOG_POLICY", default_value = "hold",
+          value_parser = values::log_policy)]
+    pub log_policy: LogPolicy,
+}
+
+impl Default for LogArgs {
+    fn default() -> Self {
+        Self {
+            log: Vec::new(),
+            log_line_limit: limits::LOG_LINE,
+            log_flush: limits::LOG_FLUSH,
+            log_max_size: None,
+            log_max_files: limits::LOG_FILES,
+            log_buffer: limits::LOG_BUFFER,
+            log_policy: LogPolicy::Hold,
+        }
+    }
 }
 
 /// Who may come beside root and the mux's own user: numbers, with commas.
@@ -120,6 +174,7 @@ impl Default for MuxArgs {
             backlog: limits::BACKLOG,
             client_patience: limits::PATIENCE,
             others: OthersArgs::default(),
+            logs: LogArgs::default(),
         }
     }
 }
@@ -255,6 +310,8 @@ pub enum RequestArgs {
         #[arg(value_name = "CLIENT")]
         client: u64,
     },
+    /// Open the log files anew, after somebody has renamed them; ends when the new ones are there.
+    ReopenLogs,
     /// Give the terminal a size, until a client's window changes.
     Resize {
         /// The size.
@@ -286,7 +343,7 @@ pub struct RunArgs {
           value_parser = values::size)]
     pub size: Option<Size>,
     /// Start the command only when somebody has attached (used by --attach).
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = FalseyValueParser::new())]
     pub await_client: bool,
     /// The keys of a person who is attached.
     #[command(flatten)]

@@ -2,27 +2,36 @@
 //! after this module sees only what is valid.
 
 use std::env;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::app::App;
 use crate::attach;
 use crate::cli::{
-    AloneArgs, AttachArgs, ControlArgs, MuxArgs, OthersArgs, RequestArgs, RunArgs, StreamArgs,
-    TtyArgs,
+    AloneArgs, AttachArgs, ControlArgs, LogArgs, MuxArgs, OthersArgs, RequestArgs, RunArgs,
+    StreamArgs, TtyArgs,
 };
 use crate::limits;
-use crate::mux::{Plan, Streams};
+use crate::mux::{FileFormat, LogPlan, LogTarget, Plan, Streams};
 use crate::proto::{Exclusive, Request, Size};
 use crate::rights::Lists;
+use crate::sink::log::Policy;
+use crate::sink::log::file::{LogPath, Rotation};
 use crate::state::{AppDir, StateDir};
 use crate::stream::Stream;
 use crate::unit;
+use crate::values::{LogPolicy, LogSpec};
+
+/// Where rkt's stage1 has the kubelet's directory of logs.
+const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
 
 /// The plan of `stream`.
-#[must_use]
-pub fn stream(args: &StreamArgs, state: &StateDir) -> Plan {
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
     let enabled = match (&args.streams, rkt_streams()) {
         (Some(streams), _) => in_order(streams),
         (None, Some(streams)) => streams,
@@ -33,34 +42,89 @@ pub fn stream(args: &StreamArgs, state: &StateDir) -> Plan {
 
 /// The plan of a mux for these FIFOs. In rkt's mixed modes (a terminal for some of the streams) no
 /// FIFO is made: those of the terminal must stay away.
-#[must_use]
-pub fn fifos(dir: AppDir, enabled: Vec<Stream>, mux: &MuxArgs) -> Plan {
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn fifos(dir: AppDir, enabled: Vec<Stream>, mux: &MuxArgs) -> Result<Plan> {
     let make = !go_bool("STAGE2_TTY");
     plan(dir, Streams::Fifos { enabled, make }, mux, None)
 }
 
 /// The plan of `tty`.
-#[must_use]
-pub fn tty(args: &TtyArgs, state: &StateDir) -> Plan {
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
     terminal(state.app(&args.app.name), args.size, &args.mux)
 }
 
 /// The plan of a mux for a terminal.
-#[must_use]
-pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Plan {
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<Plan> {
     plan(dir, Streams::Terminal { size }, mux, None)
 }
 
-fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Plan {
+fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Result<Plan> {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
     let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
     let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
-    Plan { dir, streams, backlog, patience, others, keeps_ends, app }
+    let logs = logs(&mux.logs)?;
+    Ok(Plan { dir, streams, backlog, patience, others, logs, keeps_ends, app })
+}
+
+/// The logs that were asked for, and the one that rkt asks for.
+fn logs(args: &LogArgs) -> Result<LogPlan> {
+    let target = |spec: &LogSpec| -> Result<LogTarget> {
+        let file = |path: &Path, format| {
+            let path = LogPath::free(path).map_err(|why| anyhow!("log {}: {why}", path.display()));
+            Ok(LogTarget::File(format, path?))
+        };
+        match spec {
+            LogSpec::Cri(path) => file(path, FileFormat::Cri),
+            LogSpec::Json(path) => file(path, FileFormat::Json),
+            LogSpec::Raw(path) => file(path, FileFormat::Raw),
+            LogSpec::Journald => Ok(LogTarget::Journald),
+        }
+    };
+    let mut targets = args.log.iter().map(target).collect::<Result<Vec<_>>>()?;
+    targets.extend(rkt_log()?.map(|path| LogTarget::File(FileFormat::Cri, path)));
+    Ok(LogPlan {
+        targets,
+        rotation: args.log_max_size.map(|size| Rotation { size, files: args.log_max_files }),
+        policy: Policy {
+            line_limit: args.log_line_limit,
+            flush: args.log_flush,
+            buffer: args.log_buffer,
+            drops: args.log_policy == LogPolicy::Drop,
+        },
+    })
+}
+
+/// The log that rkt's variables ask for: Kubernetes', below the directory that rkt has for it.
+fn rkt_log() -> Result<Option<LogPath>> {
+    const MODE: &str = "STAGE1_LOGMODE";
+    const PATH: &str = "KUBERNETES_LOG_PATH";
+    match env::var_os(MODE).filter(|mode| !mode.is_empty()) {
+        None => Ok(None),
+        Some(mode) if mode == "k8s-plain" => {
+            let path = env::var_os(PATH).with_context(|| format!("{MODE}: {PATH} is not set"))?;
+            let below = LogPath::below(Path::new(KUBERNETES_LOGS), Path::new(&path));
+            let what = |why| anyhow!("{PATH}={}: {why}", path.display().to_string().escape_debug());
+            below.map(Some).map_err(what)
+        }
+        Some(mode) => {
+            bail!("{MODE}={}: there is only k8s-plain", mode.to_string_lossy().escape_debug())
+        }
+    }
 }
 
 /// The plan of `run`.
-#[must_use]
-pub fn run(args: &RunArgs, state: &StateDir) -> Plan {
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
     let (rows, cols) = limits::SIZE;
     let streams = if args.tty {
         Streams::Terminal { size: args.size.unwrap_or(Size { rows, cols }) }
@@ -81,6 +145,7 @@ pub fn request(args: &ControlArgs) -> Result<Request> {
     Ok(match args.request {
         RequestArgs::Detach { client } => Request::Detach { client },
         RequestArgs::Resize { size } => Request::Resize(size),
+        RequestArgs::ReopenLogs => Request::ReopenLogs,
         RequestArgs::Ended => Request::Ended(unit::ended().with_context(|| what("ended"))?),
         RequestArgs::Started => Request::Started(unit::started().with_context(|| what("started"))?),
     })

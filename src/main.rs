@@ -30,10 +30,10 @@ fn our_main() -> Exit {
 fn obey(cli: Cli) -> Result<Exit> {
     let state = StateDir::resolve(cli.state_dir)?;
     match cli.command {
-        Command::Stream(args) => run::mux(config::stream(&args, &state)),
-        Command::Tty(args) => run::mux(config::tty(&args, &state)),
-        Command::Run(args) if args.attach => run::attached(&args, &state),
-        Command::Run(args) => run::mux(config::run(&args, &state)),
+        Command::Stream(args) => run::mux(config::stream(&args, &state)?),
+        Command::Tty(args) => run::mux(config::tty(&args, &state)?),
+        Command::Run(args) if args.attach && !args.await_client => run::attached(&args, &state),
+        Command::Run(args) => run::mux(config::run(&args, &state)?),
         Command::Attach(args) => attach::attach(&config::attach(&args, &state)),
         Command::Status(args) => {
             status::show(&state.app(&args.app.name), args.json).map(|()| Exit::Done)

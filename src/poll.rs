@@ -23,11 +23,13 @@ pub enum Token {
     Input,
     /// The listener with this index.
     Listener(usize),
+    /// The writer of the log with this index.
+    Log(usize),
     /// A client.
     Client(ClientId),
 }
 
-const KIND_SHIFT: u32 = 62;
+const KIND_SHIFT: u32 = 61;
 
 impl Token {
     fn pack(self) -> u64 {
@@ -35,7 +37,8 @@ impl Token {
             Self::Source(index) => (0, index as u64),
             Self::Input => (1, 0),
             Self::Listener(index) => (2, index as u64),
-            Self::Client(ClientId(id)) => (3, id),
+            Self::Log(index) => (3, index as u64),
+            Self::Client(ClientId(id)) => (4, id),
         };
         kind << KIND_SHIFT | number
     }
@@ -48,6 +51,7 @@ impl Token {
             0 => Self::Source(index),
             1 => Self::Input,
             2 => Self::Listener(index),
+            3 => Self::Log(index),
             _ => Self::Client(ClientId(number)),
         }
     }
@@ -180,7 +184,10 @@ mod tests {
     #[test]
     fn tokens_survive_the_kernel() {
         let client = ClientId((1 << KIND_SHIFT) - 1);
-        for token in [Token::Source(2), Token::Input, Token::Listener(7), Token::Client(client)] {
+        let log = Token::Log(3);
+        for token in
+            [Token::Source(2), Token::Input, Token::Listener(7), log, Token::Client(client)]
+        {
             assert_eq!(Token::unpack(token.pack()), token);
         }
     }

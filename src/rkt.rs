@@ -138,11 +138,11 @@ impl Flags {
         Ok(match self.action.as_deref().unwrap_or("list") {
             "iomux" => {
                 let enabled = config::rkt_streams().unwrap_or_default();
-                mux(config::fifos(dir, enabled, &args))
+                mux(config::fifos(dir, enabled, &args)?)
             }
             "ttymux" => {
                 let (rows, cols) = limits::SIZE;
-                mux(config::terminal(dir, Size { rows, cols }, &args))
+                mux(config::terminal(dir, Size { rows, cols }, &args)?)
             }
             "auto-attach" => attach(Mode::Auto),
             "custom-attach" => attach(Mode::Only(wanted()?)),

@@ -14,9 +14,10 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::app::AWAIT_CLIENT;
 use crate::attach::mode::Mode;
 use crate::attach::{Request, attach};
-use crate::cli::{OthersArgs, RunArgs};
+use crate::cli::RunArgs;
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::mux::{Mux, Plan};
@@ -58,7 +59,7 @@ pub fn mux(plan: Plan) -> Result<Exit> {
 /// # Errors
 /// When either fails.
 pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
-    start_in_background(args, state)?;
+    start_in_background(args)?;
     attach(&Request {
         dir: state.app(&args.app.name),
         mode: Mode::Auto,
@@ -74,11 +75,10 @@ pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
 }
 
 /// Starts this program again as the mux, and returns when it accepts clients.
-fn start_in_background(args: &RunArgs, state: &StateDir) -> Result<()> {
+fn start_in_background(args: &RunArgs) -> Result<()> {
     let what = || format!("starting the mux of app {}", args.app.name);
     let ready = ready_socket().with_context(what)?;
-    let mut child =
-        background_command(args, state, &ready).and_then(|mut c| c.spawn()).with_context(what)?;
+    let mut child = background_command(&ready).and_then(|mut c| c.spawn()).with_context(what)?;
     let Some(stderr) = child.stderr.take() else { bail!("{}: no pipe", what()) };
     wait_until_ready(&ready, stderr.into(), &mut child)
 }
@@ -99,39 +99,15 @@ fn ready_socket() -> io::Result<UnixDatagram> {
 }
 
 /// This program, as the mux alone.
-fn background_command(
-    args: &RunArgs,
-    state: &StateDir,
-    ready: &UnixDatagram,
-) -> io::Result<Command> {
+fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
     let address: SocketAddr = ready.local_addr()?;
     let name = address.as_abstract_name().ok_or_else(|| io::Error::other("no address"))?;
     let mut notify = OsString::from("@");
     notify.push(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
     let mut command = Command::new(env::current_exe()?);
-    command.arg("--state-dir").arg(state.path());
-    command.args(["run", "--await-client", "--app", args.app.name.as_str()]);
-    command.arg("--backlog").arg(args.mux.backlog.to_string());
-    command.arg("--client-patience").arg(args.mux.client_patience.as_secs_f64().to_string());
-    let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = &args.mux.others;
-    for (option, list) in [
-        ("--allow-uid", allow_uid),
-        ("--allow-gid", allow_gid),
-        ("--view-uid", view_uid),
-        ("--view-gid", view_gid),
-    ] {
-        for id in list {
-            command.arg(option).arg(id.to_string());
-        }
-    }
-    if args.tty {
-        command.arg("--tty");
-    }
-    if let Some(size) = args.size {
-        command.arg("--size").arg(format!("{}x{}", size.rows, size.cols));
-    }
-    command.arg("--").args(&args.command);
-    command.env("NOTIFY_SOCKET", notify).env_remove("IOTTYMUX_ATTACH");
+    // What was typed, once more: with this it means the mux alone.
+    command.args(env::args_os().skip(1)).env(AWAIT_CLIENT, "1");
+    command.env("NOTIFY_SOCKET", notify);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     sys::in_own_session(&mut command, false);
     Ok(command)

@@ -11,7 +11,9 @@ use crate::find;
 use crate::last::{Last, Tail};
 use crate::limits;
 use crate::print::print;
-use crate::proto::{Answer, AppStatus, ClientReport, ErrorReport, Hello, Kind, Report, Request};
+use crate::proto::{
+    Answer, AppStatus, ClientReport, ErrorReport, Hello, Kind, LogReport, Report, Request,
+};
 use crate::session;
 use crate::state::AppDir;
 use crate::time::Now;
@@ -70,7 +72,9 @@ pub fn control(dir: &AppDir, request: Request) -> Result<()> {
             (limits::HOOK, limits::HOOK)
         }
         Request::Ended(_) | Request::Started(_) => (Duration::ZERO, limits::HOOK),
-        Request::Detach { .. } | Request::Resize(_) => (Duration::ZERO, limits::ANSWER),
+        Request::Detach { .. } | Request::Resize(_) | Request::ReopenLogs => {
+            (Duration::ZERO, limits::ANSWER)
+        }
     };
     let body = ask(dir, &Kind::Request.message(&request), Kind::Answer, wait)?;
     match serde_json::from_slice::<Answer>(&body)?.error {
@@ -156,6 +160,16 @@ fn text(report: &Report) -> String {
     }
     if report.unlisted > 0 {
         let _ = writeln!(out, "and {} more clients", report.unlisted);
+    }
+    for LogReport { log, failing, lost_lines, lost_bytes } in &report.logs {
+        let _ = write!(out, "log {}", log.escape_debug());
+        if *lost_bytes > 0 {
+            let _ = write!(out, ", {lost_lines} lines ({lost_bytes} bytes) lost");
+        }
+        let _ = match failing {
+            Some(why) => writeln!(out, ", failing: {}", why.escape_debug()),
+            None => writeln!(out),
+        };
     }
     let now = Now::read().stamp.millis();
     for ErrorReport { at_ms, error } in &report.errors {

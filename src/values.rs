@@ -1,5 +1,6 @@
 //! Values of options and variables: from text, with a reason when it is none. Pure.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
@@ -80,18 +81,106 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// When it is no size, or out of the limits.
 pub fn backlog(text: &str) -> Result<usize, String> {
+    bytes(text)
+        .filter(|bytes| (limits::BACKLOG_MIN..=limits::BACKLOG_MAX).contains(bytes))
+        .ok_or_else(|| "a backlog is a number of bytes from 4K to 1G".to_owned())
+}
+
+/// A number of bytes, with `K`, `M` or `G` behind it or not.
+fn bytes(text: &str) -> Option<usize> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'K') => (&text[..text.len() - 1], 1 << 10),
         Some(b'M') => (&text[..text.len() - 1], 1 << 20),
         Some(b'G') => (&text[..text.len() - 1], 1 << 30),
         _ => (text, 1),
     };
-    digits
-        .parse::<usize>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-        .filter(|bytes| (limits::BACKLOG_MIN..=limits::BACKLOG_MAX).contains(bytes))
-        .ok_or_else(|| "a backlog is a number of bytes from 4K to 1G".to_owned())
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// What is logged where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogSpec {
+    /// In the format of Kubernetes' CRI, in this file.
+    Cri(PathBuf),
+    /// In docker's json-file format.
+    Json(PathBuf),
+    /// The bytes alone.
+    Raw(PathBuf),
+    /// To journald.
+    Journald,
+}
+
+/// Parses `FORMAT:PATH` or `journald`.
+///
+/// # Errors
+/// When it is neither, or names no file.
+pub fn log_spec(text: &str) -> Result<LogSpec, String> {
+    let spec = match text.split_once(':') {
+        None if text == "journald" => LogSpec::Journald,
+        Some((_, path)) if path.is_empty() || path.ends_with('/') => {
+            return Err("a log's path names a file".to_owned());
+        }
+        Some(("cri", path)) => LogSpec::Cri(path.into()),
+        Some(("json-file", path)) => LogSpec::Json(path.into()),
+        Some(("raw", path)) => LogSpec::Raw(path.into()),
+        _ => {
+            return Err("a log is cri:PATH, json-file:PATH, raw:PATH or journald".to_owned());
+        }
+    };
+    Ok(spec)
+}
+
+/// Parses the longest text of an entry; 0 stands for the most.
+///
+/// # Errors
+/// When it is no such size.
+pub fn line_limit(text: &str) -> Result<usize, String> {
+    match bytes(text) {
+        Some(0) => Ok(limits::LOG_LINE_MAX),
+        Some(limit) if limit <= limits::LOG_LINE_MAX => Ok(limit),
+        _ => Err("a line's limit is a number of bytes up to 1M, or 0 for that".to_owned()),
+    }
+}
+
+/// Parses the most that a log file may hold.
+///
+/// # Errors
+/// When it is no such size.
+pub fn log_size(text: &str) -> Result<u64, String> {
+    let size = bytes(text).and_then(|size| u64::try_from(size).ok());
+    size.filter(|size| *size >= limits::LOG_SIZE_MIN)
+        .ok_or_else(|| "a log's size is a number of bytes, at least 4K".to_owned())
+}
+
+/// Parses how much is kept for a log that fails.
+///
+/// # Errors
+/// When it is no such size.
+pub fn log_buffer(text: &str) -> Result<usize, String> {
+    bytes(text)
+        .filter(|bytes| (limits::LOG_CHUNK..=limits::BACKLOG_MAX).contains(bytes))
+        .ok_or_else(|| "a log's buffer is a number of bytes from 256K to 1G".to_owned())
+}
+
+/// What gives way when a log is slower than the app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogPolicy {
+    /// The app waits.
+    Hold,
+    /// Lines are lost.
+    Drop,
+}
+
+/// Parses a policy.
+///
+/// # Errors
+/// When it is none.
+pub fn log_policy(text: &str) -> Result<LogPolicy, String> {
+    match text {
+        "hold" => Ok(LogPolicy::Hold),
+        "drop" => Ok(LogPolicy::Drop),
+        _ => Err("a policy is hold or drop".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +210,15 @@ mod tests {
         for bad in ["", "root", "-1", "4294967295"] {
             assert!(id(bad).is_err(), "{bad}");
         }
+        assert_eq!(log_spec("cri:/a:b"), Ok(LogSpec::Cri("/a:b".into())));
+        assert_eq!(log_spec("journald"), Ok(LogSpec::Journald));
+        for bad in ["", "cri", "cri:", "raw:/a/", "journald:x", "xml:/a", "/a"] {
+            assert!(log_spec(bad).is_err(), "{bad}");
+        }
+        assert_eq!((line_limit("0"), line_limit("2K")), (Ok(limits::LOG_LINE_MAX), Ok(2048)));
+        assert!(
+            line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()
+        );
         assert_eq!(wait("1.5"), Ok(Wait(Some(Duration::from_millis(1500)))));
         assert_eq!(wait("inf"), Ok(Wait(None)));
         for bad in ["", "-1", "NaN", "1s"] {

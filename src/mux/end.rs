@@ -58,11 +58,13 @@ impl Mux {
             }
         }
         if let Phase::Delivering { until } = self.phase {
+            self.patience_ends = None;
             let ids: Vec<_> = self.clients.keys().copied().collect();
             for id in ids {
                 self.say_farewell(id, now, until);
             }
-            if self.clients.is_empty() {
+            let logged = self.finish_logs(now, until);
+            if self.clients.is_empty() && logged {
                 self.phase = Phase::Done;
             }
         }

@@ -199,7 +199,15 @@ impl Mux {
             Request::Resize(size) => self.resize_terminal(size),
             Request::Ended(status) => self.hear_of(Turn::Ended(status)),
             Request::Started(started) => self.hear_of(Turn::Started(started)),
+            Request::ReopenLogs => {
+                self.reopen_logs(Some(id));
+                Ok(())
+            }
         });
+        if error.is_ok() && request == Request::ReopenLogs {
+            // Answered when it is done.
+            return Ok(());
+        }
         let error = error.err();
         let answer = Answer { error: error.map(|e| format!("{e:#}")) };
         self.answer(id, &Kind::Answer.message(&answer))

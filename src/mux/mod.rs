@@ -9,6 +9,7 @@ mod clients;
 mod end;
 mod hear;
 mod life;
+mod logs;
 mod open;
 mod signals;
 mod status;
@@ -21,9 +22,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tokio::time::sleep_until;
 
+pub use self::logs::{FileFormat, LogPlan, LogTarget};
 pub use self::open::{Plan, Streams};
 
 use self::life::Life;
+use self::logs::Reopening;
 use self::signals::{Asked, Signals};
 use crate::app::App;
 use crate::hub::input::Input;
@@ -34,6 +37,7 @@ use crate::proto::{AppStatus, Turn};
 use crate::rights::Rules;
 use crate::sink::client::Client;
 use crate::sink::listener::Listener;
+use crate::sink::log::Log;
 use crate::source::{Inlet, Read, Source, fifo};
 use crate::state::{AppDir, Lock};
 use crate::stream::Stream;
@@ -71,6 +75,9 @@ pub struct Mux {
     next_inlet: Option<Inlet>,
     listeners: Vec<Listener>,
     clients: BTreeMap<ClientId, Client>,
+    logs: Vec<Log>,
+    /// Who wants the logs opened anew, in this order.
+    reopening: VecDeque<Reopening>,
     /// Who may come, and do what.
     rules: Rules,
     /// The client that alone may type.
@@ -160,7 +167,7 @@ impl Mux {
                     self.stop();
                 }
             }
-            Asked::Reopen => log::info!("app {}: no logs to reopen", self.dir.name()),
+            Asked::Reopen => self.reopen_logs(None),
             Asked::Child => {
                 let ended = self.app.as_mut().map_or(Ok(None), App::try_wait);
                 if let Some(status) = ended.context("waiting for the app")? {
@@ -179,6 +186,7 @@ impl Mux {
             Token::Source(index) => self.on_source(index, Instant::now()),
             Token::Input => self.feed(Instant::now()),
             Token::Listener(index) => self.accept(index, limits::ACCEPTS_PER_TURN, Instant::now()),
+            Token::Log(index) => self.on_log(index, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
     }
@@ -186,6 +194,7 @@ impl Mux {
     /// Whatever depends on the time, or on what the events changed.
     fn settle(&mut self) -> Result<()> {
         let now = Instant::now();
+        self.write_logs(now);
         self.resume(now);
         self.drop_silent(now);
         self.input.advance(now);
@@ -205,7 +214,8 @@ impl Mux {
         let starts = self.app.as_ref().and_then(|app| app.waits_until);
         let hello = self.silent.front().map(|(_, until)| *until);
         let due = [self.input.deadline(), self.end_due(), starts, hello];
-        held.chain(paused).chain(due.into_iter().flatten()).min()
+        let logs = self.logs.iter().filter_map(Log::deadline);
+        held.chain(paused).chain(due.into_iter().flatten()).chain(logs).min()
     }
 
     // ---- app to clients ----
@@ -244,6 +254,7 @@ impl Mux {
             let read = read?;
             let Read::Bytes(len) = read else { return Ok(read) };
             self.flush_all(stream);
+            self.write_logs(now);
             if len < want && self.sources[index].as_ref().is_some_and(Source::gives_all) {
                 return Ok(Read::Empty);
             }

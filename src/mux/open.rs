@@ -11,6 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
 use super::life::Life;
+use super::logs::{self, LogPlan};
 use super::{Mux, Phase};
 use crate::app::App;
 use crate::endpoints::Endpoints;
@@ -62,6 +63,8 @@ pub struct Plan {
     pub patience: Duration,
     /// Who may come beside root and this user.
     pub others: Lists,
+    /// What is logged.
+    pub logs: LogPlan,
     /// Whether the service manager is to keep the app's ends over a restart of the mux: not under
     /// rkt's own units, which keep nothing, and not where the app is a child of the mux.
     pub keeps_ends: bool,
@@ -87,7 +90,7 @@ impl Mux {
     /// # Errors
     /// When another mux of this app runs, or something cannot be made.
     pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
-        let Plan { dir, streams, backlog, patience, others, keeps_ends, mut app } = plan;
+        let Plan { dir, streams, backlog, patience, others, logs, keeps_ends, mut app } = plan;
         let dir = dir.shared(others.let_others_in());
         let notify = Notify::from_env(keeps_ends)?;
         let owns_app = app.is_some();
@@ -115,7 +118,7 @@ impl Mux {
         listeners.push(Listener::new(None, dir.listen(SESSION)?));
         // A terminal's input has no end, and rkt's units keep a writer of their own.
         let ends_input = !has_terminal && (owns_app || keeps_ends);
-        let mux = Self {
+        let mut mux = Self {
             poller: Poller::new().context("making an epoll set")?,
             hub: open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?,
             input: Input::new(merge),
@@ -125,6 +128,8 @@ impl Mux {
             next_inlet: ends.next_inlet,
             listeners,
             clients: BTreeMap::new(),
+            logs: Vec::new(),
+            reopening: VecDeque::new(),
             rules: rules(others),
             exclusive: None,
             silent: VecDeque::new(),
@@ -147,6 +152,7 @@ impl Mux {
             dir,
             _lock: lock,
         };
+        mux.logs = logs::open(logs, mux.dir.name(), &mut mux.hub)?;
         Endpoints::new(&mux.dir, &ends.streams).publish(&mux.dir)?;
         Ok(mux)
     }
@@ -159,6 +165,7 @@ impl Mux {
         for index in 0..self.listeners.len() {
             self.watch_listener(index);
         }
+        self.begin_logs();
         self.notify.ready();
         log::info!("app {}: ready at {}", self.dir.name(), self.dir.dir().display());
         if let Some(app) = self.app.as_mut().filter(|app| app.waits_until.is_none()) {

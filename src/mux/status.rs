@@ -42,6 +42,7 @@ impl Mux {
             restarts: self.life.restarts,
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
+            logs: self.log_reports(),
             unlisted: self.clients.len().saturating_sub(limits::REPORTED),
             errors: diagnostics::complaints()
                 .into_iter()

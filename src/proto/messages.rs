@@ -239,6 +239,9 @@ pub struct Report {
     /// Clients that are connected and not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unlisted: usize,
+    /// The logs.
+    #[serde(default)]
+    pub logs: Vec<LogReport>,
     /// What the mux has complained of last, oldest first.
     pub errors: Vec<ErrorReport>,
 }
@@ -246,6 +249,19 @@ pub struct Report {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+/// One log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogReport {
+    /// What it is, as it was asked for.
+    pub log: String,
+    /// Why it cannot be written, while it cannot.
+    pub failing: Option<String>,
+    /// Lines that were lost to it.
+    pub lost_lines: u64,
+    /// Bytes of the app that were lost to it.
+    pub lost_bytes: u64,
 }
 
 /// A complaint of a mux.
@@ -268,6 +284,9 @@ pub enum Request {
     },
     /// To give the terminal a size.
     Resize(Size),
+    /// To open the log files anew; answered when the new ones are there.
+    #[serde(rename = "reopen-logs")]
+    ReopenLogs,
     /// To know that the app has ended so; from the app's unit.
     Ended(AppStatus),
     /// To know that the app has been started; from the app's unit.

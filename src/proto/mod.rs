@@ -10,8 +10,9 @@ use std::fmt;
 use serde::Serialize;
 
 pub use self::messages::{
-    Answer, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello, PlaceReport,
-    Refusal, Report, Request, Rights, Size, Started, StreamReport, Turn, Want, Welcome,
+    Answer, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello, LogReport,
+    PlaceReport, Refusal, Report, Request, Rights, Size, Started, StreamReport, Turn, Want,
+    Welcome,
 };
 
 use crate::limits;

@@ -36,7 +36,7 @@ impl Inquiry {
     /// process, or there is nobody to ask.
     #[must_use]
     pub fn begin(dir: &AppDir, age: Duration, now: Instant) -> Option<Self> {
-        if !started_by_systemd() {
+        if !super::is_ours() {
             return None;
         }
         let app = dir.name().to_string();
@@ -89,14 +89,6 @@ impl Inquiry {
     }
 }
 
-/// Whether this very process is one of a unit: the variables are inherited by everything that is
-/// started from one.
-fn started_by_systemd() -> bool {
-    // Since 248; before, the other has to do.
-    let us = env::var("SYSTEMD_EXEC_PID").map_or(true, |pid| pid == std::process::id().to_string());
-    us && env::var_os("INVOCATION_ID").is_some()
-}
-
 /// Starts the question to the manager that started this process.
 fn ask(app: &str) -> io::Result<Child> {
     let mut command = Command::new("systemctl");
@@ -105,7 +97,7 @@ fn ask(app: &str) -> io::Result<Child> {
         command.arg("--user");
     }
     command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
-    command.arg(format!("{app}.service"));
+    command.arg(super::name(app));
     for name in systemd::PRIVATE_ENV {
         command.env_remove(name);
     }

@@ -15,6 +15,21 @@ pub use self::inquiry::Inquiry;
 
 use crate::proto::{AppStatus, Started};
 
+/// Whether this very process is one of a unit: the variables are inherited by everything that is
+/// started from one.
+#[must_use]
+pub fn is_ours() -> bool {
+    // Since 248; before, the other has to do.
+    let us = env::var("SYSTEMD_EXEC_PID").map_or(true, |pid| pid == std::process::id().to_string());
+    us && env::var_os("INVOCATION_ID").is_some()
+}
+
+/// The unit of an app.
+#[must_use]
+pub fn name(app: &str) -> String {
+    format!("{app}.service")
+}
+
 /// The highest number of a signal.
 const LAST_SIGNAL: u8 = 64;
 

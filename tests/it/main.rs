@@ -27,6 +27,7 @@ mod inquiry;
 mod last;
 mod life;
 mod limits;
+mod log;
 mod quiet;
 mod reconnect;
 mod rights;

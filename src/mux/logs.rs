@@ -1,0 +1,194 @@
+//! The mux and its logs: opening them, giving them what there is, having them opened anew.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use nix::unistd::Uid;
+
+use super::{Mux, log_watch};
+use crate::hub::{ClientId, Hub};
+use crate::name::AppName;
+use crate::poll::{Interest, Token};
+use crate::proto::{Answer, Kind, LogReport};
+use crate::sink::log::file::{LogFile, LogPath, Rotation};
+use crate::sink::log::format::Format;
+use crate::sink::log::journal::{self, Fields, Journal};
+use crate::sink::log::writer::{Target, Word, Writer};
+use crate::sink::log::{Log, Policy};
+use crate::unit;
+
+/// What is to be logged, and how.
+#[derive(Clone, Debug)]
+pub struct LogPlan {
+    /// Each log.
+    pub targets: Vec<LogTarget>,
+    /// Whether files are rotated by ourselves.
+    pub rotation: Option<Rotation>,
+    /// What holds for all.
+    pub policy: Policy,
+}
+
+/// Where one log goes.
+#[derive(Clone, Debug)]
+pub enum LogTarget {
+    /// To a file.
+    File(FileFormat, LogPath),
+    /// To journald.
+    Journald,
+}
+
+/// How a log file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// Kubernetes' CRI.
+    Cri,
+    /// docker's json-file.
+    Json,
+    /// The app's bytes alone.
+    Raw,
+}
+
+/// Somebody who wants the logs opened anew.
+#[derive(Debug)]
+pub(super) struct Reopening {
+    /// Who is to be answered; `None` for a signal.
+    client: Option<ClientId>,
+    /// For each log whether its answer is still to come.
+    waits: Vec<bool>,
+    errors: Vec<String>,
+}
+
+/// Starts the logs of an app; they begin with the next byte.
+pub(super) fn open(plan: LogPlan, app: &AppName, hub: &mut Hub) -> Result<Vec<Log>> {
+    let LogPlan { targets, rotation, policy } = plan;
+    let mut logs = Vec::new();
+    for target in targets {
+        let (name, format, target) = match target {
+            LogTarget::File(format, path) => {
+                let (word, format) = match format {
+                    FileFormat::Cri => ("cri", Format::Cri),
+                    FileFormat::Json => ("json-file", Format::Json),
+                    FileFormat::Raw => ("raw", Format::Raw),
+                };
+                let name = format!("{word}:{}", path.path().display());
+                let file = LogFile::new(path, rotation, format.is_lines());
+                (name, format, Target::File(file))
+            }
+            LogTarget::Journald => {
+                // Only root may write in the name of another unit.
+                let unit = (unit::is_ours() && Uid::effective().is_root())
+                    .then(|| unit::name(app.as_str()));
+                let format = Format::Journal(Fields::new(app.as_str(), unit.as_deref()));
+                let journal = Journal::new(PathBuf::from(journal::SOCKET)).context("journald")?;
+                ("journald".to_owned(), format, Target::Journal(journal))
+            }
+        };
+        if logs.iter().any(|log: &Log| log.name() == name) {
+            bail!("log {} is asked for twice", name.escape_debug());
+        }
+        let writer = Writer::start(&name, target).with_context(|| format!("log {name}"))?;
+        logs.push(Log::new(name, format, policy, writer, hub));
+    }
+    Ok(logs)
+}
+
+impl Mux {
+    /// Opens the logs, so that they are there before the app says anything, and listens to them.
+    pub(super) fn begin_logs(&mut self) {
+        for (index, log) in self.logs.iter_mut().enumerate() {
+            let writer = log.writer();
+            let mut watch = std::mem::take(&mut writer.watch);
+            let interest = Some(Interest { read: true, write: false });
+            log_watch(self.poller.watch(&mut watch, &*writer, Token::Log(index), interest));
+            writer.watch = watch;
+        }
+        self.reopen_logs(None);
+    }
+
+    /// Gives the logs what there is.
+    pub(super) fn write_logs(&mut self, now: Instant) {
+        for log in &mut self.logs {
+            log.advance(&mut self.hub, now);
+        }
+    }
+
+    /// The writer of a log has something to tell.
+    pub(super) fn on_log(&mut self, index: usize, now: Instant) {
+        let Some(log) = self.logs.get_mut(index) else { return };
+        log.writer().hear();
+        while let Some(word) = self.logs[index].writer().word() {
+            if let Word::Reopened(done) = &word {
+                self.reopened(index, done.as_ref().err());
+            }
+            self.logs[index].on_word(word, now);
+        }
+        self.logs[index].advance(&mut self.hub, now);
+    }
+
+    /// Has all logs opened anew; the client is answered when they are.
+    pub(super) fn reopen_logs(&mut self, client: Option<ClientId>) {
+        for log in &mut self.logs {
+            log.writer().reopen();
+        }
+        let waits = vec![true; self.logs.len()];
+        self.reopening.push_back(Reopening { client, waits, errors: Vec::new() });
+        self.answer_reopened();
+    }
+
+    /// A log was opened anew, or not.
+    fn reopened(&mut self, index: usize, error: Option<&String>) {
+        // Each log answers in the order in which it was asked.
+        let Some(asked) = self.reopening.iter_mut().find(|asked| asked.waits[index]) else {
+            return;
+        };
+        asked.waits[index] = false;
+        if let Some(error) = error {
+            let name = self.logs[index].name();
+            log::error!("log {name}: opening it: {error}");
+            asked.errors.push(format!("log {name}: {error}"));
+        }
+        self.answer_reopened();
+    }
+
+    fn answer_reopened(&mut self) {
+        while self.reopening.front().is_some_and(|asked| !asked.waits.contains(&true)) {
+            let Some(done) = self.reopening.pop_front() else { return };
+            let error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
+            if let Some(id) = done.client
+                && let Some(client) = self.clients.get_mut(&id)
+            {
+                match client.tell(&Kind::Answer.message(&Answer { error })) {
+                    Ok(()) => self.touch(id),
+                    Err(e) => self.lose(id, &e.into()),
+                }
+            }
+        }
+    }
+
+    /// Whether the logs have everything; what they do not take in time is lost.
+    pub(super) fn finish_logs(&mut self, now: Instant, until: Instant) -> bool {
+        let mut done = true;
+        for log in &mut self.logs {
+            done &= log.finish(&mut self.hub, now);
+        }
+        if !done && now >= until {
+            for log in &mut self.logs {
+                log.give_up();
+            }
+            return true;
+        }
+        done
+    }
+
+    /// What the logs have to tell of themselves.
+    pub(super) fn log_reports(&self) -> Vec<LogReport> {
+        let report = |log: &Log| LogReport {
+            log: log.name().to_owned(),
+            failing: log.failing().map(str::to_owned),
+            lost_lines: log.lost().lines,
+            lost_bytes: log.lost().bytes,
+        };
+        self.logs.iter().map(report).collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! Logs: what is in the files, and when.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::proc::{Proc, eventually};
+use crate::rig::{APP, Rig};
+
+/// A mux with this log, ready.
+fn logging(rig: &Rig, spec: &str, more: &[&str]) -> Proc {
+    rig.mux([&["stream", "--app", APP, "--log", spec], more].concat())
+}
+
+/// Ends a mux: its logs are whole then.
+fn end(mut mux: Proc) {
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+}
+
+/// The entries of a CRI log without their stamps, of which each must be one, none before the last.
+fn entries(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut last = String::new();
+    let without_stamp = |line: &str| {
+        let (stamp, rest) = line.split_once(' ').unwrap();
+        assert_eq!((stamp.len(), stamp.ends_with('Z')), (30, true), "{line}");
+        assert!(*last <= *stamp, "{last} before {stamp}");
+        stamp.clone_into(&mut last);
+        rest.to_owned()
+    };
+    text.lines().map(without_stamp).collect()
+}
+
+#[test]
+fn lines_of_both_streams_in_the_order_of_writing() {
+    let rig = Rig::new();
+    let log = rig.file("new/dir/app.log");
+    let mux = logging(&rig, &format!("cri:{}", log.display()), &[]);
+    let (mut out, mut err) = (rig.writer("stdout"), rig.writer("stderr"));
+    out.write_all(b"one\n\ntwo words\r\n").unwrap();
+    mux.rests();
+    err.write_all(b"three\n").unwrap();
+    mux.rests();
+    // Short writes make one line; what has no end when all ends is a part.
+    for piece in ["fo", "u", "r\nhalf"] {
+        out.write_all(piece.as_bytes()).unwrap();
+        mux.rests();
+    }
+    end(mux);
+    assert_eq!(
+        entries(&log),
+        [
+            "stdout F one",
+            "stdout F ",
+            "stdout F two words",
+            "stderr F three",
+            "stdout F four",
+            "stdout P half"
+        ]
+    );
+    // str::lines takes away a carriage return; the log has it.
+    assert!(fs::read_to_string(&log).unwrap().contains("two words\r\n"));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&log), mode(log.parent().unwrap())), (0o640, 0o755));
+}
+
+#[test]
+fn half_a_line_is_a_part_after_a_pause() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mux = logging(&rig, &format!("cri:{}", log.display()), &["--log-flush", "0.05"]);
+    let mut out = rig.writer("stdout");
+    out.write_all(b"login: ").unwrap();
+    eventually("the part is there", || {
+        fs::read_to_string(&log).unwrap_or_default().ends_with('\n')
+    });
+    out.write_all(b"me\n").unwrap();
+    end(mux);
+    assert_eq!(entries(&log), ["stdout P login: ", "stdout F me"]);
+}
+
+#[test]
+fn a_line_that_was_split_is_not_mixed_with_the_other_stream() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let more = ["--log-line-limit", "10", "--log-flush", "3600"];
+    let mux = logging(&rig, &format!("cri:{}", log.display()), &more);
+    let (mut out, mut err) = (rig.writer("stdout"), rig.writer("stderr"));
+    out.write_all(b"0123456789012345678901").unwrap();
+    mux.rests();
+    err.write_all(b"error\n").unwrap();
+    mux.rests();
+    out.write_all(b"23\n").unwrap();
+    end(mux);
+    assert_eq!(
+        entries(&log),
+        ["stdout P 0123456789", "stdout P 0123456789", "stdout F 0123", "stderr F error"]
+    );
+}
+
+#[test]
+fn the_other_formats() {
+    let rig = Rig::new();
+    let (json, raw) = (rig.file("app.json"), rig.file("app.raw"));
+    let json_spec = format!("json-file:{}", json.display());
+    let mux = logging(&rig, &json_spec, &["--log", &format!("raw:{}", raw.display())]);
+    rig.writer("stdout").write_all(b"a \"b\"\xff\n\x1b[1mno end").unwrap();
+    mux.rests();
+    rig.writer("stderr").write_all(b"err\n").unwrap();
+    end(mux);
+    assert_eq!(fs::read(raw).unwrap(), b"a \"b\"\xff\n\x1b[1mno enderr\n");
+    let text = fs::read_to_string(json).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let said: Vec<_> = lines.iter().map(|l| (&l["stream"], l["log"].as_str().unwrap())).collect();
+    assert_eq!(
+        said,
+        [
+            (&Value::from("stdout"), "a \"b\"\u{fffd}\n"),
+            (&Value::from("stderr"), "err\n"),
+            (&Value::from("stdout"), "\u{1b}[1mno end"),
+        ]
+    );
+}
+
+#[test]
+fn a_terminal_is_logged_as_stdout() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mux = rig.mux(["tty", "--app", APP, "--log", &format!("cri:{}", log.display())]);
+    rig.slave().write_all(b"shown\r\n").unwrap();
+    end(mux);
+    assert_eq!(fs::read_to_string(&log).unwrap().split_once(' ').unwrap().1, "stdout F shown\r\n");
+}
+
+#[test]
+fn a_log_that_is_there_is_appended_to() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    fs::write(&log, "before\n").unwrap();
+    let mux = logging(&rig, &format!("raw:{}", log.display()), &[]);
+    rig.writer("stdout").write_all(b"after\n").unwrap();
+    end(mux);
+    assert_eq!(fs::read_to_string(&log).unwrap(), "before\nafter\n");
+}
+
+#[test]
+fn a_renamed_log_is_opened_anew_when_it_is_asked_for() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mux = logging(&rig, &format!("raw:{}", log.display()), &[]);
+    let mut out = rig.writer("stdout");
+    out.write_all(b"one\n").unwrap();
+    eventually("it is written", || fs::read(&log).is_ok_and(|text| text == b"one\n"));
+    fs::rename(&log, rig.file("app.log.1")).unwrap();
+    out.write_all(b"two\n").unwrap();
+    eventually("it is written", || fs::read(rig.file("app.log.1")).unwrap() == b"one\ntwo\n");
+    let mut control = rig.run(&["control", "--app", APP, "reopen-logs"]);
+    assert_eq!(control.ends(), 0, "{}", control.stderr.text());
+    // When it has been answered the new file is there.
+    assert_eq!(fs::read(&log).unwrap(), b"");
+    out.write_all(b"three\n").unwrap();
+    eventually("it is written", || fs::read(&log).unwrap() == b"three\n");
+    // By a signal as well; and one that cannot be opened is told, while the old one is written.
+    fs::rename(&log, rig.file("app.log.2")).unwrap();
+    mux.signal(Signal::SIGHUP);
+    eventually("it is there", || log.exists());
+    fs::rename(&log, rig.file("app.log.3")).unwrap();
+    fs::create_dir(&log).unwrap();
+    let mut control = rig.run(&["control", "--app", APP, "reopen-logs"]);
+    assert_eq!(control.ends(), 1);
+    assert!(control.stderr.text().contains("Is a directory"), "{}", control.stderr.text());
+    out.write_all(b"four\n").unwrap();
+    end(mux);
+    assert_eq!(fs::read(rig.file("app.log.3")).unwrap(), b"four\n");
+}
+
+#[test]
+fn own_rotation_keeps_lines_whole_and_so_many_files() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let spec = format!("raw:{}", log.display());
+    let mux = logging(&rig, &spec, &["--log-max-size", "4K", "--log-max-files", "3"]);
+    let mut out = rig.writer("stdout");
+    let line = |n: u32| format!("{n:099}\n");
+    for n in 0..500 {
+        out.write_all(line(n).as_bytes()).unwrap();
+        mux.rests();
+    }
+    end(mux);
+    let read = |name: &str| fs::read_to_string(rig.file(name)).unwrap();
+    let all = [read("app.log.3"), read("app.log.2"), read("app.log.1"), read("app.log")];
+    assert!(all.iter().all(|text| text.len() <= 4096), "{:?}", all.each_ref().map(String::len));
+    let all = all.concat();
+    let first: u32 = all[..99].parse().unwrap();
+    assert_eq!(all, (first..500).map(line).collect::<String>());
+    assert!(!rig.file("app.log.4").exists() && all.len() > 3 * 3900);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let rig = Rig::new();
+    for (arguments, why) in [
+        (&["--log", "xml:/a"][..], "a log is cri:PATH"),
+        (&["--log", "cri:"], "names a file"),
+        (&["--log", "raw:/a", "--log-line-limit", "2M"], "a line's limit"),
+        (&["--log", "raw:/a", "--log-max-size", "1"], "a log's size"),
+        (&["--log", "raw:/a", "--log-policy", "wait"], "hold or drop"),
+    ] {
+        let mut mux = rig.run(&[&["stream", "--app", APP], arguments].concat());
+        assert_eq!(mux.ends(), 2, "{arguments:?}");
+        assert!(mux.stderr.text().contains(why), "{}", mux.stderr.text());
+    }
+    let mut mux = rig.run(&["stream", "--app", APP, "--log", "raw:/a", "--log", "raw:/a"]);
+    assert_eq!(mux.ends(), 1);
+    assert!(mux.stderr.text().contains("asked for twice"), "{}", mux.stderr.text());
+}
+
+#[test]
+fn rkts_variables_ask_for_a_kubernetes_log() {
+    let rig = Rig::new();
+    for (mode, path, why) in [
+        ("k8s", "x/0.log", "there is only k8s-plain"),
+        ("k8s-plain", "../x.log", "leads out of its directory"),
+        ("k8s-plain", "/etc/x.log", "leads out of its directory"),
+        ("k8s-plain", "", "names no file"),
+    ] {
+        let mut command = rig.command(["stream", "--app", APP]);
+        command.env("STAGE1_LOGMODE", mode).env("KUBERNETES_LOG_PATH", path);
+        let mut mux = Proc::spawn(command);
+        assert_eq!(mux.ends(), 1, "{mode} {path}");
+        assert!(mux.stderr.text().contains(why), "{}", mux.stderr.text());
+        assert!(!rig.exists("endpoints"));
+    }
+}
