@@ -12,9 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use memchr::memrchr;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, renameat, statat,
-};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, renameat, statat};
 
 use super::Chunk;
 use crate::limits;
@@ -125,14 +123,11 @@ impl LogPath {
         Ok(dir)
     }
 
+    /// Opens one name in a directory. Not openat2(2), which does this for a whole path: systemd's
+    /// RestrictSUIDSGID= takes it away.
     fn open_below(&self, dir: &OwnedFd, name: &OsString, flags: OFlags) -> io::Result<OwnedFd> {
-        let resolve = if self.links {
-            ResolveFlags::empty()
-        } else {
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
-        };
-        let mode = if flags.contains(OFlags::CREATE) { MODE } else { Mode::empty() };
-        Ok(openat2(dir, name, flags, mode, resolve)?)
+        let follow = if self.links { OFlags::empty() } else { OFlags::NOFOLLOW };
+        Ok(openat(dir, name, flags | follow, MODE)?)
     }
 
     /// The file, for appending. A FIFO that nobody reads is an error, and never a wait.
