@@ -46,11 +46,49 @@ impl Follower {
 }
 
 impl Hub {
-    /// A log that begins with the next byte of each stream.
-    pub fn follow(&mut self) -> LogId {
-        let at = self.lanes.each_ref().map(|lane| lane.as_ref().map(Backlog::end));
-        self.followers.push(Follower { at, mark: [self.marks.next(); STREAMS] });
-        LogId(self.followers.len() - 1)
+    /// A log, by a number that is its name's. It goes on where one of that name was written to, if
+    /// there was one at its place in the memory, else it begins with the next byte of each stream.
+    /// The offsets where it begins, and the bytes that it lost because they are kept no more.
+    pub fn follow(&mut self, log: u64, now: Stamp) -> (LogId, [u64; STREAMS], u64) {
+        let place = self.log_places.get(self.followers.len());
+        let (mut begins, mut lost) = ([0; STREAMS], 0);
+        let mut at = [None; STREAMS];
+        for stream in Stream::ALL {
+            let Some(lane) = &self.lanes[stream as usize] else { continue };
+            let written = place.filter(|place| place.is_of(log)).map(|p| p.written(stream));
+            let written = written.unwrap_or(lane.end()).min(lane.end());
+            let begin = written.max(lane.start());
+            lost += begin - written;
+            begins[stream as usize] = begin;
+            at[stream as usize] = Some(begin);
+        }
+        if let Some(place) = place {
+            // While the offsets are not its own yet they are nobody's.
+            place.set_log(0);
+            for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
+                place.set_written(stream, begins[stream as usize]);
+            }
+            place.set_log(log);
+        }
+        let mark = [self.marks.next(); STREAMS];
+        for stream in Stream::ALL {
+            // When they were read is not known any more: not later than now.
+            if let (Some(at), Some(lane)) = (at[stream as usize], &self.lanes[stream as usize])
+                && at < lane.end()
+            {
+                self.marks.push(stream, at, lane.end() - at, now);
+            }
+        }
+        self.followers.push(Follower { at, mark });
+        (LogId(self.followers.len() - 1), begins, lost)
+    }
+
+    /// The target of a log has everything before these offsets.
+    pub fn log_written(&mut self, LogId(log): LogId, ends: [u64; STREAMS]) {
+        let Some(place) = self.log_places.get(log) else { return };
+        for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
+            place.set_written(stream, ends[stream as usize]);
+        }
     }
 
     /// The stream whose bytes were read before those of the others that a log has not read yet.

@@ -16,7 +16,7 @@ pub const WORDS: usize = 4096 / size_of::<AtomicU64>();
 /// Says that these words are ours.
 const MAGIC: u64 = u64::from_le_bytes(*b"iottymux");
 /// To be raised with every change of what the words mean.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// An offset that no app reaches: sums of those below it do not overflow.
 const END_OF_OFFSETS: u64 = 1 << 62;
 
@@ -44,6 +44,9 @@ fn outputs(streams: &[Stream]) -> impl Iterator<Item = Stream> {
     Stream::ALL.into_iter().filter(|s| s.is_output() && streams.contains(s))
 }
 
+/// The first word of the logs: behind the head and a place for each stream.
+const LOGS: usize = 5 + 4 * STREAMS;
+
 /// One stream's part of the memory.
 #[derive(Debug)]
 pub(super) struct Part {
@@ -59,10 +62,13 @@ impl Memory {
         streams: &[Stream],
         backlog: usize,
         fresh: Epoch,
-    ) -> (Epoch, [Option<Part>; STREAMS]) {
+    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogPlace>) {
         let mut parts = [const { None }; STREAMS];
-        let Some((head, places)) = self.words.split_first_chunk() else { return (fresh, parts) };
+        let none = (fresh, [const { None }; STREAMS], Vec::new());
+        let Some((head, places)) = self.words.split_first_chunk() else { return none };
         let (places, _) = places.as_chunks();
+        let (logs, _) = self.words.get(LOGS..).unwrap_or_default().as_chunks();
+        let logs: Vec<LogPlace> = logs.iter().map(LogPlace).collect();
         let (head, capacity) = (Head(head), capacity(backlog));
         for ((stream, place), ring) in
             outputs(streams).zip(places).zip(self.rings.chunks_exact_mut(capacity))
@@ -74,10 +80,11 @@ impl Memory {
         if !head.states(facts) || !lanes().all(|part| part.place.is_consistent(capacity)) {
             head.state([0; 4]);
             lanes().for_each(|part| part.place.reset());
+            logs.iter().for_each(LogPlace::reset);
             head.set_epoch(fresh);
             head.state(facts);
         }
-        (head.epoch(), parts)
+        (head.epoch(), parts, logs)
     }
 }
 
@@ -164,6 +171,40 @@ impl Place {
         end < END_OF_OFFSETS
             && seen <= end
             && end.checked_sub(start).is_some_and(|len| len <= capacity as u64)
+    }
+
+    fn reset(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Release));
+    }
+}
+
+/// How far a log has been written: whose it is, and an offset for each output.
+#[derive(Debug)]
+pub(super) struct LogPlace(&'static [AtomicU64; 4]);
+
+impl LogPlace {
+    /// Whether it is this log's: a number made of its name, not 0.
+    pub fn is_of(&self, log: u64) -> bool {
+        self.0[0].load(Ordering::Acquire) == log
+    }
+
+    /// Makes it this log's.
+    pub fn set_log(&self, log: u64) {
+        self.0[0].store(log, Ordering::Release);
+    }
+
+    /// Offset after the last byte that was written.
+    pub fn written(&self, stream: Stream) -> u64 {
+        self.word(stream).load(Ordering::Acquire)
+    }
+
+    pub fn set_written(&self, stream: Stream, offset: u64) {
+        self.word(stream).store(offset, Ordering::Release);
+    }
+
+    /// The input has no word: its number is that of the name.
+    fn word(&self, stream: Stream) -> &AtomicU64 {
+        &self.0[stream as usize]
     }
 
     fn reset(&self) {

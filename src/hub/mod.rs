@@ -23,7 +23,7 @@ use self::backlog::Backlog;
 use self::cursor::{Cursor, Stall};
 use self::follow::Follower;
 use self::marks::Marks;
-use self::memory::Memory;
+use self::memory::{LogPlace, Memory};
 use crate::limits;
 use crate::stream::{Epoch, Position, Stream};
 use crate::time::Now;
@@ -72,6 +72,7 @@ pub struct Hub {
     lanes: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Client>,
     followers: Vec<Follower>,
+    log_places: Vec<LogPlace>,
     marks: Marks,
     next_id: u64,
 }
@@ -82,13 +83,14 @@ impl Hub {
     /// `fresh`.
     #[must_use]
     pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
-        let (epoch, parts) = memory.open(streams, backlog, fresh);
+        let (epoch, parts, log_places) = memory.open(streams, backlog, fresh);
         Self {
             epoch,
             returning: None,
             lanes: parts.map(|part| part.map(Backlog::new)),
             clients: BTreeMap::new(),
             followers: Vec::new(),
+            log_places,
             marks: Marks::new(limits::MARKS),
             next_id: 0,
         }

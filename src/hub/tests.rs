@@ -422,7 +422,7 @@ fn read_log(rig: &mut Rig, log: LogId, most: usize) -> Vec<(Stream, u64, Vec<u8>
 fn a_log_reads_all_streams_in_order_and_the_app_waits_for_it() {
     let mut rig = Rig::new();
     assert_eq!(rig.write(Stream::Stdout, b"before"), 6);
-    let log = rig.hub.follow();
+    let (log, ..) = rig.hub.follow(1, crate::time::Stamp(0));
     assert_eq!(rig.hub.unread_first(log), None);
     rig.write(Stream::Stderr, b"one");
     rig.write(Stream::Stdout, b"two");
@@ -453,7 +453,7 @@ fn a_log_reads_all_streams_in_order_and_the_app_waits_for_it() {
 #[test]
 fn no_mark_that_a_log_needs_is_forgotten() {
     let mut rig = Rig::keeping(2 * limits::MARKS);
-    let log = rig.hub.follow();
+    let (log, ..) = rig.hub.follow(1, crate::time::Stamp(0));
     let mut written = 0;
     while rig.write(Stream::Stderr, b"e") > 0 {
         written += 1;
@@ -467,4 +467,40 @@ fn no_mark_that_a_log_needs_is_forgotten() {
         assert_eq!(rig.write(Stream::Stdout, b"o"), 1);
         assert_eq!(read_log(&mut rig, log, 1).len(), 1);
     }
+}
+
+/// The next mux's log goes on where this one's was written to, and knows what is kept no more.
+#[test]
+fn a_log_goes_on_where_it_was_written_to() {
+    let mut rig = Rig::new();
+    let words = Memory::new(&Stream::PLAIN, CAP).words;
+    let open = |rings: &[u8]| Hub::new(&Stream::PLAIN, CAP, Memory::again(words, rings), Epoch(1));
+    rig.hub = open(&[b'x'; 2 * CAP]);
+    let (log, begins, lost) = rig.hub.follow(7, crate::time::Stamp(0));
+    assert_eq!((begins, lost), ([0; STREAMS], 0));
+    rig.write(Stream::Stdout, &[b'x'; 40]);
+    rig.write(Stream::Stderr, &[b'x'; 5]);
+    read_log(&mut rig, log, CAP);
+    let mut ends = [0; STREAMS];
+    ends[Stream::Stdout as usize] = 30;
+    rig.hub.log_written(log, ends);
+
+    rig.hub = open(&[b'x'; 2 * CAP]);
+    let (log, begins, lost) = rig.hub.follow(7, crate::time::Stamp(9));
+    assert_eq!((begins, lost), (ends, 0));
+    let got = read_log(&mut rig, log, CAP);
+    let lens: Vec<_> = got.iter().map(|(stream, at, bytes)| (*stream, *at, bytes.len())).collect();
+    assert_eq!(lens, [(Stream::Stdout, 9, 10), (Stream::Stderr, 9, 5)]);
+    // Another one at its place begins with what comes.
+    rig.hub = open(&[b'x'; 2 * CAP]);
+    let (log, begins, lost) = rig.hub.follow(8, crate::time::Stamp(9));
+    assert_eq!((begins[Stream::Stdout as usize], lost), (40, 0));
+    // What is written over before the next mux comes is lost to it.
+    rig.write(Stream::Stdout, &[b'x'; CAP]);
+    assert_eq!(rig.hub.unread_first(log), Some(Stream::Stdout));
+    read_log(&mut rig, log, CAP);
+    rig.write(Stream::Stdout, &[b'x'; 10]);
+    rig.hub = open(&[b'x'; 2 * CAP]);
+    let (_, begins, lost) = rig.hub.follow(8, crate::time::Stamp(9));
+    assert_eq!((begins[Stream::Stdout as usize], lost), (50, 10));
 }

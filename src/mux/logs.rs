@@ -121,7 +121,7 @@ impl Mux {
             if let Word::Reopened(done) = &word {
                 self.reopened(index, done.as_ref().err());
             }
-            self.logs[index].on_word(word, now);
+            self.logs[index].on_word(word, &mut self.hub, now);
         }
         self.logs[index].advance(&mut self.hub, now);
     }

@@ -209,3 +209,45 @@ fn a_person_stays_at_the_terminal_over_many_muxes() {
     assert_eq!(attach.ends(), 0);
     assert!(local.is_as_before());
 }
+
+/// A log goes on as well: after a mux that had time to end each line is there once, after one that
+/// was killed at least once, the last few perhaps twice.
+#[test]
+fn a_log_has_every_line_over_many_muxes() {
+    let Some(pod) = Pod::delivered() else { return };
+    let script = "n=0; while [ ! -e /shared/stop ]; do n=$((n+1)); echo $n; \
+                  [ $((n % 50)) != 0 ] || sleep 0.005; done; echo $n >/shared/count";
+    fs::write(pod.shared("app.sh"), script).unwrap();
+    let unit = "[Service]\nRestart=no\nExecStart=\nExecStart=/bin/sh /shared/app.sh\n";
+    pod.set_unit("demo.service.d/x.conf", unit);
+    let log = "[Service]\nEnvironment=IOTTYMUX_LOG=cri:/shared/app.log\n";
+    pod.set_unit("iomux@demo.service.d/x.conf", log);
+    pod.systemctl(&["start", "demo.service"]);
+    let len = || fs::metadata(pod.shared("app.log")).map_or(0, |file| file.len());
+    let mut killed = 0;
+    for round in 0..rounds(6, 100) {
+        let before = len();
+        eventually("it is logged", || len() > before);
+        if round % 2 == 0 {
+            pod.systemctl(&["restart", MUX]);
+        } else {
+            killed += 1;
+            pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", MUX]);
+        }
+    }
+    fs::write(pod.shared("stop"), "").unwrap();
+    pod.systemctl(&["stop", "demo.service"]);
+    pod.systemctl(&["stop", MUX]);
+    let count: u64 = fs::read_to_string(pod.shared("count")).unwrap().trim().parse().unwrap();
+    let text = fs::read_to_string(pod.shared("app.log")).unwrap();
+    let mut next = 1;
+    let lines: Vec<&str> =
+        text.lines().filter_map(|line| Some(line.split_once(" stdout F ")?.1)).collect();
+    for line in &lines {
+        let n: u64 = line.parse().unwrap_or_else(|_| panic!("{line:?}"));
+        assert!(n <= next, "{n} after {}", next - 1);
+        next = next.max(n + 1);
+    }
+    assert_eq!(next, count + 1);
+    println!("{count} lines, {} written again after {killed} kills", lines.len() as u64 - count);
+}

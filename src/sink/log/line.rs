@@ -101,11 +101,11 @@ impl Splitter {
         Some(Entry { stream, first, last: false, pieces: [&half.bytes[..half.given], &[]] })
     }
 
-    /// Whether something waits for its line end.
+    /// Bytes that wait for their line end.
     #[must_use]
-    pub fn waits(&self, stream: Stream) -> bool {
+    pub fn waiting(&self, stream: Stream) -> usize {
         let half = &self.halves[stream as usize];
-        half.bytes.len() > half.given
+        half.bytes.len() - half.given
     }
 
     /// The stream of which a part was given, and its last part was not yet.
@@ -251,17 +251,17 @@ mod tests {
         bytes = rest;
         assert_eq!(splitter.next(OUT, &mut some), None);
         assert_eq!(splitter.next(Stream::Stderr, &mut &b"err"[..]), None);
-        assert!(splitter.waits(OUT) && splitter.open().is_none());
+        assert!(splitter.waiting(OUT) > 0 && splitter.open().is_none());
         let part = splitter.flush(OUT, false).unwrap();
         assert_eq!((part.first, part.last, part.pieces[0]), (true, false, &b"prompt "[..]));
         // Half of a character waits on; then there is nothing new to give.
         assert_eq!(splitter.open(), Some(OUT));
-        assert!(splitter.waits(OUT));
+        assert_eq!(splitter.waiting(OUT), 1);
         assert_eq!(splitter.flush(OUT, false), None);
         assert_eq!(splitter.next(OUT, &mut bytes), None);
         let end = splitter.next(OUT, &mut &b"\n"[..]).unwrap();
         assert_eq!((end.first, end.last, end.pieces.concat()), (false, true, "\u{e9}".into()));
-        assert!(!splitter.waits(OUT) && splitter.open().is_none());
+        assert!(splitter.waiting(OUT) == 0 && splitter.open().is_none());
         let end = splitter.next(Stream::Stderr, &mut &b"or\n"[..]).unwrap();
         assert_eq!((end.first, end.pieces.concat()), (true, b"error".to_vec()));
     }

@@ -17,6 +17,7 @@ pub mod stamp;
 pub mod writer;
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use self::format::Format;
@@ -26,7 +27,7 @@ use self::writer::{Word, Writer};
 use crate::hub::{Hub, LogId};
 use crate::limits;
 use crate::stream::Stream;
-use crate::time::Stamp;
+use crate::time::{Now, Stamp};
 
 /// Encoded entries on their way to a target.
 #[derive(Debug, Default)]
@@ -43,6 +44,8 @@ pub struct Chunk {
     text: u64,
     /// When its last entry was read.
     last: Stamp,
+    /// Offsets in the streams after what is in it.
+    ends: [u64; Stream::ALL.len()],
 }
 
 /// What holds for all logs of an app.
@@ -101,10 +104,13 @@ pub struct Log {
     mixed: bool,
     /// There is no room before the writer has written.
     full: bool,
+    /// How far the streams have been read.
+    at: [u64; Stream::ALL.len()],
 }
 
 impl Log {
-    /// A log that begins with the next byte. `name` is how people know it.
+    /// A log that begins with the next byte, or goes on where the mux before this one was.
+    /// `name` is how people know it.
     #[must_use]
     pub fn new(
         name: String,
@@ -114,8 +120,13 @@ impl Log {
         hub: &mut Hub,
     ) -> Self {
         let start = Stamp::default();
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let (id, at, bytes) = hub.follow(hasher.finish().max(1), Now::read().stamp);
+        let lost = Lost { lines: 0, bytes };
         Self {
-            id: hub.follow(),
+            id,
+            at,
             name,
             splitter: Splitter::new(policy.line_limit),
             format,
@@ -127,8 +138,8 @@ impl Log {
             spare: None,
             writing: None,
             failing: None,
-            untold: (Lost::default(), start),
-            lost: Lost::default(),
+            untold: (lost, start),
+            lost,
             half: [None; Stream::ALL.len()],
             other_waits: None,
             mixed: false,
@@ -168,7 +179,7 @@ impl Log {
             self.set_stamp(stamp);
             let len = self.take(stream, hub.bytes(stream, range));
             hub.read_on(self.id, stream, len);
-            self.half[stream as usize] = self.splitter.waits(stream).then_some(now);
+            self.half[stream as usize] = (self.splitter.waiting(stream) > 0).then_some(now);
         }
         for stream in Stream::ALL {
             if self.half[stream as usize].is_some_and(|since| since + self.policy.flush <= now)
@@ -215,10 +226,13 @@ impl Log {
     }
 
     /// The writer has something to tell.
-    pub fn on_word(&mut self, word: Word, now: Instant) {
+    pub fn on_word(&mut self, word: Word, hub: &mut Hub, now: Instant) {
         match word {
             Word::Written(chunk) => {
                 self.writing = None;
+                if chunk.ends != [0; Stream::ALL.len()] {
+                    hub.log_written(self.id, chunk.ends);
+                }
                 if let Some(why) = self.failing.take() {
                     log::warn!("log {}: works again after: {why}", self.name);
                 }
@@ -264,6 +278,7 @@ impl Log {
         for piece in pieces {
             let mut rest = piece;
             while !rest.is_empty() && self.has_room() {
+                let before = rest.len();
                 if matches!(self.format, Format::Raw) {
                     let (part, more) = rest.split_at(rest.len().min(self.policy.line_limit));
                     self.filling.bytes.extend_from_slice(part);
@@ -272,6 +287,7 @@ impl Log {
                 } else if let Some(entry) = self.splitter.next(stream, &mut rest) {
                     self.filling.put(&self.format, &self.stamp, &entry);
                 }
+                self.at[stream as usize] += (before - rest.len()) as u64;
             }
             taken += piece.len() - rest.len();
         }
@@ -296,7 +312,7 @@ impl Log {
                 self.full = true;
                 return false;
             }
-            let full = std::mem::take(&mut self.filling);
+            let full = self.take_filling();
             self.queue.push_back(full);
             self.forget_oldest();
         }
@@ -309,6 +325,14 @@ impl Log {
         true
     }
 
+    /// What is being filled, as it is; what of the streams waits for its line end is not in it.
+    fn take_filling(&mut self) -> Chunk {
+        let mut chunk = std::mem::take(&mut self.filling);
+        let written = |s: Stream| self.at[s as usize] - self.splitter.waiting(s) as u64;
+        chunk.ends = Stream::ALL.map(written);
+        chunk
+    }
+
     // ---- from chunks to the writer ----
 
     /// Gives the writer what there is, if it waits for something.
@@ -318,7 +342,7 @@ impl Log {
         }
         let next = self.marker().or_else(|| self.queue.pop_front()).or_else(|| {
             let some = !self.filling.bytes.is_empty();
-            some.then(|| std::mem::take(&mut self.filling))
+            some.then(|| self.take_filling())
         });
         if let Some(chunk) = next {
             self.writer.write(chunk);
