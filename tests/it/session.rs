@@ -58,6 +58,7 @@ impl Session {
         let mut buffer = vec![0; 1 << 16];
         let len = match self.socket.read(&mut buffer) {
             Ok(len) => len,
+            Err(e) if e.kind() == ErrorKind::Interrupted => return true,
             Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
             Err(e) => panic!("{e}; came: {:?}", self.frames),
         };
