@@ -17,6 +17,16 @@ pub const ROOM_PART: usize = 8;
 pub const PROGRESS_PART: usize = 4;
 /// How long a client that makes no progress may hold the app back.
 pub const PATIENCE: Duration = Duration::from_secs(1);
+/// Clients of whom it is not known whether they read hold the app back for one part in this many of
+/// their patience, all together.
+pub const UNPROVEN_PART: u32 = 2;
+/// That time comes back as fast as one part in this many of the time that passes: connecting again and
+/// again costs the app a twentieth of its time at the most.
+pub const CREDIT_PART: u32 = 20;
+/// Bytes that a client has accepted when it is known that somebody reads them. A socket takes up to
+/// 260 KiB that nobody reads ([`SEND_BUFFER`], and a last piece), and a [`FRAME`] may have been kept
+/// for it.
+pub const PROOF: u64 = 384 * 1024;
 
 /// Stands for a wait without an end where a clock wants one: a year.
 pub const AGES: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -89,6 +99,8 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 pub const GONE_WRITERS: usize = 64;
 /// How long a session may take to say hello.
 pub const HELLO: Duration = Duration::from_secs(10);
+/// Send buffer asked for each client, bytes: the kernel doubles it, and that is its own default.
+pub const SEND_BUFFER: usize = 104 * 1024;
 /// Send buffer asked for a client that is cut off at the end, bytes: room for the rest of a frame
 /// and for what it is told of the rest.
 pub const LAST_BUFFER: usize = 256 * 1024;

@@ -6,6 +6,7 @@
 //! counted as lost to it and told by a gap. Pure: no I/O, no clock, no failure.
 
 mod backlog;
+mod credit;
 mod cursor;
 mod follow;
 pub mod input;
@@ -20,6 +21,7 @@ pub use self::follow::LogId;
 pub use self::marks::Mark;
 
 use self::backlog::Backlog;
+use self::credit::Credit;
 use self::cursor::{Cursor, Stall};
 use self::follow::Follower;
 use self::marks::Marks;
@@ -57,6 +59,8 @@ const STREAMS: usize = Stream::ALL.len();
 #[derive(Debug)]
 struct Client {
     patience: Duration,
+    /// Bytes that it has still to accept before it is *proven*: before it is known that somebody reads.
+    unproven: u64,
     stall: Stall,
     cursors: [Option<Cursor>; STREAMS],
     /// The mark in which its next byte may be found.
@@ -73,6 +77,8 @@ pub struct Hub {
     clients: BTreeMap<ClientId, Client>,
     followers: Vec<Follower>,
     log_places: Vec<LogPlace>,
+    /// For clients that are not proven.
+    credit: Credit,
     marks: Marks,
     next_id: u64,
 }
@@ -91,6 +97,7 @@ impl Hub {
             clients: BTreeMap::new(),
             followers: Vec::new(),
             log_places,
+            credit: Credit::default(),
             marks: Marks::new(limits::MARKS),
             next_id: 0,
         }
@@ -112,13 +119,16 @@ impl Hub {
 
     /// How much may be read from `stream` without taking bytes from a client that the app waits
     /// for. The stall clocks of those who are too far behind run from the first call that found
-    /// them so; who has no patience left is passed over here.
+    /// them so; who has no patience left is passed over here, and so is who is not proven when the
+    /// app has waited long enough for such clients.
     pub fn room(&mut self, stream: Stream, now: Instant) -> Room {
         let Some(lane) = &self.lanes[stream as usize] else { return Room::Free(limits::READ) };
         let capacity = lane.capacity();
         let enough = (capacity / limits::ROOM_PART).max(1) as u64;
         let mut room = capacity as u64;
         let mut held: Option<Instant> = None;
+        self.credit.count(now);
+        let mut waits_for_unproven = false;
         if let Some(until) = self.returning.filter(|until| now < *until)
             && lane.seen() >= lane.start()
         {
@@ -137,10 +147,20 @@ impl Hub {
             let free = (capacity as u64).saturating_sub(lane.end() - cursor.at);
             if free >= enough {
                 room = room.min(free);
-            } else if let Some(until) = client.stall.wait(now, client.patience) {
-                held = Some(held.map_or(until, |h| h.max(until)));
+            } else if let Some(mut until) = client.stall.wait(now, client.patience) {
+                if client.unproven > 0 {
+                    let left = self.credit.left(client.patience);
+                    if left.is_zero() {
+                        client.stall.pass_over();
+                        continue;
+                    }
+                    waits_for_unproven = true;
+                    until = now.checked_add(left).map_or(until, |end| until.min(end));
+                }
+                held = held.max(Some(until));
             }
         }
+        self.credit.waiting[stream as usize] = waits_for_unproven;
         for follower in &self.followers {
             let free = follower.room(stream, lane, &self.marks);
             if free < enough {
@@ -214,12 +234,18 @@ impl Hub {
 
     // ---- to the clients ----
 
-    /// A new connection that may hold the app back for `patience` once it has earned that.
+    /// A new connection that may hold the app back for `patience` once it has earned that; before it
+    /// is proven, for a part of that and only together with all others that are not.
     pub fn join(&mut self, patience: Duration) -> ClientId {
         let id = ClientId(self.next_id);
         self.next_id += 1;
-        let client =
-            Client { patience, stall: Stall::default(), cursors: [None; STREAMS], mark: 0 };
+        let client = Client {
+            patience,
+            unproven: limits::PROOF,
+            stall: Stall::default(),
+            cursors: [None; STREAMS],
+            mark: 0,
+        };
         self.clients.insert(id, client);
         id
     }
@@ -232,11 +258,13 @@ impl Hub {
     }
 
     /// A client of the mux before this one has come back. If it is in time it has the patience that it
-    /// had there, though it may be behind: it was not slow, there was nobody to read from.
+    /// had there, though it may be behind: it was not slow, there was nobody to read from. And it has
+    /// proven itself there.
     pub fn welcome_back(&mut self, id: ClientId, now: Instant) {
         if self.returning.is_some_and(|until| now < until)
             && let Some(client) = self.clients.get_mut(&id)
         {
+            client.unproven = 0;
             client.stall.caught_up();
         }
     }
@@ -329,6 +357,7 @@ impl Hub {
         cursor.at = (cursor.at + len as u64).min(lane.end());
         lane.see(cursor.at);
         let enough = (lane.capacity() / limits::PROGRESS_PART).max(1);
+        client.unproven = client.unproven.saturating_sub(len as u64);
         client.stall.progress(len as u64, enough as u64);
         self.earn(id);
     }
@@ -346,7 +375,8 @@ impl Hub {
     }
 
     /// Something other than the source waits until this connection has everything (the mux wants
-    /// to end). The time until which it may wait, or `None` when the patience has ended.
+    /// to end). The time until which it may wait, or `None` when the patience has ended. That keeps no
+    /// app waiting, so nobody has to be proven.
     pub fn wait(&mut self, id: ClientId, now: Instant) -> Option<Instant> {
         let client = self.clients.get_mut(&id)?;
         client.stall.wait(now, client.patience.max(limits::PATIENCE))

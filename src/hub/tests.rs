@@ -51,6 +51,13 @@ impl Rig {
         id
     }
 
+    /// A client of whom it is known that it reads.
+    fn proven(&mut self, streams: &[Stream], from: Position) -> ClientId {
+        let id = self.client(streams, from);
+        self.hub.clients.get_mut(&id).unwrap().unproven = 0;
+        id
+    }
+
     /// A client takes at most `max` bytes; gaps are shown as `[from-to]`.
     fn take(&mut self, id: ClientId, mut max: usize) -> String {
         let mut got = String::new();
@@ -175,7 +182,7 @@ fn a_position_no_longer_kept_begins_with_a_gap() {
 #[test]
 fn the_app_waits_for_a_client_that_kept_up_but_only_for_its_patience() {
     let mut rig = Rig::new();
-    let stalled = rig.client(&[Stream::Stdout], Position::Unseen);
+    let stalled = rig.proven(&[Stream::Stdout], Position::Unseen);
     assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP]), CAP);
     let Room::Held(until) = rig.hub.room(Stream::Stdout, rig.now) else { panic!("not held") };
     assert_eq!(until, rig.now + PATIENCE);
@@ -196,7 +203,7 @@ fn the_app_waits_for_a_client_that_kept_up_but_only_for_its_patience() {
 fn a_trickle_is_no_progress_but_a_quarter_of_the_ring_is() {
     for (bytes, held) in [(1, false), (4, true)] {
         let mut rig = Rig::new();
-        let slow = rig.client(&[Stream::Stdout], Position::Unseen);
+        let slow = rig.proven(&[Stream::Stdout], Position::Unseen);
         for _ in 0..20 {
             rig.write(Stream::Stdout, &[b'a'; CAP]);
             rig.pass(200);
@@ -276,7 +283,82 @@ fn marks_are_bounded_and_their_loss_loses_no_byte() {
     assert_eq!(total, limits::MARKS + 100);
 }
 
+#[test]
+fn who_has_not_read_yet_holds_the_app_back_for_half_as_long() {
+    let half = PATIENCE / limits::UNPROVEN_PART;
+    let mut rig = Rig::new();
+    rig.client(&[Stream::Stdout], Position::Unseen);
+    rig.write(Stream::Stdout, &[b'a'; CAP]);
+    let until = Room::Held(rig.now + half);
+    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), until);
+    rig.pass(400);
+    // One that comes now has no more than is left.
+    rig.client(&[Stream::Stdout], Position::Now);
+    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), until);
+    rig.pass(100);
+    assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
+    // It comes back as time goes by.
+    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Free(CAP));
+    rig.pass(2000);
+    rig.client(&[Stream::Stdout], Position::Now);
+    assert_eq!(rig.write(Stream::Stdout, &[b'c'; CAP]), CAP);
+    let back = Duration::from_secs(2) / limits::CREDIT_PART;
+    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + back));
+}
+
+#[test]
+fn who_has_accepted_more_than_a_socket_holds_is_waited_for_in_full() {
+    for (bytes, waits) in
+        [(limits::PROOF - 1, PATIENCE / limits::UNPROVEN_PART), (limits::PROOF, PATIENCE)]
+    {
+        let mut rig = Rig::new();
+        let id = rig.client(&[Stream::Stdout], Position::Unseen);
+        while rig.wrote < bytes {
+            let len = CAP.min(usize::try_from(bytes - rig.wrote).unwrap());
+            assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP][..len]), len);
+            assert_eq!(rig.take(id, CAP).len(), len);
+        }
+        assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
+        assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + waits));
+    }
+}
+
 proptest! {
+    /// However clients come and go that read nothing, and whatever their sockets take: the app waits
+    /// for them half a patience and a twentieth of the time, and one that reads misses nothing.
+    #[test]
+    fn coming_again_buys_nothing(
+        steps in prop::collection::vec((0usize..4, 0usize..200, 0u64..300), 1..200),
+    ) {
+        let mut rig = Rig::new();
+        let honest = rig.proven(&[Stream::Stdout], Position::Unseen);
+        let (mut there, mut held) = (Vec::new(), Duration::ZERO);
+        let began = rig.now;
+        for (what, len, ms) in steps {
+            match what {
+                0 => there.push(rig.client(&[Stream::Stdout], Position::Now)),
+                1 if !there.is_empty() => rig.hub.leave(there.swap_remove(len % there.len())),
+                // What their sockets still take, far less than is a proof.
+                2 => there.iter().for_each(|id| drop(rig.take(*id, len))),
+                _ => {}
+            }
+            for _ in 0..ms {
+                rig.pass(1);
+                // As much as it can, but no more than a ring.
+                for _ in 0..4 {
+                    rig.write(Stream::Stdout, &[b'a'; CAP / 4]);
+                    rig.take(honest, CAP);
+                }
+                if let Room::Held(_) = rig.hub.room(Stream::Stdout, rig.now) {
+                    held += Duration::from_millis(1);
+                }
+            }
+        }
+        prop_assert_eq!(rig.hub.lost(honest), 0);
+        let most = PATIENCE / limits::UNPROVEN_PART + (rig.now - began) / limits::CREDIT_PART;
+        prop_assert!(held <= most + Duration::from_millis(1), "{held:?} of {most:?}");
+    }
+
     /// Bytes received and bytes told missing are exactly the bytes written, in order, whatever
     /// the clients do and however patient they are.
     #[test]

@@ -143,6 +143,7 @@ impl Client {
     /// A connection that was just accepted.
     #[must_use]
     pub fn new(socket: UnixStream, role: Role, peer: Peer, right: Right) -> Self {
+        buffer(&socket, limits::SEND_BUFFER);
         Self {
             socket,
             role,
@@ -345,12 +346,9 @@ impl Client {
         matches!(recv(self.socket.as_raw_fd(), &mut [0], flags), Ok(0) | Err(Errno::ECONNRESET))
     }
 
-    /// Lets the kernel keep more for a client that is slower than the end of the mux. A wish: the
-    /// system's limit may be met.
+    /// Lets the kernel keep more for a client that is slower than the end of the mux.
     pub fn widen(&self) {
-        if let Err(e) = setsockopt(&self.socket, sockopt::SndBuf, &limits::LAST_BUFFER) {
-            log::debug!("widening a socket: {e}");
-        }
+        buffer(&self.socket, limits::LAST_BUFFER);
     }
 
     /// Ends the connection so that the client reads everything that was sent and then an end: a
@@ -358,6 +356,14 @@ impl Client {
     pub fn close(self) {
         let _ = self.socket.shutdown(Shutdown::Both);
         while matches!(self.receive(&mut [0; 4096]), Ok(Some(1..))) {}
+    }
+}
+
+/// Has the kernel keep so much, in bytes, of what the peer has not read. A wish: the system's limit may
+/// be met.
+fn buffer(socket: &UnixStream, len: usize) {
+    if let Err(e) = setsockopt(socket, sockopt::SndBuf, &len) {
+        log::debug!("the buffer of a socket: {e}");
     }
 }
 
