@@ -257,28 +257,3 @@ impl AsFd for Uplink {
         self.socket.as_fd()
     }
 }
-
-/// Writes everything to a descriptor that may be shared with other programs, and so may be
-/// non-blocking though nobody here made it so.
-///
-/// # Errors
-/// Those of write(2).
-pub fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    while !bytes.is_empty() {
-        match nix::unistd::write(to, bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(len) => bytes = &bytes[len..],
-            Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => {
-                let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
-                poll(&mut fds, PollTimeout::NONE).map(drop).or_else(|e| match e {
-                    Errno::EINTR => Ok(()),
-                    e => Err(e),
-                })?;
-            }
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Ok(())
-}

@@ -11,9 +11,10 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::link::{Carries, Link, Progress, write_all};
+use super::link::{Carries, Link, Progress};
 use super::terminal;
 use crate::limits;
+use crate::print::write_all;
 use crate::proto::{AppStatus, Decoder, Gap, Item, Kind, Refusal, Rights};
 use crate::stream::Stream;
 
