@@ -17,7 +17,7 @@
 //! | [`source`] | FIFOs and ptys: where bytes come from, and where input goes |
 //! | [`poll`] | readiness: what has become possible |
 //! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
-//! | [`last`], [`proto`], [`endpoints`] | the session protocol (pure), the documents |
+//! | [`last`], [`logged`], [`proto`], [`endpoints`] | the session protocol (pure), the documents |
 //! | [`rights`] | who may do what (pure) |
 //! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
 //! | [`diagnostics`], [`print`] | what is said to people |
@@ -35,6 +35,7 @@ pub mod hub;
 pub mod last;
 pub mod limits;
 pub mod list;
+pub mod logged;
 pub mod mux;
 pub mod name;
 pub mod poll;

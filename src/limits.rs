@@ -165,3 +165,6 @@ pub const DETACH_KEYS: usize = 16;
 pub const STUCK: Duration = Duration::from_millis(300);
 /// Rows and columns of a terminal that nobody gave a size.
 pub const SIZE: (u16, u16) = (24, 80);
+
+/// Bytes of a `logs` document that are read: a handful of paths.
+pub const LOGGED: u64 = 64 * 1024;

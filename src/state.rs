@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::sys::socket::{
@@ -39,6 +40,8 @@ const SUN_PATH: usize = 107;
 pub const ENDPOINTS: &str = "endpoints";
 /// The socket of the session protocol.
 pub const SESSION: &str = "sock-session";
+/// The logs that the mux writes.
+pub const LOGS: &str = "logs";
 /// How the app ended.
 pub const LAST: &str = "last.json";
 const LOCK: &str = "lock";
@@ -244,16 +247,30 @@ impl AppDir {
                 // A `run` that ended in between has removed the file: then the lock is of no use.
                 Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock)),
                 Ok(_) => {}
-                Err((_, nix::errno::Errno::EWOULDBLOCK)) => bail!(
-                    "starting app {}: another mux of this app is running (it holds {})",
-                    self.name,
-                    path.display()
-                ),
+                // Whoever looks whether it is held has it for that moment, and not for itself.
+                Err((file, Errno::EWOULDBLOCK)) => {
+                    if Flock::lock(file, FlockArg::LockSharedNonblock).is_err() {
+                        bail!(
+                            "starting app {}: another mux of this app is running (it holds {})",
+                            self.name,
+                            path.display()
+                        );
+                    }
+                }
                 Err((_, e)) => {
                     return Err(e).with_context(|| format!("locking {}", path.display()));
                 }
             }
         }
+    }
+
+    /// Whether a mux has the lock; not, as far as one can tell who may not open it.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        File::open(self.path(LOCK)).is_ok_and(|file| {
+            let looked = Flock::lock(file, FlockArg::LockSharedNonblock);
+            matches!(looked, Err((_, Errno::EWOULDBLOCK)))
+        })
     }
 
     /// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
