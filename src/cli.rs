@@ -14,7 +14,7 @@ use crate::limits;
 use crate::name::AppName;
 use crate::proto::Size;
 use crate::stream::{Position, Stream};
-use crate::values::{self, LogPolicy, LogSpec, Wait};
+use crate::values::{self, LogPolicy, LogSpec, Since, Wait};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +27,16 @@ Examples:
 
 Exit status: 0 done, 1 failed, 2 usage, 124 output incomplete, 125 connection lost;
 attach and run otherwise end with the app's own status (128 + n for signal n).";
+
+const LOGS_EXAMPLES: &str = "\
+Examples:
+  iottymux logs --app demo --tail 20 --follow      the last lines, and what comes, until it ends
+  iottymux logs --app demo --since 10m             what it said in the last ten minutes
+  iottymux logs --app demo --stream stderr --since 2026-01-31T12:00:00+01:00 --timestamps
+  iottymux logs --file /var/log/pods/x/0.log       any log in the kubelet's or docker's format
+
+stdout and stderr of the app come out at stdout and stderr, byte for byte. On a terminal, what
+would be more to it than text and colours is escaped; `| cat` shows it as it is.";
 
 /// Reach the stdin, stdout, stderr or terminal of a service, with any number of clients.
 #[derive(Debug, Parser)]
@@ -63,6 +73,9 @@ pub enum Command {
     /// Show what the mux of an app knows: clients, positions, lost bytes; or how the app ended, and
     /// the last that it said.
     Status(StatusArgs),
+    /// Read the log of an app.
+    #[command(after_help = LOGS_EXAMPLES)]
+    Logs(LogsArgs),
     /// Have the mux of an app do something.
     Control(ControlArgs),
     /// Start a command as an app, and be its mux.
@@ -288,6 +301,32 @@ pub struct StatusArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Name of the app whose log (cri or json-file) is read.
+    #[arg(long, value_name = "NAME", env = "IOTTYMUX_APP", required_unless_present = "file")]
+    pub app: Option<AppName>,
+    /// Go on with what is written, until the app ends.
+    #[arg(long)]
+    pub follow: bool,
+    /// Only lines of this time or later (RFC 3339), or of the time that is past (10m, 1h30m).
+    #[arg(long, value_name = "TIME|DURATION", value_parser = values::since)]
+    pub since: Option<Since>,
+    /// Only the last lines, so many of what is asked for.
+    #[arg(long, value_name = "N")]
+    pub tail: Option<usize>,
+    /// Put the time before each line.
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Only this stream: stdout or stderr.
+    #[arg(long, value_name = "STREAM", value_parser = values::logged_stream)]
+    pub stream: Option<Stream>,
+    /// Read this file, and what was rotated away from it, instead of the app's own log.
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
 }
 
 /// Arguments of `control`.

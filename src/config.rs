@@ -10,10 +10,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::app::App;
 use crate::attach;
 use crate::cli::{
-    AloneArgs, AttachArgs, ControlArgs, LogArgs, MuxArgs, OthersArgs, RequestArgs, RunArgs,
-    StreamArgs, TtyArgs,
+    AloneArgs, AttachArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, RequestArgs,
+    RunArgs, StreamArgs, TtyArgs,
 };
 use crate::limits;
+use crate::logs;
 use crate::mux::{FileFormat, LogPlan, LogTarget, Plan, Streams};
 use crate::proto::{Exclusive, Request, Size};
 use crate::rights::Lists;
@@ -21,8 +22,9 @@ use crate::sink::log::Policy;
 use crate::sink::log::file::{LogPath, Rotation};
 use crate::state::{AppDir, StateDir};
 use crate::stream::Stream;
+use crate::time::{Now, Stamp};
 use crate::unit;
-use crate::values::{LogPolicy, LogSpec};
+use crate::values::{LogPolicy, LogSpec, Since};
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
 const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
@@ -70,12 +72,12 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Resul
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
     let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
     let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
-    let logs = logs(&mux.logs)?;
+    let logs = log_plan(&mux.logs)?;
     Ok(Plan { dir, streams, backlog, patience, others, logs, keeps_ends, app })
 }
 
 /// The logs that were asked for, and the one that rkt asks for.
-fn logs(args: &LogArgs) -> Result<LogPlan> {
+fn log_plan(args: &LogArgs) -> Result<LogPlan> {
     let target = |spec: &LogSpec| -> Result<LogTarget> {
         let file = |path: &Path, format| {
             let path = LogPath::free(path).map_err(|why| anyhow!("log {}: {why}", path.display()));
@@ -134,6 +136,22 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
     let waits_until = args.await_client.then(|| Instant::now() + limits::FIRST_CLIENT);
     let app = App::new(&args.command, args.tty, waits_until);
     plan(state.app(&args.app.name), streams, &args.mux, Some(app))
+}
+
+/// What `logs` is to read.
+#[must_use]
+pub fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
+    let since = args.since.map_or(Stamp::default(), |since| match since {
+        Since::At(stamp) => stamp,
+        Since::Ago(ago) => Now::read().stamp.before(ago),
+    });
+    logs::Request {
+        app: args.app.as_ref().map(|app| state.app(app)),
+        file: args.file.clone(),
+        follow: args.follow,
+        tail: args.tail,
+        wants: logs::Wants { stream: args.stream, since, stamps: args.timestamps },
+    }
 }
 
 /// What `control` is to ask for.

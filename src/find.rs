@@ -30,7 +30,7 @@ pub fn retry<T>(
     loop {
         // Watching begins before looking, so that nothing is missed in between.
         let changes = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let watched = watch_path(&changes, dir.dir())?;
+        let watched = watch_path(&changes, dir.dir(), AddWatchFlags::empty())?;
         let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
         let error = match outcome {
             Ok(found) => return Ok(found),
@@ -59,9 +59,13 @@ pub fn retry<T>(
 
 /// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
 /// above it that does. Whether it can be watched: that takes the right to list it, which a mux
-/// does not give to other users.
-fn watch_path(changes: &Inotify, dir: &Path) -> Result<bool> {
-    let flags = AddWatchFlags::IN_CREATE
+/// does not give to other users. `also` is what is to be told beside.
+///
+/// # Errors
+/// When the kernel refuses for another reason.
+pub fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> Result<bool> {
+    let flags = also
+        | AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_MOVED_TO
         // rkt's mux writes its document in place.
         | AddWatchFlags::IN_CLOSE_WRITE

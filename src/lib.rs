@@ -9,11 +9,11 @@
 //! | [`rkt`], [`config`] | what a command line means, in rkt's spelling and in ours |
 //! | [`run`] | being a mux, in front or in the background |
 //! | [`cli`], [`values`] | what was typed |
-//! | [`attach`], [`list`], [`status`] | being a client, or looking |
+//! | [`attach`], [`list`], [`status`], [`logs`] | being a client, or looking |
 //! | [`find`], [`session`] | finding an app and waiting for it; opening a session with its mux |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
 //! | [`app`], [`unit`] | the app, as a child of this process or as a unit of systemd |
-//! | [`sink`] | clients on sockets: where bytes go |
+//! | [`sink`] | clients on sockets, and logs: where bytes go |
 //! | [`source`] | FIFOs and ptys: where bytes come from, and where input goes |
 //! | [`poll`] | readiness: what has become possible |
 //! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
@@ -36,6 +36,7 @@ pub mod last;
 pub mod limits;
 pub mod list;
 pub mod logged;
+pub mod logs;
 pub mod mux;
 pub mod name;
 pub mod poll;

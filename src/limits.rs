@@ -168,3 +168,20 @@ pub const SIZE: (u16, u16) = (24, 80);
 
 /// Bytes of a `logs` document that are read: a handful of paths.
 pub const LOGGED: u64 = 64 * 1024;
+/// Bytes read from a log at once.
+pub const LOG_READ: usize = 64 * 1024;
+/// Longest entry of a log that is read, bytes. Writers split lines long before; what is longer is
+/// passed over, so that memory has an end.
+pub const LOG_ENTRY: usize = 16 * 1024 * 1024;
+/// Bytes of a log that are looked through for the beginning of the oldest line that `--tail` asks
+/// for, behind the end of the line before: parts of other lines may lie between its own.
+pub const LOG_PARTS: u64 = 1024 * 1024;
+/// Rotated files of a log that are held open while they wait to be read: half of what a process
+/// may usually have open.
+pub const LOG_READ_FILES: usize = 512;
+/// Looks at a directory before one must do, when each finds it changed by a rotation.
+pub const LOG_LOOKS: usize = 1000;
+/// Broken entries that are told of; a file that is no log at all has nothing else.
+pub const LOG_BROKEN: usize = 8;
+/// Characters of a broken entry that are shown.
+pub const LOG_EXCERPT: usize = 64;

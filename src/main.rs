@@ -8,7 +8,7 @@ use clap::Parser;
 use iottymux::cli::{Cli, Command};
 use iottymux::exit::Exit;
 use iottymux::state::StateDir;
-use iottymux::{attach, config, diagnostics, list, rkt, run, status};
+use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -38,6 +38,7 @@ fn obey(cli: Cli) -> Result<Exit> {
         Command::Status(args) => {
             status::show(&state.app(&args.app.name), args.json).map(|()| Exit::Done)
         }
+        Command::Logs(args) => logs::show(&config::logs(&args, &state)).map(|()| Exit::Done),
         Command::Control(args) => {
             let request = config::request(&args)?;
             status::control(&state.app(&args.app.name), request).map(|()| Exit::Done)

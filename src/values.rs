@@ -8,10 +8,40 @@ use log::LevelFilter;
 use crate::limits;
 use crate::proto::Size;
 use crate::stream::Stream;
+use crate::time::Stamp;
 
 /// How long to wait: `None` for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait(pub Option<Duration>);
+
+/// Since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// This time.
+    At(Stamp),
+    /// This long ago.
+    Ago(Duration),
+}
+
+/// Parses a time of RFC 3339, or how long ago it was.
+///
+/// # Errors
+/// When it is neither.
+pub fn since(text: &str) -> Result<Since, String> {
+    let ago = || humantime::parse_duration(text).ok().map(Since::Ago);
+    Stamp::parse(text).map(Since::At).or_else(ago).ok_or_else(|| {
+        "a time is like 2026-01-31T12:00:00Z, or how long ago, like 10m or 1h30m".to_owned()
+    })
+}
+
+/// Parses one of the streams that a log has.
+///
+/// # Errors
+/// When it is none.
+pub fn logged_stream(text: &str) -> Result<Stream, String> {
+    let logged = [Stream::Stdout, Stream::Stderr].into_iter().find(|s| s.name() == text);
+    logged.ok_or_else(|| "a log has stdout and stderr".to_owned())
+}
 
 /// Parses one of the streams that can have a FIFO.
 ///
@@ -206,6 +236,13 @@ mod tests {
         ] {
             assert_eq!(backlog(text).ok(), want, "{text}");
         }
+        assert_eq!(since("1970-01-01T01:00:00+01:00"), Ok(Since::At(Stamp(0))));
+        assert_eq!(since("1h30m"), Ok(Since::Ago(Duration::from_secs(5400))));
+        for bad in ["", "5", "-1m", "m", "2026-01-31", "yesterday"] {
+            assert!(since(bad).is_err(), "{bad}");
+        }
+        assert_eq!(logged_stream("stderr"), Ok(Stream::Stderr));
+        assert!(logged_stream("stdin").is_err() && logged_stream("tty").is_err());
         assert_eq!((id("0"), id("4294967294")), (Ok(0), Ok(4_294_967_294)));
         for bad in ["", "root", "-1", "4294967295"] {
             assert!(id(bad).is_err(), "{bad}");

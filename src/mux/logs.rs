@@ -8,7 +8,7 @@ use nix::unistd::Uid;
 
 use super::{Mux, log_watch};
 use crate::hub::{ClientId, Hub};
-use crate::name::AppName;
+use crate::logged::{self, Logged};
 use crate::poll::{Interest, Token};
 use crate::proto::{Answer, Kind, LogReport};
 use crate::sink::log::file::{LogFile, LogPath, Rotation};
@@ -16,6 +16,7 @@ use crate::sink::log::format::Format;
 use crate::sink::log::journal::{self, Fields, Journal};
 use crate::sink::log::writer::{Target, Word, Writer};
 use crate::sink::log::{Log, Policy};
+use crate::state::{AppDir, LOGS};
 use crate::unit;
 
 /// What is to be logged, and how.
@@ -59,19 +60,21 @@ pub(super) struct Reopening {
     errors: Vec<String>,
 }
 
-/// Starts the logs of an app; they begin with the next byte.
-pub(super) fn open(plan: LogPlan, app: &AppName, hub: &mut Hub) -> Result<Vec<Log>> {
+/// Starts the logs of an app, and writes down where they are.
+pub(super) fn open(plan: LogPlan, dir: &AppDir, hub: &mut Hub) -> Result<Vec<Log>> {
     let LogPlan { targets, rotation, policy } = plan;
-    let mut logs = Vec::new();
+    let app = dir.name();
+    let (mut logs, mut files) = (Vec::new(), Vec::new());
     for target in targets {
         let (name, format, target) = match target {
             LogTarget::File(format, path) => {
-                let (word, format) = match format {
-                    FileFormat::Cri => ("cri", Format::Cri),
-                    FileFormat::Json => ("json-file", Format::Json),
-                    FileFormat::Raw => ("raw", Format::Raw),
+                let (word, format, logged) = match format {
+                    FileFormat::Cri => ("cri", Format::Cri, logged::Format::Cri),
+                    FileFormat::Json => ("json-file", Format::Json, logged::Format::JsonFile),
+                    FileFormat::Raw => ("raw", Format::Raw, logged::Format::Other),
                 };
                 let name = format!("{word}:{}", path.path().display());
+                files.push(logged::LogFile { format: logged, path: path.path() });
                 let file = LogFile::new(path, rotation, format.is_lines());
                 (name, format, Target::File(file))
             }
@@ -89,6 +92,11 @@ pub(super) fn open(plan: LogPlan, app: &AppName, hub: &mut Hub) -> Result<Vec<Lo
         }
         let writer = Writer::start(&name, target).with_context(|| format!("log {name}"))?;
         logs.push(Log::new(name, format, policy, writer, hub));
+    }
+    if files.is_empty() {
+        dir.remove(LOGS)?;
+    } else {
+        Logged::new(files).publish(dir)?;
     }
     Ok(logs)
 }

@@ -152,7 +152,7 @@ impl Mux {
             dir,
             _lock: lock,
         };
-        mux.logs = logs::open(logs, mux.dir.name(), &mut mux.hub)?;
+        mux.logs = logs::open(logs, &mux.dir, &mut mux.hub)?;
         Endpoints::new(&mux.dir, &ends.streams).publish(&mux.dir)?;
         Ok(mux)
     }

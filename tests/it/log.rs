@@ -237,3 +237,24 @@ fn rkts_variables_ask_for_a_kubernetes_log() {
         assert!(!rig.exists("endpoints"));
     }
 }
+
+/// The mux says where its log is, and `logs --follow` ends when all of it is printed.
+#[test]
+fn the_log_of_an_app_is_found_and_followed_to_its_end() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mux = logging(&rig, &format!("cri:{}", log.display()), &["--log-max-size", "4K"]);
+    let mut out = rig.writer("stdout");
+    let mut follow = rig.run(&["logs", "--app", APP, "--follow"]);
+    let lines: String = (0..2000).map(|n| format!("{n} {}\n", "x".repeat(n % 100))).collect();
+    for piece in lines.as_bytes().chunks(700) {
+        out.write_all(piece).unwrap();
+    }
+    rig.writer("stderr").write_all(b"an error\n").unwrap();
+    end(mux);
+    assert_eq!(follow.stderr.text(), "an error\n");
+    assert!(follow.stdout.text() == lines);
+    follow.ends();
+    let mut again = rig.run(&["logs", "--app", APP, "--tail", "1", "--stream", "stderr"]);
+    assert_eq!((again.stderr.text().as_str(), again.ends()), ("an error\n", 0));
+}

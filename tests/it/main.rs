@@ -28,6 +28,7 @@ mod last;
 mod life;
 mod limits;
 mod log;
+mod logs;
 mod quiet;
 mod reconnect;
 mod rights;

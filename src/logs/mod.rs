@@ -1,0 +1,130 @@
+//! Reading the log of an app: what it wrote, as it wrote it.
+//!
+//! The log is read from its files, with no help of a mux, which may be long gone. One thread: it
+//! reads, prints, and sleeps until a file changes. Nothing is written anywhere but to the two
+//! outputs. What is read may be what others have written: it is taken apart, never believed.
+
+mod entry;
+mod files;
+mod lines;
+mod output;
+mod reader;
+mod tail;
+mod watch;
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use self::files::Files;
+pub use self::lines::Wants;
+use self::output::Output;
+use self::reader::Reader;
+use self::tail::Start;
+use self::watch::{Watch, Woken, ends_in};
+use crate::logged::Logged;
+use crate::state::AppDir;
+
+/// What is to be read.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The app: its log, and whether it has ended.
+    pub app: Option<AppDir>,
+    /// This file instead of the app's own log.
+    pub file: Option<PathBuf>,
+    /// Go on with what is still to be written, until the app ends.
+    pub follow: bool,
+    /// Begin with this many lines at most.
+    pub tail: Option<usize>,
+    /// What to print.
+    pub wants: Wants,
+}
+
+/// Prints a log. That its reader has seen enough is no error.
+///
+/// # Errors
+/// When there is no log, or it cannot be read, or not be printed.
+pub fn show(request: &Request) -> Result<()> {
+    let is_closed = |e: &io::Error| e.kind() == ErrorKind::BrokenPipe;
+    match read(request) {
+        Err(e) if e.downcast_ref().is_some_and(is_closed) => Ok(()),
+        done => done,
+    }
+}
+
+fn read(request: &Request) -> Result<()> {
+    let path = path(request)?;
+    let mut files = Files::new(path.clone(), request.wants.since);
+    let watch = if request.follow { Some(Watch::new()?) } else { None };
+    look(&mut files, watch.as_ref(), request)?;
+    if files.open().is_empty() && watch.is_none() {
+        return Err(io::Error::from(ErrorKind::NotFound))
+            .with_context(|| format!("opening {}", path.display()));
+    }
+    let start = match request.tail {
+        Some(count) => tail::find(files.open(), count, &request.wants)
+            .with_context(|| format!("reading {}", path.display()))?,
+        None => Start::default(),
+    };
+    if let (None, Some(compressed)) = (start.at, files.compressed()) {
+        log::warn!("{} and what is older is compressed, and left out", compressed.display());
+    }
+    let mut reader = Reader::new(files, start);
+    let mut output = Output::new(request.wants);
+    loop {
+        // Asked before reading: what an app that has ended wrote is all there.
+        let ends_in = request.app.as_ref().filter(|_| request.follow).and_then(ends_in);
+        if ends_in == Some(Duration::ZERO) {
+            look(&mut reader.files, watch.as_ref(), request)?;
+        }
+        while reader.read(&mut |entry| output.print(entry))? {
+            if let Some(watch) = &watch
+                && watch.names_changed()?
+            {
+                look(&mut reader.files, Some(watch), request)?;
+            }
+        }
+        if reader.files.are_cut() {
+            look(&mut reader.files, watch.as_ref(), request)?;
+            continue;
+        }
+        let Some(watch) = watch.as_ref().filter(|_| ends_in != Some(Duration::ZERO)) else {
+            reader.finish(false, &mut |entry| output.print(entry))?;
+            return output.flush();
+        };
+        output.flush()?;
+        match watch.wait(&request.wants, ends_in)? {
+            Woken::Writing => {}
+            Woken::Names => look(&mut reader.files, Some(watch), request)?,
+            Woken::Closed => return Ok(()),
+        }
+    }
+}
+
+/// Opens the files that have come, and watches for others from before that on.
+fn look(files: &mut Files, watch: Option<&Watch>, request: &Request) -> Result<()> {
+    if let Some(watch) = watch {
+        watch.dir(files.path().parent().unwrap_or(Path::new("/")))?;
+        if let Some(app) = &request.app {
+            watch.dir(app.dir())?;
+        }
+    }
+    files.look(request.tail.is_some())
+}
+
+/// The file that is written.
+fn path(request: &Request) -> Result<PathBuf> {
+    if let Some(file) = &request.file {
+        return std::path::absolute(file).with_context(|| format!("opening {}", file.display()));
+    }
+    let Some(app) = &request.app else { bail!("logs: which app, or which file?") };
+    let Some(logged) = Logged::read(app)? else {
+        bail!("app {}: no log is known (its mux writes none, or has never run)", app.name());
+    };
+    let Some(path) = logged.readable() else {
+        bail!("app {}: it has no log in a file, as cri or json-file (see journalctl)", app.name());
+    };
+    Ok(path.to_owned())
+}
