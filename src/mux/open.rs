@@ -236,7 +236,7 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                 }
                 ends.streams.push(*stream);
                 if *stream == Stream::Stdin {
-                    ends.next_inlet = fifo::next_inlet(stored, notify);
+                    ends.next_inlet = fifo::next_inlet(dir, stored, notify)?;
                     if ends.next_inlet.is_none() {
                         ends.inlet = Some(fifo::inlet(dir, stored, notify)?);
                     }

@@ -64,11 +64,8 @@ pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
 /// # Errors
 /// When it cannot be made there.
 pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
-    let file = Stream::Stdin.stage2();
-    let what = || format!("making FIFO {}", dir.path(file).display());
-    let path = dir.place_end(file).with_context(what)?;
-    // Not removed first: at every moment there is one.
-    let fresh = path.with_file_name(format!(".{file}.new"));
+    let what = || format!("making FIFO {}", dir.path(Stream::Stdin.stage2()).display());
+    let fresh = fresh(dir).with_context(what)?;
     let make = || -> io::Result<OwnedFd> {
         match fs::remove_file(&fresh) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
@@ -78,13 +75,30 @@ pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
         set_mode(&fresh, MODE)?;
         let how =
             OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&fresh)?;
-        fs::rename(&fresh, &path)?;
         Ok(how.into())
     };
     let fd = make().with_context(what)?;
-    notify.forget(Stream::Stdin.name());
+    // From here on whoever comes after us goes on with this, should we not come to it.
     notify.store(NEXT_INLET, &fd);
+    place_renewed(dir, notify).with_context(what)?;
     Ok(Inlet::new(fd))
+}
+
+/// Where a new FIFO for the app's input is made.
+fn fresh(dir: &AppDir) -> io::Result<PathBuf> {
+    let file = Stream::Stdin.stage2();
+    Ok(dir.place_end(file)?.with_file_name(format!(".{file}.new")))
+}
+
+/// Has the new FIFO take the place of the old one, if that is not done yet, and lets go of the old one.
+fn place_renewed(dir: &AppDir, notify: &Notify) -> io::Result<()> {
+    // The old one is not removed first: at every moment there is one.
+    match fs::rename(fresh(dir)?, dir.place_end(Stream::Stdin.stage2())?) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    notify.forget(Stream::Stdin.name());
+    Ok(())
 }
 
 /// The input that was renewed becomes the app's.
@@ -146,11 +160,14 @@ pub fn source(
 }
 
 /// The input that was renewed by an earlier mux, if the app's has ended.
-#[must_use]
-pub fn next_inlet(stored: &mut Stored, notify: &Notify) -> Option<Inlet> {
-    let fd = stored.remove(NEXT_INLET)?;
+///
+/// # Errors
+/// When that mux was killed before it had put it in its place, and it cannot be put there.
+pub fn next_inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Option<Inlet>> {
+    let Some(fd) = stored.remove(NEXT_INLET) else { return Ok(None) };
     notify.store(NEXT_INLET, &fd);
-    Some(Inlet::new(fd))
+    place_renewed(dir, notify).context("renewing the FIFO of the app's input")?;
+    Ok(Some(Inlet::new(fd)))
 }
 
 /// The input: from systemd's store, else from its FIFO, opened for both so that it never lacks a

@@ -6,6 +6,7 @@
 
 mod continuity;
 mod direct;
+mod input;
 mod lossless;
 mod pod;
 #[path = "../it/proc.rs"]

@@ -6,19 +6,19 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use crate::pod::{Plan, Pod};
 
 /// An attach inside, with pipes.
-struct Attach {
+pub struct Attach {
     child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
+    stdin: Option<ChildStdin>,
+    pub stdout: BufReader<ChildStdout>,
+    pub stderr: BufReader<ChildStderr>,
 }
 
 impl Attach {
-    fn new(pod: &Pod, app: &str) -> Self {
+    pub fn new(pod: &Pod, app: &str) -> Self {
         Self::with(pod, app, &[])
     }
 
-    fn with(pod: &Pod, app: &str, more: &[&str]) -> Self {
+    pub fn with(pod: &Pod, app: &str, more: &[&str]) -> Self {
         let mut child = pod
             .command(&[&["iottymux", "attach", "--app", app], more].concat())
             .stdin(Stdio::piped())
@@ -26,18 +26,24 @@ impl Attach {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let stdin = child.stdin.take().unwrap();
+        let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
         Self { child, stdin, stdout, stderr }
     }
 
-    fn say(&mut self, text: &str) {
-        self.stdin.write_all(text.as_bytes()).unwrap();
+    pub fn say(&mut self, text: &str) {
+        self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Its input ends.
+    pub fn says_no_more(mut self) -> Self {
+        self.stdin = None;
+        self
     }
 
     /// Its exit code, and what it had still to say on both outputs.
-    fn ends(mut self) -> (i32, String, String) {
+    pub fn ends(mut self) -> (i32, String, String) {
         let mut said = (String::new(), String::new());
         self.stdout.read_to_string(&mut said.0).unwrap();
         self.stderr.read_to_string(&mut said.1).unwrap();
@@ -45,7 +51,7 @@ impl Attach {
     }
 }
 
-fn line(from: &mut impl BufRead) -> String {
+pub fn line(from: &mut impl BufRead) -> String {
     let mut line = String::new();
     from.read_line(&mut line).unwrap();
     line
