@@ -12,7 +12,7 @@ use crate::limits;
 use crate::poll::{Event, Interest, Token};
 use crate::proto::{Begin, Kind, Refusal, Rights, Want};
 use crate::rights::Right;
-use crate::sink::client::{Client, Peer, Role, Session, Typing};
+use crate::sink::client::{Client, Outlet, Peer, Role, Session, Typing};
 use crate::stream::{Position, Stream};
 use crate::sys;
 
@@ -153,7 +153,7 @@ impl Mux {
             && let Some(client) = self.clients.get_mut(&id)
         {
             // Nothing can reach it any more, but what it typed before it went still counts.
-            client.deaf = true;
+            client.outlet = Outlet::Gone;
             self.hub.leave(id);
         }
         if event.readable || event.hangup {
@@ -196,7 +196,7 @@ impl Mux {
         ids.clear();
         ids.extend(self.hub.clients(stream));
         for id in &ids {
-            if self.clients.get(id).is_some_and(|client| !client.blocked) {
+            if self.clients.get(id).is_some_and(|client| client.outlet != Outlet::Full) {
                 self.touch(*id);
             }
         }
@@ -211,7 +211,7 @@ impl Mux {
             Err(e) => {
                 // What it typed may still wait to be read.
                 log::debug!("app {}: writing to {}: {e}", self.dir.name(), client.peer);
-                client.deaf = true;
+                client.outlet = Outlet::Gone;
                 self.hub.leave(id);
                 if self.hear(id).unwrap_or(false) {
                     self.watch_client(id);
@@ -228,9 +228,9 @@ impl Mux {
         let Some(client) = self.clients.get_mut(&id) else { return };
         // In the end only what a late client wants is still listened to.
         let read = room > 0 && !(delivering && client.greeted());
-        let interest = Interest { read, write: client.blocked };
+        let interest = Interest { read, write: client.outlet == Outlet::Full };
         // A client that is gone hangs up for ever: it is watched only while it can be read.
-        let wanted = (!client.deaf || read).then_some(interest);
+        let wanted = (!client.is_gone() || read).then_some(interest);
         let mut watch = std::mem::take(&mut client.watch);
         log_watch(self.poller.watch(&mut watch, &*client, Token::Client(id), wanted));
         client.watch = watch;

@@ -14,7 +14,7 @@ use crate::hub::ClientId;
 use crate::last::{Last, Tail};
 use crate::limits;
 use crate::proto::{End, Kind, Refusal};
-use crate::sink::client::Role;
+use crate::sink::client::{Outlet, Role};
 use crate::source::{Read, fifo};
 use crate::state::{ENDPOINTS, SESSION};
 use crate::stream::Stream;
@@ -154,7 +154,7 @@ impl Mux {
     fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) {
         self.touch(id);
         let Some(client) = self.clients.get(&id) else { return };
-        let served = client.greeted() && self.hub.is_caught_up(id) && !client.blocked;
+        let served = client.greeted() && self.hub.is_caught_up(id) && client.outlet != Outlet::Full;
         if !served && !client.cut_off {
             if let Some(patience) = self.hub.wait(id, now).filter(|_| now < until) {
                 self.patience_ends = Some(patience);

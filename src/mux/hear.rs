@@ -24,11 +24,13 @@ impl Mux {
             let Some(client) = self.clients.get_mut(&id) else { return Ok(false) };
             if room == 0 {
                 // When one who cannot type is gone, that is all; a writer may have more to say.
-                return Ok(!client.deaf || client.typing == Typing::Open && self.keeps_gone(id));
+                return Ok(
+                    !client.is_gone() || client.typing == Typing::Open && self.keeps_gone(id)
+                );
             }
             let room = room.min(self.buffer.len());
             match client.receive(&mut self.buffer[..room])? {
-                None => return Ok(!client.deaf),
+                None => return Ok(!client.is_gone()),
                 Some(0) => {
                     client.mute = true;
                     return Ok(self.end_of(id));
@@ -41,7 +43,8 @@ impl Mux {
 
     /// Whether a writer that has gone is kept until there is room for what it wrote last.
     fn keeps_gone(&mut self, id: ClientId) -> bool {
-        let gone = self.clients.values().filter(|c| c.deaf && c.typing == Typing::Open).count();
+        let gone =
+            self.clients.values().filter(|c| c.is_gone() && c.typing == Typing::Open).count();
         let Some(client) = self.clients.get(&id) else { return false };
         if client.is_drained() {
             self.end_of(id);
@@ -298,13 +301,13 @@ impl Mux {
             return true;
         }
         // A session that sends no more still reads, unless it is gone.
-        !client.deaf && !matches!(client.role, Role::Raw(_))
+        !client.is_gone() && !matches!(client.role, Role::Raw(_))
     }
 
     /// All that a client typed before its end is with the app.
     pub(super) fn input_delivered(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
-            let goes = client.deaf || matches!(client.role, Role::Raw(Stream::Stdin));
+            let goes = client.is_gone() || matches!(client.role, Role::Raw(Stream::Stdin));
             match client.tell(&Kind::StdinDone.frame(b"")) {
                 _ if goes => self.drop_client(id),
                 Ok(()) => self.touch(id),

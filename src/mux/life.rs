@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Mux, Phase};
 use crate::limits;
 use crate::proto::{AppStatus, Started, Turn};
-use crate::sink::client::{Client, Ends};
+use crate::sink::client::{Client, Ends, Outlet};
 use crate::source::Read;
 use crate::stream::Stream;
 
@@ -62,7 +62,7 @@ impl Mux {
             let told = |client: &&mut Client| client.greeted() && !client.farewell;
             if let Some(client) = self.clients.get_mut(&id).filter(told) {
                 client.tell_turn(turn, ends);
-                if !client.blocked {
+                if client.outlet != Outlet::Full {
                     self.touch(id);
                 }
             }

@@ -78,6 +78,17 @@ pub enum Typing {
     Ended,
 }
 
+/// Whether anything can be written to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlet {
+    /// As far as is known.
+    Open,
+    /// Its last write was not taken whole: wait until it can be written.
+    Full,
+    /// It has gone: nothing reaches it any more, though something may be read.
+    Gone,
+}
+
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
@@ -108,7 +119,6 @@ impl fmt::Display for Peer {
 
 /// See the module.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own about a socket")]
 pub struct Client {
     socket: UnixStream,
     /// What it speaks.
@@ -121,10 +131,8 @@ pub struct Client {
     pub watch: Watch,
     /// Whether it can type.
     pub typing: Typing,
-    /// Its last write was not taken whole: wait until it can be written.
-    pub blocked: bool,
-    /// It has gone: nothing can be written to it any more, though something may be read.
-    pub deaf: bool,
+    /// Whether anything can be written to it.
+    pub outlet: Outlet,
     /// It sends no more.
     pub mute: bool,
     /// It was given up at the end: it gets nothing more of what there is.
@@ -151,8 +159,7 @@ impl Client {
             right,
             watch: Watch::default(),
             typing: Typing::No,
-            blocked: false,
-            deaf: false,
+            outlet: Outlet::Open,
             mute: false,
             cut_off: false,
             farewell: false,
@@ -182,6 +189,12 @@ impl Client {
             Role::Raw(_) => true,
             Role::Session(session) => session.greeted,
         }
+    }
+
+    /// Whether nothing reaches it any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.outlet == Outlet::Gone
     }
 
     /// Queues a control frame; a raw client gets none.
@@ -220,11 +233,11 @@ impl Client {
     /// # Errors
     /// When the client is gone.
     pub fn flush(&mut self, id: ClientId, hub: &mut Hub) -> io::Result<()> {
-        self.blocked = false;
-        while !self.deaf {
-            if self.out.is_empty() && self.body.is_none() && !self.begin(id, hub) {
-                break;
-            }
+        if self.is_gone() {
+            return Ok(());
+        }
+        self.outlet = Outlet::Open;
+        while !self.out.is_empty() || self.body.is_some() || self.begin(id, hub) {
             let (stream, len) = self.body.unwrap_or((Stream::Stdout, 0));
             let at = hub.at(id, stream).unwrap_or(0);
             let [a, b] = hub.bytes(stream, at..at + len as u64);
@@ -245,7 +258,7 @@ impl Client {
                 _ => None,
             };
             if sent < whole {
-                self.blocked = true;
+                self.outlet = Outlet::Full;
                 break;
             }
         }
