@@ -54,19 +54,19 @@ impl Mux {
             if drained && self.inquiry.is_none() && !self.is_expected(now) {
                 self.close_doors(now);
                 self.inlet = None;
-                self.phase = Phase::Delivering { until: now + limits::DRAIN_DELIVER };
+                let until = now + limits::DRAIN_DELIVER;
+                self.phase = Phase::Delivering { until, patience: None };
             }
         }
-        if let Phase::Delivering { until } = self.phase {
-            self.patience_ends = None;
+        if let Phase::Delivering { until, .. } = self.phase {
             let ids: Vec<_> = self.clients.keys().copied().collect();
-            for id in ids {
-                self.say_farewell(id, now, until);
-            }
+            let patience = ids.into_iter().filter_map(|id| self.say_farewell(id, now, until)).min();
             let logged = self.finish_logs(now, until);
-            if self.clients.is_empty() && logged {
-                self.phase = Phase::Done;
-            }
+            self.phase = if self.clients.is_empty() && logged {
+                Phase::Done
+            } else {
+                Phase::Delivering { until, patience }
+            };
         }
     }
 
@@ -80,7 +80,9 @@ impl Mux {
                 let inquiry = self.inquiry.as_ref().map(|inquiry| inquiry.due(now));
                 times.into_iter().chain(inquiry).filter(|time| *time > now).min().or(Some(until))
             }
-            Phase::Delivering { until } => Some(self.patience_ends.map_or(until, |p| p.min(until))),
+            Phase::Delivering { until, patience } => {
+                Some(patience.map_or(until, |patience| patience.min(until)))
+            }
         }
     }
 
@@ -150,15 +152,15 @@ impl Mux {
     }
 
     /// Delivers what is left for a client, then tells it how all ended, then lets go of it; or lets
-    /// go of it because it takes nothing.
-    fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) {
+    /// go of it because it takes nothing. Returns until when it is waited for, if it is.
+    fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) -> Option<Instant> {
         self.touch(id);
-        let Some(client) = self.clients.get(&id) else { return };
+        let client = self.clients.get(&id)?;
         let served = client.greeted() && self.hub.is_caught_up(id) && client.outlet != Outlet::Full;
         if !served && !client.cut_off {
-            if let Some(patience) = self.hub.wait(id, now).filter(|_| now < until) {
-                self.patience_ends = Some(patience);
-                return;
+            let patience = self.hub.wait(id, now).filter(|_| now < until);
+            if patience.is_some() {
+                return patience;
             }
             self.cut_off(id);
         }
@@ -168,10 +170,11 @@ impl Mux {
             self.tell_end(id);
         }
         let waits = self.clients.get(&id).is_some_and(|client| !told || !client.is_flushed());
-        match self.hub.wait(id, now).filter(|_| waits && now < until) {
-            Some(patience) => self.patience_ends = Some(patience),
-            None => self.drop_client(id),
+        let patience = self.hub.wait(id, now).filter(|_| waits && now < until);
+        if patience.is_none() {
+            self.drop_client(id);
         }
+        patience
     }
 
     /// Gives up on a client that takes nothing: it gets the rest of the frame that was begun, and is

@@ -54,8 +54,8 @@ enum Phase {
     /// time where the app's last children may still write, at most until the second.
     Draining { quiet: Instant, until: Instant },
     /// The sources are closed, and nobody new comes. Clients get what is left, at most until this
-    /// time.
-    Delivering { until: Instant },
+    /// time; `patience` is when the first of them has been waited for long enough.
+    Delivering { until: Instant, patience: Option<Instant> },
     /// Nothing is left to do.
     Done,
 }
@@ -91,8 +91,6 @@ pub struct Mux {
     patience: Duration,
     /// The app, where it is a child of this process and has not ended.
     app: Option<App>,
-    /// While delivering: when the last of the waiting clients has been waited for long enough.
-    patience_ends: Option<Instant>,
     /// Whether the app is, or was, a child of this process.
     owns_app: bool,
     /// Whether the end of a client's input can end the app's.

@@ -73,6 +73,7 @@ pub struct Plan {
 }
 
 /// The app's ends, opened.
+#[derive(Default)]
 struct Ends {
     streams: Vec<Stream>,
     sources: Vec<Source>,
@@ -136,7 +137,6 @@ impl Mux {
             phase: Phase::Ready,
             since: Instant::now(),
             patience,
-            patience_ends: None,
             app,
             owns_app,
             ends_input,
@@ -201,20 +201,12 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                 streams: vec![Stream::Tty],
                 sources: vec![pty.source],
                 inlet: Some(pty.inlet),
-                next_inlet: None,
                 made: vec![Stream::Tty.stage2()],
-                kept: Vec::new(),
+                ..Ends::default()
             })
         }
         Streams::Fifos { enabled, make } => {
-            let mut ends = Ends {
-                streams: Vec::new(),
-                sources: Vec::new(),
-                inlet: None,
-                next_inlet: None,
-                made: Vec::new(),
-                kept: Vec::new(),
-            };
+            let mut ends = Ends::default();
             for stream in enabled {
                 if *make {
                     let ours = fifo::make(dir, *stream)? || fifo::is_stored(stored, *stream);
