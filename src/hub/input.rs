@@ -118,6 +118,12 @@ impl Input {
         self.advance(now);
     }
 
+    /// The client whose input alone goes on.
+    #[must_use]
+    pub fn only(&self) -> Option<ClientId> {
+        self.only
+    }
+
     fn may_go_on(&self, id: ClientId) -> bool {
         self.only.is_none_or(|only| only == id)
     }
@@ -154,9 +160,10 @@ impl Input {
         Some(id)
     }
 
-    /// Forgets everything that the app has not been given, and all writers: its input is closed.
+    /// Forgets everything that the app has not been given, and all writers: its input is closed. Who has
+    /// it alone keeps that.
     pub fn close(&mut self) {
-        *self = Self { written: self.written, ..Self::new(self.merge) };
+        *self = Self { written: self.written, only: self.only, ..Self::new(self.merge) };
     }
 
     /// When somebody's half line stops keeping others waiting.
@@ -310,6 +317,19 @@ mod tests {
         assert_eq!(take(&mut input, now), "halfwhole\n");
         assert_eq!(input.delivered(), Some(A));
         assert_eq!(input.delivered(), None);
+    }
+
+    #[test]
+    fn the_end_of_the_apps_input_is_not_the_end_of_having_it_alone() {
+        let (mut input, now) = two(Merge::Lines);
+        input.reserve(Some(A), now);
+        input.close();
+        // The app was started again, and these come anew.
+        input.join(B);
+        input.push(B, b"b", now);
+        assert_eq!(take(&mut input, now), "");
+        input.reserve(None, now);
+        assert_eq!(take(&mut input, now), "b");
     }
 
     #[test]

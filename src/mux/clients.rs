@@ -109,7 +109,7 @@ impl Mux {
     /// Whether what a client types goes to the app now.
     pub(super) fn types(&self, id: ClientId) -> bool {
         let open = self.clients.get(&id).is_some_and(|client| client.typing == Typing::Open);
-        open && self.exclusive.is_none_or(|only| only == id)
+        open && self.input.only().is_none_or(|only| only == id)
     }
 
     /// From now on only this client types, or again all; those who can type no more, or again, are
@@ -117,7 +117,6 @@ impl Mux {
     pub(super) fn reserve(&mut self, only: Option<ClientId>) {
         let could: Vec<(ClientId, bool)> =
             self.writers().into_iter().map(|id| (id, self.types(id))).collect();
-        self.exclusive = only;
         self.input.reserve(only, Instant::now());
         for (id, could) in could {
             let rights = self.rights(id);
@@ -136,7 +135,7 @@ impl Mux {
     /// Whether a client can type, and if not, why.
     pub(super) fn rights(&self, id: ClientId) -> Rights {
         let types = self.types(id);
-        let other = self.exclusive.filter(|only| *only != id);
+        let other = self.input.only().filter(|only| *only != id);
         let other = other.and_then(|only| Some((only, self.clients.get(&only)?)));
         let why = match (self.clients.get(&id), other) {
             _ if types => String::new(),
@@ -286,7 +285,7 @@ impl Mux {
         self.hub.leave(id);
         self.input.leave(id, Instant::now());
         client.close();
-        if self.exclusive == Some(id) {
+        if self.input.only() == Some(id) {
             self.reserve(None);
         }
     }

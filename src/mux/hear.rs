@@ -157,7 +157,7 @@ impl Mux {
         if hello.exclusive.is_some() && !types {
             bail!("only one who types can type alone");
         }
-        if let (Some(Exclusive::Ask), Some(only)) = (hello.exclusive, self.exclusive) {
+        if let (Some(Exclusive::Ask), Some(only)) = (hello.exclusive, self.input.only()) {
             let peer = self.clients.get(&only).map_or(String::new(), |c| c.peer.to_string());
             bail!("client {} ({peer}) types alone (--take-over takes that from it)", only.0);
         }
@@ -243,7 +243,7 @@ impl Mux {
                 Request::Detach { client } if other(ClientId(client)).is_some() => {
                     bail!("user {} may only detach its own clients", peer.uid);
                 }
-                Request::Resize(_) if self.exclusive.and_then(other).is_some() => {
+                Request::Resize(_) if self.input.only().and_then(other).is_some() => {
                     bail!("somebody types alone");
                 }
                 Request::Ended(_) | Request::Started(_) => {

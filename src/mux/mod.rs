@@ -80,8 +80,6 @@ pub struct Mux {
     reopening: VecDeque<Reopening>,
     /// Who may come, and do what.
     rules: Rules,
-    /// The client that alone may type.
-    exclusive: Option<ClientId>,
     /// Sessions that have come, in this order, and until when they are to say hello.
     silent: VecDeque<(ClientId, Instant)>,
     phase: Phase,

@@ -132,7 +132,6 @@ impl Mux {
             logs: Vec::new(),
             reopening: VecDeque::new(),
             rules: rules(others),
-            exclusive: None,
             silent: VecDeque::new(),
             phase: Phase::Ready,
             since: Instant::now(),

@@ -23,7 +23,7 @@ impl Mux {
             uid: client.peer.uid,
             pid: client.peer.pid,
             types: self.types(*id),
-            exclusive: self.exclusive == Some(*id),
+            exclusive: self.input.only() == Some(*id),
             streams: Stream::ALL
                 .into_iter()
                 .filter_map(|stream| {
