@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 
 use crate::pod::{Plan, Pod};
+use crate::proc::eventually;
 
 /// An attach inside, with pipes.
 pub struct Attach {
@@ -221,6 +222,10 @@ fn a_mux_that_was_stopped_alone_holds_up_nothing() {
         pod.systemctl(&["stop", "iomux@demo.service"]);
         pod.systemctl(&["start", "iomux@demo.service"]);
         let attach = Attach::new(&pod, "demo");
+        eventually("it is attached", || {
+            let status = status(&pod, "demo");
+            status["clients"].as_array().unwrap().iter().any(|client| client["types"] == true)
+        });
         pod.run(&["timeout", "20", "systemctl", "stop", "demo.service"]);
         assert_eq!(attach.ends().0, 128 + 15, "{}", pod.console());
     }
