@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::AWAIT_CLIENT;
@@ -247,10 +247,10 @@ pub struct AttachArgs {
           value_parser = values::seconds)]
     pub reconnect: Duration,
     /// Only look: nothing is typed, no window is followed.
-    #[arg(long, env = "IOTTYMUX_READ_ONLY", value_parser = FalseyValueParser::new(), conflicts_with = "stdin_once")]
+    #[arg(long, env = "IOTTYMUX_READ_ONLY", value_parser = BoolishValueParser::new(), conflicts_with = "stdin_once")]
     pub read_only: bool,
     /// The end of this input ends the app's.
-    #[arg(long, env = "IOTTYMUX_STDIN_ONCE", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "IOTTYMUX_STDIN_ONCE", value_parser = BoolishValueParser::new())]
     pub stdin_once: bool,
     /// Whether others type.
     #[command(flatten)]
@@ -264,10 +264,10 @@ pub struct AttachArgs {
 #[derive(Debug, Args)]
 pub struct AloneArgs {
     /// Nobody else types while this is attached; refused while somebody else has asked for that.
-    #[arg(long, env = "IOTTYMUX_EXCLUSIVE", value_parser = FalseyValueParser::new(), conflicts_with = "read_only")]
+    #[arg(long, env = "IOTTYMUX_EXCLUSIVE", value_parser = BoolishValueParser::new(), conflicts_with = "read_only")]
     pub exclusive: bool,
     /// As --exclusive, and whoever has asked for that before only looks from now on.
-    #[arg(long, env = "IOTTYMUX_TAKE_OVER", value_parser = FalseyValueParser::new(), conflicts_with = "read_only")]
+    #[arg(long, env = "IOTTYMUX_TAKE_OVER", value_parser = BoolishValueParser::new(), conflicts_with = "read_only")]
     pub take_over: bool,
 }
 
@@ -371,18 +371,18 @@ pub struct RunArgs {
     #[command(flatten)]
     pub app: AppArg,
     /// Give the command a terminal instead of FIFOs.
-    #[arg(long, env = "IOTTYMUX_TTY", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "IOTTYMUX_TTY", value_parser = BoolishValueParser::new())]
     pub tty: bool,
     /// Attach to it; the mux goes on in the background when this is detached. Without --tty the end
     /// of this input ends the command's.
-    #[arg(long, env = "IOTTYMUX_ATTACH", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "IOTTYMUX_ATTACH", value_parser = BoolishValueParser::new())]
     pub attach: bool,
     /// Size of the terminal at first [default: that of the first client that has one, else 24x80].
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
           value_parser = values::size)]
     pub size: Option<Size>,
     /// Start the command only when somebody has attached (used by --attach).
-    #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = FalseyValueParser::new())]
+    #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = BoolishValueParser::new())]
     pub await_client: bool,
     /// The keys of a person who is attached.
     #[command(flatten)]

@@ -156,6 +156,13 @@ pub const ENDPOINTS: u64 = 64 * 1024;
 pub const TAIL: usize = 4 * 1024;
 /// Bytes of a `last.json` that are read: two tails with each byte written as six, and the rest.
 pub const LAST: u64 = 64 * 1024;
+/// Pause after which a gap counts as over, and the user is told of it.
+pub const GAP_QUIET: Duration = Duration::from_secs(1);
+/// Refusals that are logged one by one within [`REFUSALS_TIME`]; of more only their number is: who
+/// may not come is not to fill the log either.
+pub const REFUSALS: u64 = 20;
+/// See [`REFUSALS`].
+pub const REFUSALS_TIME: Duration = Duration::from_secs(10);
 /// How long the first key of the detach sequence may be held back.
 pub const DETACH_HOLD: Duration = Duration::from_millis(500);
 /// Longest detach sequence, in keys.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 
 use crate::endpoints::Endpoints;
+use crate::find;
 use crate::last::Last;
 use crate::name::AppName;
 use crate::print::print;
@@ -29,7 +30,7 @@ pub fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
 }
 
 /// Prints a line for each app: the state of its mux (`gone` when it has died, `ended` when it has
-/// ended, `-` when there was none), and what can be attached.
+/// ended, `refused` when it does not let us in, `-` when there was none), and what can be attached.
 ///
 /// # Errors
 /// When the state directory cannot be read, or the lines cannot be printed.
@@ -41,7 +42,12 @@ pub fn all(state: &StateDir) -> Result<()> {
             return [name.to_string(), state.into(), String::new()];
         };
         let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
-        let state = status::report(&dir).map_or_else(|_| "gone".into(), |report| report.state);
+        let state = match status::report(&dir) {
+            Ok(report) => report.state,
+            Err(e) if find::is_absence(&e) => "gone".into(),
+            // It answers, but not us.
+            Err(_) => "refused".into(),
+        };
         [name.to_string(), state.escape_debug().to_string(), streams.join(",")]
     };
     let apps: Vec<[String; 3]> = state.apps()?.into_iter().map(line).collect();

@@ -8,7 +8,7 @@ use clap::Parser;
 use iottymux::cli::{Cli, Command};
 use iottymux::exit::Exit;
 use iottymux::state::StateDir;
-use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status};
+use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status, systemd};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -20,7 +20,14 @@ fn main() {
 fn our_main() -> Exit {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(e) => return diagnostics::usage(&e),
+        Err(e) => {
+            let exit = diagnostics::usage(&e);
+            if exit == Exit::Usage {
+                // Comes back only when that is no way out either.
+                systemd::take_over_without("IOTTYMUX_", &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
+            }
+            return exit;
+        }
     };
     let is_mux = matches!(cli.command, Command::Stream(_) | Command::Tty(_) | Command::Run(_));
     diagnostics::start(cli.log_level, is_mux);

@@ -88,8 +88,9 @@ impl StateDir {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(e).with_context(|| format!("state directory {self}")),
         };
+        let name = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
         let mut apps: Vec<AppName> =
-            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+            entries.filter_map(Result::ok).filter(|e| e.path().is_dir()).filter_map(name).collect();
         apps.sort();
         Ok(apps)
     }
@@ -150,7 +151,7 @@ impl AppDir {
         if self.shared { open } else { PRIVATE }
     }
 
-    /// Makes the directory if there is none, closed to others or passable for them.
+    /// Makes the directory if there is none, closed to others.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -159,8 +160,16 @@ impl AppDir {
             fs::create_dir_all(parent)
                 .with_context(|| format!("making directory {}", parent.display()))?;
         }
-        let what = || format!("making directory {}", self.path.display());
-        make_dir(&self.path).with_context(what)?;
+        make_dir(&self.path).with_context(|| format!("making directory {}", self.path.display()))
+    }
+
+    /// Closes the directory to others, or lets them pass. For who has the lock: the directory may be
+    /// another mux's.
+    ///
+    /// # Errors
+    /// When its mode cannot be changed.
+    pub fn arrange(&self, _: &Lock) -> Result<()> {
+        let what = || format!("arranging directory {}", self.path.display());
         if self.shared {
             make_dir(&self.path.join(ENDS)).with_context(what)?;
             set_mode(&self.path, PASSABLE).with_context(what)?;
@@ -204,6 +213,13 @@ impl AppDir {
         Ok(to.clone())
     }
 
+    /// Whether there is an end of this name, in the one place or the other.
+    #[must_use]
+    pub fn has_end(&self, file: &str) -> bool {
+        let is_there = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|m| !m.is_symlink());
+        is_there(self.path(file)) || is_there(self.path.join(ENDS).join(file))
+    }
+
     /// Leads to an end that is in its place from where the app's unit looks for it.
     ///
     /// # Errors
@@ -236,13 +252,18 @@ impl AppDir {
     pub fn lock(&self) -> Result<Lock> {
         let path = self.path(LOCK);
         loop {
+            let what = || format!("opening {}", path.display());
             let file = OpenOptions::new()
                 .create(true)
                 .truncate(false)
                 .write(true)
                 .mode(PRIVATE)
+                .custom_flags(O_NOFOLLOW | O_NONBLOCK)
                 .open(&path)
-                .with_context(|| format!("opening {}", path.display()))?;
+                .with_context(what)?;
+            if !file.metadata().with_context(what)?.is_file() {
+                bail!("{}: it is no plain file", what());
+            }
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 // A `run` that ended in between has removed the file: then the lock is of no use.
                 Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock)),
@@ -287,7 +308,9 @@ impl AppDir {
             set_mode(&temporary, mode)?;
             fs::rename(&temporary, self.path(file))
         };
-        write().with_context(|| format!("writing {}", self.path(file).display()))
+        write()
+            .inspect_err(|_| drop(remove(&temporary)))
+            .with_context(|| format!("writing {}", self.path(file).display()))
     }
 
     /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of a

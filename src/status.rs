@@ -25,14 +25,32 @@ use crate::time::Now;
 /// When there is no mux that answers, and none has ended.
 pub fn show(dir: &AppDir, json: bool) -> Result<()> {
     let text = match report(dir) {
-        Ok(report) if json => serde_json::to_string(&report)? + "\n",
+        Ok(report) if json => ascii(&serde_json::to_string(&report)?) + "\n",
         Ok(report) => text(&report),
         Err(e) => match e.downcast()? {
-            find::Ended { last, .. } if json => serde_json::to_string(&gone(dir, last))? + "\n",
+            find::Ended { last, .. } if json => {
+                ascii(&serde_json::to_string(&gone(dir, last))?) + "\n"
+            }
             find::Ended { last, .. } => last_text(dir, &last),
         },
     };
     print(&text)
+}
+
+/// The same JSON in ASCII: nothing that the app said can do anything to a terminal.
+fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() && c != '\x7f' {
+            out.push(c);
+        } else {
+            // Only strings have other characters.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+    }
+    out
 }
 
 /// What `--json` shows of an app whose mux has ended.

@@ -11,6 +11,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use nix::sys::socket::{
@@ -51,6 +53,37 @@ impl Stored {
     pub fn remove(&mut self, name: &str) -> Option<OwnedFd> {
         self.0.remove(name)
     }
+}
+
+/// Begins this program anew, in the same process, without the variables that begin so, but for some:
+/// where it has been given the ends of an app that runs, a mistake in its environment is no reason to
+/// let them go, for the app would die of it. Returns when it has not, or when there is nothing to leave
+/// out.
+pub fn take_over_without(prefix: &str, but: &[&str]) {
+    let left_out = |name: &OsString| {
+        name.as_bytes().starts_with(prefix.as_bytes()) && !but.iter().any(|but| name == *but)
+    };
+    let names: Vec<OsString> = env::vars_os().map(|(name, _)| name).filter(left_out).collect();
+    if !has_stored() || names.is_empty() {
+        return;
+    }
+    let Ok(program) = env::current_exe() else { return };
+    let mut again = Command::new(program);
+    again.args(env::args_os().skip(1));
+    for name in names {
+        again.env_remove(name);
+    }
+    eprintln!(
+        "iottymux: error: the app runs: going on with the defaults of all {prefix} variables"
+    );
+    // The descriptors stay open, and the process the one that they were passed to.
+    let _ = again.exec();
+}
+
+/// Whether descriptors were passed to this process.
+fn has_stored() -> bool {
+    let number = |name| env::var(name).ok()?.parse::<usize>().ok();
+    number("LISTEN_PID") == Some(std::process::id() as usize) && number("LISTEN_FDS") > Some(0)
 }
 
 /// The way to the service manager, where there is one.

@@ -112,6 +112,8 @@ struct Attached<'a> {
     farewell: Option<Farewell>,
     /// Bytes told missing.
     missing: u64,
+    /// Those that the user has not been told of, and when that is due.
+    gap: Option<(u64, Instant)>,
     /// Whether more may be missing than was told.
     uncertain: bool,
     /// How the app ended, until it is started again.
@@ -149,6 +151,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             epoch: link.epoch,
             farewell: None,
             missing: 0,
+            gap: None,
             uncertain: false,
             ended: None,
         };
@@ -201,6 +204,10 @@ impl Attached<'_> {
                 return Ok(exit);
             }
             self.pass_on_held_keys();
+            if let Some((len, _)) = self.gap.take_if(|(_, due)| *due <= Instant::now()) {
+                let name = self.name();
+                self.say(&format!("app {name}: {len} bytes were lost here: this output is slow"));
+            }
         }
     }
 
@@ -229,7 +236,9 @@ impl Attached<'_> {
         if let Some(uplink) = uplink {
             add(uplink.is_waiting(), uplink.as_fd(), PollFlags::POLLOUT);
         }
-        let timeout = self.keys.deadline().map_or(PollTimeout::NONE, |deadline| {
+        let gap = self.gap.map(|(_, due)| due);
+        let deadline = self.keys.deadline().into_iter().chain(gap).min();
+        let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });
@@ -276,7 +285,7 @@ impl Attached<'_> {
             let _ = self.uplink.as_mut().map_or(Ok(()), Uplink::flush);
             terminal::restore();
             self.say(&format!("detached from app {}", self.name()));
-            return Ok(Step::Leave(Exit::Done));
+            return Ok(Step::Leave(self.complete(Exit::Done)));
         }
         Ok(Step::Continue)
     }
@@ -297,7 +306,13 @@ impl Attached<'_> {
 
     fn on_news(&mut self, news: News) -> Result<Step> {
         match news {
-            News::Gap(gap) => self.missing += gap.to.saturating_sub(gap.from),
+            News::Gap(gap) => {
+                let len = gap.to.saturating_sub(gap.from);
+                self.missing += len;
+                // Told when it is over: gaps come in flocks.
+                let so_far = self.gap.map_or(0, |(so_far, _)| so_far);
+                self.gap = Some((so_far + len, Instant::now() + limits::GAP_QUIET));
+            }
             News::Exit(status) => self.farewell = Some(Farewell::App(Exit::App(status.code()))),
             News::AppEnded(status) => self.ended = Some(status),
             News::AppStarted => {
@@ -311,7 +326,7 @@ impl Attached<'_> {
             News::Detached => {
                 terminal::restore();
                 self.say(&format!("detached from app {} by request", self.name()));
-                return Ok(Step::Leave(Exit::Done));
+                return Ok(Step::Leave(self.complete(Exit::Done)));
             }
             News::StdinDone => {
                 self.input = Input::Closed;
@@ -340,6 +355,7 @@ impl Attached<'_> {
             }
             News::Signal(signal) => {
                 terminal::restore();
+                self.tell_missing();
                 // Ends this process as the signal would have done, so that a shell can tell.
                 emulate_default_handler(signal).context("ending on a signal")?;
             }
@@ -394,6 +410,7 @@ impl Attached<'_> {
     fn lost(&self, more: &str) -> Step {
         terminal::restore();
         self.say(&format!("attached to app {}: the mux is gone{more}", self.name()));
+        self.tell_missing();
         Step::Leave(Exit::Lost)
     }
 
@@ -471,6 +488,11 @@ impl Attached<'_> {
     /// The end as it is told: bytes that were lost make it incomplete.
     fn complete(&self, exit: Exit) -> Exit {
         terminal::restore();
+        self.tell_missing();
+        if self.missing > 0 || self.uncertain { Exit::Incomplete } else { exit }
+    }
+
+    fn tell_missing(&self) {
         let name = self.name();
         if self.missing > 0 {
             let missing = self.missing;
@@ -484,7 +506,6 @@ impl Attached<'_> {
                 "attached to app {name}: what it wrote between two muxes may be missing"
             ));
         }
-        if self.missing > 0 || self.uncertain { Exit::Incomplete } else { exit }
     }
 }
 

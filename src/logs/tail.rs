@@ -133,7 +133,9 @@ impl<'a> Backwards<'a> {
         self.buffer.truncate(self.end);
         let len = self.buffer.len().max(limits::LOG_READ);
         let len = usize::try_from(self.from).map_or(len, |from| from.min(len));
-        let mut block = vec![0; len];
+        // Room for both: growing would need it twice.
+        let mut block = Vec::with_capacity(len + self.end);
+        block.resize(len, 0);
         match self.file.read_exact_at(&mut block, self.from - len as u64) {
             // It was truncated just now: there is nothing to go back to.
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow};
 
@@ -36,7 +36,9 @@ impl Mux {
         let peer = Peer::of(&socket)?;
         let right = self.right_of(&socket, peer);
         let may = *right.as_ref().unwrap_or(&Right::View);
-        let id = self.hub.join(self.patience);
+        // The app does not wait for those who only look.
+        let patience = if may < Right::Write { Duration::ZERO } else { self.patience };
+        let id = self.hub.join(patience);
         let full = self.clients.len() >= limits::CLIENTS;
         self.clients.insert(id, Client::new(socket, role, peer, may));
         let refusal = match right {
@@ -242,7 +244,19 @@ impl Mux {
                 Role::Raw(stream) => stream.name(),
                 Role::Session(_) => "a session",
             };
-            log::warn!("app {}: {} refused at {what}: {why:#}", self.dir.name(), client.peer);
+            let name = self.dir.name();
+            let (since, count) = &mut self.refusals;
+            if since.elapsed() >= limits::REFUSALS_TIME {
+                if *count > limits::REFUSALS {
+                    log::info!("app {name}: {} more refusals", *count - limits::REFUSALS);
+                }
+                (*since, *count) = (Instant::now(), 0);
+            }
+            *count += 1;
+            // No complaint of ours: `status` shows those.
+            if *count <= limits::REFUSALS {
+                log::info!("app {name}: {} refused at {what}: {why:#}", client.peer);
+            }
         }
         self.tell_reason(id, why);
         self.let_go(id);

@@ -163,7 +163,9 @@ impl Mux {
         }
         if let Some(asked) = hello.patience_ms {
             let asked = Duration::from_millis(asked.into());
-            self.hub.set_patience(id, asked.min(self.patience));
+            let may_wait = client.right >= Right::Write;
+            let most = if may_wait { self.patience } else { Duration::ZERO };
+            self.hub.set_patience(id, asked.min(most));
         }
         if hello.exclusive.is_some() {
             self.reserve(Some(id));

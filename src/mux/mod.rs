@@ -80,6 +80,8 @@ pub struct Mux {
     reopening: VecDeque<Reopening>,
     /// Who may come, and do what.
     rules: Rules,
+    /// Since when refusals are counted, and how many there were.
+    refusals: (Instant, u64),
     /// Sessions that have come, in this order, and until when they are to say hello.
     silent: VecDeque<(ClientId, Instant)>,
     phase: Phase,

@@ -97,6 +97,7 @@ impl Mux {
         let owns_app = app.is_some();
         dir.create()?;
         let lock = dir.lock()?;
+        dir.arrange(&lock)?;
         remove_leftovers(&dir)?;
         if !owns_app {
             raise_descriptor_limit();
@@ -132,6 +133,7 @@ impl Mux {
             logs: Vec::new(),
             reopening: VecDeque::new(),
             rules: rules(others),
+            refusals: (Instant::now(), 0),
             silent: VecDeque::new(),
             phase: Phase::Ready,
             since: Instant::now(),
@@ -207,7 +209,15 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
         Streams::Fifos { enabled, make } => {
             let mut ends = Ends::default();
             for stream in enabled {
-                if *make {
+                if *make && fifo::is_stored(stored, *stream) && !fifo::is_there(dir, *stream) {
+                    // A new one would be nobody's: the app has the old one, and so have we.
+                    log::error!(
+                        "app {}: the FIFO {} was removed; stop the app and this mux before the \
+                         app is started again",
+                        dir.name(),
+                        dir.path(stream.stage2()).display()
+                    );
+                } else if *make {
                     let ours = fifo::make(dir, *stream)? || fifo::is_stored(stored, *stream);
                     // Under systemd they stay: it keeps the ends over a restart of this service,
                     // and an app that is started again after it must find the same FIFOs.

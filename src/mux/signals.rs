@@ -8,7 +8,7 @@ use tokio::signal::unix::{self, SignalKind};
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
-    /// To end (SIGTERM, SIGINT).
+    /// To end (SIGTERM, SIGINT, SIGQUIT).
     Stop(Signal),
     /// To open the logs anew (SIGHUP).
     Reopen,
@@ -20,6 +20,7 @@ pub(super) enum Asked {
 pub(super) struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
+    quit: unix::Signal,
     hangup: unix::Signal,
     child: unix::Signal,
 }
@@ -29,6 +30,7 @@ impl Signals {
         Ok(Self {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
+            quit: unix::signal(SignalKind::quit())?,
             hangup: unix::signal(SignalKind::hangup())?,
             child: unix::signal(SignalKind::child())?,
         })
@@ -40,6 +42,7 @@ impl Signals {
             _ = self.child.recv() => Asked::Child,
             _ = self.terminate.recv() => Asked::Stop(Signal::SIGTERM),
             _ = self.interrupt.recv() => Asked::Stop(Signal::SIGINT),
+            _ = self.quit.recv() => Asked::Stop(Signal::SIGQUIT),
             _ = self.hangup.recv() => Asked::Reopen,
         }
     }

@@ -132,6 +132,12 @@ fn kept(stream: Stream) -> String {
     format!("kept-{stream}")
 }
 
+/// Whether there is a FIFO of a stream, or one that was put away.
+#[must_use]
+pub fn is_there(dir: &AppDir, stream: Stream) -> bool {
+    dir.has_end(stream.stage2()) || dir.has_end(&kept(stream))
+}
+
 /// Whether a stream has a FIFO now.
 #[must_use]
 pub fn exists(dir: &AppDir, stream: Stream) -> bool {

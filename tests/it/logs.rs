@@ -534,7 +534,7 @@ fn who_is_far_behind_misses_no_file_that_is_there() {
 #[test]
 fn each_line_comes_once_over_hundreds_of_rotations() {
     let log = Log::new();
-    let rotations = volume(200, 5000);
+    let rotations = volume(200, 1000);
     let mut logs = log.rig.command(["logs", "--follow", "--file", log.path.to_str().unwrap()]);
     logs.stderr(Stdio::inherit());
     let mut logs = Proc::spawn(logs);

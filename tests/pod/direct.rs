@@ -107,6 +107,22 @@ fn no_app_without_a_mux() {
     assert!(!pod.path("/run/iottymux/demo").exists());
 }
 
+/// The mux of an app that runs goes on without what it cannot read: the app would die with it.
+#[test]
+fn a_usage_error_does_not_kill_an_app_that_runs() {
+    let Some(pod) = Pod::delivered() else { return };
+    pod.systemctl(&["start", "demo.service"]);
+    let app = pod.property("demo.service", "MainPID");
+    let env = pod.path("/run/iottymux/demo/env");
+    std::fs::write(&env, "IOTTYMUX_BACKLOG=lots\nIOTTYMUX_VIEW_UID=me\n").unwrap();
+    pod.systemctl(&["restart", "iomux@demo.service"]);
+    let mut stdout = pod.connect("demo", "sock-stdout");
+    pod.connect("demo", "sock-stdin").say("still here\n");
+    assert_eq!(stdout.line(), "still here");
+    assert_eq!(pod.property("demo.service", "MainPID"), app);
+    std::fs::remove_file(&env).unwrap();
+}
+
 /// A mistake in the env file is told once, not every 100 ms for ever.
 #[test]
 fn a_usage_error_is_not_tried_again() {
