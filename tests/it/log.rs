@@ -243,10 +243,15 @@ fn rkts_variables_ask_for_a_kubernetes_log() {
 fn the_log_of_an_app_is_found_and_followed_to_its_end() {
     let rig = Rig::new();
     let log = rig.file("app.log");
-    let mux = logging(&rig, &format!("cri:{}", log.display()), &["--log-max-size", "4K"]);
+    let mux = logging(
+        &rig,
+        &format!("cri:{}", log.display()),
+        &["--log-max-size", "4K", "--log-max-files", "100"],
+    );
     let mut out = rig.writer("stdout");
     let mut follow = rig.run(&["logs", "--app", APP, "--follow"]);
-    let lines: String = (0..2000).map(|n| format!("{n} {}\n", "x".repeat(n % 100))).collect();
+    let lines: Vec<_> = (0..2000).map(|n| format!("{n} {}\n", "x".repeat(n % 100))).collect();
+    let lines = lines.concat();
     for piece in lines.as_bytes().chunks(700) {
         out.write_all(piece).unwrap();
     }
