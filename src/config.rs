@@ -92,11 +92,14 @@ fn log_plan(args: &LogArgs) -> Result<LogPlan> {
     };
     let mut targets = args.log.iter().map(target).collect::<Result<Vec<_>>>()?;
     targets.extend(rkt_log()?.map(|path| LogTarget::File(FileFormat::Cri, path)));
+    let rotation = args.log_max_size.map(|size| Rotation { size, files: args.log_max_files });
+    let size = rotation.and_then(|rotation| usize::try_from(rotation.size).ok());
     Ok(LogPlan {
         targets,
-        rotation: args.log_max_size.map(|size| Rotation { size, files: args.log_max_files }),
+        rotation,
         policy: Policy {
             line_limit: args.log_line_limit,
+            chunk: size.unwrap_or(usize::MAX).min(limits::LOG_CHUNK),
             flush: args.log_flush,
             buffer: args.log_buffer,
             drops: args.log_policy == LogPolicy::Drop,

@@ -182,7 +182,7 @@ impl Mux {
         }
         if !done && now >= until {
             for log in &mut self.logs {
-                log.give_up();
+                log.give_up(&mut self.hub, now);
             }
             return true;
         }

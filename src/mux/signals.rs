@@ -27,6 +27,9 @@ pub(super) struct Signals {
 
 impl Signals {
     pub fn new() -> io::Result<Self> {
+        // A log at the limit of a file's size is a log that fails, and not the end of the mux. A
+        // handler stays, though nobody listens, and a child does not inherit it.
+        let _ = unix::signal(SignalKind::from_raw(Signal::SIGXFSZ as i32))?;
         Ok(Self {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,

@@ -113,7 +113,7 @@ fn the_other_formats() {
     mux.rests();
     rig.writer("stderr").write_all(b"err\n").unwrap();
     end(mux);
-    assert_eq!(fs::read(raw).unwrap(), b"a \"b\"\xff\n\x1b[1mno enderr\n");
+    assert_eq!(fs::read(raw).unwrap(), b"a \"b\"\xff\nerr\n\x1b[1mno end");
     let text = fs::read_to_string(json).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let said: Vec<_> = lines.iter().map(|l| (&l["stream"], l["log"].as_str().unwrap())).collect();

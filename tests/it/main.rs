@@ -12,6 +12,7 @@ mod pattern;
 mod peer;
 mod proc;
 mod pty;
+mod reader;
 mod rig;
 
 mod arrows;
@@ -28,6 +29,7 @@ mod last;
 mod life;
 mod limits;
 mod log;
+mod log_failure;
 mod logs;
 mod quiet;
 mod reconnect;

@@ -12,7 +12,9 @@ use std::path::{Component, Path, PathBuf};
 
 use memchr::memrchr;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, renameat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, renameat, statat,
+};
 
 use super::Chunk;
 use crate::limits;
@@ -51,6 +53,8 @@ pub struct LogFile {
     /// Whether it may be cut behind each line end.
     is_lines: bool,
     open: Option<Open>,
+    /// The file that has the chunk up to where it is done.
+    begun: Option<FileId>,
 }
 
 #[derive(Debug)]
@@ -59,6 +63,9 @@ struct Open {
     file: File,
     size: u64,
 }
+
+/// Device and inode.
+type FileId = (u64, u64);
 
 impl LogPath {
     /// A path as it was written, made absolute; its links are followed.
@@ -155,7 +162,7 @@ impl LogFile {
     /// A log that is opened when something is written, or by [`LogFile::reopen`].
     #[must_use]
     pub fn new(path: LogPath, rotation: Option<Rotation>, is_lines: bool) -> Self {
-        Self { path, rotation, is_lines, open: None }
+        Self { path, rotation, is_lines, open: None, begun: None }
     }
 
     /// Opens the file anew, as it is found by its name now; on failure the old one is kept.
@@ -167,64 +174,83 @@ impl LogFile {
         Ok(())
     }
 
-    /// Appends what is left of a chunk.
+    /// Appends some of what is left of a chunk.
     ///
     /// # Errors
-    /// When not all of it was taken; the chunk tells how far it came.
+    /// When nothing was taken.
     pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
-        self.be_open(chunk)?;
-        if let (Some(rotation), Some(open)) = (self.rotation, &mut self.open)
-            && chunk.done == 0
-            && !chunk.mid_line
-            && open.size > 0
-            && open.size + chunk.bytes.len() as u64 > rotation.size
-        {
-            rotate(&open.dir, &self.path.name, rotation.files)?;
-            self.open = None;
-            self.be_open(chunk)?;
-        }
+        let stat = self.be_open()?;
+        self.go_back(chunk, &stat);
         let Some(open) = &mut self.open else { return Ok(()) };
-        while chunk.done < chunk.bytes.len() {
-            match open.file.write(&chunk.bytes[chunk.done..]) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(len) => {
-                    chunk.done += len;
-                    open.size += len as u64;
+        let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
+        if let Some(rotation) = self.rotation
+            && let Some(cut) = chunk.cut.filter(|cut| *cut >= chunk.done)
+            && open.size > 0
+            && open.size + (chunk.bytes.len() - chunk.done) as u64 > rotation.size
+        {
+            if cut == chunk.done {
+                rotate(&open.dir, &self.path.name, rotation.files)?;
+                self.open = None;
+                return Ok(());
+            }
+            // First the rest of the line that is split.
+            end = end.min(cut);
+        }
+        match open.file.write(&chunk.bytes[chunk.done..end]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(len) => {
+                chunk.done += len;
+                open.size += len as u64;
+                self.begun = Some(id(&stat));
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            // A FIFO whose reader is slow.
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                let mut fds = [PollFd::new(open.file.as_fd(), PollFlags::POLLOUT)];
+                let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
+                if poll(&mut fds, wait)? == 0 {
+                    return Err(io::Error::new(ErrorKind::TimedOut, "nobody reads it"));
                 }
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A FIFO whose reader is slow.
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let mut fds = [PollFd::new(open.file.as_fd(), PollFlags::POLLOUT)];
-                    let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
-                    if poll(&mut fds, wait)? == 0 {
-                        return Err(io::Error::new(ErrorKind::TimedOut, "nobody reads it"));
-                    }
+            }
+            Err(e) => {
+                match e.kind() {
+                    // There may be room again.
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {}
+                    // The next reader begins with a whole entry.
+                    ErrorKind::BrokenPipe => (self.open, self.begun) = (None, None),
+                    _ => self.open = None,
                 }
-                Err(e) => {
-                    // A full disk may have room again; anything else may need another file.
-                    if e.kind() != ErrorKind::StorageFull && e.kind() != ErrorKind::QuotaExceeded {
-                        self.open = None;
-                    }
-                    return Err(e);
-                }
+                return Err(e);
             }
         }
         Ok(())
     }
 
     /// Opens the file if there is none that is open, or if it was removed.
-    fn be_open(&mut self, chunk: &mut Chunk) -> io::Result<()> {
-        let removed = |open: &Open| fstat(&open.file).is_ok_and(|stat| stat.st_nlink == 0);
-        if self.open.as_ref().is_none_or(removed) {
-            self.open = Some(self.path.open()?);
-            if self.is_lines {
-                // The new file begins with a whole entry.
-                let end = memrchr(b'\n', &chunk.bytes[..chunk.done]);
-                chunk.done = end.map_or(0, |at| at + 1);
+    fn be_open(&mut self) -> io::Result<Stat> {
+        if let Some(open) = &self.open {
+            let stat = fstat(&open.file)?;
+            if stat.st_nlink > 0 {
+                return Ok(stat);
             }
         }
-        Ok(())
+        let open = self.open.insert(self.path.open()?);
+        Ok(fstat(&open.file)?)
     }
+
+    /// What a file has of an entry is completed in that file. In another one, or where somebody has
+    /// truncated it, the entry is written whole: a file begins with an entry.
+    fn go_back(&self, chunk: &mut Chunk, stat: &Stat) {
+        let is_empty = FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_size == 0;
+        if self.is_lines && (self.begun != Some(id(stat)) || is_empty) {
+            let end = memrchr(b'\n', &chunk.bytes[..chunk.done]);
+            chunk.done = end.map_or(0, |at| at + 1);
+        }
+    }
+}
+
+fn id(stat: &Stat) -> FileId {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// Renames `NAME` to `NAME.1`, after `NAME.1` to `NAME.2`, and so on up to the first number that is
@@ -242,7 +268,11 @@ fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
     let is_free = |number: &u32| statat(dir, numbered(*number), AtFlags::SYMLINK_NOFOLLOW).is_err();
     let free = (1..last).find(is_free).unwrap_or(last);
     for number in (0..free).rev() {
-        renameat(dir, numbered(number), dir, numbered(number + 1))?;
+        match renameat(dir, numbered(number), dir, numbered(number + 1)) {
+            // Somebody has put it elsewhere.
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ impl Format {
             Self::Cri => cri::AROUND + text,
             Self::Json => json::AROUND + json::WIDEST * text,
             Self::Journal(fields) => LENGTH + journal::AROUND + fields.len() + text,
-            Self::Raw => text,
+            Self::Raw => text + 1,
         }
     }
 
@@ -55,6 +55,9 @@ impl Format {
             Self::Raw => {
                 for piece in entry.pieces {
                     out.extend_from_slice(piece);
+                }
+                if entry.last {
+                    out.push(b'\n');
                 }
             }
         }

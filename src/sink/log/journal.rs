@@ -43,21 +43,20 @@ impl Journal {
         Ok(Self { path, socket })
     }
 
-    /// Sends the rest of a chunk, entry by entry.
+    /// Sends the next entry of a chunk.
     ///
     /// # Errors
-    /// When journald does not take one; the chunk tells how far it came.
+    /// When journald does not take it.
     pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
-        let address = UnixAddr::new(&self.path)?;
-        while let Some((len, rest)) = chunk.bytes[chunk.done..].split_first_chunk::<LENGTH>() {
-            let len = u32::from_ne_bytes(*len) as usize;
-            let entry = &rest[..len.min(rest.len())];
-            match self.send(&address, entry) {
-                Err(Errno::EINTR) => {}
-                sent => {
-                    sent?;
-                    chunk.done += LENGTH + len;
-                }
+        let Some((len, rest)) = chunk.bytes[chunk.done..].split_first_chunk::<LENGTH>() else {
+            return Ok(());
+        };
+        let len = u32::from_ne_bytes(*len) as usize;
+        match self.send(&UnixAddr::new(&self.path)?, &rest[..len.min(rest.len())]) {
+            Err(Errno::EINTR) => {}
+            sent => {
+                sent?;
+                chunk.done += LENGTH + len;
             }
         }
         Ok(())

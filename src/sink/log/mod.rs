@@ -36,8 +36,8 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
     /// How many of the bytes the target has.
     pub done: usize,
-    /// Whether it begins in the middle of a line that was split.
-    pub mid_line: bool,
+    /// Where no line is split for the first time: a new file can begin there.
+    pub cut: Option<usize>,
     /// Lines that end in it.
     lines: u64,
     /// Bytes of the app in it.
@@ -53,6 +53,8 @@ pub struct Chunk {
 pub struct Policy {
     /// Longest text of an entry, bytes.
     pub line_limit: usize,
+    /// Bytes handed to a target at once, unless one entry is longer.
+    pub chunk: usize,
     /// Pause after which half a line is written as a part.
     pub flush: Duration,
     /// Bytes kept for a target that fails.
@@ -90,6 +92,10 @@ pub struct Log {
     spare: Option<Vec<u8>>,
     /// Since when the writer has had a chunk.
     writing: Option<Instant>,
+    /// What of the app is in the chunk that the writer had last.
+    handed: Lost,
+    /// Whether that ends without a line end.
+    handed_half: bool,
     /// Why the target does not work, while it does not.
     failing: Option<String>,
     /// What was lost and not told yet, and when the last of it was read.
@@ -137,6 +143,8 @@ impl Log {
             queue: VecDeque::new(),
             spare: None,
             writing: None,
+            handed: Lost::default(),
+            handed_half: false,
             failing: None,
             untold: (lost, start),
             lost,
@@ -173,17 +181,17 @@ impl Log {
     /// Takes what there is in the hub, as far as there is room for it, and hands it over.
     pub fn advance(&mut self, hub: &mut Hub, now: Instant) {
         self.watch(now);
-        while self.has_room() {
+        while self.has_room(now) {
             let Some(stream) = self.next_stream(hub, now) else { break };
             let Some((stamp, range)) = hub.unread(self.id, stream) else { break };
             self.set_stamp(stamp);
-            let len = self.take(stream, hub.bytes(stream, range));
+            let len = self.take(stream, hub.bytes(stream, range), now);
             hub.read_on(self.id, stream, len);
             self.half[stream as usize] = (self.splitter.waiting(stream) > 0).then_some(now);
         }
         for stream in Stream::ALL {
             if self.half[stream as usize].is_some_and(|since| since + self.policy.flush <= now)
-                && self.has_room()
+                && self.has_room(now)
             {
                 self.half[stream as usize] = None;
                 self.flush(stream, false);
@@ -197,8 +205,8 @@ impl Log {
     pub fn deadline(&self) -> Option<Instant> {
         let halves = self.half.iter().flatten().chain(&self.other_waits);
         let pause = halves.min().filter(|_| !self.full).map(|since| *since + self.policy.flush);
-        let stuck = self.writing.filter(|_| self.failing.is_none());
-        pause.into_iter().chain(stuck.map(|since| since + limits::LOG_STUCK)).min()
+        let stuck = self.stuck_at().filter(|_| self.failing.is_none());
+        pause.into_iter().chain(stuck).min()
     }
 
     /// The app has ended, and everything is in the hub: takes the rest; whether the target has all
@@ -206,7 +214,7 @@ impl Log {
     pub fn finish(&mut self, hub: &mut Hub, now: Instant) -> bool {
         self.mixed = true;
         self.advance(hub, now);
-        if hub.unread_first(self.id).is_none() && self.has_room() {
+        if hub.unread_first(self.id).is_none() && self.has_room(now) {
             for stream in Stream::ALL {
                 self.half[stream as usize] = None;
                 self.flush(stream, true);
@@ -216,13 +224,22 @@ impl Log {
         self.writing.is_none() && self.filling.bytes.is_empty() && self.queue.is_empty()
     }
 
-    /// What was not written when the time for it is over counts as lost.
-    pub fn give_up(&mut self) {
+    /// The time for it is over: what is not written counts as lost, and that is told.
+    pub fn give_up(&mut self, hub: &mut Hub, now: Instant) {
+        let why = "it has not taken everything in time";
+        let why = self.failing.get_or_insert_with(|| why.to_owned()).clone();
+        if self.finish(hub, now) {
+            return;
+        }
         for chunk in std::mem::take(&mut self.queue) {
             self.lose(&chunk);
         }
         let filling = std::mem::take(&mut self.filling);
         self.lose(&filling);
+        // The target may have some of what it was given last.
+        let (Lost { lines, bytes }, _) = self.untold;
+        let (lines, bytes) = (lines + self.handed.lines, bytes + self.handed.bytes);
+        log::error!("log {}: up to {lines} lines ({bytes} bytes) are lost: {why}", self.name);
     }
 
     /// The writer has something to tell.
@@ -252,7 +269,7 @@ impl Log {
         let first = hub.unread_first(self.id)?;
         match self.splitter.open() {
             None => self.mixed = false,
-            Some(open) if open != first && !self.mixed && !matches!(self.format, Format::Raw) => {
+            Some(open) if open != first && !self.mixed => {
                 let since = *self.other_waits.get_or_insert(now);
                 if now < since + self.policy.flush && !hub.is_pressed(self.id, first) {
                     return hub.unread(self.id, open).map(|_| open);
@@ -273,25 +290,28 @@ impl Log {
     }
 
     /// Takes bytes of a stream; how many, for the room may end.
-    fn take(&mut self, stream: Stream, pieces: [&[u8]; 2]) -> usize {
+    fn take(&mut self, stream: Stream, pieces: [&[u8]; 2], now: Instant) -> usize {
         let mut taken = 0;
         for piece in pieces {
             let mut rest = piece;
-            while !rest.is_empty() && self.has_room() {
+            while !rest.is_empty() && self.has_room(now) {
                 let before = rest.len();
-                if matches!(self.format, Format::Raw) {
-                    let (part, more) = rest.split_at(rest.len().min(self.policy.line_limit));
-                    self.filling.bytes.extend_from_slice(part);
-                    self.filling.count(0, part.len(), self.stamp.0);
-                    rest = more;
-                } else if let Some(entry) = self.splitter.next(stream, &mut rest) {
+                if let Some(entry) = self.splitter.next(stream, &mut rest) {
                     self.filling.put(&self.format, &self.stamp, &entry);
+                    self.note_cut();
                 }
                 self.at[stream as usize] += (before - rest.len()) as u64;
             }
             taken += piece.len() - rest.len();
         }
         taken
+    }
+
+    /// Where the file can be cut, if it could not before.
+    fn note_cut(&mut self) {
+        if self.filling.cut.is_none() && self.splitter.open().is_none() {
+            self.filling.cut = Some(self.filling.bytes.len());
+        }
     }
 
     /// Gives what waits for its line end as a part.
@@ -302,9 +322,9 @@ impl Log {
     }
 
     /// Whether one more entry fits, after making room for it if that may be.
-    fn has_room(&mut self) -> bool {
+    fn has_room(&mut self, now: Instant) -> bool {
         let worst = self.format.worst(self.policy.line_limit);
-        let capacity = limits::LOG_CHUNK.max(worst);
+        let capacity = self.policy.chunk.max(worst);
         self.full = false;
         if self.filling.bytes.len() + worst > capacity {
             let keeps = self.failing.is_some() || self.policy.drops;
@@ -314,13 +334,15 @@ impl Log {
             }
             let full = self.take_filling();
             self.queue.push_back(full);
+            // What a target that works can have is not kept, and so not forgotten.
+            self.hand_over(now);
             self.forget_oldest();
         }
         if self.filling.bytes.capacity() == 0 {
             // Room for a chunk is made once, and then goes round.
             self.filling.bytes = self.spare.take().unwrap_or_default();
             self.filling.bytes.reserve(capacity);
-            self.filling.mid_line = self.splitter.open().is_some();
+            self.filling.cut = self.splitter.open().is_none().then_some(0);
         }
         true
     }
@@ -345,6 +367,8 @@ impl Log {
             some.then(|| self.take_filling())
         });
         if let Some(chunk) = next {
+            self.handed = Lost { lines: chunk.lines, bytes: chunk.text };
+            self.handed_half = chunk.bytes.last().is_some_and(|byte| *byte != b'\n');
             self.writer.write(chunk);
             self.writing = Some(now);
         }
@@ -357,10 +381,10 @@ impl Log {
             return None;
         }
         let text = format!("iottymux: {lines} lines ({bytes} bytes) were lost here");
-        let pieces =
-            [text.as_bytes(), if matches!(self.format, Format::Raw) { b"\n" } else { b"" }];
+        let breaks = matches!(self.format, Format::Raw) && self.handed_half;
+        let pieces = [if breaks { b"\n" } else { &b""[..] }, text.as_bytes()];
         let entry = Entry { stream: Stream::Stderr, first: true, last: true, pieces };
-        let mut chunk = Chunk::default();
+        let mut chunk = Chunk { cut: Some(0), ..Chunk::default() };
         self.format.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
         Some(chunk)
     }
@@ -388,16 +412,19 @@ impl Log {
 
     fn recycle(&mut self, mut chunk: Chunk) {
         chunk.bytes.clear();
-        if chunk.bytes.capacity() >= limits::LOG_CHUNK {
+        if chunk.bytes.capacity() >= self.policy.chunk {
             self.spare = Some(chunk.bytes);
         }
     }
 
+    /// When the target counts as failing if it has taken nothing by then.
+    fn stuck_at(&self) -> Option<Instant> {
+        self.writing.map(|since| since.max(self.writer.moved()) + limits::LOG_STUCK)
+    }
+
     /// A write that does not come back is a failure, too.
     fn watch(&mut self, now: Instant) {
-        if self.failing.is_none()
-            && self.writing.is_some_and(|since| since + limits::LOG_STUCK <= now)
-        {
+        if self.failing.is_none() && self.stuck_at().is_some_and(|at| at <= now) {
             self.fail(format!("a write has not come back for {:?}", limits::LOG_STUCK));
         }
     }

@@ -6,8 +6,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -50,6 +52,7 @@ pub struct Writer {
     orders: Sender<Order>,
     words: Receiver<Word>,
     bell: Arc<EventFd>,
+    moved: Arc<Moved>,
     /// Its place in the poller.
     pub watch: Watch,
 }
@@ -63,9 +66,16 @@ impl Writer {
         let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let (orders, inbox) = channel();
         let (outbox, words) = channel();
-        let thread = Thread { target, orders: inbox, words: outbox, bell: Arc::clone(&bell) };
+        let moved = Arc::new(Moved { start: Instant::now(), millis: AtomicU64::new(0) });
+        let thread = Thread {
+            target,
+            orders: inbox,
+            words: outbox,
+            bell: Arc::clone(&bell),
+            moved: Arc::clone(&moved),
+        };
         thread::Builder::new().name(format!("log {name}")).spawn(move || thread.work())?;
-        Ok(Self { orders, words, bell, watch: Watch::default() })
+        Ok(Self { orders, words, bell, moved, watch: Watch::default() })
     }
 
     /// Has a chunk written; its end is told by a word.
@@ -77,6 +87,12 @@ impl Writer {
     /// Has the target opened anew; the answer is a word.
     pub fn reopen(&mut self) {
         let _ = self.orders.send(Order::Reopen);
+    }
+
+    /// When the target last took something.
+    #[must_use]
+    pub fn moved(&self) -> Instant {
+        self.moved.start + Duration::from_millis(self.moved.millis.load(Ordering::Relaxed))
     }
 
     /// The next word, if there is one.
@@ -103,6 +119,15 @@ struct Thread {
     orders: Receiver<Order>,
     words: Sender<Word>,
     bell: Arc<EventFd>,
+    moved: Arc<Moved>,
+}
+
+/// When a target last took something: a slow one is not one that hangs.
+#[derive(Debug)]
+struct Moved {
+    start: Instant,
+    /// Since then.
+    millis: AtomicU64,
 }
 
 /// What a thread that is asked to end does.
@@ -122,7 +147,11 @@ impl Thread {
                 self.tell(Word::Reopened(done))
             }
             Order::Write(mut chunk) => {
-                while let Err(e) = self.target.write(&mut chunk) {
+                while chunk.done < chunk.bytes.len() {
+                    let Err(e) = self.target.write(&mut chunk) else {
+                        self.moved.now();
+                        continue;
+                    };
                     self.tell(Word::Failing(e.to_string()))?;
                     match self.orders.recv_timeout(limits::LOG_RETRY) {
                         // Never a second chunk before the first is written.
@@ -144,7 +173,15 @@ impl Thread {
     }
 }
 
+impl Moved {
+    fn now(&self) {
+        let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.millis.store(millis, Ordering::Relaxed);
+    }
+}
+
 impl Target {
+    /// Writes some of a chunk.
     fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         match self {
             Self::File(file) => file.write(chunk),

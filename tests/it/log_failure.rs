@@ -1,0 +1,354 @@
+//! Logs whose targets fail: the app and the clients do not notice, and what is lost is counted.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc::O_NONBLOCK;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use rustix::process::{Resource, Rlimit};
+
+use crate::proc::{Proc, Said, eventually};
+use crate::reader::{LINE, account, cri, write_numbered};
+use crate::rig::{APP, Rig};
+
+/// A mux with this log, and a client that sees everything.
+struct App {
+    rig: Rig,
+    mux: Proc,
+    client: Said,
+    stdout: File,
+    written: u64,
+}
+
+impl App {
+    fn start(rig: Rig, spec: &str, more: &[&str]) -> Self {
+        let mux = rig.mux([&["stream", "--app", APP, "--log", spec], more].concat());
+        let client = Said::follow(rig.client("stdout"));
+        let stdout = rig.writer("stdout");
+        Self { rig, mux, client, stdout, written: 0 }
+    }
+
+    /// The app writes so many lines: all its writes return.
+    fn write(&mut self, lines: u64) {
+        write_numbered(&self.stdout, self.written, self.written + lines);
+        self.written += lines;
+    }
+
+    /// Waits until the client has seen everything.
+    fn wait_seen(&self) {
+        self.client.wait_len(usize::try_from(self.written).unwrap() * LINE);
+    }
+
+    /// Waits until the first log fails, with this in the reason.
+    fn wait_failing(&self, why: &str) {
+        eventually(&format!("the log fails: {why}"), || {
+            let failing = self.rig.status()["logs"][0]["failing"].clone();
+            failing.as_str().is_some_and(|text| text.contains(why))
+        });
+    }
+
+    fn wait_works(&self) {
+        eventually("the log works", || self.rig.status()["logs"][0]["failing"].is_null());
+    }
+
+    fn end(mut self) -> (Rig, u64) {
+        self.mux.signal(Signal::SIGTERM);
+        assert_eq!(self.mux.ends(), 0);
+        assert_eq!(self.client.bytes().len() as u64, self.written * LINE as u64);
+        (self.rig, self.written)
+    }
+}
+
+/// The markers of a CRI log of these files, of which all lines but the told ones are there.
+fn account_cri(log: &[u8], written: u64) -> usize {
+    let entries = cri(log);
+    assert!(entries.iter().all(|entry| entry.last));
+    account(entries.iter().map(|entry| entry.text), 0, written)
+}
+
+/// A small disk that only this test and what it starts can see; gone with it.
+fn disk(at: &Path, options: &str) -> bool {
+    let made = unshare(CloneFlags::CLONE_NEWNS).and_then(|()| {
+        let none = None::<&str>;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+        fs::create_dir(at).unwrap();
+        mount(Some("disk"), at, Some("tmpfs"), MsFlags::empty(), Some(options))
+    });
+    if let Err(e) = made {
+        println!("skipped: no disk can be made here: {e}");
+    }
+    made.is_ok()
+}
+
+fn remount(at: &Path, flags: MsFlags) {
+    let flags = flags | MsFlags::MS_REMOUNT;
+    mount(None::<&str>, at, None::<&str>, flags, None::<&str>).unwrap();
+}
+
+fn spec(format: &str, path: &Path) -> String {
+    format!("{format}:{}", path.display())
+}
+
+#[test]
+fn a_full_disk() {
+    for format in ["cri", "raw", "json-file"] {
+        let rig = Rig::new();
+        let at = rig.file("disk");
+        if !disk(&at, "size=2m") {
+            return;
+        }
+        fs::write(at.join("ballast"), vec![0; 1024 * 1024]).unwrap();
+        let (log, other) = (at.join("app.log"), rig.file("other.log"));
+        let more = ["--log", &spec("cri", &other), "--log-buffer", "256K"];
+        let mut app = App::start(rig, &spec(format, &log), &more);
+        app.write(50_000);
+        app.wait_failing("No space left");
+        app.wait_seen();
+        fs::remove_file(at.join("ballast")).unwrap();
+        // What was kept meanwhile fits now.
+        app.wait_works();
+        app.write(1000);
+        let (_rig, written) = app.end();
+        let log = fs::read(log).unwrap();
+        let markers = match format {
+            "cri" => account_cri(&log, written),
+            "raw" => account(log.strip_suffix(b"\n").unwrap().split(|b| *b == b'\n'), 0, written),
+            _ => {
+                let log = log.strip_suffix(b"\n").unwrap();
+                let text = |line| {
+                    let entry: serde_json::Value = serde_json::from_slice(line).unwrap();
+                    entry["log"].as_str().unwrap().to_owned()
+                };
+                let lines: Vec<_> = log.split(|b| *b == b'\n').map(text).collect();
+                account(lines.iter().map(|l| l.strip_suffix('\n').unwrap().as_bytes()), 0, written)
+            }
+        };
+        assert_eq!(markers, 1, "{format}");
+        assert_eq!(account_cri(&fs::read(other).unwrap(), written), 0, "{format}");
+    }
+}
+
+#[test]
+fn a_full_disk_and_then_another_file() {
+    let rig = Rig::new();
+    let at = rig.file("disk");
+    if !disk(&at, "size=1m") {
+        return;
+    }
+    let log = at.join("app.log");
+    let mut app = App::start(rig, &spec("cri", &log), &["--log-buffer", "256K"]);
+    let reopen = |app: &App| {
+        let mut control = app.rig.run(&["control", "--app", APP, "reopen-logs"]);
+        assert_eq!(control.ends(), 0, "{}", control.stderr.text());
+    };
+    app.write(20_000);
+    app.wait_failing("No space left");
+    // As a kubelet does: the new file begins with an entry, and is readable therefore.
+    let old = at.join("app.log.20261121-010203");
+    fs::rename(&log, &old).unwrap();
+    reopen(&app);
+    let before = fs::read(&old).unwrap();
+    fs::remove_file(&old).unwrap();
+    app.wait_works();
+    // As logrotate does with copytruncate, in the middle of an entry.
+    app.write(20_000);
+    app.wait_failing("No space left");
+    let middle = fs::read(&log).unwrap();
+    File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+    app.wait_works();
+    let (_rig, written) = app.end();
+    // What the old files have of an entry that did not fit is in the new ones again.
+    let whole = |log: &[u8]| log[..=log.iter().rposition(|b| *b == b'\n').unwrap()].to_vec();
+    let all = [whole(&before), whole(&middle), fs::read(log).unwrap()].concat();
+    assert_eq!(account_cri(&all, written), 2);
+}
+
+#[test]
+fn a_directory_that_is_gone() {
+    let rig = Rig::new();
+    let dir = rig.file("logs");
+    let log = dir.join("app.log");
+    let mut app = App::start(rig, &spec("cri", &log), &[]);
+    app.write(10);
+    eventually("it is written", || {
+        fs::read(&log).is_ok_and(|l| l.split(|b| *b == b'\n').count() == 11)
+    });
+    fs::remove_dir_all(&dir).unwrap();
+    fs::write(&dir, "in the way").unwrap();
+    app.write(50_000);
+    app.wait_failing("Not a directory");
+    app.wait_seen();
+    fs::remove_file(&dir).unwrap();
+    app.wait_works();
+    app.write(10);
+    let (_rig, written) = app.end();
+    let log = fs::read(log).unwrap();
+    let entries = cri(&log);
+    assert_eq!(account(entries.iter().map(|entry| entry.text), 10, written), 1);
+}
+
+#[test]
+fn a_read_only_disk() {
+    let rig = Rig::new();
+    let at = rig.file("disk");
+    if !disk(&at, "size=8m,ro") {
+        return;
+    }
+    let log = at.join("app.log");
+    let mut app = App::start(rig, &spec("cri", &log), &[]);
+    app.write(1000);
+    app.wait_failing("Read-only");
+    app.wait_seen();
+    remount(&at, MsFlags::empty());
+    app.wait_works();
+    app.write(1000);
+    let (_rig, written) = app.end();
+    // There was room for it meanwhile.
+    assert_eq!(account_cri(&fs::read(log).unwrap(), written), 0);
+}
+
+#[test]
+fn a_file_that_may_not_grow() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mut app = App::start(rig, &spec("cri", &log), &["--log-buffer", "256K"]);
+    let limit = Rlimit { current: Some(1024 * 1024), maximum: None };
+    let pid = rustix::process::Pid::from_raw(app.mux.pid().as_raw());
+    rustix::process::prlimit(pid, Resource::Fsize, limit).unwrap();
+    app.write(60_000);
+    app.wait_failing("File too large");
+    app.wait_seen();
+    let old = app.rig.file("app.log.1");
+    fs::rename(&log, &old).unwrap();
+    let mut control = app.rig.run(&["control", "--app", APP, "reopen-logs"]);
+    assert_eq!(control.ends(), 0, "{}", control.stderr.text());
+    app.wait_works();
+    let (_rig, written) = app.end();
+    let mut all = fs::read(old).unwrap();
+    all.truncate(all.iter().rposition(|b| *b == b'\n').unwrap() + 1);
+    all.extend(fs::read(log).unwrap());
+    assert_eq!(account_cri(&all, written), 1);
+}
+
+/// A FIFO as target, its path, its size at the least there is.
+fn fifo(rig: &Rig) -> PathBuf {
+    let path = rig.file("fifo");
+    nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+    path
+}
+
+#[test]
+fn a_fifo_that_nobody_reads() {
+    let rig = Rig::new();
+    let path = fifo(&rig);
+    let mut app = App::start(rig, &spec("cri", &path), &[]);
+    app.write(50_000);
+    app.wait_failing("No such device");
+    app.wait_seen();
+    let reader = Said::follow(File::open(&path).unwrap());
+    app.wait_works();
+    app.write(1000);
+    let (_rig, written) = app.end();
+    assert_eq!(account_cri(&reader.bytes(), written), 1);
+}
+
+#[test]
+fn a_fifo_whose_reader_stops() {
+    let rig = Rig::new();
+    let path = fifo(&rig);
+    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+    let mut app = App::start(rig, &spec("cri", &path), &[]);
+    // More than the FIFO, the chunks and the backlog take: the app waits, but not for ever.
+    app.write(50_000);
+    app.wait_failing("");
+    app.wait_seen();
+    may_wait(&reader);
+    let reader = Said::follow(reader);
+    app.wait_works();
+    app.write(1000);
+    let (_rig, written) = app.end();
+    assert_eq!(account_cri(&reader.bytes(), written), 1);
+}
+
+/// From now on reading waits for bytes.
+fn may_wait(reader: &File) {
+    fcntl(reader, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+}
+
+/// Reads slowly, until this many bytes have come.
+fn read_slowly(mut from: &File, pause: Duration, piece: usize, until: usize) -> Vec<u8> {
+    let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
+    while all.len() < until {
+        match from.read(&mut buffer) {
+            // Before the mux has opened it.
+            Ok(0) => {}
+            Ok(len) => all.extend_from_slice(&buffer[..len]),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            Err(e) => panic!("{e}"),
+        }
+        // This is what is being tested: a target that takes its time.
+        std::thread::sleep(pause);
+    }
+    all
+}
+
+#[test]
+fn a_slow_target_holds_the_app_back() {
+    let rig = Rig::new();
+    let path = fifo(&rig);
+    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+    let mut app = App::start(rig, &spec("cri", &path), &[]);
+    let stdout = app.stdout.try_clone().unwrap();
+    let lines = 50_000;
+    let writer = std::thread::spawn(move || write_numbered(stdout, 0, lines));
+    app.written = lines;
+    // 256 KiB, which are handed over at once, take longer than a write that hangs may.
+    let mut all = read_slowly(&reader, Duration::from_millis(25), 1024, 240_000);
+    assert!(app.rig.status()["logs"][0]["failing"].is_null());
+    assert!(!writer.is_finished(), "the app was not held back");
+    may_wait(&reader);
+    let rest = Said::follow(reader);
+    writer.join().unwrap();
+    let (_rig, written) = app.end();
+    all.extend(rest.bytes());
+    assert_eq!(account_cri(&all, written), 0);
+}
+
+#[test]
+fn a_slow_target_loses_lines_if_that_was_asked_for() {
+    let rig = Rig::new();
+    let path = fifo(&rig);
+    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+    let mut app = App::start(rig, &spec("cri", &path), &["--log-policy", "drop"]);
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        app.write(50_000);
+        app.wait_seen();
+        all.extend(read_slowly(&reader, Duration::ZERO, 4096, 100_000));
+    }
+    may_wait(&reader);
+    let rest = Said::follow(reader);
+    let lost = app.rig.status()["logs"][0]["lost_lines"].as_u64().unwrap();
+    let (_rig, written) = app.end();
+    all.extend(rest.bytes());
+    assert!(account_cri(&all, written) > 0 && lost > 0);
+}
+
+#[test]
+fn a_log_that_cannot_be_finished_is_told() {
+    let rig = Rig::new();
+    let path = fifo(&rig);
+    let mut app = App::start(rig, &spec("cri", &path), &[]);
+    app.write(50_000);
+    app.wait_seen();
+    app.mux.signal(Signal::SIGTERM);
+    assert_eq!(app.mux.ends(), 0);
+    app.mux.stderr.wait_for("up to 50000 lines (4950000 bytes) are lost: No such device");
+}

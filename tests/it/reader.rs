@@ -1,0 +1,79 @@
+//! Readers of logs, as strict as the strictest that people use, and an app whose lines are numbered.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+/// An entry of a CRI log.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    pub stamp: &'a str,
+    pub stream: &'a str,
+    /// Whether it ends a line.
+    pub last: bool,
+    pub text: &'a [u8],
+}
+
+/// The entries of a CRI log. It takes only what the kubelet and podman both take: a stamp of nine
+/// digits in UTC, one space after each field, also before an empty text, and a line end at the end.
+/// Stamps do not go back.
+pub fn cri(log: &[u8]) -> Vec<Entry<'_>> {
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    let Some(log) = log.strip_suffix(b"\n") else {
+        assert!(log.is_empty(), "it ends in the middle: {}", log.escape_ascii());
+        return entries;
+    };
+    for (at, line) in log.split(|byte| *byte == b'\n').enumerate() {
+        let bad = || panic!("entry {at}: {}", line.escape_ascii());
+        let mut fields = line.splitn(4, |byte| *byte == b' ');
+        let mut word = || str::from_utf8(fields.next().unwrap_or_else(bad)).unwrap();
+        let (stamp, stream, tag) = (word(), word(), word());
+        let shape: String =
+            stamp.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        let is_right = shape == "0000-00-00T00:00:00.000000000Z"
+            && ["stdout", "stderr"].contains(&stream)
+            && ["P", "F"].contains(&tag)
+            && entries.last().is_none_or(|before| before.stamp <= stamp);
+        assert!(is_right, "entry {at}: {}", line.escape_ascii());
+        let text = fields.next().unwrap_or_else(bad);
+        entries.push(Entry { stamp, stream, last: tag == "F", text });
+    }
+    entries
+}
+
+/// Bytes of a numbered line, with its end.
+pub const LINE: usize = 100;
+
+/// Writes the lines with these numbers.
+pub fn write_numbered(mut to: impl Write, from: u64, until: u64) {
+    let mut text = String::new();
+    for number in from..until {
+        writeln!(text, "{number:099}").unwrap();
+        if text.len() > 60_000 || number + 1 == until {
+            to.write_all(text.as_bytes()).unwrap();
+            text.clear();
+        }
+    }
+}
+
+/// Fails unless the lines are numbered from `from` up to `until`, those that a marker tells of not
+/// being there, and no other; returns how many markers there are.
+pub fn account<'a>(lines: impl IntoIterator<Item = &'a [u8]>, from: u64, until: u64) -> usize {
+    let (mut next, mut markers) = (from, 0);
+    for line in lines {
+        let line = str::from_utf8(line).unwrap_or_else(|_| panic!("{}", line.escape_ascii()));
+        if let Some(lost) = line.strip_prefix("iottymux: ") {
+            let mut numbers = lost.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+            let mut number = || numbers.next().unwrap().parse::<u64>().unwrap();
+            let (lines, bytes) = (number(), number());
+            assert_eq!(bytes, lines * (LINE as u64 - 1), "{line}");
+            assert!(lines > 0, "{line}");
+            next += lines;
+            markers += 1;
+        } else {
+            assert_eq!(line, format!("{next:099}"), "after {markers} markers");
+            next += 1;
+        }
+    }
+    assert_eq!(next, until, "after {markers} markers");
+    markers
+}
