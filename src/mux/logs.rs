@@ -8,6 +8,7 @@ use nix::unistd::Uid;
 
 use super::{Mux, log_watch};
 use crate::hub::{ClientId, Hub};
+use crate::limits;
 use crate::logged::{self, Logged};
 use crate::poll::{Interest, Token};
 use crate::proto::{Answer, Kind, LogReport};
@@ -112,6 +113,10 @@ impl Mux {
             writer.watch = watch;
         }
         self.reopen_logs(None);
+        // A target that hangs does not keep the app from starting.
+        for log in &mut self.logs {
+            log.writer().await_word(limits::LOG_RETRY);
+        }
     }
 
     /// Gives the logs what there is.

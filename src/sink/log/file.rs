@@ -196,6 +196,8 @@ impl LogFile {
             // First the rest of the line that is split.
             end = end.min(cut);
         }
+        // Whole entries, so that a file that is truncated meanwhile begins with one.
+        end = memrchr(b'\n', &chunk.bytes[chunk.done..end]).map_or(end, |at| chunk.done + at + 1);
         match open.file.write(&chunk.bytes[chunk.done..end]) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(len) => {

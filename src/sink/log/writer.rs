@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::Chunk;
@@ -98,6 +99,13 @@ impl Writer {
     /// The next word, if there is one.
     pub fn word(&mut self) -> Option<Word> {
         self.words.try_recv().ok()
+    }
+
+    /// Waits for a word, so long at most.
+    pub fn await_word(&self, time: Duration) {
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        // An interruption ends it early, and that is all.
+        let _ = poll(&mut [PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)], timeout);
     }
 
     /// Words are fetched now; the bell rings again for the next one.
