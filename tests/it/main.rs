@@ -30,6 +30,8 @@ mod life;
 mod limits;
 mod log;
 mod log_failure;
+mod log_readers;
+mod log_rotation;
 mod logs;
 mod quiet;
 mod reconnect;

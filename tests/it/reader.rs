@@ -40,6 +40,16 @@ pub fn cri(log: &[u8]) -> Vec<Entry<'_>> {
     entries
 }
 
+/// The bytes of a stream, of which these are the entries.
+pub fn joined(entries: &[Entry<'_>], stream: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.stream == stream) {
+        bytes.extend_from_slice(entry.text);
+        bytes.extend_from_slice(if entry.last { b"\n" } else { b"" });
+    }
+    bytes
+}
+
 /// Bytes of a numbered line, with its end.
 pub const LINE: usize = 100;
 

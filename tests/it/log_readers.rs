@@ -1,0 +1,172 @@
+//! Readers take our files whole, whatever the app writes and however it comes.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+
+use crate::dice::{Dice, seed};
+use crate::pattern::volume;
+use crate::proc::Said;
+use crate::reader::{cri, joined};
+use crate::rig::{APP, Rig};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/golden");
+
+/// Bytes as apps write them, and worse: text, colours, controls, anything.
+fn nasty(dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..dice.below(40) {
+        match dice.below(8) {
+            0 => bytes.push(b'\n'),
+            1 => {
+                let len = dice.below(200);
+                bytes.extend(dice.bytes(len));
+            }
+            2 => {
+                let special = ["\r\n", "\u{e9}", "\u{1f600}", "\u{2028}", "\0"];
+                bytes.extend(dice.pick(&special).bytes());
+            }
+            3 => bytes.extend(b"\x1b[1;38;5;196m"),
+            4 => bytes.extend(dice.pick(&["<3>", "stdout P ", "{\"log\":\"", "2016 "]).bytes()),
+            5 => bytes.extend(vec![dice.byte(); dice.below(3000)]),
+            _ => bytes.extend(b"a usual line\n"),
+        }
+    }
+    bytes
+}
+
+#[test]
+fn any_bytes_in_any_pieces_are_read_back() {
+    let mut dice = Dice::new(seed());
+    for _ in 0..volume(25, 2000) {
+        let rig = Rig::new();
+        let (log, json, raw) = (rig.file("cri"), rig.file("json"), rig.file("raw"));
+        let limit = dice.pick(&["1", "7", "100", "1000", "16384"]);
+        let flush = dice.pick(&["0.001", "1"]);
+        let specs = [("cri", &log), ("json-file", &json), ("raw", &raw)]
+            .map(|(f, p)| format!("{f}:{}", p.display()));
+        let mut mux = rig.mux([
+            "stream",
+            "--app",
+            APP,
+            "--log",
+            &specs[0],
+            "--log",
+            &specs[1],
+            "--log",
+            &specs[2],
+            "--log-line-limit",
+            limit,
+            "--log-flush",
+            flush,
+        ]);
+        // What somebody sees, a mux need not wait with.
+        let _seen = ["stdout", "stderr"].map(|stream| Said::follow(rig.client(stream)));
+        let mut app = [(rig.writer("stdout"), Vec::new()), (rig.writer("stderr"), Vec::new())];
+        for _ in 0..dice.below(20) {
+            let (to, said) = &mut app[dice.below(2)];
+            let bytes = nasty(&mut dice);
+            for piece in dice.cut(&bytes) {
+                to.write_all(piece).unwrap();
+            }
+            said.extend(bytes);
+            if dice.one_in(3) {
+                mux.rests();
+            }
+        }
+        mux.signal(Signal::SIGTERM);
+        assert_eq!(mux.ends(), 0);
+        let limit: usize = limit.parse().unwrap();
+        let log = fs::read(log).unwrap();
+        let entries = cri(&log);
+        assert!(entries.iter().all(|entry| entry.text.len() <= limit));
+        let json = fs::read_to_string(json).unwrap();
+        for (stream, (_, said)) in ["stdout", "stderr"].into_iter().zip(&app) {
+            let got = joined(&entries, stream);
+            assert!(got == *said, "{stream}: {} for {}", got.escape_ascii(), said.escape_ascii());
+            let text = docker(&json, stream);
+            if limit >= 100 {
+                // No part ends within a character, so that what is one stays one.
+                assert_eq!(text, lossy(said), "{stream}");
+            }
+        }
+        // The lines are the same, whichever stream they come from.
+        let [(_, out), (_, err)] = &app;
+        assert_eq!(fs::read(raw).unwrap().len(), out.len() + err.len());
+    }
+}
+
+/// What a reader of docker's files makes of a stream.
+fn docker(log: &str, stream: &str) -> String {
+    let entries = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let keys = ["log", "stream", "time"];
+    entries
+        .inspect(|entry| assert!(entry.as_object().unwrap().keys().eq(keys), "{entry}"))
+        .filter(|entry| entry["stream"] == stream)
+        .map(|entry| entry["log"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// With one replacement character for each byte that is none.
+fn lossy(bytes: &[u8]) -> String {
+    let one = |chunk: std::str::Utf8Chunk<'_>| {
+        chunk.valid().to_owned() + &"\u{fffd}".repeat(chunk.invalid().len())
+    };
+    bytes.utf8_chunks().map(one).collect()
+}
+
+/// What a short life of an app leaves in each format, byte by byte but for the stamps.
+#[test]
+fn the_formats_are_what_they_were() {
+    let rig = Rig::new();
+    let files = ["cri", "json-file", "raw"].map(|format| (format, rig.file(format)));
+    let specs = files.each_ref().map(|(format, path)| format!("{format}:{}", path.display()));
+    let logs = specs.iter().flat_map(|spec| ["--log", spec]);
+    let more = ["--log-line-limit", "40", "--log-flush", "3600"];
+    let mut mux = rig.mux(["stream", "--app", APP].into_iter().chain(logs).chain(more));
+    let (out, err) = (&rig.writer("stdout"), &rig.writer("stderr"));
+    for (mut to, text) in [
+        (out, &b"a line\n\n  with spaces  \r\n"[..]),
+        (err, b"<3>an error: \"quoted\" <tag> & \\ \t\x01\x7f\n"),
+        (out, "caf\u{e9} \u{1f600} \u{2028}\n".as_bytes()),
+        (out, b"not UTF-8: \xff\xfe\xc3\n"),
+        (out, b"0123456789012345678901234567890123456789\n"),
+        (out, b"01234567890123456789012345678901234567890123456789\n"),
+        (out, "0123456789012345678901234567890123456\u{1f600}\u{1f600}\n".as_bytes()),
+        (out, b"01234567890123456789012345678901234\x1b[31mred\x1b[0m\n"),
+        (err, b"half a line"),
+        (out, b"and half a line"),
+    ] {
+        to.write_all(text).unwrap();
+        mux.rests();
+    }
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    for (format, path) in files {
+        let text = without_stamps(&fs::read(path).unwrap());
+        let golden = Path::new(GOLDEN).join(format!("{format}.log"));
+        if std::env::var_os("IOTTYMUX_GOLDEN").is_some() {
+            fs::write(&golden, &text).unwrap();
+        }
+        let want = fs::read(&golden).unwrap();
+        assert!(text == want, "{format}:\n{}\nfor\n{}", text.escape_ascii(), want.escape_ascii());
+    }
+}
+
+/// With this stamp for every one.
+fn without_stamps(log: &[u8]) -> Vec<u8> {
+    const STAMP: &[u8] = b"2016-10-06T00:17:09.669794202Z";
+    let digits = |bytes: &[u8]| -> Vec<u8> {
+        bytes.iter().map(|b| if b.is_ascii_digit() { b'0' } else { *b }).collect()
+    };
+    let mut log = log.to_vec();
+    for at in 0..(log.len() + 1).saturating_sub(STAMP.len()) {
+        let here = at..at + STAMP.len();
+        if digits(&log[here.clone()]) == digits(STAMP) {
+            log[here].copy_from_slice(STAMP);
+        }
+    }
+    log
+}

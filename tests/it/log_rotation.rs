@@ -1,0 +1,221 @@
+//! Rotation, by ourselves and by others, at full speed: each line is in exactly one place.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use nix::sys::signal::Signal;
+
+use crate::pattern::volume;
+use crate::proc::{Proc, eventually};
+use crate::reader::{account, cri, joined, write_numbered};
+use crate::rig::{APP, Rig};
+
+fn logging(rig: &Rig, log: &Path, more: &[&str]) -> Proc {
+    let spec = format!("cri:{}", log.display());
+    rig.mux([&["stream", "--app", APP, "--log", &spec], more].concat())
+}
+
+fn end(mut mux: Proc) {
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+}
+
+/// The files of a log that the mux has rotated, the oldest first.
+fn rotated(log: &Path) -> Vec<PathBuf> {
+    let name = log.file_name().unwrap().to_str().unwrap().to_owned();
+    let number = |path: &PathBuf| {
+        let file = path.file_name()?.to_str()?.strip_prefix(&name)?;
+        file.strip_prefix('.').map_or(file.is_empty().then_some(0), |n| n.parse::<u32>().ok())
+    };
+    let entries = fs::read_dir(log.parent().unwrap()).unwrap();
+    let mut files: Vec<_> =
+        entries.map(|e| e.unwrap().path()).filter(|p| number(p).is_some()).collect();
+    files.sort_by_key(|path| std::cmp::Reverse(number(path)));
+    files
+}
+
+/// 500 rotations: by megabytes for CI, by gigabytes when asked.
+#[test]
+fn five_hundred_own_rotations() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let size = volume(32 * 1024, 10 * 1024 * 1024);
+    let more = ["--log-max-size", &size.to_string(), "--log-max-files", "1000"];
+    let mux = logging(&rig, &log, &more);
+    // An entry is 39 bytes longer than its line.
+    let lines = 500 * size as u64 / 139;
+    write_numbered(rig.writer("stdout"), 0, lines);
+    end(mux);
+    let files = rotated(&log);
+    assert!(files.len() >= 500, "{}", files.len());
+    let (mut from, mut sizes) = (0, Vec::new());
+    for file in &files {
+        let text = fs::read(file).unwrap();
+        let entries = cri(&text);
+        assert!(entries.iter().all(|entry| entry.last));
+        let until = from + entries.len() as u64;
+        assert_eq!(account(entries.iter().map(|entry| entry.text), from, until), 0);
+        (from, sizes) = (until, [sizes, vec![text.len()]].concat());
+    }
+    assert_eq!(from, lines);
+    assert!(sizes.iter().all(|len| *len <= size), "{sizes:?}");
+}
+
+#[test]
+fn no_more_files_than_asked_for_and_no_line_cut() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let more = ["--log-max-size", "20K", "--log-max-files", "3", "--log-line-limit", "1000"];
+    let mux = logging(&rig, &log, &more);
+    let line = |n: usize| format!("{n} {}\n", "x".repeat(n * 137 % 9000));
+    let text: String = (0..1000).map(line).collect();
+    let mut writer = rig.writer("stdout");
+    std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
+    end(mux);
+    let files = rotated(&log);
+    assert_eq!(files.len(), 4);
+    let mut all = Vec::new();
+    for file in &files {
+        let text = fs::read(file).unwrap();
+        let entries = cri(&text);
+        // Parts of a line are never in two files, and may make one larger.
+        assert!(entries.last().unwrap().last, "{}", file.display());
+        assert!(text.len() <= 20 * 1024 + 10_000, "{}", text.len());
+        all.extend(joined(&entries, "stdout"));
+    }
+    assert!(text.as_bytes().ends_with(&all) && all.len() > 40_000);
+    assert!(text.as_bytes()[..text.len() - all.len()].ends_with(b"\n"));
+}
+
+/// A mux that is killed anywhere in a rotation: what was in the files stays, once.
+#[test]
+fn killed_while_it_rotates() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let more = ["--log-max-size", "4K", "--log-max-files", "1000"];
+    let mut from = 0;
+    for _ in 0..volume(20, 300) {
+        let mux = logging(&rig, &log, &more);
+        let stdout = rig.writer("stdout");
+        let writer = thread::spawn(move || {
+            use std::io::Write;
+            let mut number = from;
+            // Until the mux is gone.
+            while writeln!(&stdout, "{number:099}").is_ok() {
+                number += 1;
+            }
+            number
+        });
+        let before = rotated(&log).len();
+        eventually("it rotates", || rotated(&log).len() > before + 3);
+        mux.signal(Signal::SIGKILL);
+        drop(mux);
+        let written = writer.join().unwrap();
+        let files = rotated(&log);
+        for (at, file) in files.iter().enumerate() {
+            let text = fs::read(file).unwrap();
+            let whole = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+            assert!(whole == text.len() || at + 1 == files.len(), "{}", file.display());
+            let entries = cri(&text[..whole]);
+            let until = from + entries.len() as u64;
+            assert_eq!(account(entries.iter().map(|entry| entry.text), from, until), 0);
+            from = until;
+        }
+        assert!(from <= written);
+        from = written;
+        for file in files {
+            fs::remove_file(file).unwrap();
+        }
+    }
+}
+
+/// The kubelet's way: it renames the file, has it opened anew, and compresses the one before.
+#[test]
+fn a_kubelets_rotation_at_full_speed() {
+    let rig = Rig::new();
+    let log = rig.file("0.log");
+    let mux = logging(&rig, &log, &[]);
+    let stdout = rig.writer("stdout");
+    let lines = volume(300_000, 20_000_000) as u64;
+    let writer = thread::spawn(move || write_numbered(stdout, 0, lines));
+    let mut files: Vec<PathBuf> = Vec::new();
+    while !writer.is_finished() {
+        let name = format!("0.log.20060102-{:06}", files.len());
+        fs::rename(&log, rig.file(&name)).unwrap();
+        let mut control = rig.run(&["control", "--app", APP, "reopen-logs"]);
+        assert_eq!(control.ends(), 0, "{}", control.stderr.text());
+        assert!(log.exists());
+        if let Some(before) = files.last_mut() {
+            let done = Command::new("gzip").arg(&before).status().unwrap();
+            assert!(done.success());
+            before.as_mut_os_string().push(".gz");
+        }
+        files.push(rig.file(&name));
+    }
+    writer.join().unwrap();
+    end(mux);
+    let mut from = 0;
+    for file in files.iter().chain([&log]) {
+        let read = if file.extension().is_some_and(|e| e == "gz") { "zcat" } else { "cat" };
+        let text = Command::new(read).arg(file).stderr(Stdio::inherit()).output().unwrap().stdout;
+        let entries = cri(&text);
+        let until = from + entries.len() as u64;
+        assert_eq!(account(entries.iter().map(|entry| entry.text), from, until), 0);
+        from = until;
+    }
+    assert_eq!(from, lines);
+    assert!(files.len() > 2);
+    let others = fs::read_dir(log.parent().unwrap()).unwrap();
+    let ours = |e: &fs::DirEntry| e.file_name().to_str().unwrap().starts_with("0.log");
+    assert_eq!(others.flatten().filter(ours).count(), files.len() + 1);
+}
+
+/// logrotate's copytruncate: what the copy has not is lost by that, and nothing else is.
+#[test]
+fn a_log_that_is_copied_and_truncated() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mux = logging(&rig, &log, &[]);
+    let stdout = rig.writer("stdout");
+    let writer = thread::spawn(move || write_numbered(stdout, 0, 300_000));
+    let mut copies = Vec::new();
+    while !writer.is_finished() {
+        copies.push(fs::read(&log).unwrap());
+        File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+    }
+    writer.join().unwrap();
+    end(mux);
+    copies.push(fs::read(&log).unwrap());
+    let mut last = None;
+    for copy in &copies {
+        // A copy may end in the middle of a write; no file begins there.
+        let whole = copy.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        for entry in cri(&copy[..whole]) {
+            let number: u64 = str::from_utf8(entry.text).unwrap().parse().unwrap();
+            assert!(last.is_none_or(|last| last < number), "{number} after {last:?}");
+            last = Some(number);
+        }
+    }
+    assert_eq!(last, Some(299_999));
+}
+
+/// Somebody else has moved the file away: the mux does not insist on renaming it.
+#[test]
+fn a_log_that_was_moved_before_it_is_rotated() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mux = logging(&rig, &log, &["--log-max-size", "4K"]);
+    let mut out = rig.writer("stdout");
+    write_numbered(&mut out, 0, 1);
+    eventually("it is written", || fs::read(&log).is_ok_and(|log| !log.is_empty()));
+    fs::rename(&log, rig.file("moved")).unwrap();
+    write_numbered(&mut out, 1, 60);
+    end(mux);
+    let mut all = fs::read(rig.file("moved")).unwrap();
+    for file in rotated(&log) {
+        all.extend(fs::read(file).unwrap());
+    }
+    assert_eq!(account(cri(&all).iter().map(|entry| entry.text), 0, 60), 0);
+}
