@@ -7,6 +7,7 @@
 mod continuity;
 mod direct;
 mod input;
+mod log;
 mod lossless;
 mod pod;
 #[path = "../it/proc.rs"]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::pod::{Plan, Pod};
+use crate::proc::eventually;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pod/fixtures/rkt");
 const STATE: &str = "/rkt/iottymux/demo";
@@ -51,7 +52,7 @@ fn plan(kind: &Kind) -> Option<Plan> {
     }
     let env = format!(
         "STAGE2_TTY={}\nSTAGE1_DEBUG=false\nSTAGE2_STDIN=true\nSTAGE2_STDOUT=true\n\
-         STAGE2_STDERR=true\n",
+         STAGE2_STDERR=true\nSTAGE1_LOGMODE=k8s-plain\nKUBERNETES_LOG_PATH=hello/0.log\n",
         kind.tty
     );
     let plan = plan
@@ -92,6 +93,10 @@ fn assert_works(pod: &Pod, kind: &Kind) {
     attach.stdin.take().unwrap().write_all(b"as rkt does\n").unwrap();
     assert!(attach.wait().unwrap().success());
     output.line_ending("as rkt does");
+    eventually("it is in the kubelet's log", || {
+        let log = fs::read_to_string(pod.path("/rkt/kubernetes/log/hello/0.log")).unwrap();
+        log.lines().any(|line| line.trim_end().ends_with("Z stdout F as rkt does"))
+    });
 
     let list = pod.run(&["/iottymux", "--app=demo"]);
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();

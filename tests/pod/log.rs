@@ -1,0 +1,216 @@
+//! Logs in a pod: a real journald, and the kubelet's directory as rkt's stage1 has it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::pod::{Plan, Pod};
+
+/// Where the mux is: with a directory `/rkt` another one would be looked for.
+const STATE: &str = "/run/iottymux";
+
+/// A pod with journald, which keeps to itself and limits nothing.
+fn with_journald(plan: Plan) -> Plan {
+    plan.unit("default.target", "[Unit]\nDefaultDependencies=no\nWants=systemd-journald.service\n")
+        .unit("systemd-journald-audit.socket", "")
+        .root_file(
+            "etc/systemd/journald.conf",
+            "[Journal]\nAudit=no\nReadKMsg=no\nStorage=volatile\nRateLimitIntervalSec=0\n",
+        )
+}
+
+/// An app that says what is in /shared/input, to stdout, then to stderr when it is told to go on.
+const APP: &str = "\
+[Service]
+ExecStart=
+ExecStart=/bin/sh -c 'cat /shared/input; read x; echo an error >&2; echo \"<4>a warning\" >&2; exec cat'
+";
+
+fn journal(pod: &Pod, more: &[&str]) -> Vec<Value> {
+    let words = [&["journalctl", "--no-pager", "--all", "-o", "json"], more].concat();
+    pod.run(&words).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What is in there: text is a string, and anything else a list of its bytes.
+fn message(entry: &Value) -> Vec<u8> {
+    match &entry["MESSAGE"] {
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::Array(bytes) => {
+            bytes.iter().map(|b| u8::try_from(b.as_u64().unwrap()).unwrap()).collect()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Waits until a line of the app is in the journal: by then what came before it is, too.
+fn await_line(pod: &Pod, line: &str) {
+    let wait = format!(
+        "until journalctl -u demo.service -o cat | grep -qxF '{line}'; do sleep 0.05; done"
+    );
+    pod.run(&["timeout", "25", "sh", "-c", &wait]);
+}
+
+#[test]
+fn the_journal_has_all_under_the_apps_own_unit() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = with_journald(plan.with_delivered_units())
+        .unit("demo.service.d/app.conf", APP)
+        .unit(
+            "iomux@demo.service.d/log.conf",
+            "[Service]\nEnvironment=IOTTYMUX_LOG=journald IOTTYMUX_LOG_LINE_LIMIT=1M\n",
+        )
+        .boot();
+    // A usual line, an empty one, one that is no text, and some that fit no datagram.
+    let long = |len: usize| "0123456789abcdef".repeat(len / 16).into_bytes();
+    let lines = [
+        b"usual".to_vec(),
+        b"".to_vec(),
+        b"\x00\xff\x1b[1m\tbinary\r".to_vec(),
+        long(300 * 1024),
+        long(1024 * 1024 + 32),
+        b"last".to_vec(),
+    ];
+    fs::write(pod.shared("input"), [lines.join(&b'\n'), b"\n".to_vec()].concat()).unwrap();
+    pod.systemctl(&["start", "demo.service"]);
+    await_line(&pod, "last");
+    pod.connect("demo", "sock-stdin").say("go on\n");
+    await_line(&pod, "a warning");
+    let ours = journal(&pod, &["-u", "demo.service", "CONTAINER_NAME=demo"]);
+    let shape = |entry: &Value| {
+        let word = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!(word("SYSLOG_IDENTIFIER"), "demo");
+        (word("IOTTYMUX_STREAM"), word("PRIORITY"), word("CONTAINER_PARTIAL_MESSAGE"))
+    };
+    let told = |stream: &str, priority: &str, partial: &str| {
+        (stream.to_owned(), priority.to_owned(), partial.to_owned())
+    };
+    let usual = told("stdout", "6", "");
+    let want = [
+        (usual.clone(), lines[0].clone()),
+        (usual.clone(), lines[1].clone()),
+        (usual.clone(), lines[2].clone()),
+        (usual.clone(), lines[3].clone()),
+        (told("stdout", "6", "true"), lines[4][..1024 * 1024].to_vec()),
+        (usual.clone(), lines[4][1024 * 1024..].to_vec()),
+        (usual, lines[5].clone()),
+        (told("stderr", "3", ""), b"an error".to_vec()),
+        (told("stderr", "4", ""), b"a warning".to_vec()),
+    ];
+    assert_eq!(ours.len(), want.len());
+    for (at, (entry, (fields, text))) in ours.iter().zip(&want).enumerate() {
+        assert_eq!(shape(entry), *fields, "{at}");
+        assert!(message(entry) == *text, "{at}: {:.300}", message(entry).escape_ascii());
+    }
+}
+
+/// journald is stopped, and started again: what was kept follows, and the app does not notice.
+#[test]
+fn journald_goes_and_comes_again() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = with_journald(plan.with_delivered_units())
+        .unit("demo.service.d/app.conf", "[Service]\nExecStart=\nExecStart=/bin/cat\n")
+        .unit("iomux@demo.service.d/log.conf", "[Service]\nEnvironment=IOTTYMUX_LOG=journald\n")
+        .boot();
+    pod.systemctl(&["start", "demo.service"]);
+    let mut out = pod.connect("demo", "sock-stdout");
+    let mut typed = pod.connect("demo", "sock-stdin");
+    let mut said = 0;
+    let mut say = |lines: usize| {
+        for _ in 0..lines {
+            typed.say(&format!("{said:099}\n"));
+            assert_eq!(out.line(), format!("{said:099}"));
+            said += 1;
+        }
+        format!("{:099}", said - 1)
+    };
+    await_line(&pod, &say(10));
+    let sockets = ["systemd-journald.socket", "systemd-journald-dev-log.socket"];
+    let all = [&["stop", "systemd-journald.service"], &sockets[..]].concat();
+    for round in 0..2 {
+        if round == 0 {
+            pod.systemctl(&all);
+        } else {
+            // Killed, with the socket there: what is sent waits in it.
+            pod.systemctl(&["kill", "-s", "KILL", "systemd-journald.service"]);
+        }
+        let last = say(50);
+        pod.systemctl(&[&["start"], &sockets[..], &["systemd-journald.service"]].concat());
+        await_line(&pod, &last);
+        await_line(&pod, &say(10));
+    }
+    let entries = journal(&pod, &["-u", "demo.service", "CONTAINER_NAME=demo"]);
+    let got: Vec<_> = entries.iter().map(message).collect();
+    let want: Vec<_> = (0..130).map(|n| format!("{n:099}").into_bytes()).collect();
+    assert!(
+        got == want,
+        "{:?}",
+        got.iter().map(|m| m.escape_ascii().to_string()).collect::<Vec<_>>()
+    );
+}
+
+/// What rkt's variables ask for: a file below the directory that the kubelet reads.
+#[test]
+fn the_kubelets_directory() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan
+        .with_delivered_units()
+        .unit("demo.service.d/app.conf", "[Service]\nExecStart=\nExecStart=/bin/cat\n")
+        .unit(
+            "iomux@demo.service.d/log.conf",
+            "[Service]\nEnvironment=STAGE1_LOGMODE=k8s-plain KUBERNETES_LOG_PATH=hello/0.log\n",
+        )
+        .root_file("rkt/kubernetes/log/.keep", "")
+        .root_file("elsewhere/.keep", "")
+        .boot();
+    let dir = pod.path("/rkt/kubernetes/log");
+    let say = |text: &str| {
+        let mut out = pod.connect("demo", "sock-stdout");
+        pod.connect("demo", "sock-stdin").say(text);
+        out.line_ending(text.trim_end());
+    };
+    pod.systemctl(&["start", "demo.service"]);
+    let made = fs::read(dir.join("hello/0.log"));
+    assert_eq!(made.ok(), Some(vec![]), "it is there with the app: {}", pod.console());
+    say("one\n");
+    pod.systemctl(&["stop", "demo.service", "iomux@demo.service"]);
+    assert_eq!(texts(&dir.join("hello/0.log")), ["stdout F one"]);
+
+    // Somebody who fills that directory cannot lead the log elsewhere; the app is not touched.
+    fs::rename(dir.join("hello"), dir.join("old")).unwrap();
+    for (link, to) in [("hello", "/elsewhere"), ("hello", "old"), ("hello/0.log", "/elsewhere/x")] {
+        if link != "hello" {
+            fs::create_dir(dir.join("hello")).unwrap();
+        }
+        std::os::unix::fs::symlink(to, dir.join(link)).unwrap();
+        pod.systemctl(&["start", "demo.service"]);
+        say(&format!("past {link}\n"));
+        let status =
+            pod.run(&["iottymux", "--state-dir", STATE, "status", "--app", "demo", "--json"]);
+        let status: Value = serde_json::from_str(&status).unwrap();
+        assert!(status["logs"][0]["failing"].is_string(), "{status}");
+        fs::remove_file(dir.join(link)).unwrap();
+        // It is tried again, and then has what was said meanwhile.
+        say("and again\n");
+        pod.systemctl(&["stop", "demo.service", "iomux@demo.service"]);
+        let log = dir.join("hello/0.log");
+        assert_eq!(texts(&log), [format!("stdout F past {link}"), "stdout F and again".into()]);
+        fs::remove_dir_all(dir.join("hello")).unwrap();
+    }
+    assert_eq!(pod.names("/elsewhere"), [".keep"]);
+    assert_eq!(texts(&dir.join("old/0.log")), ["stdout F one"]);
+
+    // What leads out of there is refused at the start.
+    pod.set_unit(
+        "iomux@demo.service.d/log.conf",
+        "[Service]\nEnvironment=STAGE1_LOGMODE=k8s-plain KUBERNETES_LOG_PATH=../0.log\nRestart=no\n",
+    );
+    assert!(!pod.try_run(&["systemctl", "start", "iomux@demo.service"]).status.success());
+    assert_eq!(pod.property("iomux@demo.service", "Result"), "exit-code");
+}
+
+/// The entries of a CRI log without their stamps.
+fn texts(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap();
+    text.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
+}
