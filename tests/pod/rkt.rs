@@ -109,7 +109,7 @@ fn stop(pod: &Pod, mux: &str) {
     pod.run(&["timeout", NO_HANG, "systemctl", "stop", "demo.service"]);
     // It is bound to the app; this waits for its end.
     pod.run(&["timeout", NO_HANG, "systemctl", "stop", mux]);
-    assert_eq!(pod.names(STATE), ["env", "last.json", "lock"]);
+    assert_eq!(pod.names(STATE), ["env", "last.json", "lock", "logs"]);
     assert_eq!(pod.property(mux, "Result"), "success", "{}", pod.console());
 }
 
