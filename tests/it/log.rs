@@ -1,14 +1,19 @@
 //! Logs: what is in the files, and when.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
 use serde_json::Value;
 
+use crate::pattern::volume;
 use crate::proc::{Proc, eventually};
+use crate::reader::{Entry, account, cri};
 use crate::rig::{APP, Rig};
 
 /// A mux with this log, ready.
@@ -199,6 +204,36 @@ fn own_rotation_keeps_lines_whole_and_so_many_files() {
     let first: u32 = all[..99].parse().unwrap();
     assert_eq!(all, (first..500).map(line).collect::<String>());
     assert!(!rig.file("app.log.4").exists() && all.len() > 3 * 3900);
+}
+
+/// However the app ends, and however slowly its log is taken: when the mux has ended all is there.
+#[test]
+fn everything_is_in_the_log_when_the_mux_has_ended() {
+    for (tty, end) in [(&[][..], "exit 0"), (&["--tty"], "exit 0"), (&[], "kill -KILL $$")] {
+        let rig = Rig::new();
+        let path = rig.file("fifo");
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let spec = format!("cri:{}", path.display());
+        let lines = volume(30_000, 1_000_000) as u64;
+        let script = format!("seq -f %099.0f 0 {}; {end}", lines - 1);
+        let options = [&["run", "--app", APP, "--log", &spec][..], tty].concat();
+        let mut mux = rig.run(&[&options[..], &["--", "sh", "-c", &script]].concat());
+        let (mut fifo, mut log) = (File::open(path).unwrap(), Vec::new());
+        let mut buffer = [0; 4096];
+        loop {
+            match fifo.read(&mut buffer).unwrap() {
+                0 => break,
+                len => log.extend_from_slice(&buffer[..len]),
+            }
+            // The app is faster than this.
+            thread::sleep(Duration::from_micros(20));
+        }
+        assert_eq!(mux.ends(), if end == "exit 0" { 0 } else { 128 + 9 });
+        let entries = cri(&log);
+        let text = |entry: &Entry<'_>| entry.text.trim_ascii_end().to_vec();
+        let texts: Vec<_> = entries.iter().map(text).collect();
+        assert_eq!(account(texts.iter().map(Vec::as_slice), 0, lines), 0);
+    }
 }
 
 #[test]

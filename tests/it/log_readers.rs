@@ -40,7 +40,7 @@ fn nasty(dice: &mut Dice) -> Vec<u8> {
 #[test]
 fn any_bytes_in_any_pieces_are_read_back() {
     let mut dice = Dice::new(seed());
-    for _ in 0..volume(25, 2000) {
+    for _ in 0..volume(25, 500) {
         let rig = Rig::new();
         let (log, json, raw) = (rig.file("cri"), rig.file("json"), rig.file("raw"));
         let limit = dice.pick(&["1", "7", "100", "1000", "16384"]);
