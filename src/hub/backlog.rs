@@ -127,7 +127,7 @@ mod tests {
 
     fn ring(capacity: usize) -> Backlog {
         let streams = [Stream::Stdout];
-        let (_, mut parts, _) = Memory::new(&streams, capacity).open(&streams, capacity, Epoch(1));
+        let (_, mut parts, ..) = Memory::new(&streams, capacity).open(&streams, capacity, Epoch(1));
         Backlog::new(parts[Stream::Stdout as usize].take().unwrap())
     }
 

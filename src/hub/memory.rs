@@ -16,7 +16,7 @@ pub const WORDS: usize = 4096 / size_of::<AtomicU64>();
 /// Says that these words are ours.
 const MAGIC: u64 = u64::from_le_bytes(*b"iottymux");
 /// To be raised with every change of what the words mean.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// An offset that no app reaches: sums of those below it do not overflow.
 const END_OF_OFFSETS: u64 = 1 << 62;
 
@@ -44,8 +44,11 @@ fn outputs(streams: &[Stream]) -> impl Iterator<Item = Stream> {
     Stream::ALL.into_iter().filter(|s| s.is_output() && streams.contains(s))
 }
 
-/// The first word of the logs: behind the head and a place for each stream.
-const LOGS: usize = 5 + 4 * STREAMS;
+/// The word that counts the clients who come back, should this mux be killed: behind the head and a
+/// place for each stream.
+const RETURNING: usize = 5 + 4 * STREAMS;
+/// The first word of the logs.
+const LOGS: usize = RETURNING + 1;
 
 /// One stream's part of the memory.
 #[derive(Debug)]
@@ -62,13 +65,14 @@ impl Memory {
         streams: &[Stream],
         backlog: usize,
         fresh: Epoch,
-    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogPlace>) {
+    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogPlace>, Option<&'static AtomicU64>) {
         let mut parts = [const { None }; STREAMS];
-        let none = (fresh, [const { None }; STREAMS], Vec::new());
+        let none = (fresh, [const { None }; STREAMS], Vec::new(), None);
         let Some((head, places)) = self.words.split_first_chunk() else { return none };
         let (places, _) = places.as_chunks();
         let (logs, _) = self.words.get(LOGS..).unwrap_or_default().as_chunks();
         let logs: Vec<LogPlace> = logs.iter().map(LogPlace).collect();
+        let returning = self.words.get(RETURNING);
         let (head, capacity) = (Head(head), capacity(backlog));
         for ((stream, place), ring) in
             outputs(streams).zip(places).zip(self.rings.chunks_exact_mut(capacity))
@@ -81,10 +85,13 @@ impl Memory {
             head.state([0; 4]);
             lanes().for_each(|part| part.place.reset());
             logs.iter().for_each(LogPlace::reset);
+            if let Some(word) = returning {
+                word.store(0, Ordering::Release);
+            }
             head.set_epoch(fresh);
             head.state(facts);
         }
-        (head.epoch(), parts, logs)
+        (head.epoch(), parts, logs, returning)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod memory;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub use self::follow::LogId;
@@ -65,14 +66,29 @@ struct Client {
     cursors: [Option<Cursor>; STREAMS],
     /// The mark in which its next byte may be found.
     mark: u64,
+    /// Whether it is counted among those who come back.
+    returns: bool,
+}
+
+/// Clients of the mux before this one.
+#[derive(Clone, Copy, Debug)]
+struct Returning {
+    /// How many are still to come.
+    left: u64,
+    /// The first byte of each stream that none of them has got.
+    from: [u64; STREAMS],
+    /// When they are waited for no more.
+    until: Instant,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Hub {
     epoch: Epoch,
-    /// Until when clients of the mux before this one may come back.
-    returning: Option<Instant>,
+    /// Clients of the mux before this one who may come back.
+    returning: Option<Returning>,
+    /// How many will, should this mux be killed: kept for the next one.
+    count: Option<&'static AtomicU64>,
     lanes: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Client>,
     followers: Vec<Follower>,
@@ -89,10 +105,11 @@ impl Hub {
     /// `fresh`.
     #[must_use]
     pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
-        let (epoch, parts, log_places) = memory.open(streams, backlog, fresh);
+        let (epoch, parts, log_places, count) = memory.open(streams, backlog, fresh);
         Self {
             epoch,
             returning: None,
+            count,
             lanes: parts.map(|part| part.map(Backlog::new)),
             clients: BTreeMap::new(),
             followers: Vec::new(),
@@ -109,10 +126,30 @@ impl Hub {
         self.epoch
     }
 
-    /// Clients of the mux before this one may come back until this time. As long as nobody has, the
-    /// first byte that none of them has got is kept as if a client stood there.
+    /// The clients of the mux before this one may come back until this time. As long as not all of
+    /// them have, the first byte that none of them has got is kept as if a client stood there.
     pub fn await_clients(&mut self, until: Instant) {
-        self.returning = Some(until);
+        let left = self.count.map_or(0, |count| count.swap(0, Ordering::AcqRel));
+        let from = self
+            .lanes
+            .each_ref()
+            .map(|lane| lane.as_ref().map_or(0, |lane| lane.seen().max(lane.start())));
+        self.returning = (left > 0).then_some(Returning { left, from, until });
+    }
+
+    /// This client comes back, should this mux be killed, or be followed by another.
+    pub fn will_return(&mut self, id: ClientId) {
+        if let (Some(client), Some(count)) = (self.clients.get_mut(&id), self.count) {
+            client.returns = true;
+            count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The mux ends: who goes now goes because of that, and comes back to the next one.
+    pub fn end(&mut self) {
+        for client in self.clients.values_mut() {
+            client.returns = false;
+        }
     }
 
     // ---- from the source ----
@@ -129,10 +166,10 @@ impl Hub {
         let mut held: Option<Instant> = None;
         self.credit.count(now);
         let mut waits_for_unproven = false;
-        if let Some(until) = self.returning.filter(|until| now < *until)
-            && lane.seen() >= lane.start()
+        if let Some(Returning { from, until, .. }) = self.returning.filter(|r| now < r.until)
+            && from[stream as usize] >= lane.start()
         {
-            let free = capacity as u64 - (lane.end() - lane.seen());
+            let free = capacity as u64 - (lane.end() - from[stream as usize]);
             if free >= enough {
                 room = free;
             } else {
@@ -245,6 +282,7 @@ impl Hub {
             stall: Stall::default(),
             cursors: [None; STREAMS],
             mark: 0,
+            returns: false,
         };
         self.clients.insert(id, client);
         id
@@ -261,11 +299,13 @@ impl Hub {
     /// had there, though it may be behind: it was not slow, there was nobody to read from. And it has
     /// proven itself there.
     pub fn welcome_back(&mut self, id: ClientId, now: Instant) {
-        if self.returning.is_some_and(|until| now < until)
-            && let Some(client) = self.clients.get_mut(&id)
-        {
-            client.unproven = 0;
-            client.stall.caught_up();
+        let Some(returning) = self.returning.as_mut().filter(|r| now < r.until) else { return };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.unproven = 0;
+        client.stall.caught_up();
+        returning.left -= 1;
+        if returning.left == 0 {
+            self.returning = None;
         }
     }
 
@@ -290,7 +330,10 @@ impl Hub {
 
     /// The connection is gone.
     pub fn leave(&mut self, id: ClientId) {
-        self.clients.remove(&id);
+        let gone = self.clients.remove(&id);
+        if let (true, Some(count)) = (gone.is_some_and(|client| client.returns), self.count) {
+            count.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// The connections on a stream, in the order in which they came.

@@ -32,6 +32,7 @@ impl Mux {
         for index in 0..self.listeners.len() {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
+        self.hub.end();
         let linger = if self.owns_app { limits::LINGER } else { Duration::ZERO };
         if self.owns_app {
             // With the app gone, an end of file is the end of its last child.

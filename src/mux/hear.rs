@@ -173,6 +173,9 @@ impl Mux {
         let turn = self.turn_for_newcomers();
         let epoch = self.hub.epoch();
         let streams = self.attach(id, &hello.wants(epoch), types);
+        if !streams.is_empty() {
+            self.hub.will_return(id);
+        }
         if hello.epoch == Some(epoch) {
             self.hub.welcome_back(id, Instant::now());
         }

@@ -251,3 +251,43 @@ fn a_log_has_every_line_over_many_muxes() {
     assert_eq!(next, count + 1);
     println!("{count} lines, {} written again after {killed} kills", lines.len() as u64 - count);
 }
+
+/// More than one client comes back, and each has all: the first one back does not let the app
+/// overwrite what the others have not got.
+#[test]
+fn several_clients_miss_nothing_over_many_muxes() {
+    let Some(pod) = Pod::delivered() else { return };
+    let script = "n=0; while [ ! -e /shared/stop ]; do n=$((n+1)); \
+                  echo $n-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; \
+                  [ $((n % 200)) != 0 ] || sleep 0.002; done; exit 0";
+    fs::write(pod.shared("app.sh"), script).unwrap();
+    let unit = "[Service]\nRestart=no\nExecStart=\nExecStart=/bin/sh /shared/app.sh\n";
+    pod.set_unit("demo.service.d/x.conf", unit);
+    pod.systemctl(&["start", "demo.service"]);
+    let attach = |n: usize| {
+        let got = pod.shared(&format!("got{n}"));
+        let words = ["iottymux", "attach", "--app", "demo", "--mode", "stdout", "--from", "start"];
+        let words = [&words[..], &["--reconnect", "5"]].concat();
+        let child = pod.command(&words).stdout(File::create(&got).unwrap()).spawn().unwrap();
+        (child, got)
+    };
+    let clients: Vec<_> = (0..3).map(attach).collect();
+    let lens = || clients.iter().map(|(_, got)| fs::metadata(got).unwrap().len());
+    for round in 0..rounds(4, 60) {
+        let before: Vec<_> = lens().collect();
+        eventually("all go on", || lens().zip(&before).all(|(now, before)| now > *before));
+        if round % 4 == 3 {
+            pod.systemctl(&["restart", MUX]);
+        } else {
+            pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", MUX]);
+        }
+    }
+    fs::write(pod.shared("stop"), "").unwrap();
+    for (mut child, got) in clients {
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let text = fs::read_to_string(got).unwrap();
+        let mut numbers = text.lines().map(|line| line.split_once('-').unwrap().0.parse().unwrap());
+        let first: u64 = numbers.next().unwrap();
+        assert!(numbers.eq(first + 1..first + text.lines().count() as u64));
+    }
+}
