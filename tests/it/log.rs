@@ -194,7 +194,10 @@ fn own_rotation_keeps_lines_whole_and_so_many_files() {
     let line = |n: u32| format!("{n:099}\n");
     for n in 0..500 {
         out.write_all(line(n).as_bytes()).unwrap();
-        mux.rests();
+        // The mux rests before its writer does, and then gives it all that has come.
+        eventually("the line is there", || {
+            fs::read_to_string(&log).is_ok_and(|text| text.ends_with(&line(n)))
+        });
     }
     end(mux);
     let read = |name: &str| fs::read_to_string(rig.file(name)).unwrap();
