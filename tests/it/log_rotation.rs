@@ -166,7 +166,7 @@ fn a_kubelets_rotation_at_full_speed() {
         from = until;
     }
     assert_eq!(from, lines);
-    assert!(files.len() > 2);
+    assert!(files.len() > 1);
     let others = fs::read_dir(log.parent().unwrap()).unwrap();
     let ours = |e: &fs::DirEntry| e.file_name().to_str().unwrap().starts_with("0.log");
     assert_eq!(others.flatten().filter(ours).count(), files.len() + 1);
@@ -186,6 +186,8 @@ fn a_log_that_is_copied_and_truncated() {
         File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
     }
     writer.join().unwrap();
+    // Behind the last time that it is truncated.
+    write_numbered(rig.writer("stdout"), 300_000, 300_010);
     end(mux);
     copies.push(fs::read(&log).unwrap());
     let mut last = None;
@@ -198,7 +200,7 @@ fn a_log_that_is_copied_and_truncated() {
             last = Some(number);
         }
     }
-    assert_eq!(last, Some(299_999));
+    assert_eq!(last, Some(300_009));
 }
 
 /// Somebody else has moved the file away: the mux does not insist on renaming it.

@@ -13,6 +13,9 @@ pub struct Entry<'a> {
     pub text: &'a [u8],
 }
 
+/// Where a stamp has digits, and what else it has.
+const STAMP: &[u8] = b"0000-00-00T00:00:00.000000000Z";
+
 /// The entries of a CRI log. It takes only what the kubelet and podman both take: a stamp of nine
 /// digits in UTC, one space after each field, also before an empty text, and a line end at the end.
 /// Stamps do not go back.
@@ -27,9 +30,12 @@ pub fn cri(log: &[u8]) -> Vec<Entry<'_>> {
         let mut fields = line.splitn(4, |byte| *byte == b' ');
         let mut word = || str::from_utf8(fields.next().unwrap_or_else(bad)).unwrap();
         let (stamp, stream, tag) = (word(), word(), word());
-        let shape: String =
-            stamp.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-        let is_right = shape == "0000-00-00T00:00:00.000000000Z"
+        let like = |(byte, want): (u8, &u8)| match want {
+            b'0' => byte.is_ascii_digit(),
+            want => byte == *want,
+        };
+        let is_right = stamp.len() == STAMP.len()
+            && stamp.bytes().zip(STAMP).all(like)
             && ["stdout", "stderr"].contains(&stream)
             && ["P", "F"].contains(&tag)
             && entries.last().is_none_or(|before| before.stamp <= stamp);
