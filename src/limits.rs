@@ -79,10 +79,13 @@ pub const LOG_SIZE_MIN: u64 = 4096;
 /// Bytes kept for a log that cannot be written.
 pub const LOG_BUFFER: usize = 1024 * 1024;
 /// Bytes of encoded entries handed to a log's writer at once: so large that a write costs little
-/// per byte, and two of them are cheap.
+/// per byte, and three of them are cheap.
 pub const LOG_CHUNK: usize = 256 * 1024;
 /// Bytes of one write to a log: a disk that takes so much in [`LOG_STUCK`] is slow, and does not hang.
 pub const LOG_WRITE: usize = 64 * 1024;
+/// Chunks that a log's writer has at the same time: behind one it need not wait for the mux to wake up
+/// and give it the next.
+pub const LOG_AHEAD: usize = 2;
 /// A write to a log that takes longer counts as failing.
 pub const LOG_STUCK: Duration = Duration::from_secs(5);
 /// Pause between two attempts with a log's target that fails.

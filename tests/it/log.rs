@@ -74,6 +74,20 @@ fn lines_of_both_streams_in_the_order_of_writing() {
     assert_eq!((mode(&log), mode(log.parent().unwrap())), (0o640, 0o755));
 }
 
+/// Each becomes forty bytes: what is read at once is more than any buffer of the log.
+#[test]
+fn empty_lines_without_number_are_all_there() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mux = logging(&rig, &format!("cri:{}", log.display()), &["--log-buffer", "256K"]);
+    let lines = 512 * 1024;
+    rig.writer("stdout").write_all(&vec![b'\n'; lines]).unwrap();
+    end(mux);
+    let entries = entries(&log);
+    assert_eq!(entries.len(), lines);
+    assert!(entries.iter().all(|entry| entry == "stdout F "));
+}
+
 #[test]
 fn half_a_line_is_a_part_after_a_pause() {
     let rig = Rig::new();

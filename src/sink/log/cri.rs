@@ -5,16 +5,21 @@
 
 use super::line::Entry;
 use super::stamp::StampText;
+use crate::stream::Stream;
 
 /// Bytes around a text, at most: stamp, stream, tag, spaces, line end.
 pub const AROUND: usize = 48;
 
 /// Appends an entry.
 pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
+    // Copies whose length is known are a few instructions each.
     out.extend_from_slice(stamp.as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(entry.stream.logged_as().as_bytes());
-    out.extend_from_slice(if entry.last { b" F " } else { b" P " });
+    out.extend_from_slice(match (entry.stream, entry.last) {
+        (Stream::Stderr, true) => b" stderr F ",
+        (Stream::Stderr, false) => b" stderr P ",
+        (_, true) => b" stdout F ",
+        (_, false) => b" stdout P ",
+    });
     for piece in entry.pieces {
         out.extend_from_slice(piece);
     }
@@ -24,7 +29,6 @@ pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::Stream;
     use crate::time::Stamp;
 
     #[test]

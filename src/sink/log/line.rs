@@ -117,8 +117,10 @@ impl Splitter {
 
 impl Half {
     fn forget_given(&mut self) {
-        self.bytes.drain(..self.given);
-        self.given = 0;
+        if self.given > 0 {
+            self.bytes.drain(..self.given);
+            self.given = 0;
+        }
     }
 }
 

@@ -80,6 +80,8 @@ pub struct Log {
     name: String,
     format: Format,
     policy: Policy,
+    /// Bytes of an entry at most.
+    worst: usize,
     splitter: Splitter,
     writer: Writer,
     /// The time of the entries now, and as text: times of a log never go back.
@@ -88,13 +90,13 @@ pub struct Log {
     filling: Chunk,
     /// Full chunks that wait for the writer; none while it works.
     queue: VecDeque<Chunk>,
-    /// Room for a chunk, kept.
-    spare: Option<Vec<u8>>,
-    /// Since when the writer has had a chunk.
+    /// Room for chunks, kept.
+    spare: Vec<Vec<u8>>,
+    /// What of the app is in the chunks that the writer has: the one that it writes, and the next.
+    handed: VecDeque<Lost>,
+    /// Since when it has had the first of them.
     writing: Option<Instant>,
-    /// What of the app is in the chunk that the writer had last.
-    handed: Lost,
-    /// Whether that ends without a line end.
+    /// Whether the one that it was given last ends without a line end.
     handed_half: bool,
     /// Why the target does not work, while it does not.
     failing: Option<String>,
@@ -135,15 +137,16 @@ impl Log {
             at,
             name,
             splitter: Splitter::new(policy.line_limit),
+            worst: format.worst(policy.line_limit),
             format,
             policy,
             writer,
             stamp: (start, StampText::new(start)),
             filling: Chunk::default(),
             queue: VecDeque::new(),
-            spare: None,
+            spare: Vec::new(),
+            handed: VecDeque::new(),
             writing: None,
-            handed: Lost::default(),
             handed_half: false,
             failing: None,
             untold: (lost, start),
@@ -238,7 +241,8 @@ impl Log {
         self.lose(&filling);
         // The target may have some of what it was given last.
         let (Lost { lines, bytes }, _) = self.untold;
-        let (lines, bytes) = (lines + self.handed.lines, bytes + self.handed.bytes);
+        let lines = lines + self.handed.iter().map(|lost| lost.lines).sum::<u64>();
+        let bytes = bytes + self.handed.iter().map(|lost| lost.bytes).sum::<u64>();
         log::error!("log {}: up to {lines} lines ({bytes} bytes) are lost: {why}", self.name);
     }
 
@@ -246,7 +250,8 @@ impl Log {
     pub fn on_word(&mut self, word: Word, hub: &mut Hub, now: Instant) {
         match word {
             Word::Written(chunk) => {
-                self.writing = None;
+                self.handed.pop_front();
+                self.writing = (!self.handed.is_empty()).then_some(now);
                 if chunk.ends != [0; Stream::ALL.len()] {
                     hub.log_written(self.id, chunk.ends);
                 }
@@ -322,13 +327,20 @@ impl Log {
     }
 
     /// Whether one more entry fits, after making room for it if that may be.
+    #[inline]
     fn has_room(&mut self, now: Instant) -> bool {
-        let worst = self.format.worst(self.policy.line_limit);
+        // Asked for each line.
+        let bytes = &self.filling.bytes;
+        bytes.capacity() - bytes.len() >= self.worst || self.make_room(now)
+    }
+
+    fn make_room(&mut self, now: Instant) -> bool {
+        let worst = self.worst;
         let capacity = self.policy.chunk.max(worst);
         self.full = false;
         if self.filling.bytes.len() + worst > capacity {
             let keeps = self.failing.is_some() || self.policy.drops;
-            if self.writing.is_some() && !keeps {
+            if self.handed.len() + self.queue.len() >= limits::LOG_AHEAD && !keeps {
                 self.full = true;
                 return false;
             }
@@ -340,7 +352,7 @@ impl Log {
         }
         if self.filling.bytes.capacity() == 0 {
             // Room for a chunk is made once, and then goes round.
-            self.filling.bytes = self.spare.take().unwrap_or_default();
+            self.filling.bytes = self.spare.pop().unwrap_or_default();
             self.filling.bytes.reserve(capacity);
             self.filling.cut = self.splitter.open().is_none().then_some(0);
         }
@@ -357,20 +369,21 @@ impl Log {
 
     // ---- from chunks to the writer ----
 
-    /// Gives the writer what there is, if it waits for something.
+    /// Gives the writer what there is, if it waits for something, and the next full chunk, so that it
+    /// need not wait.
     fn hand_over(&mut self, now: Instant) {
-        if self.writing.is_some() {
-            return;
-        }
-        let next = self.marker().or_else(|| self.queue.pop_front()).or_else(|| {
-            let some = !self.filling.bytes.is_empty();
-            some.then(|| self.take_filling())
-        });
-        if let Some(chunk) = next {
-            self.handed = Lost { lines: chunk.lines, bytes: chunk.text };
+        while self.handed.len() < limits::LOG_AHEAD
+            && (self.handed.is_empty() || self.failing.is_none())
+        {
+            let next = self.marker().or_else(|| self.queue.pop_front()).or_else(|| {
+                let some = self.handed.is_empty() && !self.filling.bytes.is_empty();
+                some.then(|| self.take_filling())
+            });
+            let Some(chunk) = next else { return };
+            self.handed.push_back(Lost { lines: chunk.lines, bytes: chunk.text });
             self.handed_half = chunk.bytes.last().is_some_and(|byte| *byte != b'\n');
             self.writer.write(chunk);
-            self.writing = Some(now);
+            self.writing.get_or_insert(now);
         }
     }
 
@@ -412,8 +425,8 @@ impl Log {
 
     fn recycle(&mut self, mut chunk: Chunk) {
         chunk.bytes.clear();
-        if chunk.bytes.capacity() >= self.policy.chunk {
-            self.spare = Some(chunk.bytes);
+        if chunk.bytes.capacity() >= self.policy.chunk && self.spare.len() < limits::LOG_AHEAD {
+            self.spare.push(chunk.bytes);
         }
     }
 

@@ -25,7 +25,7 @@ impl StampText {
 
     /// It, without an end of any kind.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8; LEN] {
         &self.0
     }
 }

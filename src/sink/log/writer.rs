@@ -1,8 +1,9 @@
 //! The thread of a log's target: it alone touches the target, and may wait for it.
 //!
-//! It gets one chunk at a time, and has it until the target has it all. Between two attempts with a
+//! It gets few chunks at a time, and has each until the target has it all. Between two attempts with a
 //! target that fails it rests; an order to reopen it is obeyed meanwhile.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -70,6 +71,7 @@ impl Writer {
         let moved = Arc::new(Moved { start: Instant::now(), millis: AtomicU64::new(0) });
         let thread = Thread {
             target,
+            next: VecDeque::new(),
             orders: inbox,
             words: outbox,
             bell: Arc::clone(&bell),
@@ -124,6 +126,8 @@ impl AsFd for Writer {
 /// The thread's side.
 struct Thread {
     target: Target,
+    /// Came while the one before was not written.
+    next: VecDeque<Chunk>,
     orders: Receiver<Order>,
     words: Sender<Word>,
     bell: Arc<EventFd>,
@@ -145,6 +149,9 @@ impl Thread {
     fn work(mut self) {
         while let Ok(order) = self.orders.recv() {
             let Ok(()) = self.obey(order) else { return };
+            while let Some(chunk) = self.next.pop_front() {
+                let Ok(()) = self.write(chunk) else { return };
+            }
         }
     }
 
@@ -154,23 +161,27 @@ impl Thread {
                 let done = self.target.reopen().map_err(|e| e.to_string());
                 self.tell(Word::Reopened(done))
             }
-            Order::Write(mut chunk) => {
-                while chunk.done < chunk.bytes.len() {
-                    let Err(e) = self.target.write(&mut chunk) else {
-                        self.moved.now();
-                        continue;
-                    };
-                    self.tell(Word::Failing(e.to_string()))?;
-                    match self.orders.recv_timeout(limits::LOG_RETRY) {
-                        // Never a second chunk before the first is written.
-                        Ok(order) => self.obey(order)?,
-                        Err(RecvTimeoutError::Timeout) => {}
-                        Err(RecvTimeoutError::Disconnected) => return Err(Over),
-                    }
-                }
-                self.tell(Word::Written(chunk))
+            Order::Write(chunk) => {
+                self.next.push_back(chunk);
+                Ok(())
             }
         }
+    }
+
+    fn write(&mut self, mut chunk: Chunk) -> Result<(), Over> {
+        while chunk.done < chunk.bytes.len() {
+            let Err(e) = self.target.write(&mut chunk) else {
+                self.moved.now();
+                continue;
+            };
+            self.tell(Word::Failing(e.to_string()))?;
+            match self.orders.recv_timeout(limits::LOG_RETRY) {
+                Ok(order) => self.obey(order)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Over),
+            }
+        }
+        self.tell(Word::Written(chunk))
     }
 
     fn tell(&self, word: Word) -> Result<(), Over> {
