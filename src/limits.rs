@@ -31,11 +31,24 @@ pub const PROOF: u64 = 384 * 1024;
 /// Stands for a wait without an end where a clock wants one: a year.
 pub const AGES: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Bytes asked of a source in one read: a FIFO's default size, and small enough to stay in cache
-/// until it is written to the clients.
+/// Bytes asked of a socket or terminal in one read.
 pub const READ: usize = 64 * 1024;
+/// Bytes asked of a source in one read: each read of a full pipe wakes the app up, which costs as much
+/// as copying some ten KiB; and small enough to stay in cache until it is written to the clients.
+pub const SOURCE_READ: usize = 128 * 1024;
 /// Reads from one source before the others have their turn.
 pub const READS_PER_TURN: usize = 16;
+/// An app that fills its pipe this fast, in bytes per microsecond, with writes so small that the pipe is
+/// always read empty, is left alone for a moment: 16 MB/s are far more lines than anybody reads.
+pub const NAP_RATE: usize = 16;
+/// Time over which that is seen: a few lines at once are no pace.
+pub const NAP_WATCH: Duration = Duration::from_micros(100);
+/// How long it is left alone at the most: one in a hundred of what a person notices.
+pub const NAP: Duration = Duration::from_micros(200);
+/// A nap that would be shorter is none: the kernel's timers are late by as much.
+pub const NAP_LEAST: Duration = Duration::from_micros(50);
+/// During a nap the pipe is to fill to one part in this many at the most: the app does not wait.
+pub const NAP_PART: usize = 4;
 /// Size asked for the pipes of the app, bytes: what an ordinary user may have without privilege.
 /// It doubles the throughput of an app that writes fast.
 pub const PIPE: i32 = 1024 * 1024;

@@ -3,7 +3,8 @@
 //! Data goes source → hub → clients, and clients → input → inlet. Everything that can happen is an
 //! [`Event`] or an arm of [`Mux::serve`]; each is dealt with to the end before the next. The
 //! phases only go forward: ready, draining (the sources are read empty), delivering (clients get
-//! the rest), done. Nothing here blocks, save opening at the start.
+//! the rest), done. Nothing here blocks, save opening at the start, and a nap of a fraction of a
+//! millisecond (`source/pace.rs`).
 
 mod clients;
 mod end;
@@ -17,6 +18,7 @@ mod status;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::io;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -238,7 +240,7 @@ impl Mux {
             let Some(source) = &self.sources[index] else { return Ok(Read::End) };
             let stream = source.stream;
             let want = match self.hub.room(stream, now) {
-                Room::Free(room) => room.min(limits::READ),
+                Room::Free(room) => room.min(limits::SOURCE_READ),
                 Room::Held(until) => {
                     self.held[index] = Some(until);
                     self.watch_source(index);
@@ -248,13 +250,26 @@ impl Mux {
             self.rescue(stream, want);
             let read = source_read(&mut self.hub, self.sources[index].as_mut(), want);
             let len = if let Ok(Read::Bytes(len)) = read { len } else { 0 };
-            self.hub.commit(stream, len, Now::read());
+            let clock = Now::read();
+            self.hub.commit(stream, len, clock);
             let read = read?;
-            let Read::Bytes(len) = read else { return Ok(read) };
-            self.flush_all(stream);
-            self.write_logs(now);
-            if len < want && self.sources[index].as_ref().is_some_and(Source::gives_all) {
-                return Ok(Read::Empty);
+            if len > 0 {
+                self.flush_all(stream);
+                self.write_logs(now);
+            }
+            let Some(source) = &mut self.sources[index] else { return Ok(Read::End) };
+            match read {
+                Read::End => return Ok(Read::End),
+                Read::Bytes(len) if len == want || !source.gives_all() => {}
+                // An app that writes small pieces without a break is let write some.
+                Read::Bytes(_) | Read::Empty => match source.nap(clock.at) {
+                    Some(nap) => {
+                        sleep(nap);
+                        // Others may have waited for this.
+                        return Ok(Read::Bytes(0));
+                    }
+                    None => return Ok(Read::Empty),
+                },
             }
         }
         Ok(Read::Bytes(0))

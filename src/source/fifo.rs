@@ -16,6 +16,7 @@ use nix::libc::O_NONBLOCK;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
+use super::pace::Pace;
 use super::stage::Stage;
 use super::{Inlet, Source};
 use crate::limits;
@@ -157,10 +158,11 @@ pub fn source(
     let (name, hold) = (stream.name(), format!("{stream}-hold"));
     let read = take_or_open(stored, name, dir, stream, OpenOptions::new().read(true))?;
     let held = take_or_open(stored, &hold, dir, stream, OpenOptions::new().write(true))?;
-    enlarge(&read);
+    let size = enlarge(&read);
     notify.store(name, &read);
     notify.store(&hold, &held);
     let mut source = Source::new(stream, read, held);
+    source.pace = Some(Pace::new(size));
     source.stage = Stage::open(stream, stored, notify).context("making a pipe")?;
     Ok(source)
 }
@@ -214,10 +216,12 @@ fn take_or_open(
 }
 
 /// A larger pipe halves the cost of fast output. It is a wish: the limit of the user may be met.
-fn enlarge(pipe: &OwnedFd) {
+/// Returns its size in bytes.
+fn enlarge(pipe: &OwnedFd) -> usize {
     if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(limits::PIPE)) {
         log::debug!("enlarging a pipe: {e}");
     }
+    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
 }
 
 /// Renames a file to the first free `NAME.moved`, `NAME.moved.2`, ….

@@ -5,15 +5,18 @@
 //! systemd or wait(2), never guessed from an end of file.
 
 pub mod fifo;
+mod pace;
 pub mod pty;
 mod stage;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::uio::{readv, writev};
 
+use self::pace::Pace;
 use self::stage::Stage;
 use crate::poll::Watch;
 use crate::stream::Stream;
@@ -39,13 +42,15 @@ pub struct Source {
     /// The app's end, held open.
     held: Option<OwnedFd>,
     stage: Option<Stage>,
+    /// How fast it is written, where it is a pipe.
+    pace: Option<Pace>,
     /// Its place in the poller.
     pub watch: Watch,
 }
 
 impl Source {
     fn new(stream: Stream, fd: OwnedFd, held: OwnedFd) -> Self {
-        Self { stream, fd, held: Some(held), stage: None, watch: Watch::default() }
+        Self { stream, fd, held: Some(held), stage: None, pace: None, watch: Watch::default() }
     }
 
     /// Bytes that the mux before this one had announced, or was to announce next, and has not read;
@@ -71,6 +76,11 @@ impl Source {
         self.stage.as_mut().map(|stage| stage.fill(&self.fd, max)).transpose()
     }
 
+    /// It was read empty: how long to leave it alone, so that further reads are worth their cost.
+    pub fn nap(&mut self, now: Instant) -> Option<Duration> {
+        self.pace.as_mut()?.empty(now)
+    }
+
     /// Lets go of the app's end, so that the end of the last writer can be seen.
     pub fn release(&mut self) {
         self.held = None;
@@ -88,6 +98,9 @@ impl Source {
                 Ok(len) => {
                     if let Some(stage) = &mut self.stage {
                         stage.len = stage.len.saturating_sub(len);
+                    }
+                    if let Some(pace) = &mut self.pace {
+                        pace.read(len);
                     }
                     Ok(Read::Bytes(len))
                 }
