@@ -201,7 +201,15 @@ impl Mux {
 
     /// Does what a client asks for, and answers.
     fn serve_request(&mut self, id: ClientId, body: &[u8]) -> Result<()> {
-        let request = serde_json::from_slice(body)?;
+        let request = match serde_json::from_slice(body) {
+            Ok(request) => request,
+            // Perhaps one of a later version.
+            Err(e) => {
+                let error = format!("this mux knows no such request: {e}");
+                let error = Some(error.chars().take(limits::REASON).collect());
+                return self.answer(id, &Kind::Answer.message(&Answer { error }));
+            }
+        };
         let error = self.may_ask(id, request).and_then(|()| match request {
             Request::Detach { client } => self.detach(ClientId(client)),
             Request::Resize(size) => self.resize_terminal(size),

@@ -380,3 +380,26 @@ fn who_does_not_say_hello_is_told_and_dropped_alone() {
         }
     }
 }
+
+/// A request that is not known, or none, is answered, and the session goes on.
+#[test]
+fn every_request_is_answered() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let mut session = Session::new(&rig, &json!({"version": 1}));
+    session.wait_told(Kind::Welcome);
+    for (body, why) in [
+        (&br#"{"request":"dance"}"#[..], "unknown variant"),
+        (b"garbage", "expected value"),
+        (br#"{"request":"ended","status":99999}"#, "no such request"),
+        (br#"{"request":"detach","client":99}"#, "there is no client 99"),
+        (br#"{"request":"resize","rows":1,"cols":1}"#, "no terminal"),
+    ] {
+        session.send(Kind::Request, body);
+        let answer = session.wait_told(Kind::Answer);
+        assert!(answer["error"].as_str().unwrap().contains(why), "{answer}");
+        session.frames.clear();
+    }
+    session.send(Kind::Request, br#"{"request":"reopen-logs"}"#);
+    assert_eq!(session.wait_told(Kind::Answer), json!({}));
+}
