@@ -4,9 +4,10 @@
 //! readers ignore. Written whole, read with a limit. Addresses are never trusted: only their last
 //! component is used, below the directory of the app.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::document;
 use crate::limits;
 use crate::state::{AppDir, ENDPOINTS, SESSION};
 use crate::stream::Stream;
@@ -40,12 +41,6 @@ struct Session {
     address: String,
 }
 
-/// Where our own readers may only look at the version first.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
-}
-
 impl Endpoints {
     /// The document of an app with these streams.
     #[must_use]
@@ -70,9 +65,7 @@ impl Endpoints {
     /// # Errors
     /// When the directory does not take it.
     pub fn publish(&self, dir: &AppDir) -> Result<()> {
-        let mut text = serde_json::to_vec(self)?;
-        text.push(b'\n');
-        dir.replace(ENDPOINTS, &text, dir.mode(0o644))
+        document::publish(dir, ENDPOINTS, dir.mode(0o644), self)
     }
 
     /// Reads the document of an app.
@@ -86,11 +79,7 @@ impl Endpoints {
     }
 
     fn parse(text: &[u8]) -> Result<Self> {
-        let Version { version } = serde_json::from_slice(text)?;
-        if version != VERSION {
-            bail!("version {version} of this document is not known, only version {VERSION} is");
-        }
-        Ok(serde_json::from_slice(text)?)
+        document::parse(text, VERSION)
     }
 
     /// The streams with a raw socket that this program knows, each with the name of its socket

@@ -7,9 +7,10 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::document;
 use crate::limits;
 use crate::proto::AppStatus;
 use crate::state::{AppDir, LAST, PRIVATE};
@@ -57,9 +58,7 @@ impl Last {
     /// # Errors
     /// When the directory does not take it.
     pub fn publish(&self, dir: &AppDir) -> Result<()> {
-        let mut text = serde_json::to_vec(self)?;
-        text.push(b'\n');
-        dir.replace(LAST, &text, PRIVATE)
+        document::publish(dir, LAST, PRIVATE, self)
     }
 
     /// Reads the document of an app; `None` when there is none for this user.
@@ -79,14 +78,7 @@ impl Last {
     }
 
     fn parse(text: &[u8]) -> Result<Self> {
-        let last: Self = serde_json::from_slice(text)?;
-        if last.version != VERSION {
-            bail!(
-                "version {} of this document is not known, only version {VERSION} is",
-                last.version
-            );
-        }
-        Ok(last)
+        document::parse(text, VERSION)
     }
 
     /// How long ago it was; a clock that was set back makes it now.

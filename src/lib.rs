@@ -17,7 +17,7 @@
 //! | [`source`] | FIFOs and ptys: where bytes come from, and where input goes |
 //! | [`poll`] | readiness: what has become possible |
 //! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
-//! | [`last`], [`logged`], [`proto`], [`endpoints`] | the session protocol (pure), the documents |
+//! | [`last`], [`logged`], [`proto`], [`endpoints`], [`document`] | the session protocol (pure), the documents |
 //! | [`rights`] | who may do what (pure) |
 //! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
 //! | [`diagnostics`], [`print`] | what is said to people |
@@ -28,6 +28,7 @@ pub mod attach;
 pub mod cli;
 pub mod config;
 pub mod diagnostics;
+pub mod document;
 pub mod endpoints;
 pub mod exit;
 pub mod find;

@@ -7,9 +7,10 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::document;
 use crate::limits;
 use crate::state::{AppDir, LOGS, PRIVATE};
 
@@ -45,12 +46,6 @@ pub enum Format {
     Other,
 }
 
-/// Where our own readers may only look at the version first.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
-}
-
 impl Logged {
     /// The document of a mux that writes these logs.
     #[must_use]
@@ -63,10 +58,7 @@ impl Logged {
     /// # Errors
     /// When the directory does not take it, or a path is no text.
     pub fn publish(&self, dir: &AppDir) -> Result<()> {
-        let what = || format!("writing {}", dir.path(LOGS).display());
-        let mut text = serde_json::to_vec(self).with_context(what)?;
-        text.push(b'\n');
-        dir.replace(LOGS, &text, PRIVATE)
+        document::publish(dir, LOGS, PRIVATE, self)
     }
 
     /// Reads the document of an app; `None` when there is none.
@@ -83,11 +75,7 @@ impl Logged {
     }
 
     fn parse(text: &[u8]) -> Result<Self> {
-        let Version { version } = serde_json::from_slice(text)?;
-        if version != VERSION {
-            bail!("version {version} of this document is not known, only version {VERSION} is");
-        }
-        Ok(serde_json::from_slice(text)?)
+        document::parse(text, VERSION)
     }
 
     /// The first log that can be read entry by entry.
