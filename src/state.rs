@@ -228,10 +228,7 @@ impl AppDir {
         if !self.shared {
             return Ok(());
         }
-        let temporary = self.path(&temporary(file));
-        remove(&temporary)?;
-        std::os::unix::fs::symlink(Path::new(ENDS).join(file), &temporary)?;
-        fs::rename(&temporary, self.path(file))
+        replace_link(&self.path(file), &Path::new(ENDS).join(file))
     }
 
     /// Removes an end of the app's.
@@ -435,8 +432,23 @@ fn is_same(file: &File, path: &Path) -> bool {
     }
 }
 
+/// Makes a path lead to another, in one step whatever it was before.
+///
+/// # Errors
+/// When the directory does not take it.
+pub fn replace_link(path: &Path, to: &Path) -> io::Result<()> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(temporary(&file));
+    remove(&temporary)?;
+    std::os::unix::fs::symlink(to, &temporary)?;
+    fs::rename(&temporary, path)
+}
+
 /// Removes a file; that there is none is fine.
-fn remove(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// When it is there and stays.
+pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
         _ => Ok(()),

@@ -34,11 +34,7 @@ impl Stored {
     /// Takes over what was passed to this process. To be called once, first of all.
     #[must_use]
     pub fn take() -> Self {
-        let number = |name| env::var(name).ok()?.parse::<usize>().ok();
-        if number("LISTEN_PID") != Some(std::process::id() as usize) {
-            return Self::default();
-        }
-        let fds = sys::adopt(FIRST_FD, number("LISTEN_FDS").unwrap_or(0));
+        let fds = sys::adopt(FIRST_FD, passed());
         let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
         Self(names.split(':').map(str::to_owned).zip(fds).collect())
     }
@@ -64,7 +60,7 @@ pub fn take_over_without(prefix: &str, but: &[&str]) {
         name.as_bytes().starts_with(prefix.as_bytes()) && !but.iter().any(|but| name == *but)
     };
     let names: Vec<OsString> = env::vars_os().map(|(name, _)| name).filter(left_out).collect();
-    if !has_stored() || names.is_empty() {
+    if passed() == 0 || names.is_empty() {
         return;
     }
     let Ok(program) = env::current_exe() else { return };
@@ -80,10 +76,11 @@ pub fn take_over_without(prefix: &str, but: &[&str]) {
     let _ = again.exec();
 }
 
-/// Whether descriptors were passed to this process.
-fn has_stored() -> bool {
+/// How many descriptors were passed to this process.
+fn passed() -> usize {
     let number = |name| env::var(name).ok()?.parse::<usize>().ok();
-    number("LISTEN_PID") == Some(std::process::id() as usize) && number("LISTEN_FDS") > Some(0)
+    let is_ours = number("LISTEN_PID") == Some(std::process::id() as usize);
+    number("LISTEN_FDS").filter(|_| is_ours).unwrap_or(0)
 }
 
 /// The way to the service manager, where there is one.

@@ -351,7 +351,7 @@ impl Attached<'_> {
             }
             News::Signal(SIGCONT) => {
                 terminal::resume().context("the local terminal")?;
-                return self.on_news(News::Signal(SIGWINCH));
+                self.send_size();
             }
             News::Signal(signal) => {
                 terminal::restore();

@@ -20,7 +20,7 @@ use super::pace::Pace;
 use super::stage::Stage;
 use super::{Inlet, Source};
 use crate::limits;
-use crate::state::{AppDir, set_mode};
+use crate::state::{AppDir, remove, set_mode};
 use crate::stream::Stream;
 use crate::systemd::{Notify, Stored};
 
@@ -53,8 +53,7 @@ pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e).with_context(what),
     }
-    mkfifo(&path, Mode::from_bits_truncate(MODE)).with_context(what)?;
-    set_mode(&path, MODE).with_context(what)?;
+    new_fifo(&path).with_context(what)?;
     Ok(true)
 }
 
@@ -68,12 +67,8 @@ pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
     let what = || format!("making FIFO {}", dir.path(Stream::Stdin.stage2()).display());
     let fresh = fresh(dir).with_context(what)?;
     let make = || -> io::Result<OwnedFd> {
-        match fs::remove_file(&fresh) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        mkfifo(&fresh, Mode::from_bits_truncate(MODE))?;
-        set_mode(&fresh, MODE)?;
+        remove(&fresh)?;
+        new_fifo(&fresh)?;
         let how =
             OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&fresh)?;
         Ok(how.into())
@@ -137,6 +132,12 @@ fn kept(stream: Stream) -> String {
 #[must_use]
 pub fn is_there(dir: &AppDir, stream: Stream) -> bool {
     dir.has_end(stream.stage2()) || dir.has_end(&kept(stream))
+}
+
+/// Makes a FIFO with its mode, whatever the umask is.
+fn new_fifo(path: &Path) -> io::Result<()> {
+    mkfifo(path, Mode::from_bits_truncate(MODE))?;
+    set_mode(path, MODE)
 }
 
 /// Whether a stream has a FIFO now.

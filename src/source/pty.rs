@@ -4,8 +4,8 @@
 //! not opened it yet, or has closed it. It is opened with `O_NOCTTY`: were it our controlling
 //! terminal, systemd's `StandardInput=tty` would wait for it for ever.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::fs::OpenOptions;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,7 +20,7 @@ use rustix::termios::{InputModes, OptionalActions, Winsize};
 
 use super::{Inlet, Source};
 use crate::proto::Size;
-use crate::state::AppDir;
+use crate::state::{AppDir, replace_link};
 use crate::stream::Stream;
 use crate::systemd::{Notify, Stored};
 
@@ -106,16 +106,10 @@ pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
 /// When it cannot be made there.
 pub fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
     let (file, path) = (Stream::Tty.stage2(), dir.path(Stream::Tty.stage2()));
-    let temporary = dir.path(&format!(".{file}.new"));
     let make = || -> io::Result<()> {
         unmount(&path)?;
         let end = dir.place_end(file)?;
-        match fs::remove_file(&temporary) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        std::os::unix::fs::symlink(slave, &temporary)?;
-        fs::rename(&temporary, &end)?;
+        replace_link(&end, slave)?;
         dir.lead_to_end(file)
     };
     make().with_context(|| format!("publishing the terminal as {}", path.display()))
