@@ -52,6 +52,9 @@ pub const NAP_PART: usize = 4;
 /// Size asked for the pipes of the app, bytes: what an ordinary user may have without privilege.
 /// It doubles the throughput of an app that writes fast.
 pub const PIPE: i32 = 1024 * 1024;
+/// Size asked for the pipe between a pipe of the app and the ring, bytes: what is read at once, also
+/// where some of its pages are not full.
+pub const STAGE: i32 = 256 * 1024;
 
 /// Marks kept per mux: with 64 KiB reads they cover far more than a ring, with tiny ones some
 /// thousand writes.
@@ -94,8 +97,9 @@ pub const LOG_BUFFER: usize = 1024 * 1024;
 /// Bytes of encoded entries handed to a log's writer at once: so large that a write costs little
 /// per byte, and three of them are cheap.
 pub const LOG_CHUNK: usize = 256 * 1024;
-/// Bytes of one write to a log: a disk that takes so much in [`LOG_STUCK`] is slow, and does not hang.
-pub const LOG_WRITE: usize = 64 * 1024;
+/// Bytes of one write to a log: in large pieces a page cache costs a sixth less. A disk that takes so
+/// much in [`LOG_STUCK`] is slow, and does not hang.
+pub const LOG_WRITE: usize = 256 * 1024;
 /// Chunks that a log's writer has at the same time: behind one it need not wait for the mux to wake up
 /// and give it the next.
 pub const LOG_AHEAD: usize = 2;

@@ -22,6 +22,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 pub use self::logs::{FileFormat, LogPlan, LogTarget};
@@ -144,12 +145,16 @@ impl Mux {
                 asked = signals.next() => self.on_signal(asked)?,
                 ready = self.poller.wait(&mut events) => ready.context("waiting for events")?,
                 () = at(deadline) => {}
+                () = yield_now(), if self.paced().next().is_some() => {}
             }
             // Who has connected before the app wrote is there for what it wrote, even when somebody
             // else has been attached all along.
             events.sort_unstable_by_key(|e| !matches!(e.token, Token::Listener(_)));
             for event in &events {
                 self.on_event(*event);
+            }
+            for index in self.paced().collect::<Vec<_>>() {
+                self.on_source(index, Instant::now());
             }
             self.settle()?;
         }
@@ -262,14 +267,14 @@ impl Mux {
                 Read::End => return Ok(Read::End),
                 Read::Bytes(len) if len == want || !source.gives_all() => {}
                 // An app that writes small pieces without a break is let write some.
-                Read::Bytes(_) | Read::Empty => match source.nap(clock.at) {
-                    Some(nap) => {
-                        sleep(nap);
-                        // Others may have waited for this.
-                        return Ok(Read::Bytes(0));
-                    }
-                    None => return Ok(Read::Empty),
-                },
+                Read::Bytes(_) | Read::Empty => {
+                    let nap = source.nap(clock.at);
+                    self.watch_source(index);
+                    let Some(nap) = nap else { return Ok(Read::Empty) };
+                    sleep(nap);
+                    // Others may have waited for this.
+                    return Ok(Read::Bytes(0));
+                }
             }
         }
         Ok(Read::Bytes(0))
@@ -365,9 +370,19 @@ impl Mux {
 
     // ---- watching ----
 
+    /// The sources that are read without being watched.
+    fn paced(&self) -> impl Iterator<Item = usize> {
+        let is_paced = |index: &usize| {
+            self.held[*index].is_none() && self.sources[*index].as_ref().is_some_and(|s| s.paced)
+        };
+        (0..self.sources.len()).filter(is_paced)
+    }
+
     fn watch_source(&mut self, index: usize) {
-        let wanted = self.held[index].is_none().then_some(Interest { read: true, write: false });
+        let is_held = self.held[index].is_some();
         if let Some(source) = &mut self.sources[index] {
+            let wanted =
+                (!is_held && !source.paced).then_some(Interest { read: true, write: false });
             let done =
                 self.poller.watch(&mut source.watch, &source.fd, Token::Source(index), wanted);
             log_watch(done);

@@ -11,7 +11,6 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::O_NONBLOCK;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -159,7 +158,7 @@ pub fn source(
     let (name, hold) = (stream.name(), format!("{stream}-hold"));
     let read = take_or_open(stored, name, dir, stream, OpenOptions::new().read(true))?;
     let held = take_or_open(stored, &hold, dir, stream, OpenOptions::new().write(true))?;
-    let size = enlarge(&read);
+    let size = super::enlarge(&read, limits::PIPE);
     notify.store(name, &read);
     notify.store(&hold, &held);
     let mut source = Source::new(stream, read, held);
@@ -214,15 +213,6 @@ fn take_or_open(
         .open(&path)
         .with_context(|| format!("opening FIFO {}", path.display()))?;
     Ok(file.into())
-}
-
-/// A larger pipe halves the cost of fast output. It is a wish: the limit of the user may be met.
-/// Returns its size in bytes.
-fn enlarge(pipe: &OwnedFd) -> usize {
-    if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(limits::PIPE)) {
-        log::debug!("enlarging a pipe: {e}");
-    }
-    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
 }
 
 /// Renames a file to the first free `NAME.moved`, `NAME.moved.2`, ….

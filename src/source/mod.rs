@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::uio::{readv, writev};
 
 use self::pace::Pace;
@@ -46,11 +47,22 @@ pub struct Source {
     pace: Option<Pace>,
     /// Its place in the poller.
     pub watch: Watch,
+    /// Whether it is read without being watched, for it has something all the time: while it is
+    /// watched each write of the app is also spent on telling of it.
+    pub paced: bool,
 }
 
 impl Source {
     fn new(stream: Stream, fd: OwnedFd, held: OwnedFd) -> Self {
-        Self { stream, fd, held: Some(held), stage: None, pace: None, watch: Watch::default() }
+        Self {
+            stream,
+            fd,
+            held: Some(held),
+            stage: None,
+            pace: None,
+            watch: Watch::default(),
+            paced: false,
+        }
     }
 
     /// Bytes that the mux before this one had announced, or was to announce next, and has not read;
@@ -61,10 +73,10 @@ impl Source {
     }
 
     /// Whether a read that gives less than was asked for tells that there is nothing more: a pipe
-    /// gives all that it has; a terminal gives what it likes, and a stage what fits its pages.
+    /// gives all that it has, a terminal what it likes.
     #[must_use]
     pub fn gives_all(&self) -> bool {
-        self.stage.is_none() && self.stream != Stream::Tty
+        self.stream != Stream::Tty
     }
 
     /// Prepares the next [`Source::read`]. Where its bytes are to survive this process, `Bytes` says
@@ -78,7 +90,9 @@ impl Source {
 
     /// It was read empty: how long to leave it alone, so that further reads are worth their cost.
     pub fn nap(&mut self, now: Instant) -> Option<Duration> {
-        self.pace.as_mut()?.empty(now)
+        let nap = self.pace.as_mut().and_then(|pace| pace.empty(now));
+        self.paced = nap.is_some();
+        nap
     }
 
     /// Lets go of the app's end, so that the end of the last writer can be seen.
@@ -112,6 +126,15 @@ impl Source {
             };
         }
     }
+}
+
+/// A larger pipe halves the cost of fast output. It is a wish: the limit of the user may be met.
+/// Returns its size in bytes.
+fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
+    if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
+        log::debug!("enlarging a pipe: {e}");
+    }
+    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
 }
 
 /// The app's input.

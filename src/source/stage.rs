@@ -13,6 +13,7 @@ use nix::fcntl::{OFlag, SpliceFFlags, splice};
 use nix::unistd::pipe2;
 
 use super::Read;
+use crate::limits;
 use crate::stream::Stream;
 use crate::systemd::{Notify, Stored};
 
@@ -43,6 +44,7 @@ impl Stage {
             return Ok(Some(Self { out, into, len, is_inherited: true }));
         }
         let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        super::enlarge(&into, limits::STAGE);
         for (name, fd) in [(&name, &out), (&name_into, &into)] {
             notify.forget(name);
             notify.store(name, fd);
