@@ -17,6 +17,7 @@
 //! | [`source`] | FIFOs and ptys: where bytes come from, and where input goes |
 //! | [`poll`] | readiness: what has become possible |
 //! | [`hub`] | what the app wrote and how far each client is; what clients typed (pure) |
+//! | [`screen`] | what a terminal shows, and how to show it again; its modes, its queries (pure) |
 //! | [`last`], [`logged`], [`proto`], [`endpoints`], [`document`] | the session protocol (pure), the documents |
 //! | [`rights`] | who may do what (pure) |
 //! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
@@ -46,6 +47,7 @@ pub mod proto;
 pub mod rights;
 pub mod rkt;
 pub mod run;
+pub mod screen;
 pub mod session;
 pub mod sink;
 pub mod source;

@@ -82,6 +82,32 @@ pub const REASON: usize = 256;
 /// shorter, titles may be longer.
 pub const ESCAPE: usize = 32;
 
+/// Longest sequence of a terminal's output that is looked at, bytes: titles, colours and queries are
+/// shorter. What is longer (pictures, the clipboard) goes to the clients as it is.
+pub const SEQUENCE: usize = 1024;
+/// Numbers in a control sequence that are looked at.
+pub const NUMBERS: usize = 32;
+/// Most cells (rows times columns) of the model of a terminal's screen, which takes 64 bytes for each:
+/// 8 MiB. The largest windows that people have are 200 rows of 600 columns.
+pub const CELLS: usize = 128 * 1024;
+/// Fewest columns of that model: a wide character takes two.
+pub const MODEL_COLS: u16 = 2;
+/// Queries of the app that are told of at once: programs ask for a handful when they start.
+pub const QUERIES: usize = 64;
+/// Modes of the keyboard that a program may stack upon each other and get back.
+pub const KEYBOARDS: usize = 8;
+/// Replies of one client's terminal that are waited for.
+pub const REPLIES: usize = 64;
+/// How long a terminal may take to reply; later the same bytes are keys.
+pub const REPLY: Duration = Duration::from_secs(5);
+/// How long the beginning of what may be a reply is held back: it comes in one piece mostly, and an ESC
+/// may be the key.
+pub const REPLY_HOLD: Duration = Duration::from_millis(50);
+/// Bytes of a reply before it is known to be one.
+pub const REPLY_HEAD: usize = 64;
+/// Longest reply, bytes: a clipboard. What comes after that many is input again.
+pub const REPLY_LEN: usize = 1024 * 1024;
+
 /// Longest text of a log entry, bytes: what the kubelet's readers are used to.
 pub const LOG_LINE: usize = 16 * 1024;
 /// Longest text of a log entry that can be asked for, bytes: so much is kept per stream and log.

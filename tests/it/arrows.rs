@@ -51,11 +51,25 @@ fn only_one_module_has_unsafe() {
     }
 }
 
+#[test]
+fn only_one_module_knows_the_emulator() {
+    for (path, text) in sources() {
+        assert_eq!(
+            text.contains("vt100::"),
+            path == Path::new("screen/model.rs"),
+            "{}",
+            path.display()
+        );
+    }
+}
+
 /// Which modules of this crate a pure one may know, and that it knows nothing of the system.
 #[test]
 fn the_pure_modules_know_nothing_of_the_system() {
-    let rules: [(&str, &[&str]); 11] = [
+    let rules: [(&str, &[&str]); 13] = [
         ("hub", &["limits", "stream", "time", "hub"]),
+        ("screen", &["limits", "proto", "screen"]),
+        ("attach/undo.rs", &["screen"]),
         ("proto", &["limits", "stream"]),
         ("rights.rs", &[]),
         ("name.rs", &[]),

@@ -1,0 +1,173 @@
+//! What the emulator does not know, said in what it knows.
+//!
+//! Each translation is for something that real programs do and that would spoil their screen.
+
+use memchr::{memchr_iter, memmem};
+
+use super::model::Model;
+use super::modes::Modes;
+use super::scan::{Control, ESC, SHIFT_IN, number};
+use crate::limits;
+
+/// What the emulator is given for a whole sequence that is no string; none if it knows it. `modes` are those before it.
+#[must_use]
+pub fn translate(raw: &[u8], modes: &Modes, model: &Model) -> Option<Vec<u8>> {
+    match raw {
+        [ESC, b'D'] => return Some(b"\n".to_vec()),
+        [ESC, b'E'] => return Some(b"\r\n".to_vec()),
+        [ESC, b'[', ..] => {}
+        _ => return None,
+    }
+    let control = Control::parse(raw)?;
+    let count = control.value(0).max(1);
+    match (control.marker, control.mark, control.last) {
+        (0, 0, b'm') => colours(control.numbers),
+        (0, 0, b's') if modes.is_set(true, 69) != Some(true) => Some(b"\x1b7".to_vec()),
+        (0, 0, b'u') => Some(b"\x1b8".to_vec()),
+        (0, 0, b'a') => Some(format!("\x1b[{count}C").into_bytes()),
+        (0, 0, b'e') => Some(format!("\x1b[{count}B").into_bytes()),
+        (0, 0, b'I') => {
+            let most = model.size().cols / TAB + 1;
+            Some(vec![b'\t'; usize::from(count.min(most))])
+        }
+        (0, 0, b'Z') => {
+            let (_, col) = model.cursor();
+            let stops = col.min(model.size().cols - 1).div_ceil(TAB);
+            Some(format!("\x1b[{}G", stops.saturating_sub(count) * TAB + 1).into_bytes())
+        }
+        // More than the screen holds shows nothing else, and takes its time.
+        (0, 0, b'b') => {
+            let most = u16::try_from(cells(model)).unwrap_or(u16::MAX);
+            (most < count).then(|| format!("\x1b[{most}b").into_bytes())
+        }
+        (0, 0, b'r') => {
+            // One that is none is passed over, and the cursor goes home whatever scrolls.
+            let last = Some(control.value(1)).filter(|last| *last != 0).unwrap_or(u16::MAX);
+            let holds = count < last.min(model.size().rows);
+            Some(if holds { [raw, b"\x1b[H"].concat() } else { Vec::new() })
+        }
+        (0, b'!', b'p') => Some(b"\x1b[m\x1b7\x1b[r\x1b8".to_vec()),
+        (b'?', 0, b'h' | b'l') => alternate(&control),
+        _ => None,
+    }
+}
+
+/// Columns from one tabulator to the next.
+const TAB: u16 = 8;
+
+fn cells(model: &Model) -> usize {
+    let size = model.size();
+    usize::from(size.rows) * usize::from(size.cols)
+}
+
+/// Alternate screens and saved cursors of other numbers.
+fn alternate(control: &Control<'_>) -> Option<Vec<u8>> {
+    if !control.values().any(|n| matches!(n, 1047 | 1048)) {
+        return None;
+    }
+    let on = control.last == b'h';
+    let one = |n| match (n, on) {
+        (1047, true) => "\x1b[?47h".to_owned(),
+        (1047, false) => "\x1b[?47l".to_owned(),
+        (1048, true) => "\x1b7".to_owned(),
+        (1048, false) => "\x1b8".to_owned(),
+        (n, _) => format!("\x1b[?{n}{}", char::from(control.last)),
+    };
+    Some(control.values().map(one).collect::<String>().into_bytes())
+}
+
+/// Kinds of underlines are underlines, their colours are none, and colours may have parts.
+fn colours(numbers: &[u8]) -> Option<Vec<u8>> {
+    let foreign = |pair: &[u8]| pair == b"58" || pair == b"21";
+    if !numbers.contains(&b':') && !numbers.windows(2).any(foreign) {
+        return None;
+    }
+    let mut out = Vec::new();
+    let mut parts = numbers.split(|byte| *byte == b';');
+    while let Some(part) = parts.next() {
+        let values: Vec<u16> =
+            part.split(|byte| *byte == b':').map(number).take(limits::NUMBERS).collect();
+        let (first, colour) = (values[0], matches!(values[0], 38 | 48 | 58));
+        let values = match (&values[..], colour) {
+            ([4, 0, ..], _) => vec![24],
+            ([4, _, ..] | [21], _) => vec![4],
+            ([n], true) => {
+                // The colour is in the numbers that follow.
+                let kind = parts.next().map_or(0, number);
+                let more = if kind == 2 { 3 } else { 1 };
+                let rest = parts.by_ref().take(more).map(number);
+                [*n, kind].into_iter().chain(rest).collect()
+            }
+            // With or without a number of the colour space.
+            ([n, 2, _, r, g, b, ..] | [n, 2, r, g, b], true) => vec![*n, 2, *r, *g, *b],
+            ([n, 5, i, ..], true) => vec![*n, 5, *i],
+            (_, true) => Vec::new(),
+            _ => values,
+        };
+        if first != 58 {
+            for value in values {
+                out.extend_from_slice(value.to_string().as_bytes());
+                out.push(b';');
+            }
+        }
+    }
+    let all = [b"\x1b[", out.strip_suffix(b";").unwrap_or(&out), b"m"].concat();
+    // With nothing left it would mean a reset.
+    Some(if out.is_empty() { Vec::new() } else { all })
+}
+
+/// The characters for drawing lines, from `_` to `~`.
+const LINES: [char; 32] = [
+    ' ', '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─',
+    '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
+];
+
+/// Makes the character before it an emoji, which is wider. The emulator may panic over one that then no
+/// longer fits into its line.
+const SELECTOR: &[u8] = "\u{fe0f}".as_bytes();
+
+/// Whether text must be shown by [`show_text`].
+#[must_use]
+pub fn is_special(text: &[u8], modes: &Modes) -> bool {
+    modes.has_special_text()
+        || memchr_iter(SELECTOR[0], text).any(|at| text[at..].starts_with(SELECTOR))
+}
+
+/// Shows text that the emulator alone would show in another way.
+pub fn show_text(text: &[u8], modes: &mut Modes, model: &mut Model) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let len = memmem::find(rest, SELECTOR).unwrap_or(rest.len());
+        if modes.has_special_text() {
+            show_bytes(&rest[..len], modes, model);
+        } else {
+            model.process(&rest[..len]);
+        }
+        rest = &rest[len..];
+        if let Some(behind) = rest.strip_prefix(SELECTOR) {
+            if model.cursor().1 < model.size().cols {
+                model.process(SELECTOR);
+            }
+            rest = behind;
+        }
+    }
+}
+
+fn show_bytes(text: &[u8], modes: &mut Modes, model: &mut Model) {
+    for byte in text {
+        // Where lines do not go on, the last column is written again and again.
+        let begins = *byte >= b' ' && byte & 0xc0 != 0x80 && *byte != 0x7f;
+        let cols = model.size().cols;
+        if begins && !modes.wraps() && model.cursor().1 >= cols {
+            model.process(format!("\x1b[{cols}G").as_bytes());
+        }
+        match byte {
+            &SHIFT_IN => modes.shift_in(),
+            b'_'..=b'~' if modes.draws_lines() => {
+                let line = LINES[usize::from(byte - b'_')];
+                model.process(line.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            byte => model.process(&[*byte]),
+        }
+    }
+}
