@@ -106,16 +106,16 @@ impl Mux {
     /// Opens the logs, so that they are there before the app says anything, and listens to them.
     pub(super) fn begin_logs(&mut self) {
         for (index, log) in self.logs.iter_mut().enumerate() {
-            let writer = log.writer();
-            let mut watch = std::mem::take(&mut writer.watch);
+            let ear = &mut log.writer().ear;
+            let mut watch = std::mem::take(&mut ear.watch);
             let interest = Some(Interest { read: true, write: false });
-            log_watch(self.poller.watch(&mut watch, &*writer, Token::Log(index), interest));
-            writer.watch = watch;
+            log_watch(self.poller.watch(&mut watch, &*ear, Token::Log(index), interest));
+            ear.watch = watch;
         }
         self.reopen_logs(None);
         // A target that hangs does not keep the app from starting.
         for log in &mut self.logs {
-            log.writer().await_word(limits::LOG_RETRY);
+            log.writer().ear.await_word(limits::LOG_RETRY);
         }
     }
 
@@ -129,8 +129,8 @@ impl Mux {
     /// The writer of a log has something to tell.
     pub(super) fn on_log(&mut self, index: usize, now: Instant) {
         let Some(log) = self.logs.get_mut(index) else { return };
-        log.writer().hear();
-        while let Some(word) = self.logs[index].writer().word() {
+        log.writer().ear.hear();
+        while let Some(word) = self.logs[index].writer().ear.word() {
             if let Word::Reopened(done) = &word {
                 self.reopened(index, done.as_ref().err());
             }

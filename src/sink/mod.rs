@@ -3,3 +3,4 @@
 pub mod client;
 pub mod listener;
 pub mod log;
+pub mod thread;

@@ -5,21 +5,17 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-
 use super::Chunk;
 use super::file::LogFile;
 use super::journal::Journal;
 use crate::limits;
-use crate::poll::Watch;
+use crate::sink::thread::{Ear, Mouth, Over, mailbox};
 
 /// Where chunks go.
 #[derive(Debug)]
@@ -52,11 +48,9 @@ pub enum Word {
 #[derive(Debug)]
 pub struct Writer {
     orders: Sender<Order>,
-    words: Receiver<Word>,
-    bell: Arc<EventFd>,
     moved: Arc<Moved>,
-    /// Its place in the poller.
-    pub watch: Watch,
+    /// What it tells.
+    pub ear: Ear<Word>,
 }
 
 impl Writer {
@@ -65,20 +59,18 @@ impl Writer {
     /// # Errors
     /// When the system gives no thread or descriptor.
     pub fn start(name: &str, target: Target) -> io::Result<Self> {
-        let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let (orders, inbox) = channel();
-        let (outbox, words) = channel();
+        let (mouth, ear) = mailbox()?;
         let moved = Arc::new(Moved { start: Instant::now(), millis: AtomicU64::new(0) });
         let thread = Thread {
             target,
             next: VecDeque::new(),
             orders: inbox,
-            words: outbox,
-            bell: Arc::clone(&bell),
+            mouth,
             moved: Arc::clone(&moved),
         };
         thread::Builder::new().name(format!("log {name}")).spawn(move || thread.work())?;
-        Ok(Self { orders, words, bell, moved, watch: Watch::default() })
+        Ok(Self { orders, moved, ear })
     }
 
     /// Has a chunk written; its end is told by a word.
@@ -97,30 +89,6 @@ impl Writer {
     pub fn moved(&self) -> Instant {
         self.moved.start + Duration::from_millis(self.moved.millis.load(Ordering::Relaxed))
     }
-
-    /// The next word, if there is one.
-    pub fn word(&mut self) -> Option<Word> {
-        self.words.try_recv().ok()
-    }
-
-    /// Waits for a word, so long at most.
-    pub fn await_word(&self, time: Duration) {
-        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
-        // An interruption ends it early, and that is all.
-        let _ = poll(&mut [PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)], timeout);
-    }
-
-    /// Words are fetched now; the bell rings again for the next one.
-    pub fn hear(&mut self) {
-        let _ = self.bell.read();
-    }
-}
-
-impl AsFd for Writer {
-    /// Readable when there is a word.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
-    }
 }
 
 /// The thread's side.
@@ -129,8 +97,7 @@ struct Thread {
     /// Came while the one before was not written.
     next: VecDeque<Chunk>,
     orders: Receiver<Order>,
-    words: Sender<Word>,
-    bell: Arc<EventFd>,
+    mouth: Mouth<Word>,
     moved: Arc<Moved>,
 }
 
@@ -141,9 +108,6 @@ struct Moved {
     /// Since then.
     millis: AtomicU64,
 }
-
-/// What a thread that is asked to end does.
-struct Over;
 
 impl Thread {
     fn work(mut self) {
@@ -159,7 +123,7 @@ impl Thread {
         match order {
             Order::Reopen => {
                 let done = self.target.reopen().map_err(|e| e.to_string());
-                self.tell(Word::Reopened(done))
+                self.mouth.tell(Word::Reopened(done))
             }
             Order::Write(chunk) => {
                 self.next.push_back(chunk);
@@ -174,21 +138,14 @@ impl Thread {
                 self.moved.now();
                 continue;
             };
-            self.tell(Word::Failing(e.to_string()))?;
+            self.mouth.tell(Word::Failing(e.to_string()))?;
             match self.orders.recv_timeout(limits::LOG_RETRY) {
                 Ok(order) => self.obey(order)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Over),
             }
         }
-        self.tell(Word::Written(chunk))
-    }
-
-    fn tell(&self, word: Word) -> Result<(), Over> {
-        self.words.send(word).map_err(|_| Over)?;
-        // A bell that is full rings already.
-        let _ = self.bell.write(1);
-        Ok(())
+        self.mouth.tell(Word::Written(chunk))
     }
 }
 
