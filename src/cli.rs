@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::app::AWAIT_CLIENT;
 use crate::attach::keys::Sequence;
@@ -237,6 +237,10 @@ pub struct AttachArgs {
     /// the offset of a byte.
     #[arg(long, value_name = "POSITION", env = "IOTTYMUX_FROM", default_value = "unseen")]
     pub from: Position,
+    /// What a terminal shows first: the screen as it is, the bytes that are kept, or none [default: the
+    /// screen, unless --from is given or the output is no terminal]
+    #[arg(long, value_name = "WHAT", env = "IOTTYMUX_REDRAW", value_enum)]
+    pub redraw: Option<Picture>,
     /// Wait for the app to appear, for ever or this many seconds.
     #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_WAIT", num_args = 0..=1,
           require_equals = true, default_missing_value = "inf",
@@ -258,6 +262,17 @@ pub struct AttachArgs {
     /// The keys of a person who is attached.
     #[command(flatten)]
     pub keys: KeyArgs,
+}
+
+/// What a terminal shows first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Picture {
+    /// The screen as it is.
+    Screen,
+    /// The bytes that are kept.
+    Backlog,
+    /// Where --from begins.
+    None,
 }
 
 /// Whether others type meanwhile.

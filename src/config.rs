@@ -10,13 +10,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::app::App;
 use crate::attach;
 use crate::cli::{
-    AloneArgs, AttachArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, RequestArgs,
-    RunArgs, StreamArgs, TtyArgs,
+    AloneArgs, AttachArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
+    RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::limits;
 use crate::logs;
 use crate::mux::{FileFormat, LogPlan, LogTarget, Plan, Streams};
-use crate::proto::{Exclusive, Request, Size};
+use crate::proto::{Exclusive, Redraw, Request, Size};
 use crate::rights::Lists;
 use crate::sink::log::Policy;
 use crate::sink::log::file::{LogPath, Rotation};
@@ -188,6 +188,12 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> attach::Request {
             _ => None,
         },
         from: args.from,
+        redraw: match args.redraw {
+            Some(Picture::Screen) => Some(Redraw::Screen),
+            Some(Picture::Backlog) => Some(Redraw::Backlog),
+            Some(Picture::None) => None,
+            None => attach::usual_redraw(args.from),
+        },
         detach_keys: args.keys.detach_keys.clone(),
     }
 }

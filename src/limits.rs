@@ -55,6 +55,8 @@ pub const PIPE: i32 = 1024 * 1024;
 /// Size asked for the pipe between a pipe of the app and the ring, bytes: what is read at once, also
 /// where some of its pages are not full.
 pub const STAGE: i32 = 256 * 1024;
+/// A read from a terminal that gives less, in bytes, is the echo of what was typed, and no flood.
+pub const PTY_PIECE: usize = 1024;
 
 /// Marks kept per mux: with 64 KiB reads they cover far more than a ring, with tiny ones some
 /// thousand writes.
@@ -204,6 +206,28 @@ pub const ENDPOINTS: u64 = 64 * 1024;
 pub const TAIL: usize = 4 * 1024;
 /// Bytes of a `last.json` that are read: two tails with each byte written as six, and the rest.
 pub const LAST: u64 = 64 * 1024;
+/// How long events are waited for right behind others, before the runtime is asked: it makes of two
+/// system calls five. A signal may wait so long.
+pub const LINGER_EVENTS: Duration = Duration::from_millis(1);
+/// How often that may be in a row, before the runtime gets a turn, for signals and timers.
+pub const LINGERS: u32 = 16;
+/// Bytes that the model of a screen is given at once, unless somebody needs it sooner: much for a
+/// thread to wake up for, and little to wait for.
+pub const SCREEN_PIECE: usize = 32 * 1024;
+/// Bytes that may wait for the model of a screen. With more than that the app waits for it.
+pub const SCREEN_AHEAD: usize = 256 * 1024;
+/// Bytes of what shows a screen that are kept over a restart of the mux: a screen of ten thousand
+/// cells that all look different takes less.
+pub const SCREEN_KEPT: usize = 512 * 1024;
+/// One part in this many of the backlog is printed between two screens that are kept, so that what was
+/// printed since, and what waits to be shown, is in the backlog.
+pub const SCREEN_KEPT_PART: usize = 8;
+/// Pause between two changes of the terminal's size: who drags a window's edge makes dozens a second,
+/// and an app may draw all of its screen for each.
+pub const RESIZE_PAUSE: Duration = Duration::from_millis(30);
+/// Pause between two screens for a client whose window is not the terminal's, and which is therefore
+/// not given the app's bytes: 25 a second look like motion.
+pub const SCREEN_PAUSE: Duration = Duration::from_millis(40);
 /// Pause after which a gap counts as over, and the user is told of it.
 pub const GAP_QUIET: Duration = Duration::from_secs(1);
 /// Refusals that are logged one by one within [`REFUSALS_TIME`]; of more only their number is: who

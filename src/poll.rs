@@ -6,7 +6,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags as Flags, EpollTimeout};
 use tokio::io::unix::AsyncFd;
 
@@ -25,6 +27,8 @@ pub enum Token {
     Listener(usize),
     /// The writer of the log with this index.
     Log(usize),
+    /// Who knows the screen.
+    Painter,
     /// A client.
     Client(ClientId),
 }
@@ -39,6 +43,7 @@ impl Token {
             Self::Listener(index) => (2, index as u64),
             Self::Log(index) => (3, index as u64),
             Self::Client(ClientId(id)) => (4, id),
+            Self::Painter => (5, 0),
         };
         kind << KIND_SHIFT | number
     }
@@ -52,6 +57,7 @@ impl Token {
             1 => Self::Input,
             2 => Self::Listener(index),
             3 => Self::Log(index),
+            5 => Self::Painter,
             _ => Self::Client(ClientId(number)),
         }
     }
@@ -137,20 +143,25 @@ impl Poller {
     pub async fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
         loop {
             let mut guard = self.ready.readable().await?;
-            if self.take(events)? {
+            if self.take(events, Duration::ZERO)? {
                 return Ok(());
             }
             guard.clear_ready();
         }
     }
 
-    /// Takes what is ready now; whether there was anything.
+    /// Takes what is ready within `time`, of which whole milliseconds count; whether there was
+    /// anything. Meanwhile the runtime does nothing.
     ///
     /// # Errors
     /// When the set itself fails.
-    pub fn take(&self, events: &mut Vec<Event>) -> io::Result<bool> {
+    pub fn take(&self, events: &mut Vec<Event>, time: Duration) -> io::Result<bool> {
         let mut buffer = [EpollEvent::empty(); limits::EVENTS];
-        let count = self.epoll.wait(&mut buffer, EpollTimeout::ZERO)?;
+        let timeout = EpollTimeout::try_from(time).unwrap_or(EpollTimeout::ZERO);
+        let count = match self.epoll.wait(&mut buffer, timeout) {
+            Err(Errno::EINTR) => 0,
+            count => count?,
+        };
         events.clear();
         events.extend(buffer[..count].iter().map(Event::from));
         Ok(count > 0)
@@ -185,9 +196,14 @@ mod tests {
     fn tokens_survive_the_kernel() {
         let client = ClientId((1 << KIND_SHIFT) - 1);
         let log = Token::Log(3);
-        for token in
-            [Token::Source(2), Token::Input, Token::Listener(7), log, Token::Client(client)]
-        {
+        for token in [
+            Token::Source(2),
+            Token::Input,
+            Token::Listener(7),
+            log,
+            Token::Painter,
+            Token::Client(client),
+        ] {
             assert_eq!(Token::unpack(token.pack()), token);
         }
     }

@@ -129,6 +129,7 @@ impl Flags {
                 // Under rkt's units the app does not outlive its mux.
                 reconnect: Duration::ZERO,
                 from: Position::Unseen,
+                redraw: crate::attach::usual_redraw(Position::Unseen),
                 read_only: false,
                 stdin_once: false,
                 exclusive: None,

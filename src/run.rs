@@ -67,6 +67,7 @@ pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
         // The command does not outlive this mux.
         reconnect: Duration::ZERO,
         from: Position::Unseen,
+        redraw: crate::attach::usual_redraw(Position::Unseen),
         read_only: false,
         stdin_once: !args.tty,
         exclusive: None,

@@ -59,6 +59,9 @@ pub fn next(socket: &mut UnixStream, dir: &AppDir) -> Result<(Kind, Vec<u8>)> {
             Some(Item::Data(stream, _)) => {
                 bail!("app {}: the mux sends {stream}, which nobody asked for", dir.name());
             }
+            Some(Item::Screen(_)) => {
+                bail!("app {}: the mux sends a screen, which nobody asked for", dir.name());
+            }
             None => {}
         }
     }

@@ -15,7 +15,7 @@ use super::mode::{Mode, Wanted};
 use super::terminal;
 use crate::endpoints::Endpoints;
 use crate::limits;
-use crate::proto::{Begin, Gap, Hello, Kind, Rights, Size, VERSION, Want, Welcome};
+use crate::proto::{Begin, Gap, Hello, Kind, Redraw, Rights, Size, VERSION, Want, Welcome};
 use crate::session;
 use crate::stream::{Epoch, Position, Stream};
 
@@ -54,6 +54,11 @@ impl Progress {
     /// So many bytes of a stream were shown.
     pub fn advance(&mut self, stream: Stream, len: usize) {
         self.change(stream, |offset| offset.saturating_add(len as u64));
+    }
+
+    /// What was shown stands for everything before this.
+    pub fn begin(&mut self, begin: Begin) {
+        self.change(begin.stream, |_| begin.offset);
     }
 
     /// What is missing is known, and goes up to this offset.
@@ -130,8 +135,12 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
             stdin_once: *stdin_once,
             exclusive: request.exclusive,
             patience_ms: all_shown(&wanted).then_some(0),
-            // A viewer's window does not matter to the app.
-            size: wanted.input.filter(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
+            size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
+            redraw: request.redraw.filter(|redraw| {
+                // What was shown of the backlog is not shown again by the next mux.
+                wanted.outputs.contains(&Stream::Tty)
+                    && (*redraw == Redraw::Screen || after.is_none())
+            }),
             epoch: after.and_then(|progress| progress.epoch),
         };
         let (socket, welcome) = session::open(dir, file, &hello, None)?;

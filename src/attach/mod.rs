@@ -33,7 +33,7 @@ use crate::find;
 use crate::limits;
 use crate::list;
 use crate::name::AppName;
-use crate::proto::{AppStatus, Exclusive, Rights};
+use crate::proto::{AppStatus, Exclusive, Redraw, Rights};
 use crate::state::AppDir;
 use crate::stream::{Epoch, Position, Stream};
 
@@ -50,6 +50,8 @@ pub struct Request {
     pub reconnect: Duration,
     /// Where in its streams to begin.
     pub from: Position,
+    /// What a terminal is to show first.
+    pub redraw: Option<Redraw>,
     /// Whether to look only, and to type nothing.
     pub read_only: bool,
     /// Whether the end of our input ends the app's.
@@ -58,6 +60,13 @@ pub struct Request {
     pub exclusive: Option<Exclusive>,
     /// The keys that detach, when the input is a terminal.
     pub detach_keys: Sequence,
+}
+
+/// What a terminal shows first if nobody has said: the screen, unless an offset was asked for. In a
+/// pipe or file the app's own bytes are wanted.
+#[must_use]
+pub fn usual_redraw(from: Position) -> Option<Redraw> {
+    (from == Position::Unseen && io::stdout().is_terminal()).then_some(Redraw::Screen)
 }
 
 /// Why a program's input does not go on with another mux.

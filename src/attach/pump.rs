@@ -198,6 +198,15 @@ fn unpack(
                 progress.advance(stream, bytes.len());
                 continue;
             }
+            Item::Screen(bytes) => {
+                show(Stream::Tty, bytes, shows)?;
+                continue;
+            }
+            Item::Control(Kind::Redraw, body) => {
+                let begin = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
+                progress.begin(begin);
+                continue;
+            }
             Item::Control(Kind::Gap, body) => {
                 let gap: Gap = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
                 progress.skip(gap);
@@ -214,6 +223,8 @@ fn unpack(
                 News::Rights(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
             Item::Control(Kind::Ended, body) => {
+                // The next one begins with a terminal as it was at first.
+                terminal::undo_modes();
                 News::AppEnded(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
             Item::Control(Kind::Started, _) => News::AppStarted,

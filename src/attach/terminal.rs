@@ -93,7 +93,7 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
 
 /// Puts everything back for a while; see [`resume`].
 pub fn suspend() {
-    clear_screen();
+    undo_modes();
     if let Some(modes) = lock(&MODES).as_ref() {
         let _ = set(modes);
     }
@@ -103,7 +103,7 @@ pub fn suspend() {
 pub fn restore() {
     // First, so that a flood of output does not keep this waiting for the screen.
     OVER.store(true, Ordering::Relaxed);
-    clear_screen();
+    undo_modes();
     if let Some(modes) = lock(&MODES).take() {
         let _ = set(&modes);
     }
@@ -119,7 +119,7 @@ pub fn restore_on_panic() {
 }
 
 /// Undoes what the app has changed on the screen, unless the terminal takes nothing.
-fn clear_screen() {
+pub fn undo_modes() {
     let until = Instant::now() + limits::STUCK;
     let screen = loop {
         match SCREEN.try_lock() {

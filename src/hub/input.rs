@@ -93,6 +93,11 @@ impl Input {
         self.advance(now);
     }
 
+    /// What nobody has typed, for the app: behind all that may go on.
+    pub fn insert(&mut self, bytes: &[u8]) {
+        self.queue.extend(bytes);
+    }
+
     /// The client types no more: its last bytes need no line end. Once they are with the app,
     /// [`Input::delivered`] names it.
     pub fn end(&mut self, id: ClientId, now: Instant) {

@@ -12,6 +12,7 @@ mod follow;
 pub mod input;
 mod marks;
 pub mod memory;
+pub mod size;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -405,6 +406,29 @@ impl Hub {
         self.earn(id);
     }
 
+    /// Whether the connection has missed something of a stream that it has not been told of.
+    #[must_use]
+    pub fn missed(&self, id: ClientId, stream: Stream) -> bool {
+        let cursor = self.clients.get(&id).and_then(|client| client.cursors[stream as usize]);
+        cursor.is_some_and(|cursor| cursor.gap.is_some())
+    }
+
+    /// What the connection has not got of a stream it is shown in another way: nothing of that is
+    /// lost to it.
+    pub fn skip(&mut self, id: ClientId, stream: Stream) {
+        let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
+        else {
+            return;
+        };
+        if let Some(cursor) = &mut client.cursors[stream as usize] {
+            if let Some(from) = cursor.gap.take() {
+                cursor.lost = cursor.lost.saturating_sub(cursor.at - from);
+            }
+            cursor.at = lane.end();
+        }
+        self.earn(id);
+    }
+
     /// The connection is given nothing more of what there is: it counts as lost to it, and is told as
     /// a gap.
     pub fn cut(&mut self, id: ClientId) {
@@ -434,6 +458,18 @@ impl Hub {
                 _ => true,
             })
         })
+    }
+
+    /// Offset of the oldest byte of a stream that is kept.
+    #[must_use]
+    pub fn start(&self, stream: Stream) -> Option<u64> {
+        self.lanes[stream as usize].as_ref().map(Backlog::start)
+    }
+
+    /// How many bytes of a stream are kept at the most.
+    #[must_use]
+    pub fn capacity(&self, stream: Stream) -> u64 {
+        self.lanes[stream as usize].as_ref().map_or(0, |lane| lane.capacity() as u64)
     }
 
     /// Bytes of a stream so far, and how many of those kept no client has been given.

@@ -208,7 +208,12 @@ impl Mux {
     pub(super) fn touch(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         match client.flush(id, &mut self.hub) {
-            Ok(()) => self.watch_client(id),
+            Ok(()) => {
+                if let Some(terminal) = self.terminal.as_mut().filter(|_| client.wants_screen()) {
+                    terminal.due = true;
+                }
+                self.watch_client(id);
+            }
             Err(e) => {
                 // What it typed may still wait to be read.
                 log::debug!("app {}: writing to {}: {e}", self.dir.name(), client.peer);
@@ -298,6 +303,9 @@ impl Mux {
         let Some(client) = self.clients.remove(&id) else { return };
         self.hub.leave(id);
         self.input.leave(id, Instant::now());
+        if let Some(terminal) = &mut self.terminal {
+            terminal.sizes.leave(id);
+        }
         client.close();
         if self.input.only() == Some(id) {
             self.reserve(None);

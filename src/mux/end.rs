@@ -157,7 +157,10 @@ impl Mux {
     fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) -> Option<Instant> {
         self.touch(id);
         let client = self.clients.get(&id)?;
-        let served = client.greeted() && self.hub.is_caught_up(id) && client.outlet != Outlet::Full;
+        let served = client.greeted()
+            && self.hub.is_caught_up(id)
+            && client.outlet != Outlet::Full
+            && !client.awaits_screen();
         if !served && !client.cut_off {
             let patience = self.hub.wait(id, now).filter(|_| now < until);
             if patience.is_some() {

@@ -8,12 +8,9 @@ use super::Mux;
 use super::clients::only_looks;
 use crate::hub::ClientId;
 use crate::limits;
-use crate::proto::{
-    Answer, Exclusive, Hello, Item, Kind, Request, Size, Turn, VERSION, Want, Welcome,
-};
+use crate::proto::{Answer, Exclusive, Hello, Item, Kind, Request, Turn, VERSION, Want, Welcome};
 use crate::rights::Right;
 use crate::sink::client::{Client, Role, Typing};
-use crate::source::pty;
 use crate::stream::Stream;
 
 impl Mux {
@@ -35,7 +32,13 @@ impl Mux {
                     client.mute = true;
                     return Ok(self.end_of(id));
                 }
-                Some(len) => self.take(id, len)?,
+                Some(len) => {
+                    self.take(id, len)?;
+                    if len < room {
+                        // That there is more would be told; what has come is not to wait for that.
+                        return Ok(self.clients.contains_key(&id));
+                    }
+                }
             }
         }
         Ok(true)
@@ -76,7 +79,9 @@ impl Mux {
     fn take(&mut self, id: ClientId, len: usize) -> Result<()> {
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         let Role::Session(session) = &mut client.role else {
-            self.input.push(id, &self.buffer[..len], Instant::now());
+            let buffer = std::mem::take(&mut self.buffer);
+            self.type_in(id, &buffer[..len], Instant::now());
+            self.buffer = buffer;
             return Ok(());
         };
         let mut decoder = std::mem::take(&mut session.decoder);
@@ -109,7 +114,7 @@ impl Mux {
             Item::Control(Kind::Hello, body) if !session.greeted => self.greet(id, &body)?,
             _ if !session.greeted => bail!("its first frame is not a hello"),
             Item::Data(Stream::Stdin, bytes) if typing == Typing::Open => {
-                self.input.push(id, bytes, Instant::now());
+                self.type_in(id, bytes, Instant::now());
             }
             Item::Control(Kind::Status, _) => {
                 let report = Kind::Report.message(&self.report());
@@ -119,13 +124,16 @@ impl Mux {
             Item::Control(Kind::StdinEof, _) => {
                 self.end_of(id);
             }
-            // The windows of those who do not type do not matter.
-            Item::Control(Kind::Resize, _) if !self.types(id) => {}
-            Item::Control(Kind::Resize, body) => self.resize(serde_json::from_slice(&body)?),
+            Item::Control(Kind::Resize, body) => {
+                session.window = Some(serde_json::from_slice(&body)?);
+                self.decide_window(id);
+                self.refresh(id);
+            }
             // Input of one who may not type, or no longer: it is told by STDIN_DONE, not refused,
             // for it may have been under way.
             Item::Data(Stream::Stdin, _) => {}
             Item::Data(stream, _) => bail!("a client does not send data of {stream}"),
+            Item::Screen(_) => bail!("a client does not send a screen"),
             Item::Control(kind, _) => bail!("a client does not send {kind:?} here"),
         }
         Ok(())
@@ -179,14 +187,11 @@ impl Mux {
         if hello.epoch == Some(epoch) {
             self.hub.welcome_back(id, Instant::now());
         }
-        let types = self.types(id);
-        if let Some(size) = hello.size.filter(|_| types) {
-            self.resize(size);
-        }
-        let rights = (hello.stdin && !types).then(|| self.rights(id));
+        let rights = (hello.stdin && !self.types(id)).then(|| self.rights(id));
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         if let Role::Session(session) = &mut client.role {
             session.stdin_once = hello.stdin_once;
+            session.window = hello.size;
         }
         let welcome = Welcome { version: VERSION, epoch: Some(epoch), streams, rights };
         client.tell(&Kind::Welcome.message(&welcome))?;
@@ -196,6 +201,8 @@ impl Mux {
         if client.typing == Typing::Ended {
             client.tell(&Kind::StdinDone.frame(b""))?;
         }
+        self.decide_window(id);
+        self.begin_view(id, hello.redraw, hello.epoch == Some(epoch));
         Ok(())
     }
 
@@ -212,7 +219,7 @@ impl Mux {
         };
         let error = self.may_ask(id, request).and_then(|()| match request {
             Request::Detach { client } => self.detach(ClientId(client)),
-            Request::Resize(size) => self.resize_terminal(size),
+            Request::Resize(size) => self.ask_size(size),
             Request::Ended(status) => self.hear_of(Turn::Ended(status)),
             Request::Started(started) => self.hear_of(Turn::Started(started)),
             Request::ReopenLogs => {
@@ -286,19 +293,6 @@ impl Mux {
         // Dealt with behind this message, which lies in the buffer that all clients share.
         self.turns.push(turn);
         Ok(())
-    }
-
-    fn resize_terminal(&self, size: Size) -> Result<()> {
-        let tty = self.sources.iter().flatten().find(|s| s.stream == Stream::Tty);
-        let Some(source) = tty else { bail!("the app has no terminal") };
-        Ok(pty::resize(&source.fd, size)?)
-    }
-
-    /// A client's window is the terminal's, if there is one.
-    fn resize(&mut self, size: Size) {
-        if let Err(e) = self.resize_terminal(size) {
-            log::debug!("app {}: a client's window: {e}", self.dir.name());
-        }
     }
 
     /// A client types no more; whether it stays.

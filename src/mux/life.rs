@@ -54,6 +54,9 @@ impl Mux {
         for index in 0..self.sources.len() {
             self.read_empty(index);
         }
+        if let Turn::Ended(_) = turn {
+            self.reset_terminal();
+        }
         let end = |stream: Stream| self.hub.extent(stream).map_or(0, |(end, _)| end);
         let ends: Ends = Stream::ALL.map(end);
         let ids: Vec<_> = self.clients.keys().copied().collect();

@@ -12,16 +12,17 @@ mod hear;
 mod life;
 mod logs;
 mod open;
+mod screen;
 mod signals;
 mod status;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::io;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::poll::ppoll;
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
@@ -30,6 +31,7 @@ pub use self::open::{Plan, Streams};
 
 use self::life::Life;
 use self::logs::Reopening;
+use self::screen::Terminal;
 use self::signals::{Asked, Signals};
 use crate::app::App;
 use crate::hub::input::Input;
@@ -79,6 +81,8 @@ pub struct Mux {
     listeners: Vec<Listener>,
     clients: BTreeMap<ClientId, Client>,
     logs: Vec<Log>,
+    /// The app's terminal, if it has one.
+    terminal: Option<Terminal>,
     /// Who wants the logs opened anew, in this order.
     reopening: VecDeque<Reopening>,
     /// Who may come, and do what.
@@ -108,6 +112,8 @@ pub struct Mux {
     last_writer: Option<ClientId>,
     /// What clients send is read into here.
     buffer: Box<[u8]>,
+    /// What one of them has typed, kept for its memory.
+    typed: Vec<u8>,
     /// The clients of a turn, kept for its memory.
     ids: Vec<ClientId>,
     notify: Notify,
@@ -136,16 +142,24 @@ impl Mux {
     async fn work(&mut self) -> Result<()> {
         let mut signals = Signals::new().context("setting up signals")?;
         let mut events = Vec::with_capacity(limits::EVENTS);
+        let mut lingered = 0;
         self.begin()?;
         while self.phase != Phase::Done {
-            events.clear();
             let deadline = self.deadline();
-            tokio::select! {
-                biased;
-                asked = signals.next() => self.on_signal(asked)?,
-                ready = self.poller.wait(&mut events) => ready.context("waiting for events")?,
-                () = at(deadline) => {}
-                () = yield_now(), if self.paced().next().is_some() => {}
+            if lingered < limits::LINGERS && self.linger(&mut events, deadline)? {
+                lingered += 1;
+            } else {
+                // Signals come by the runtime, which has to get its turn.
+                let is_busy = lingered == limits::LINGERS || self.paced().next().is_some();
+                lingered = 0;
+                events.clear();
+                tokio::select! {
+                    biased;
+                    asked = signals.next() => self.on_signal(asked)?,
+                    ready = self.poller.wait(&mut events) => ready.context("waiting for events")?,
+                    () = at(deadline) => {}
+                    () = yield_now(), if is_busy => {}
+                }
             }
             // Who has connected before the app wrote is there for what it wrote, even when somebody
             // else has been attached all along.
@@ -159,6 +173,17 @@ impl Mux {
             self.settle()?;
         }
         Ok(())
+    }
+
+    /// Waits for events for a moment, right behind others, without going through the runtime: what a
+    /// person types has its echo, and who asks for one thing asks for another. Whether there were any.
+    fn linger(&self, events: &mut Vec<Event>, deadline: Option<Instant>) -> Result<bool> {
+        if events.is_empty() || self.paced().next().is_some() {
+            return Ok(false);
+        }
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let time = left.map_or(limits::LINGER_EVENTS, |left| left.min(limits::LINGER_EVENTS));
+        self.poller.take(events, time).context("waiting for events")
     }
 
     fn on_signal(&mut self, asked: Asked) -> Result<()> {
@@ -192,6 +217,7 @@ impl Mux {
             Token::Input => self.feed(Instant::now()),
             Token::Listener(index) => self.accept(index, limits::ACCEPTS_PER_TURN, Instant::now()),
             Token::Log(index) => self.on_log(index, Instant::now()),
+            Token::Painter => self.on_painter(Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
     }
@@ -202,6 +228,9 @@ impl Mux {
         self.write_logs(now);
         self.resume(now);
         self.drop_silent(now);
+        self.resize_terminal(now);
+        self.draw_screens(now);
+        self.expire_replies(now);
         self.input.advance(now);
         self.feed(now);
         for turn in std::mem::take(&mut self.turns) {
@@ -218,7 +247,9 @@ impl Mux {
         let paused = self.listeners.iter().filter_map(|l| l.paused);
         let starts = self.app.as_ref().and_then(|app| app.waits_until);
         let hello = self.silent.front().map(|(_, until)| *until);
-        let due = [self.input.deadline(), self.end_due(), starts, hello];
+        let terminal = self.terminal.as_ref().and_then(Terminal::deadline);
+        let replies = self.replies_due();
+        let due = [self.input.deadline(), self.end_due(), starts, hello, terminal, replies];
         let logs = self.logs.iter().filter_map(Log::deadline);
         held.chain(paused).chain(due.into_iter().flatten()).chain(logs).min()
     }
@@ -244,7 +275,7 @@ impl Mux {
         for _ in 0..limits::READS_PER_TURN {
             let Some(source) = &self.sources[index] else { return Ok(Read::End) };
             let stream = source.stream;
-            let want = match self.hub.room(stream, now) {
+            let want = match self.room(stream, now) {
                 Room::Free(room) => room.min(limits::SOURCE_READ),
                 Room::Held(until) => {
                     self.held[index] = Some(until);
@@ -259,21 +290,33 @@ impl Mux {
             self.hub.commit(stream, len, clock);
             let read = read?;
             if len > 0 {
+                self.show_on_screen(len, now);
                 self.flush_all(stream);
                 self.write_logs(now);
             }
             let Some(source) = &mut self.sources[index] else { return Ok(Read::End) };
             match read {
                 Read::End => return Ok(Read::End),
-                Read::Bytes(len) if len == want || !source.gives_all() => {}
-                // An app that writes small pieces without a break is let write some.
+                Read::Bytes(len) if len == want => {}
+                // An echo: what is typed next does not wait until it is known that there is no more.
+                Read::Bytes(len) if stream == Stream::Tty && len < limits::PTY_PIECE => {
+                    return Ok(read);
+                }
                 Read::Bytes(_) | Read::Empty => {
+                    let is_empty = read == Read::Empty || source.gives_all();
                     let nap = source.nap(clock.at);
                     self.watch_source(index);
-                    let Some(nap) = nap else { return Ok(Read::Empty) };
-                    sleep(nap);
-                    // Others may have waited for this.
-                    return Ok(Read::Bytes(0));
+                    match nap {
+                        // An app that writes small pieces without a break is let write some.
+                        // Others may have waited for this.
+                        Some(nap) => {
+                            // A signal ends it: a sleep that goes on after signals may never end.
+                            let _ = ppoll(&mut [], Some(nap.into()), None);
+                            return Ok(Read::Bytes(0));
+                        }
+                        None if is_empty => return Ok(Read::Empty),
+                        None => {}
+                    }
                 }
             }
         }
@@ -287,7 +330,8 @@ impl Mux {
             else {
                 continue;
             };
-            self.held[index] = match self.hub.room(source.stream, now) {
+            let stream = source.stream;
+            self.held[index] = match self.room(stream, now) {
                 Room::Held(until) => Some(until),
                 Room::Free(_) => None,
             };
@@ -298,6 +342,15 @@ impl Mux {
                 self.listeners[index].paused = None;
                 self.watch_listener(index);
             }
+        }
+    }
+
+    /// How much may be read from a source now.
+    fn room(&mut self, stream: Stream, now: Instant) -> Room {
+        let is_full = self.terminal.as_ref().is_some_and(Terminal::is_full);
+        match self.hub.room(stream, now) {
+            Room::Free(_) if is_full => Room::Held(now + limits::AGES),
+            room => room,
         }
     }
 

@@ -12,6 +12,7 @@ use nix::unistd::Uid;
 
 use super::life::Life;
 use super::logs::{self, LogPlan};
+use super::screen::Terminal;
 use super::{Mux, Phase};
 use crate::app::App;
 use crate::endpoints::Endpoints;
@@ -82,6 +83,8 @@ struct Ends {
     next_inlet: Option<Inlet>,
     made: Vec<&'static str>,
     kept: Vec<Stream>,
+    /// That of the terminal, if there is one.
+    size: Option<Size>,
 }
 
 impl Mux {
@@ -120,9 +123,12 @@ impl Mux {
         listeners.push(Listener::new(None, dir.listen(SESSION)?));
         // A terminal's input has no end, and rkt's units keep a writer of their own.
         let ends_input = !has_terminal && (owns_app || keeps_ends);
+        let hub = open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?;
+        let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
+        let terminal = terminal.transpose()?;
         let mut mux = Self {
             poller: Poller::new().context("making an epoll set")?,
-            hub: open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?,
+            hub,
             input: Input::new(merge),
             held: vec![None; ends.sources.len()],
             sources: ends.sources.into_iter().map(Some).collect(),
@@ -131,6 +137,7 @@ impl Mux {
             listeners,
             clients: BTreeMap::new(),
             logs: Vec::new(),
+            terminal,
             reopening: VecDeque::new(),
             rules: rules(others),
             refusals: (Instant::now(), 0),
@@ -146,6 +153,7 @@ impl Mux {
             turns: Vec::new(),
             last_writer: None,
             buffer: vec![0; limits::READ].into_boxed_slice(),
+            typed: Vec::new(),
             ids: Vec::new(),
             notify,
             made: ends.made,
@@ -167,6 +175,7 @@ impl Mux {
             self.watch_listener(index);
         }
         self.begin_logs();
+        self.begin_terminal();
         self.notify.ready();
         log::info!("app {}: ready at {}", self.dir.name(), self.dir.dir().display());
         if let Some(app) = self.app.as_mut().filter(|app| app.waits_until.is_none()) {
@@ -198,11 +207,13 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
         Streams::Terminal { size } => {
             let pty = pty::open(*size, stored, notify)?;
             pty::publish(dir, &pty.slave)?;
+            let size = pty::size(&pty.source.fd).context("the size of the terminal")?;
             Ok(Ends {
                 streams: vec![Stream::Tty],
                 sources: vec![pty.source],
                 inlet: Some(pty.inlet),
                 made: vec![Stream::Tty.stage2()],
+                size: Some(size),
                 ..Ends::default()
             })
         }

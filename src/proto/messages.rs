@@ -27,6 +27,9 @@ pub struct Hello {
     /// Its window, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
+    /// What it is to be shown of a terminal first; else the stream begins where it asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redraw: Option<Redraw>,
     /// How long it may hold the app back, in milliseconds; the mux's own limit if it is left out,
     /// and never more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,6 +63,7 @@ impl Default for Hello {
             stdin_once: false,
             exclusive: None,
             size: None,
+            redraw: None,
             patience_ms: None,
             epoch: None,
         }
@@ -117,6 +121,24 @@ pub struct Size {
     pub rows: u16,
     /// Characters in a line.
     pub cols: u16,
+}
+
+impl Size {
+    /// Whether it is no size at all, as that of a terminal that nobody has given one.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.rows == 0 || self.cols == 0
+    }
+}
+
+/// What stands for what a terminal showed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Redraw {
+    /// The screen as it is.
+    Screen,
+    /// The bytes that are kept, without what would have the client's terminal answer.
+    Backlog,
 }
 
 /// Bytes that this client lost.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use self::messages::{
     Answer, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello, LogReport,
-    PlaceReport, Refusal, Report, Request, Rights, Size, Started, StreamReport, Turn, Want,
+    PlaceReport, Redraw, Refusal, Report, Request, Rights, Size, Started, StreamReport, Turn, Want,
     Welcome,
 };
 
@@ -33,7 +33,7 @@ pub enum Kind {
     Stdin = 2,
     /// The client's input has ended.
     StdinEof = 3,
-    /// [`Size`]: the client's window.
+    /// [`Size`]: the client's window; it is shown the screen anew, if it asked for screens.
     Resize = 4,
     /// A request for a [`Report`].
     Status = 5,
@@ -65,16 +65,20 @@ pub enum Kind {
     Started = 27,
     /// [`Rights`]: whether the client may type has changed.
     Rights = 28,
+    /// [`Begin`]: a screen follows, which stands for everything before this offset.
+    Redraw = 29,
     /// Bytes of the app's stdout.
     Stdout = 32,
     /// Bytes of the app's stderr.
     Stderr = 33,
     /// Bytes of the app's terminal.
     Tty = 34,
+    /// Bytes that show the terminal's screen: none of the app's, so they have no offsets.
+    Screen = 35,
 }
 
 impl Kind {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 24] = [
         Self::Hello,
         Self::Stdin,
         Self::StdinEof,
@@ -94,9 +98,11 @@ impl Kind {
         Self::Ended,
         Self::Started,
         Self::Rights,
+        Self::Redraw,
         Self::Stdout,
         Self::Stderr,
         Self::Tty,
+        Self::Screen,
     ];
 
     fn known(number: u8) -> Option<Self> {
@@ -169,6 +175,8 @@ impl std::error::Error for FrameError {}
 pub enum Item<'a> {
     /// Some bytes of a stream: data needs no whole frame.
     Data(Stream, &'a [u8]),
+    /// Some bytes that show the screen.
+    Screen(&'a [u8]),
     /// A whole control message.
     Control(Kind, Vec<u8>),
 }
@@ -213,6 +221,8 @@ impl Decoder {
             }
             match Kind::known(self.header[0]) {
                 None => {}
+                Some(Kind::Screen) if part.is_empty() => {}
+                Some(Kind::Screen) => return Ok(Some(Item::Screen(part))),
                 Some(kind) => match kind.stream() {
                     Some(stream) if !part.is_empty() => return Ok(Some(Item::Data(stream, part))),
                     Some(_) => {}
@@ -270,6 +280,10 @@ mod tests {
                     Item::Data(stream, bytes) => match out.last_mut() {
                         Some((kind, data)) if *kind == Kind::of(stream) as u8 => data.extend(bytes),
                         _ => out.push((Kind::of(stream) as u8, bytes.to_vec())),
+                    },
+                    Item::Screen(bytes) => match out.last_mut() {
+                        Some((kind, data)) if *kind == Kind::Screen as u8 => data.extend(bytes),
+                        _ => out.push((Kind::Screen as u8, bytes.to_vec())),
                     },
                     Item::Control(kind, body) => out.push((kind as u8, body)),
                 }

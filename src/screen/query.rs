@@ -224,6 +224,26 @@ impl Asked {
     }
 }
 
+/// Finds the queries in what an app prints.
+#[derive(Debug, Default)]
+pub struct Finder {
+    scanner: Scanner,
+}
+
+impl Finder {
+    /// Tells of each query that ends in these bytes.
+    pub fn find(&mut self, bytes: &[u8], mut found: impl FnMut(Query)) {
+        let mut at = 0;
+        while let Some(piece) = self.scanner.next(bytes, &mut at) {
+            match piece {
+                Piece::Sequence(raw) => drop(Query::read(raw, &mut found)),
+                Piece::Control(ENQ) => found(Query::Enquiry),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// Takes the queries out of bytes that are shown again, so that no terminal answers them twice.
 #[derive(Debug, Default)]
 pub struct Strip {

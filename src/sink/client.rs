@@ -18,8 +18,9 @@ use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt
 use crate::hub::{ClientId, Hub, Next};
 use crate::limits;
 use crate::poll::Watch;
-use crate::proto::{Decoder, Gap, Kind, Turn};
+use crate::proto::{Begin, Decoder, Gap, Kind, Size, Turn};
 use crate::rights::Right;
+use crate::screen::replies::Replies;
 use crate::stream::Stream;
 
 /// Control bytes kept allocated for a client that has none waiting.
@@ -45,8 +46,25 @@ pub struct Session {
     pub stdin_once: bool,
     /// The streams it reads.
     pub streams: Vec<Stream>,
+    /// Its window, if it has told.
+    pub window: Option<Size>,
+    /// How it is shown the app's terminal, where it asked for the screen.
+    pub view: Option<View>,
     /// What happened to the app, each with its place: where the streams ended then.
     turns: VecDeque<(Turn, Ends)>,
+}
+
+/// How a session that asked for the screen is shown the app's terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// By the app's bytes, as they come.
+    Bytes,
+    /// By screens, for its window is not the terminal's; it has the last one.
+    Screens,
+    /// By a screen that it is still to get, and then in one of the other ways.
+    Due,
+    /// By a screen that is being drawn.
+    Asked,
 }
 
 /// The ends of all streams at a time, by `Stream as usize`; 0 for one that the app has not.
@@ -139,6 +157,8 @@ pub struct Client {
     pub cut_off: bool,
     /// Its farewell is among what is still to be sent.
     pub farewell: bool,
+    /// What its terminal replies to queries of the app, once there was one.
+    pub replies: Option<Box<Replies>>,
     /// What is to be sent first: a header, a control frame, or a rescued rest.
     out: Vec<u8>,
     /// The rest of a frame that has been begun; comes after `out`.
@@ -163,6 +183,7 @@ impl Client {
             mute: false,
             cut_off: false,
             farewell: false,
+            replies: None,
             out: Vec::new(),
             body: None,
             control: Vec::new(),
@@ -271,6 +292,19 @@ impl Client {
             std::mem::swap(&mut self.out, &mut self.control);
             return true;
         }
+        if let Role::Session(Session { view: Some(view), .. }) = &mut self.role {
+            match view {
+                View::Bytes if hub.missed(id, Stream::Tty) => *view = View::Due,
+                View::Screens if !hub.is_caught_up(id) => *view = View::Due,
+                _ => {}
+            }
+            match view {
+                View::Bytes => {}
+                // Where it stands is where its next bytes come from.
+                View::Asked => return false,
+                View::Screens | View::Due => hub.skip(id, Stream::Tty),
+            }
+        }
         let next = hub.next(id, limits::FRAME);
         // A gap may go beyond the place of a turn, so it comes first.
         if !matches!(next, Some(Next::Gap(..)))
@@ -308,6 +342,34 @@ impl Client {
                 self.body = Some((stream, len));
                 true
             }
+        }
+    }
+
+    /// Whether it waits for a screen, and has got all that came before.
+    #[must_use]
+    pub fn wants_screen(&self) -> bool {
+        let due = matches!(&self.role, Role::Session(Session { view: Some(View::Due), .. }));
+        due && self.is_flushed()
+    }
+
+    /// Whether it is still to be shown a screen.
+    #[must_use]
+    pub fn awaits_screen(&self) -> bool {
+        use View::{Asked, Due};
+        matches!(&self.role, Role::Session(Session { view: Some(Due | Asked), .. }))
+    }
+
+    /// Shows a session what stands for all of its terminal's bytes before where it stands in the hub,
+    /// behind what it was told before. No frame may have been begun.
+    pub fn show(&mut self, id: ClientId, hub: &mut Hub, screen: &[u8]) {
+        self.out.append(&mut self.control);
+        let offset = hub.at(id, Stream::Tty).unwrap_or(0);
+        self.out.extend(Kind::Redraw.message(&Begin { stream: Stream::Tty, offset }));
+        // Others need not be given it.
+        hub.accepted(id, Stream::Tty, 0);
+        for part in screen.chunks(limits::FRAME) {
+            self.out.extend(Kind::Screen.header(part.len()));
+            self.out.extend(part);
         }
     }
 

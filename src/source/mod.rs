@@ -73,10 +73,10 @@ impl Source {
     }
 
     /// Whether a read that gives less than was asked for tells that there is nothing more: a pipe
-    /// gives all that it has, a terminal what it likes.
+    /// gives all that it has; a terminal gives what it likes, and a stage what fits its pages.
     #[must_use]
     pub fn gives_all(&self) -> bool {
-        self.stream != Stream::Tty
+        self.stage.is_none() && self.stream != Stream::Tty
     }
 
     /// Prepares the next [`Source::read`]. Where its bytes are to survive this process, `Bytes` says

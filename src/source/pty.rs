@@ -99,6 +99,37 @@ pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
     Ok(rustix::termios::tcsetwinsize(master, size)?)
 }
 
+/// The size of the terminal.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn size(master: impl AsFd) -> io::Result<Size> {
+    let size = rustix::termios::tcgetwinsize(master)?;
+    Ok(Size { rows: size.ws_row, cols: size.ws_col })
+}
+
+/// Gives the terminal the modes of a new one; its special characters stay.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn reset(master: impl AsFd) -> io::Result<()> {
+    use rustix::termios::{ControlModes, LocalModes, OutputModes};
+    let mut modes = rustix::termios::tcgetattr(&master)?;
+    modes.input_modes = InputModes::ICRNL | InputModes::IXON | InputModes::IUTF8;
+    modes.output_modes = OutputModes::OPOST | OutputModes::ONLCR;
+    modes.control_modes |= ControlModes::CREAD | ControlModes::CS8;
+    modes.local_modes = LocalModes::ISIG
+        | LocalModes::ICANON
+        | LocalModes::IEXTEN
+        | LocalModes::ECHO
+        | LocalModes::ECHOE
+        | LocalModes::ECHOK
+        | LocalModes::ECHOCTL
+        | LocalModes::ECHOKE;
+    // What was printed by the old modes stays as it was printed.
+    Ok(rustix::termios::tcsetattr(&master, OptionalActions::Now, &modes)?)
+}
+
 /// Publishes the slave under the name that the app's `TTYPath=` has, in one step. What an earlier
 /// mux or rkt's own left there (a link, a file, a stale bind mount) goes.
 ///

@@ -67,7 +67,7 @@ fn only_one_module_knows_the_emulator() {
 #[test]
 fn the_pure_modules_know_nothing_of_the_system() {
     let rules: [(&str, &[&str]); 13] = [
-        ("hub", &["limits", "stream", "time", "hub"]),
+        ("hub", &["limits", "proto", "stream", "time", "hub"]),
         ("screen", &["limits", "proto", "screen"]),
         ("attach/undo.rs", &["screen"]),
         ("proto", &["limits", "stream"]),

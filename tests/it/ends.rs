@@ -37,6 +37,7 @@ fn who_is_cut_off_at_the_end_is_told_exactly_what_it_missed() {
                 assert_eq!(gap.from, got + missed);
                 missed += gap.to - gap.from;
             }
+            Item::Screen(_) => panic!("a screen, which was not asked for"),
             Item::Control(kind, body) => last.push((kind, body)),
         }
     }

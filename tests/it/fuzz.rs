@@ -300,7 +300,7 @@ fn be_refused(mut socket: &UnixStream, script: &[u8]) {
         let mut bytes = &buffer[..len];
         while let Some(item) = decoder.next(&mut bytes).unwrap() {
             match item {
-                Item::Data(_, bytes) => data += bytes.len(),
+                Item::Data(_, bytes) | Item::Screen(bytes) => data += bytes.len(),
                 Item::Control(kind, _) => last = Some(kind),
             }
         }

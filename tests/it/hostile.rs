@@ -186,6 +186,10 @@ pub fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
                     Some((kind, data)) if *kind == Kind::of(stream) => data.extend(bytes),
                     _ => items.push((Kind::of(stream), bytes.to_vec())),
                 },
+                Ok(Some(Item::Screen(bytes))) => match items.last_mut() {
+                    Some((Kind::Screen, data)) => data.extend(bytes),
+                    _ => items.push((Kind::Screen, bytes.to_vec())),
+                },
             }
         }
         assert!(piece.is_empty(), "{} bytes were left over", piece.len());

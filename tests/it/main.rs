@@ -44,3 +44,4 @@ mod stream;
 mod terminal;
 mod tty;
 mod turns;
+mod views;

@@ -58,6 +58,7 @@ impl Account {
                     pattern::check(self.at, data);
                     self.at += data.len();
                 }
+                Item::Screen(_) => panic!("a screen, which was not asked for"),
                 Item::Control(kind, body) => {
                     self.last = Some(kind);
                     self.told(kind, &body);

@@ -17,6 +17,8 @@ use crate::rig::{APP, Rig, expect};
 #[derive(PartialEq)]
 pub enum Frame {
     Bytes(Stream, Vec<u8>),
+    /// What shows the screen.
+    Screen(Vec<u8>),
     Told(Kind, Value),
 }
 
@@ -28,6 +30,7 @@ impl fmt::Debug for Frame {
                 let last = bytes[bytes.len().saturating_sub(40)..].escape_ascii();
                 write!(f, "{} bytes of {stream}: …\"{last}\"", bytes.len())
             }
+            Self::Screen(bytes) => write!(f, "a screen: {}", bytes.escape_ascii()),
             Self::Told(kind, body) => write!(f, "{kind:?} {body}"),
         }
     }
@@ -71,6 +74,8 @@ impl Session {
                 (Item::Data(stream, data), _) => {
                     self.frames.push(Frame::Bytes(stream, data.to_vec()));
                 }
+                (Item::Screen(more), Some(Frame::Screen(data))) => data.extend(more),
+                (Item::Screen(data), _) => self.frames.push(Frame::Screen(data.to_vec())),
                 (Item::Control(kind, body), _) => {
                     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
                     self.frames.push(Frame::Told(kind, body));
@@ -94,6 +99,13 @@ impl Session {
         }
     }
 
+    /// Reads up to where this holds.
+    pub fn read_until(&mut self, holds: impl Fn(&[Frame]) -> bool) {
+        while !holds(&self.frames) {
+            assert!(self.read(), "ended too early: {:?}", self.frames);
+        }
+    }
+
     /// Everything to the end.
     pub fn rest(mut self) -> Vec<Frame> {
         while self.read() {}
@@ -102,9 +114,7 @@ impl Session {
 
     /// Everything up to where this holds.
     pub fn rest_until(mut self, holds: impl Fn(&[Frame]) -> bool) -> Vec<Frame> {
-        while !holds(&self.frames) {
-            assert!(self.read(), "ended too early");
-        }
+        self.read_until(holds);
         self.frames
     }
 }

@@ -31,6 +31,10 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Items, Option<Fram
                     Some((kind, data)) if *kind == Kind::of(stream) as u8 => data.extend(bytes),
                     _ => items.push((Kind::of(stream) as u8, bytes.to_vec())),
                 },
+                Ok(Some(Item::Screen(bytes))) => match items.last_mut() {
+                    Some((kind, data)) if *kind == Kind::Screen as u8 => data.extend(bytes),
+                    _ => items.push((Kind::Screen as u8, bytes.to_vec())),
+                },
                 Ok(Some(Item::Control(kind, body))) => {
                     assert!(body.len() <= limits::FRAME);
                     items.push((kind as u8, body));

@@ -1,0 +1,369 @@
+//! The mux and the app's terminal: its size, its screen for those who come, its queries.
+//!
+//! A query that the app prints has one answer: from the client that decides the size, if that is shown
+//! the app's bytes, else from the model of the screen. What the terminals of others reply is dropped.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::{Mux, Phase, log_watch};
+use crate::hub::size::Sizes;
+use crate::hub::{ClientId, Hub};
+use crate::limits;
+use crate::poll::{Interest, Token};
+use crate::proto::{Redraw, Size};
+use crate::screen::query::{Finder, Query, Strip};
+use crate::sink::client::{Client, Role, Session, Typing, View};
+use crate::sink::kept::Kept;
+use crate::sink::painter::{Painter, Word};
+use crate::source::pty;
+use crate::stream::Stream;
+use crate::sys;
+use crate::systemd::{Notify, Stored};
+
+/// Name of the kept screen's memory in systemd's store.
+const STORED: &str = "screen";
+
+/// What a mux knows of the app's terminal, if the app has one.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    /// Whose window it has.
+    pub sizes: Sizes,
+    /// Who knows its screen.
+    painter: Painter,
+    /// Finds the queries in what the app prints.
+    finder: Finder,
+    /// Those of one read, kept for its memory.
+    queries: Vec<Query>,
+    /// Whether somebody may be due a screen.
+    pub due: bool,
+    /// Before this those who are shown screens all the time get no other.
+    next: Option<Instant>,
+}
+
+impl Terminal {
+    /// One of this size, which shows what it has shown under the mux before this one, as far as that is
+    /// known.
+    ///
+    /// # Errors
+    /// When the system gives no thread or memory.
+    pub fn open(size: Size, hub: &Hub, stored: &mut Stored, notify: &Notify) -> Result<Self> {
+        let memory = match stored.remove(STORED) {
+            Some(memory) => Some(memory),
+            None if notify.keeps() => {
+                let memory = sys::new_memory("iottymux-screen", Kept::LEN);
+                let memory = memory.context("making memory for the screen")?;
+                notify.forget(STORED);
+                notify.store(STORED, &memory);
+                Some(memory)
+            }
+            None => None,
+        };
+        let (end, _) = hub.extent(Stream::Tty).unwrap_or_default();
+        let start = hub.start(Stream::Tty).unwrap_or(end);
+        let (kept, screen) = memory.map(|fd| Kept::open(fd.into(), hub.epoch())).unzip();
+        // What was printed since must be there.
+        let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
+        let every = hub.capacity(Stream::Tty) / limits::SCREEN_KEPT_PART as u64;
+        let painter = Painter::start(size, kept.map(|kept| (kept, every)));
+        let mut painter = painter.context("a thread for the terminal's screen")?;
+        let (from, drawn) = screen.unwrap_or_default();
+        painter.show([&drawn, &[]], from, false);
+        painter.show(hub.bytes(Stream::Tty, from..end), end, false);
+        Ok(Self {
+            sizes: Sizes::new(size),
+            painter,
+            finder: Finder::default(),
+            queries: Vec::new(),
+            due: false,
+            next: None,
+        })
+    }
+
+    /// Whether the app has to wait until more of its output was shown.
+    pub fn is_full(&self) -> bool {
+        self.painter.is_full()
+    }
+
+    /// When something is due though nothing happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.sizes.deadline().into_iter().chain(self.next.filter(|_| self.due)).min()
+    }
+}
+
+impl Mux {
+    /// Listens to the painter.
+    pub(super) fn begin_terminal(&mut self) {
+        let Some(terminal) = &mut self.terminal else { return };
+        let ear = &mut terminal.painter.ear;
+        let mut watch = std::mem::take(&mut ear.watch);
+        let interest = Some(Interest { read: true, write: false });
+        log_watch(self.poller.watch(&mut watch, &*ear, Token::Painter, interest));
+        ear.watch = watch;
+    }
+
+    /// The app has printed the last `len` bytes of what the hub has. Comes before any client is given
+    /// them, so that nobody can reply to what is not expected yet.
+    pub(super) fn show_on_screen(&mut self, len: usize, now: Instant) {
+        let Some(terminal) = &mut self.terminal else { return };
+        let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
+        let pieces = self.hub.bytes(Stream::Tty, end - len as u64..end);
+        let mut queries = std::mem::take(&mut terminal.queries);
+        queries.clear();
+        for piece in pieces {
+            terminal.finder.find(piece, |query| queries.push(query));
+        }
+        let answers = !queries.is_empty() && {
+            let asked = terminal
+                .sizes
+                .decider()
+                .filter(|id| self.clients.get(id).is_some_and(Client::sees_bytes));
+            for (id, client) in &mut self.clients {
+                if client.typing == Typing::Open && client.sees_bytes() {
+                    for query in &queries {
+                        let passes = Some(*id) == asked;
+                        client.replies.get_or_insert_default().expect(*query, passes, now);
+                    }
+                }
+            }
+            asked.is_none()
+        };
+        terminal.painter.show(pieces, end, answers);
+        terminal.queries = queries;
+    }
+
+    /// The painter has something to tell.
+    pub(super) fn on_painter(&mut self, now: Instant) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.painter.ear.hear();
+        }
+        while let Some(word) = self.terminal.as_mut().and_then(|t| t.painter.ear.word()) {
+            match word {
+                Word::Shown(len, memory) => {
+                    if let Some(terminal) = &mut self.terminal {
+                        terminal.painter.shown(len, memory);
+                    }
+                }
+                Word::Answer(bytes) => {
+                    self.input.insert(&bytes);
+                    self.feed(now);
+                }
+                Word::Drawn(id, screen) => self.show_screen(id, &screen),
+                Word::Off(why) => log::error!(
+                    "app {}: its screen is not known any more, and not redrawn for who attaches: {}",
+                    self.dir.name(),
+                    why.escape_debug()
+                ),
+            }
+        }
+    }
+
+    /// A screen has been drawn for a client.
+    fn show_screen(&mut self, id: ClientId, screen: &[u8]) {
+        let size = self.terminal.as_ref().map(|terminal| terminal.sizes.size());
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Role::Session(session) = &mut client.role else { return };
+        if session.view != Some(View::Asked) {
+            return;
+        }
+        session.view = Some(if session.fits(size) { View::Bytes } else { View::Screens });
+        client.show(id, &mut self.hub, screen);
+        self.touch(id);
+    }
+
+    /// Has screens drawn for those who wait for one: at once for who then follows the app's bytes, and
+    /// for the others so often that it looks like motion.
+    pub(super) fn draw_screens(&mut self, now: Instant) {
+        let Some(terminal) = self.terminal.as_mut().filter(|terminal| terminal.due) else { return };
+        terminal.due = false;
+        let size = Some(terminal.sizes.size());
+        let may_wait = self.phase == Phase::Ready && terminal.next.is_some_and(|next| now < next);
+        for (id, client) in &mut self.clients {
+            let wants = client.wants_screen();
+            let Role::Session(session) = &mut client.role else { continue };
+            if session.view != Some(View::Due) {
+                continue;
+            }
+            let fits = session.fits(size);
+            if !wants || !fits && may_wait {
+                terminal.due = true;
+                continue;
+            }
+            session.view = Some(View::Asked);
+            self.hub.skip(*id, Stream::Tty);
+            terminal.painter.draw(*id, session.window);
+            if !fits {
+                terminal.next = Some(now + limits::SCREEN_PAUSE);
+            }
+        }
+    }
+
+    /// A session has been greeted: it gets first what stands for what the terminal showed before, unless
+    /// it `resumes`: then it still shows that, and goes on with the next byte.
+    pub(super) fn begin_view(&mut self, id: ClientId, redraw: Option<Redraw>, resumes: bool) {
+        let size = self.terminal.as_ref().map(|terminal| terminal.sizes.size());
+        let Some(Client { role: Role::Session(session), .. }) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if !session.streams.contains(&Stream::Tty) {
+            return;
+        }
+        match redraw {
+            None => {}
+            Some(Redraw::Screen) => {
+                let goes_on = resumes && session.fits(size);
+                session.view = Some(if goes_on { View::Bytes } else { View::Due });
+                self.hub.set_patience(id, Duration::ZERO);
+                if !goes_on {
+                    self.refresh(id);
+                }
+            }
+            Some(Redraw::Backlog) => {
+                let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
+                let (mut strip, mut kept) = (Strip::default(), Vec::new());
+                for piece in self.hub.bytes(Stream::Tty, 0..end) {
+                    strip.push(piece, &mut kept);
+                }
+                // The rest of that sequence comes with the app's next bytes.
+                kept.extend_from_slice(strip.held());
+                self.hub.skip(id, Stream::Tty);
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.show(id, &mut self.hub, &kept);
+                }
+            }
+        }
+    }
+
+    /// A session has told of its window: if it types, it is the terminal's.
+    pub(super) fn decide_window(&mut self, id: ClientId) {
+        let types = self.types(id);
+        let Some(Client { role: Role::Session(session), .. }) = self.clients.get(&id) else {
+            return;
+        };
+        let Some(window) = session.window else { return };
+        if let Some(terminal) = self.terminal.as_mut().filter(|_| types) {
+            terminal.sizes.resized(id, window);
+        }
+    }
+
+    /// Somebody without a window asks for a size of the terminal.
+    pub(super) fn ask_size(&mut self, size: Size) -> Result<()> {
+        let Some(terminal) = &mut self.terminal else { bail!("the app has no terminal") };
+        terminal.sizes.ask(size);
+        Ok(())
+    }
+
+    /// A client is to be shown the screen, if it has asked for screens.
+    pub(super) fn refresh(&mut self, id: ClientId) {
+        let Some(terminal) = &mut self.terminal else { return };
+        if let Some(client) = self.clients.get_mut(&id) {
+            terminal.due |= client.is_due_screen();
+        }
+    }
+
+    /// Gives the terminal the size that it is to have; then each client sees it anew.
+    pub(super) fn resize_terminal(&mut self, now: Instant) {
+        let Some(size) = self.terminal.as_mut().and_then(|t| t.sizes.due(now)) else { return };
+        let Some(source) = self.sources.iter().flatten().find(|s| s.stream == Stream::Tty) else {
+            return;
+        };
+        if let Err(e) = pty::resize(&source.fd, size) {
+            log::error!("app {}: the size of its terminal: {e}", self.dir.name());
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.painter.resize(size);
+        }
+        let ids: Vec<ClientId> = self.clients.keys().copied().collect();
+        for id in ids {
+            self.refresh(id);
+        }
+    }
+
+    /// The app has ended: the next one begins with a terminal as it was at first.
+    pub(super) fn reset_terminal(&mut self) {
+        let Some(terminal) = &mut self.terminal else { return };
+        terminal.painter.reset();
+        if let Some(source) = self.sources.iter().flatten().find(|s| s.stream == Stream::Tty)
+            && let Err(e) = pty::reset(&source.fd)
+        {
+            log::warn!("app {}: resetting its terminal: {e}", self.dir.name());
+        }
+    }
+
+    /// What a client has typed, without what its terminal replied to queries that are not its to answer.
+    pub(super) fn type_in(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(replies) = &mut client.replies else {
+            self.input.push(id, bytes, now);
+            return self.decide_size(id, bytes);
+        };
+        let mut typed = std::mem::take(&mut self.typed);
+        typed.clear();
+        replies.filter(bytes, now, &mut typed);
+        self.input.push(id, &typed, now);
+        self.decide_size(id, &typed);
+        self.typed = typed;
+    }
+
+    /// Who types has its window for the terminal.
+    fn decide_size(&mut self, id: ClientId, typed: &[u8]) {
+        if !typed.is_empty()
+            && self.types(id)
+            && let Some(terminal) = &mut self.terminal
+        {
+            terminal.sizes.typed(id);
+        }
+    }
+
+    /// Passes on what was held back as the beginning of a reply, and was none.
+    pub(super) fn expire_replies(&mut self, now: Instant) {
+        if self.terminal.is_none() {
+            return;
+        }
+        let mut typed = std::mem::take(&mut self.typed);
+        for (id, client) in &mut self.clients {
+            if let Some(replies) = &mut client.replies
+                && replies.deadline().is_some_and(|at| at <= now)
+            {
+                typed.clear();
+                replies.expire(now, &mut typed);
+                self.input.push(*id, &typed, now);
+            }
+        }
+        self.typed = typed;
+    }
+
+    /// When [`Mux::expire_replies`] has something to do.
+    pub(super) fn replies_due(&self) -> Option<Instant> {
+        self.terminal.as_ref()?;
+        self.clients.values().filter_map(|client| client.replies.as_ref()?.deadline()).min()
+    }
+}
+
+impl Client {
+    /// Whether its terminal sees what the app prints, queries among it.
+    fn sees_bytes(&self) -> bool {
+        match &self.role {
+            Role::Session(Session { view: Some(view), .. }) => *view == View::Bytes,
+            Role::Session(session) => session.streams.contains(&Stream::Tty),
+            Role::Raw(stream) => *stream == Stream::Tty,
+        }
+    }
+
+    /// It is to be shown the screen, if it asked for screens at all.
+    fn is_due_screen(&mut self) -> bool {
+        if let Role::Session(Session { view: Some(view), .. }) = &mut self.role {
+            *view = View::Due;
+            return true;
+        }
+        false
+    }
+}
+
+impl Session {
+    /// Whether its window is the terminal's, so that the app's bytes show there what they should.
+    fn fits(&self, size: Option<Size>) -> bool {
+        self.window.is_none() || self.window == size
+    }
+}
