@@ -135,6 +135,9 @@ pub const LOG_AHEAD: usize = 2;
 pub const LOG_STUCK: Duration = Duration::from_secs(5);
 /// Pause between two attempts with a log's target that fails.
 pub const LOG_RETRY: Duration = Duration::from_secs(1);
+/// Requests to open the logs anew that may wait for a target that hangs: each is answered, and one
+/// rotates a log, not many.
+pub const LOG_REOPENERS: usize = 64;
 
 /// Clients of one mux at the same time.
 pub const CLIENTS: usize = 4096;

@@ -222,10 +222,7 @@ impl Mux {
             Request::Resize(size) => self.ask_size(size),
             Request::Ended(status) => self.hear_of(Turn::Ended(status)),
             Request::Started(started) => self.hear_of(Turn::Started(started)),
-            Request::ReopenLogs => {
-                self.reopen_logs(Some(id));
-                Ok(())
-            }
+            Request::ReopenLogs => self.reopen_logs_for(id),
         });
         if error.is_ok() && request == Request::ReopenLogs {
             // Answered when it is done.

@@ -51,13 +51,12 @@ pub enum FileFormat {
     Raw,
 }
 
-/// Somebody who wants the logs opened anew.
+/// A client that waits until the logs are opened anew.
 #[derive(Debug)]
 pub(super) struct Reopening {
-    /// Who is to be answered; `None` for a signal.
-    client: Option<ClientId>,
-    /// For each log whether its answer is still to come.
-    waits: Vec<bool>,
+    client: ClientId,
+    /// For each log how many times it is still to be opened, the last of them for this client.
+    waits: Vec<usize>,
     errors: Vec<String>,
 }
 
@@ -112,7 +111,7 @@ impl Mux {
             log_watch(self.poller.watch(&mut watch, &*ear, Token::Log(index), interest));
             ear.watch = watch;
         }
-        self.reopen_logs(None);
+        self.reopen_logs();
         // A target that hangs does not keep the app from starting.
         for log in &mut self.logs {
             log.writer().ear.await_word(limits::LOG_RETRY);
@@ -130,7 +129,7 @@ impl Mux {
     pub(super) fn on_log(&mut self, index: usize, now: Instant) {
         let Some(log) = self.logs.get_mut(index) else { return };
         log.writer().ear.hear();
-        while let Some(word) = self.logs[index].writer().ear.word() {
+        while let Some(word) = self.logs[index].writer().word() {
             if let Word::Reopened(done) = &word {
                 self.reopened(index, done.as_ref().err());
             }
@@ -139,38 +138,49 @@ impl Mux {
         self.logs[index].advance(&mut self.hub, now);
     }
 
+    /// Has all logs opened anew.
+    pub(super) fn reopen_logs(&mut self) -> Vec<usize> {
+        self.logs.iter_mut().map(|log| log.writer().reopen()).collect()
+    }
+
     /// Has all logs opened anew; the client is answered when they are.
-    pub(super) fn reopen_logs(&mut self, client: Option<ClientId>) {
-        for log in &mut self.logs {
-            log.writer().reopen();
+    ///
+    /// # Errors
+    /// When too many wait for that already.
+    pub(super) fn reopen_logs_for(&mut self, client: ClientId) -> Result<()> {
+        self.reopening.retain(|asked| self.clients.contains_key(&asked.client));
+        let waiting = self.reopening.len();
+        if waiting >= limits::LOG_REOPENERS {
+            bail!("{waiting} requests wait for the logs already (see its status)");
         }
-        let waits = vec![true; self.logs.len()];
+        let waits = self.reopen_logs();
         self.reopening.push_back(Reopening { client, waits, errors: Vec::new() });
         self.answer_reopened();
+        Ok(())
     }
 
     /// A log was opened anew, or not.
     fn reopened(&mut self, index: usize, error: Option<&String>) {
-        // Each log answers in the order in which it was asked.
-        let Some(asked) = self.reopening.iter_mut().find(|asked| asked.waits[index]) else {
-            return;
-        };
-        asked.waits[index] = false;
+        let name = self.logs[index].name();
         if let Some(error) = error {
-            let name = self.logs[index].name();
             log::error!("log {name}: opening it: {error}");
-            asked.errors.push(format!("log {name}: {error}"));
+        }
+        for asked in &mut self.reopening {
+            // Those who came later wait for the next time.
+            let waits = asked.waits[index];
+            asked.waits[index] = waits.saturating_sub(1);
+            asked.errors.extend(error.filter(|_| waits == 1).map(|e| format!("log {name}: {e}")));
         }
         self.answer_reopened();
     }
 
     fn answer_reopened(&mut self) {
-        while self.reopening.front().is_some_and(|asked| !asked.waits.contains(&true)) {
+        let is_done = |asked: &Reopening| asked.waits.iter().all(|waits| *waits == 0);
+        while self.reopening.front().is_some_and(is_done) {
             let Some(done) = self.reopening.pop_front() else { return };
             let error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
-            if let Some(id) = done.client
-                && let Some(client) = self.clients.get_mut(&id)
-            {
+            let id = done.client;
+            if let Some(client) = self.clients.get_mut(&id) {
                 match client.tell(&Kind::Answer.message(&Answer { error })) {
                     Ok(()) => self.touch(id),
                     Err(e) => self.lose(id, &e.into()),

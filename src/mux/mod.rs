@@ -197,7 +197,9 @@ impl Mux {
                     self.stop();
                 }
             }
-            Asked::Reopen => self.reopen_logs(None),
+            Asked::Reopen => {
+                self.reopen_logs();
+            }
             Asked::Child => {
                 let ended = self.app.as_mut().map_or(Ok(None), App::try_wait);
                 if let Some(status) = ended.context("waiting for the app")? {

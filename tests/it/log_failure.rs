@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use rustix::process::{Resource, Rlimit};
 
+use crate::peer::Asker;
 use crate::proc::{Proc, Said, eventually};
 use crate::reader::{LINE, account, cri, write_numbered};
 use crate::rig::{APP, Rig};
@@ -275,6 +276,41 @@ fn a_fifo_whose_reader_stops() {
     app.write(1000);
     let (_rig, written) = app.end();
     assert_eq!(account_cri(&reader.bytes(), written), 1);
+}
+
+/// Whoever asks for it again and again fills nothing while a target hangs; all are answered.
+#[test]
+fn a_target_that_hangs_and_is_to_be_opened_anew() {
+    let rig = Rig::new();
+    let path = fifo(&rig);
+    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let other = rig.file("other.log");
+    let mut app = App::start(rig, &spec("cri", &path), &["--log", &spec("cri", &other)]);
+    app.write(1000);
+    app.wait_seen();
+    // What is written now waits for the reader.
+    eventually("the FIFO is full", || rustix::io::ioctl_fionread(&reader).unwrap() == 4096);
+    let asker = Asker::new(&app.rig);
+    asker.request(br#"{"request":"reopen-logs"}"#, 70);
+    for _ in 64..70 {
+        let error = asker.answer().error.unwrap();
+        assert!(error.contains("64 requests wait"), "{error}");
+    }
+    // The other log is opened anew all the same, as often as that is asked.
+    for _ in 0..2 {
+        fs::rename(&other, app.rig.file("moved")).unwrap();
+        app.mux.signal(Signal::SIGHUP);
+        eventually("it is there", || other.exists());
+    }
+    may_wait(&reader);
+    let reader = Said::follow(reader);
+    for _ in 0..64 {
+        assert_eq!(asker.answer().error, None);
+    }
+    assert!(other.exists());
+    let (_rig, written) = app.end();
+    assert_eq!(account_cri(&reader.bytes(), written), 0);
 }
 
 /// From now on reading waits for bytes.

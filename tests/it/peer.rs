@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use iottymux::proto::{Begin, Decoder, Gap, Hello, Item, Kind, Report, Want, Welcome};
+use iottymux::proto::{Answer, Begin, Decoder, Gap, Hello, Item, Kind, Report, Want, Welcome};
 use iottymux::stream::{Position, Stream};
 
 use crate::pattern;
@@ -125,6 +125,18 @@ impl Asker {
                 return (kind, body);
             }
         }
+    }
+
+    /// Asks for something, so many times at once.
+    pub fn request(&self, body: &[u8], times: usize) {
+        (&self.0).write_all(&Kind::Request.frame(body).repeat(times)).unwrap();
+    }
+
+    /// The next answer.
+    pub fn answer(&self) -> Answer {
+        let (kind, body) = self.next();
+        assert_eq!(kind, Kind::Answer);
+        serde_json::from_slice(&body).unwrap()
     }
 
     /// The state of everything, now.

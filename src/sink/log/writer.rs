@@ -49,7 +49,11 @@ pub enum Word {
 pub struct Writer {
     orders: Sender<Order>,
     moved: Arc<Moved>,
-    /// What it tells.
+    /// It has been asked to open its target anew, and has not answered.
+    reopening: bool,
+    /// It is asked once more when it has.
+    again: bool,
+    /// What it tells; its words are told by [`Writer::word`].
     pub ear: Ear<Word>,
 }
 
@@ -70,7 +74,7 @@ impl Writer {
             moved: Arc::clone(&moved),
         };
         thread::Builder::new().name(format!("log {name}")).spawn(move || thread.work())?;
-        Ok(Self { orders, moved, ear })
+        Ok(Self { orders, moved, reopening: false, again: false, ear })
     }
 
     /// Has a chunk written; its end is told by a word.
@@ -79,15 +83,35 @@ impl Writer {
         let _ = self.orders.send(Order::Write(chunk));
     }
 
-    /// Has the target opened anew; the answer is a word.
-    pub fn reopen(&mut self) {
+    /// Has the target opened anew; the answer is a word: the next one that tells of it, or the one
+    /// after that. However often this is asked of a target that hangs, no more than one order waits.
+    pub fn reopen(&mut self) -> usize {
+        if self.reopening {
+            // That one may have been opened before this was asked.
+            self.again = true;
+            return 2;
+        }
+        self.reopening = true;
         let _ = self.orders.send(Order::Reopen);
+        1
     }
 
     /// When the target last took something.
     #[must_use]
     pub fn moved(&self) -> Instant {
         self.moved.start + Duration::from_millis(self.moved.millis.load(Ordering::Relaxed))
+    }
+
+    /// The next word, if there is one.
+    pub fn word(&mut self) -> Option<Word> {
+        let word = self.ear.word()?;
+        if let Word::Reopened(_) = word {
+            self.reopening = false;
+            if std::mem::take(&mut self.again) {
+                self.reopen();
+            }
+        }
+        Some(word)
     }
 }
 
