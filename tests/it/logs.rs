@@ -215,22 +215,75 @@ fn broken_entries_are_told_and_passed_over() {
 
 #[test]
 fn an_entry_without_an_end_is_not_kept_in_memory() {
-    let log = Log::new();
-    append(&log.path, line(1));
-    let mut file = File::options().append(true).open(&log.path).unwrap();
-    file.write_all(b"2020-01-01T00:00:01Z stdout F ").unwrap();
-    for _ in 0..volume(40, 1000) {
-        file.write_all(&vec![b'x'; 1 << 20]).unwrap();
+    for begin in ["2020-01-01T00:00:01Z stdout F ", "{\"log\":\""] {
+        let log = Log::new();
+        append(&log.path, line(1));
+        let mut file = File::options().append(true).open(&log.path).unwrap();
+        file.write_all(begin.as_bytes()).unwrap();
+        for _ in 0..volume(40, 1100) {
+            file.write_all(&vec![b'x'; 1 << 20]).unwrap();
+        }
+        // Nothing comes behind it yet.
+        let (stdout, stderr) = log.says(&[]);
+        assert_eq!((stdout, stderr.matches("it is too long").count()), (printed([1]), 1));
+        append(&log.path, "\n".to_owned() + &line(2));
+        for arguments in [&[][..], &["--tail", "2"]] {
+            let mut logs = log.read(&[arguments, &["--follow"]].concat());
+            logs.stdout.wait_for(&printed([2]));
+            assert!(logs.peak() < 80 * 1024, "{} KiB", logs.peak());
+            logs.signal(Signal::SIGINT);
+            logs.ends();
+            assert_eq!(logs.stdout.text(), printed(1..=2));
+            assert_eq!(logs.stderr.text().matches("it is too long").count(), 1);
+        }
     }
-    append(&log.path, "\n".to_owned() + &line(2));
-    for arguments in [&[][..], &["--tail", "2"]] {
-        let mut logs = log.read(&[arguments, &["--follow"]].concat());
-        logs.stdout.wait_for(&printed([2]));
-        assert!(logs.peak() < 80 * 1024, "{} KiB", logs.peak());
-        logs.signal(Signal::SIGINT);
-        logs.ends();
-        assert_eq!(logs.stdout.text(), printed(1..=2));
-        assert_eq!(logs.stderr.text().matches("it is too long").count(), 1);
+}
+
+/// A line that does not end is printed as it comes, and not collected.
+#[test]
+fn a_line_without_an_end_is_not_kept_in_memory() {
+    const PART: usize = 16 * 1024;
+    let parts = volume(40, 1100) * (1 << 20) / PART;
+    let part = |number: usize| format!("{number:0PART$}");
+    for docker in [false, true] {
+        let log = Log::new();
+        let mut file = std::io::BufWriter::new(File::create(&log.path).unwrap());
+        for number in 0..=parts {
+            let (text, last) = (part(number), number == parts);
+            let entry = if docker {
+                let end = if last { "\\n" } else { "" };
+                let rest = r#""stream":"stdout","time":"2020-01-01T00:00:01Z"}"#;
+                format!("{{\"log\":\"{text}{end}\",{rest}\n")
+            } else {
+                cri(1, "stdout", if last { "F" } else { "P" }, &text)
+            };
+            file.write_all(entry.as_bytes()).unwrap();
+        }
+        drop(file);
+        for arguments in [&["--follow"][..], &["--follow", "--tail", "1"]] {
+            let mut command = log.rig.command(["logs", "--file", log.path.to_str().unwrap()]);
+            let (mut ours, theirs) = std::io::pipe().unwrap();
+            command.args(arguments).stdout(theirs);
+            let mut logs = Proc::spawn(command);
+            let mut got = vec![0; PART];
+            // The tail goes back into a line only so far; it begins with a part.
+            let mut number = None;
+            while number != Some(parts) {
+                ours.read_exact(&mut got).unwrap();
+                let this = str::from_utf8(&got).unwrap().parse().unwrap();
+                assert!(got == part(this).as_bytes());
+                assert_eq!(number.map_or(this, |number: usize| number + 1), this);
+                assert!(number.is_some() || this == 0 || arguments.contains(&"--tail"));
+                number = Some(this);
+            }
+            let mut end = [0];
+            ours.read_exact(&mut end).unwrap();
+            assert_eq!(end, *b"\n");
+            assert!(logs.peak() < 32 * 1024, "{} KiB", logs.peak());
+            logs.signal(Signal::SIGINT);
+            logs.ends();
+            assert_eq!((ours.read(&mut end).unwrap(), logs.stderr.text()), (0, String::new()));
+        }
     }
 }
 
