@@ -133,7 +133,7 @@ pub struct LogArgs {
     pub log_max_size: Option<u64>,
     /// How many renamed files are kept.
     #[arg(long, value_name = "N", env = "IOTTYMUX_LOG_MAX_FILES", default_value = "5",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::LOG_FILES_MAX)))]
     pub log_max_files: u32,
     /// Bytes of the newest lines that are kept for a log that cannot be written.
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_BUFFER", default_value = "1M",

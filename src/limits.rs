@@ -118,6 +118,8 @@ pub const LOG_LINE_MAX: usize = 1024 * 1024;
 pub const LOG_FLUSH: Duration = Duration::from_secs(1);
 /// Files that own rotation keeps beside the one that is written.
 pub const LOG_FILES: u32 = 5;
+/// Most files that it can be asked to keep: each rotation renames them all.
+pub const LOG_FILES_MAX: u32 = 1000;
 /// Smallest size at which own rotation may begin a new file, bytes.
 pub const LOG_SIZE_MIN: u64 = 4096;
 /// Bytes kept for a log that cannot be written.

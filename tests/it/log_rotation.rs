@@ -1,6 +1,8 @@
 //! Rotation, by ourselves and by others, at full speed: each line is in exactly one place.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -72,7 +74,7 @@ fn no_more_files_than_asked_for_and_no_line_cut() {
     let line = |n: usize| format!("{n} {}\n", "x".repeat(n * 137 % 9000));
     let text: String = (0..1000).map(line).collect();
     let mut writer = rig.writer("stdout");
-    std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
+    writer.write_all(text.as_bytes()).unwrap();
     end(mux);
     let files = rotated(&log);
     assert_eq!(files.len(), 4);
@@ -89,6 +91,77 @@ fn no_more_files_than_asked_for_and_no_line_cut() {
     assert!(text.as_bytes()[..text.len() - all.len()].ends_with(b"\n"));
 }
 
+/// A line that alone is longer than a file may be goes on in the next one.
+#[test]
+fn a_line_without_an_end_in_many_files() {
+    let numbers = volume(300_000, 30_000_000);
+    let line = (0..numbers).fold(String::new(), |line, n| line + &format!("{n:09} "));
+    let said = format!("before\n{line}\nafter\n");
+    for format in ["cri", "json-file", "raw"] {
+        let rig = Rig::new();
+        let log = rig.file("app.log");
+        let spec = format!("{format}:{}", log.display());
+        let size = said.len() / 40;
+        let more = ["--log-max-size", &size.to_string(), "--log-max-files", "1000"];
+        let mux = rig.mux([&["stream", "--app", APP, "--log", &spec], &more[..]].concat());
+        let mut out = rig.writer("stdout");
+        out.write_all(said.as_bytes()).unwrap();
+        end(mux);
+        let files: Vec<_> = rotated(&log).iter().map(|file| fs::read(file).unwrap()).collect();
+        assert!(files.len() > 15 && files.iter().all(|file| file.len() <= 2 * size), "{format}");
+        if format == "raw" {
+            assert!(files.concat() == said.as_bytes());
+            continue;
+        }
+        // Each begins with an entry and ends with one.
+        let begin: &[u8] = if format == "cri" { b"20" } else { b"{\"log\":\"" };
+        assert!(files.iter().all(|file| file.starts_with(begin) && file.ends_with(b"\n")));
+        let mut logs = rig.run(&["logs", "--app", APP]);
+        assert!(logs.stdout.bytes() == said.as_bytes(), "{format}");
+        assert_eq!((logs.ends(), logs.stderr.text()), (0, String::new()));
+        let mut logs = rig.run(&["logs", "--app", APP, "--tail", "1"]);
+        assert_eq!((logs.stdout.text(), logs.ends()), ("after\n".into(), 0));
+    }
+}
+
+/// Who keeps fewer files than before does not leave the others behind; those of others are not his.
+#[test]
+fn files_beyond_the_number_that_is_kept_go() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let name = |suffix: &str| rig.file(&format!("app.log.{suffix}"));
+    let theirs = ["04", "5.gz", "x", "9x", "1001", "20261121", "20261121-010203"];
+    let ours = ["1", "2", "3", "4", "5", "6", "8", "12", "1000"];
+    for suffix in ours.iter().chain(&theirs) {
+        fs::write(name(suffix), suffix).unwrap();
+    }
+    fs::create_dir(name("7")).unwrap();
+    std::os::unix::fs::symlink(name("x"), name("9")).unwrap();
+    // Who does not rotate removes nothing.
+    end(logging(&rig, &log, &["--log-max-files", "3"]));
+    assert!(ours.iter().all(|suffix| name(suffix).exists()));
+    end(logging(&rig, &log, &["--log-max-files", "3", "--log-max-size", "4K"]));
+    let kept: Vec<_> = ours.iter().filter(|suffix| name(suffix).exists()).collect();
+    assert_eq!(kept, [&"1", &"2", &"3"]);
+    assert!(theirs.iter().chain(&["7", "9"]).all(|suffix| name(suffix).exists()));
+}
+
+/// What is no file is not renamed, whatever is asked for.
+#[test]
+fn a_fifo_is_not_rotated() {
+    let rig = Rig::new();
+    let path = rig.file("fifo");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let reader = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&path);
+    let mux = logging(&rig, &path, &["--log-max-size", "4K"]);
+    write_numbered(rig.writer("stdout"), 0, 300);
+    end(mux);
+    let mut log = Vec::new();
+    reader.unwrap().read_to_end(&mut log).unwrap();
+    assert_eq!(account(cri(&log).iter().map(|entry| entry.text), 0, 300), 0);
+    assert_eq!(rotated(&path), [path]);
+}
+
 /// A mux that is killed anywhere in a rotation: what was in the files stays, once.
 #[test]
 fn killed_while_it_rotates() {
@@ -100,7 +173,6 @@ fn killed_while_it_rotates() {
         let mux = logging(&rig, &log, &more);
         let stdout = rig.writer("stdout");
         let writer = thread::spawn(move || {
-            use std::io::Write;
             let mut number = from;
             // Until the mux is gone.
             while writeln!(&stdout, "{number:099}").is_ok() {

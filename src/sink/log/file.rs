@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use memchr::memrchr;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, renameat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, renameat, statat, unlinkat,
 };
 
 use super::Chunk;
@@ -39,7 +39,8 @@ pub struct LogPath {
 /// How a log is rotated by ourselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Bytes of a file at most; a line that was split is kept together all the same.
+    /// Bytes of a file at most, but for the rest of a line that was split: that is kept together as
+    /// long as the file does not become twice as large.
     pub size: u64,
     /// Files kept beside the one that is written: `NAME.1` is the newest.
     pub files: u32,
@@ -53,6 +54,8 @@ pub struct LogFile {
     /// Whether it may be cut behind each line end.
     is_lines: bool,
     open: Option<Open>,
+    /// Files beyond the number that is kept have been removed.
+    is_tidy: bool,
     /// The file that has the chunk up to where it is done.
     begun: Option<FileId>,
 }
@@ -162,7 +165,7 @@ impl LogFile {
     /// A log that is opened when something is written, or by [`LogFile::reopen`].
     #[must_use]
     pub fn new(path: LogPath, rotation: Option<Rotation>, is_lines: bool) -> Self {
-        Self { path, rotation, is_lines, open: None, begun: None }
+        Self { path, rotation, is_lines, open: None, is_tidy: false, begun: None }
     }
 
     /// Opens the file anew, as it is found by its name now; on failure the old one is kept.
@@ -170,8 +173,17 @@ impl LogFile {
     /// # Errors
     /// Those of opening it.
     pub fn reopen(&mut self) -> io::Result<()> {
-        self.open = Some(self.path.open()?);
+        self.open_anew()?;
         Ok(())
+    }
+
+    fn open_anew(&mut self) -> io::Result<&mut Open> {
+        let open = self.path.open()?;
+        if let Some(rotation) = self.rotation.filter(|_| !self.is_tidy) {
+            remove_beyond(&open.dir, &self.path.name, rotation.files);
+            self.is_tidy = true;
+        }
+        Ok(self.open.insert(open))
     }
 
     /// Appends some of what is left of a chunk.
@@ -181,20 +193,21 @@ impl LogFile {
     pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let stat = self.be_open()?;
         self.go_back(chunk, &stat);
+        let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
         let Some(open) = &mut self.open else { return Ok(()) };
         let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
-        if let Some(rotation) = self.rotation
-            && let Some(cut) = chunk.cut.filter(|cut| *cut >= chunk.done)
-            && open.size > 0
-            && open.size + (chunk.bytes.len() - chunk.done) as u64 > rotation.size
-        {
-            if cut == chunk.done {
+        if let Some(rotation) = self.rotation.filter(|_| is_file && open.size > 0) {
+            let size = open.size + (chunk.bytes.len() - chunk.done) as u64;
+            let cut = chunk.cut.filter(|cut| *cut >= chunk.done && size > rotation.size);
+            // Between two entries of a line that may never end.
+            let is_endless = size > 2 * rotation.size && begins_entry(chunk);
+            if cut == Some(chunk.done) || is_endless {
                 rotate(&open.dir, &self.path.name, rotation.files)?;
                 self.open = None;
                 return Ok(());
             }
             // First the rest of the line that is split.
-            end = end.min(cut);
+            end = end.min(cut.unwrap_or(end));
         }
         // Whole entries, so that a file that is truncated meanwhile begins with one.
         end = memrchr(b'\n', &chunk.bytes[chunk.done..end]).map_or(end, |at| chunk.done + at + 1);
@@ -236,7 +249,7 @@ impl LogFile {
                 return Ok(stat);
             }
         }
-        let open = self.open.insert(self.path.open()?);
+        let open = self.open_anew()?;
         Ok(fstat(&open.file)?)
     }
 
@@ -251,6 +264,11 @@ impl LogFile {
     }
 }
 
+/// Whether what is left of a chunk begins with an entry.
+fn begins_entry(chunk: &Chunk) -> bool {
+    chunk.done.checked_sub(1).is_none_or(|at| chunk.bytes[at] == b'\n')
+}
+
 fn id(stat: &Stat) -> FileId {
     (stat.st_dev, stat.st_ino)
 }
@@ -259,22 +277,38 @@ fn id(stat: &Stat) -> FileId {
 /// free, or the last that is kept. From the highest down: whatever step is the last, no file has
 /// two names or none, and the next rotation goes on from there.
 fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
-    let numbered = |number: u32| {
-        let mut numbered = name.clone();
-        if number > 0 {
-            numbered.push(format!(".{number}"));
-        }
-        numbered
-    };
     let last = files.max(1);
-    let is_free = |number: &u32| statat(dir, numbered(*number), AtFlags::SYMLINK_NOFOLLOW).is_err();
+    let is_free =
+        |number: &u32| statat(dir, numbered(name, *number), AtFlags::SYMLINK_NOFOLLOW).is_err();
     let free = (1..last).find(is_free).unwrap_or(last);
     for number in (0..free).rev() {
-        match renameat(dir, numbered(number), dir, numbered(number + 1)) {
+        match renameat(dir, numbered(name, number), dir, numbered(name, number + 1)) {
             // Somebody has put it elsewhere.
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             renamed => renamed?,
         }
     }
     Ok(())
+}
+
+/// Removes the files that an earlier mux has rotated away and kept, which was to keep more of them.
+/// From the highest down, so that those that are left are the newest whatever step is the last.
+fn remove_beyond(dir: &OwnedFd, name: &OsString, files: u32) {
+    for number in (files.saturating_add(1)..=limits::LOG_FILES_MAX).rev() {
+        let name = numbered(name, number);
+        let stat = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW);
+        if stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
+            // One that cannot be removed is kept, which harms nothing but the disk.
+            let _ = unlinkat(dir, &name, AtFlags::empty());
+        }
+    }
+}
+
+/// `NAME.1` and so on; `NAME` for 0.
+fn numbered(name: &OsString, number: u32) -> OsString {
+    let mut numbered = name.clone();
+    if number > 0 {
+        numbered.push(format!(".{number}"));
+    }
+    numbered
 }
