@@ -149,6 +149,53 @@ fn journald_goes_and_comes_again() {
     );
 }
 
+/// journald hangs, and is not gone: the app and its clients go on, and what had to go is counted.
+#[test]
+fn journald_stops_and_goes_on() {
+    const LINES: u64 = 40_000;
+    const LINE: usize = 99;
+    let Some(plan) = Plan::new() else { return };
+    let script = "ExecStart=/bin/sh -c 'echo first; read x; cat /shared/input; exec cat'\n";
+    let pod = with_journald(plan.with_delivered_units())
+        .unit("demo.service.d/app.conf", &format!("[Service]\nExecStart=\n{script}"))
+        .unit("iomux@demo.service.d/log.conf", "[Service]\nEnvironment=IOTTYMUX_LOG=journald\n")
+        .boot();
+    // Far more than what is kept for it and what its socket takes.
+    let input: String = (0..LINES).fold(String::new(), |all, n| all + &format!("{n:0LINE$}\n"));
+    fs::write(pod.shared("input"), &input).unwrap();
+    pod.systemctl(&["start", "demo.service"]);
+    await_line(&pod, "first");
+    let mut out = pod.connect("demo", "sock-stdout");
+    assert_eq!(out.line(), "first");
+    let mut typed = pod.connect("demo", "sock-stdin");
+    pod.systemctl(&["kill", "-s", "STOP", "systemd-journald.service"]);
+    typed.say("go on\n");
+    for n in 0..LINES {
+        assert_eq!(out.line(), format!("{n:0LINE$}"));
+    }
+    typed.say("still there\n");
+    assert_eq!(out.line(), "still there");
+    pod.systemctl(&["kill", "-s", "CONT", "systemd-journald.service"]);
+    await_line(&pod, "still there");
+    let entries = journal(&pod, &["-u", "demo.service", "CONTAINER_NAME=demo"]);
+    let messages: Vec<_> = entries.iter().map(|e| String::from_utf8(message(e)).unwrap()).collect();
+    let (mut next, mut markers) = (0, 0);
+    for text in &messages[1..messages.len() - 1] {
+        if let Some(lost) = text.strip_prefix("iottymux: ") {
+            let (lines, rest) = lost.split_once(" lines (").unwrap();
+            let lines: u64 = lines.parse().unwrap();
+            assert_eq!(rest, format!("{} bytes) were lost here", lines * LINE as u64));
+            next += lines;
+            markers += 1;
+        } else {
+            assert_eq!(*text, format!("{next:0LINE$}"), "after {markers} markers");
+            next += 1;
+        }
+    }
+    assert_eq!((next, markers), (LINES, 1));
+    assert_eq!((&*messages[0], messages.last().unwrap().as_str()), ("first", "still there"));
+}
+
 /// What rkt's variables ask for: a file below the directory that the kubelet reads.
 #[test]
 fn the_kubelets_directory() {
