@@ -1,17 +1,20 @@
 //! Rotation, by ourselves and by others, at full speed: each line is in exactly one place.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
 use crate::pattern::volume;
 use crate::proc::{Proc, eventually};
-use crate::reader::{account, cri, joined, write_numbered};
+use crate::reader::{LINE, account, cri, joined, write_numbered};
 use crate::rig::{APP, Rig};
 
 fn logging(rig: &Rig, log: &Path, more: &[&str]) -> Proc {
@@ -38,6 +41,85 @@ fn rotated(log: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// Bytes of a numbered line in a CRI log.
+const ENTRY: u64 = LINE as u64 + 40;
+
+/// `logs --follow` beside the writer: it prints the numbered lines, each once, in their order.
+struct Follower {
+    logs: Proc,
+    /// How many it has printed.
+    seen: Arc<AtomicU64>,
+    reading: JoinHandle<()>,
+}
+
+impl Follower {
+    fn start(rig: &Rig, log: &Path) -> Self {
+        let mut command = rig.command(["logs", "--follow", "--file", log.to_str().unwrap()]);
+        let (ours, theirs) = std::io::pipe().unwrap();
+        command.stdout(theirs);
+        let logs = Proc::spawn(command);
+        logs.waits();
+        let seen = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&seen);
+        let reading = thread::spawn(move || {
+            let (mut from, mut line) = (BufReader::with_capacity(1 << 16, ours), Vec::new());
+            for number in 1.. {
+                line.clear();
+                if from.read_until(b'\n', &mut line).unwrap() == 0 {
+                    return;
+                }
+                let want = format!("{:099}\n", number - 1);
+                assert!(line == want.as_bytes(), "{} for {want}", line.escape_ascii());
+                counter.store(number, Ordering::Relaxed);
+            }
+        });
+        Self { logs, seen, reading }
+    }
+
+    fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Waits until it has printed so many lines.
+    fn wait(&self, lines: u64) {
+        while self.seen() < lines {
+            let before = self.seen();
+            eventually("it prints more", || self.seen() > before || self.reading.is_finished());
+            assert!(!self.reading.is_finished(), "{}", self.logs.stderr.so_far());
+        }
+    }
+
+    /// Waits until it has opened a file, or read it.
+    fn wait_has(&self, file: &Path) {
+        let (last, id) = (last_number(file), fs::metadata(file).unwrap().ino());
+        let is_it = |fd: fs::DirEntry| fs::metadata(fd.path()).is_ok_and(|fd| fd.ino() == id);
+        let fds = format!("/proc/{}/fd", self.logs.pid());
+        eventually("it has the file", || {
+            self.seen() > last || fs::read_dir(&fds).unwrap().flatten().any(is_it)
+        });
+    }
+
+    /// It prints so many lines and no more, and has nothing to say.
+    fn end(mut self, lines: u64) {
+        self.wait(lines);
+        self.logs.rests();
+        self.logs.signal(Signal::SIGTERM);
+        self.logs.ends();
+        self.reading.join().unwrap();
+        assert_eq!(self.seen.load(Ordering::Relaxed), lines);
+        assert_eq!(self.logs.stderr.text(), "");
+    }
+}
+
+/// How many lines a log has that follow those before; each file of it is whole.
+fn account_file(text: &[u8], from: u64) -> u64 {
+    let entries = cri(text);
+    assert!(entries.iter().all(|entry| entry.last));
+    let until = from + entries.len() as u64;
+    assert_eq!(account(entries.iter().map(|entry| entry.text), from, until), 0);
+    until
+}
+
 /// 500 rotations: by megabytes for CI, by gigabytes when asked.
 #[test]
 fn five_hundred_own_rotations() {
@@ -46,23 +128,27 @@ fn five_hundred_own_rotations() {
     let size = volume(32 * 1024, 10 * 1024 * 1024);
     let more = ["--log-max-size", &size.to_string(), "--log-max-files", "1000"];
     let mux = logging(&rig, &log, &more);
-    // An entry is 39 bytes longer than its line.
-    let lines = 500 * size as u64 / 139;
+    let follower = Follower::start(&rig, &log);
+    let lines = 501 * size as u64 / ENTRY;
+    let begun = Instant::now();
     write_numbered(rig.writer("stdout"), 0, lines);
     end(mux);
+    let (written, seen) = (begun.elapsed(), follower.seen());
+    follower.end(lines);
     let files = rotated(&log);
     assert!(files.len() >= 500, "{}", files.len());
-    let (mut from, mut sizes) = (0, Vec::new());
+    let mut from = 0;
     for file in &files {
         let text = fs::read(file).unwrap();
-        let entries = cri(&text);
-        assert!(entries.iter().all(|entry| entry.last));
-        let until = from + entries.len() as u64;
-        assert_eq!(account(entries.iter().map(|entry| entry.text), from, until), 0);
-        (from, sizes) = (until, [sizes, vec![text.len()]].concat());
+        assert!(text.len() <= size, "{}", text.len());
+        from = account_file(&text, from);
     }
     assert_eq!(from, lines);
-    assert!(sizes.iter().all(|len| *len <= size), "{sizes:?}");
+    println!(
+        "{lines} lines in {} files, written in {written:.1?}; followed by then: {seen}, all after {:.1?}",
+        files.len(),
+        begun.elapsed()
+    );
 }
 
 #[test]
@@ -203,45 +289,80 @@ fn killed_while_it_rotates() {
     }
 }
 
-/// The kubelet's way: it renames the file, has it opened anew, and compresses the one before.
+/// The kubelet's way: it renames the file when that has become large, has it opened anew, and
+/// compresses the one before.
 #[test]
 fn a_kubelets_rotation_at_full_speed() {
     let rig = Rig::new();
     let log = rig.file("0.log");
     let mux = logging(&rig, &log, &[]);
-    let stdout = rig.writer("stdout");
-    let lines = volume(300_000, 20_000_000) as u64;
-    let writer = thread::spawn(move || write_numbered(stdout, 0, lines));
+    let follower = Follower::start(&rig, &log);
+    let rotations = volume(100, 500) as u64;
+    let size = volume(64 * 1024, 10 * 1024 * 1024) as u64;
+    let (stdout, rotated) = (rig.writer("stdout"), Arc::new(AtomicU64::new(0)));
+    let counter = Arc::clone(&rotated);
+    let begun = Instant::now();
+    let writer = thread::spawn(move || {
+        let mut lines = 0;
+        loop {
+            // At full speed, until the file is three times as large as one that is rotated.
+            while lines * ENTRY > counter.load(Ordering::Relaxed).saturating_add(3 * size) {
+                thread::yield_now();
+            }
+            if counter.load(Ordering::Relaxed) == u64::MAX {
+                return lines;
+            }
+            write_numbered(&stdout, lines, lines + 300);
+            lines += 300;
+        }
+    });
+    let gzipped = |file: &Path| {
+        assert!(Command::new("gzip").arg(file).status().unwrap().success());
+        PathBuf::from(format!("{}.gz", file.display()))
+    };
     let mut files: Vec<PathBuf> = Vec::new();
-    while !writer.is_finished() {
-        let name = format!("0.log.20060102-{:06}", files.len());
-        fs::rename(&log, rig.file(&name)).unwrap();
+    for number in 0..rotations {
+        eventually("it is large", || fs::metadata(&log).is_ok_and(|log| log.len() >= size));
+        let renamed = rig.file(&format!("0.log.20060102-{number:06}"));
+        fs::rename(&log, &renamed).unwrap();
         let mut control = rig.run(&["control", "--app", APP, "reopen-logs"]);
         assert_eq!(control.ends(), 0, "{}", control.stderr.text());
         assert!(log.exists());
         if let Some(before) = files.last_mut() {
-            let done = Command::new("gzip").arg(&before).status().unwrap();
-            assert!(done.success());
-            before.as_mut_os_string().push(".gz");
+            // Who has not opened a file before it is compressed cannot read it.
+            follower.wait_has(before);
+            *before = gzipped(before);
         }
-        files.push(rig.file(&name));
+        rotated.fetch_add(fs::metadata(&renamed).unwrap().len(), Ordering::Relaxed);
+        files.push(renamed);
     }
-    writer.join().unwrap();
+    rotated.store(u64::MAX, Ordering::Relaxed);
+    let lines = writer.join().unwrap();
     end(mux);
+    let (written, seen) = (begun.elapsed(), follower.seen());
+    follower.end(lines);
     let mut from = 0;
     for file in files.iter().chain([&log]) {
         let read = if file.extension().is_some_and(|e| e == "gz") { "zcat" } else { "cat" };
         let text = Command::new(read).arg(file).stderr(Stdio::inherit()).output().unwrap().stdout;
-        let entries = cri(&text);
-        let until = from + entries.len() as u64;
-        assert_eq!(account(entries.iter().map(|entry| entry.text), from, until), 0);
-        from = until;
+        from = account_file(&text, from);
     }
     assert_eq!(from, lines);
-    assert!(files.len() > 1);
     let others = fs::read_dir(log.parent().unwrap()).unwrap();
     let ours = |e: &fs::DirEntry| e.file_name().to_str().unwrap().starts_with("0.log");
     assert_eq!(others.flatten().filter(ours).count(), files.len() + 1);
+    println!(
+        "{lines} lines in {} files, written in {written:.1?}; followed by then: {seen}, all after {:.1?}",
+        files.len() + 1,
+        begun.elapsed()
+    );
+}
+
+/// The number of the last line of a log that is not written any more.
+fn last_number(log: &Path) -> u64 {
+    let text = fs::read(log).unwrap();
+    let digits = text.len() - LINE;
+    str::from_utf8(&text[digits..]).unwrap().trim_end().parse().unwrap()
 }
 
 /// logrotate's copytruncate: what the copy has not is lost by that, and nothing else is.
