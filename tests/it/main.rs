@@ -15,6 +15,7 @@ mod pty;
 mod reader;
 mod rig;
 
+mod allocations;
 mod arrows;
 mod attach;
 mod cli;

@@ -425,7 +425,8 @@ impl Log {
 
     fn recycle(&mut self, mut chunk: Chunk) {
         chunk.bytes.clear();
-        if chunk.bytes.capacity() >= self.policy.chunk && self.spare.len() < limits::LOG_AHEAD {
+        // The writer's, and the one that is filled meanwhile.
+        if chunk.bytes.capacity() >= self.policy.chunk && self.spare.len() <= limits::LOG_AHEAD {
             self.spare.push(chunk.bytes);
         }
     }
