@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 
@@ -95,6 +96,65 @@ fn any_bytes_in_any_pieces_are_read_back() {
         // The lines are the same, whichever stream they come from.
         let [(_, out), (_, err)] = &app;
         assert_eq!(fs::read(raw).unwrap().len(), out.len() + err.len());
+    }
+}
+
+/// What collectors of logs take for an entry, as they have published it: fluent-bit's parser `cri`,
+/// which is also that of fluentd's plugin, and vector's.
+const COLLECTORS: [&str; 2] = [
+    "^(?<time>[^ ]+) (?<stream>stdout|stderr) (?<logtag>[^ ]*) (?<message>.*)$",
+    "^(?P<timestamp>.*) (?P<stream>(stdout|stderr)) (?P<logtag>(P|F)) (?P<message>.*)(?P<newline>\\n?)$",
+];
+
+/// Prints the stream, the tag, and the message in hexadecimal of each line, which must be an entry.
+const COLLECT: &str = r#"
+    my ($entry, $file) = @ARGV;
+    open(my $log, '<:raw', $file) or die;
+    while (<$log>) {
+        chomp;
+        /$entry/ or die "line $. is no entry: $_\n";
+        print "$+{stream} $+{logtag} ", unpack('H*', $+{message}), "\n";
+    }
+"#;
+
+#[test]
+fn collectors_take_our_files_whole() {
+    let mut dice = Dice::new(seed());
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let spec = format!("cri:{}", log.display());
+    let mut mux = rig.mux(["stream", "--app", APP, "--log", &spec, "--log-line-limit", "100"]);
+    let _seen = ["stdout", "stderr"].map(|stream| Said::follow(rig.client(stream)));
+    let mut app = ["stdout", "stderr"].map(|stream| rig.writer(stream));
+    for _ in 0..volume(100, 2000) {
+        app[dice.below(2)].write_all(&nasty(&mut dice)).unwrap();
+    }
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    let text = fs::read(&log).unwrap();
+    let entries = cri(&text);
+    for entry in COLLECTORS {
+        let mut collector = Command::new("perl");
+        collector.args(["-e", COLLECT, entry]).arg(&log).env_remove("PERL_UNICODE");
+        let Ok(output) = collector.output() else {
+            println!("skipped: there is no perl to match with");
+            return;
+        };
+        assert!(output.status.success(), "{}", output.stderr.escape_ascii());
+        let read = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(read.lines().count(), entries.len());
+        for (read, entry) in read.lines().zip(&entries) {
+            // vector's takes the last place in a line that looks like the first.
+            let looks_like_one =
+                |at: &[u8]| at.starts_with(b"stdout ") || at.starts_with(b"stderr ");
+            if (0..entry.text.len()).any(|at| looks_like_one(&entry.text[at..])) {
+                continue;
+            }
+            let hex =
+                entry.text.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+            let tag = if entry.last { "F" } else { "P" };
+            assert_eq!(read, format!("{} {tag} {hex}", entry.stream));
+        }
     }
 }
 
