@@ -140,6 +140,9 @@ pub const LOG_RETRY: Duration = Duration::from_secs(1);
 /// Requests to open the logs anew that may wait for a target that hangs: each is answered, and one
 /// rotates a log, not many.
 pub const LOG_REOPENERS: usize = 64;
+/// How long such a request waits for its answer: who asks is to hear which log hangs before he gives
+/// up himself ([`ANSWER`]).
+pub const LOG_REOPEN: Duration = Duration::from_secs(3);
 
 /// Clients of one mux at the same time.
 pub const CLIENTS: usize = 4096;

@@ -55,6 +55,8 @@ pub enum FileFormat {
 #[derive(Debug)]
 pub(super) struct Reopening {
     client: ClientId,
+    /// Until when it waits.
+    pub(super) until: Instant,
     /// For each log how many times it is still to be opened, the last of them for this client.
     waits: Vec<usize>,
     errors: Vec<String>,
@@ -131,7 +133,7 @@ impl Mux {
         log.writer().ear.hear();
         while let Some(word) = self.logs[index].writer().word() {
             if let Word::Reopened(done) = &word {
-                self.reopened(index, done.as_ref().err());
+                self.reopened(index, done.as_ref().err(), now);
             }
             self.logs[index].on_word(word, &mut self.hub, now);
         }
@@ -153,14 +155,15 @@ impl Mux {
         if waiting >= limits::LOG_REOPENERS {
             bail!("{waiting} requests wait for the logs already (see its status)");
         }
-        let waits = self.reopen_logs();
-        self.reopening.push_back(Reopening { client, waits, errors: Vec::new() });
-        self.answer_reopened();
+        let (waits, now) = (self.reopen_logs(), Instant::now());
+        let until = now + limits::LOG_REOPEN;
+        self.reopening.push_back(Reopening { client, until, waits, errors: Vec::new() });
+        self.answer_reopened(now);
         Ok(())
     }
 
     /// A log was opened anew, or not.
-    fn reopened(&mut self, index: usize, error: Option<&String>) {
+    fn reopened(&mut self, index: usize, error: Option<&String>, now: Instant) {
         let name = self.logs[index].name();
         if let Some(error) = error {
             log::error!("log {name}: opening it: {error}");
@@ -171,13 +174,19 @@ impl Mux {
             asked.waits[index] = waits.saturating_sub(1);
             asked.errors.extend(error.filter(|_| waits == 1).map(|e| format!("log {name}: {e}")));
         }
-        self.answer_reopened();
+        self.answer_reopened(now);
     }
 
-    fn answer_reopened(&mut self) {
-        let is_done = |asked: &Reopening| asked.waits.iter().all(|waits| *waits == 0);
-        while self.reopening.front().is_some_and(is_done) {
-            let Some(done) = self.reopening.pop_front() else { return };
+    /// Answers those who need not wait any longer, or not for a target that hangs.
+    pub(super) fn answer_reopened(&mut self, now: Instant) {
+        let is_over =
+            |asked: &Reopening| asked.until <= now || asked.waits.iter().all(|waits| *waits == 0);
+        while self.reopening.front().is_some_and(is_over) {
+            let Some(mut done) = self.reopening.pop_front() else { return };
+            for (log, _) in self.logs.iter().zip(&done.waits).filter(|(_, waits)| **waits > 0) {
+                let (name, time) = (log.name(), limits::LOG_REOPEN);
+                done.errors.push(format!("log {name}: it hangs, and is not open after {time:?}"));
+            }
             let error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
             let id = done.client;
             if let Some(client) = self.clients.get_mut(&id) {

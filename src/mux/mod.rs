@@ -228,6 +228,7 @@ impl Mux {
     fn settle(&mut self) -> Result<()> {
         let now = Instant::now();
         self.write_logs(now);
+        self.answer_reopened(now);
         self.resume(now);
         self.drop_silent(now);
         self.resize_terminal(now);
@@ -253,7 +254,9 @@ impl Mux {
         let replies = self.replies_due();
         let due = [self.input.deadline(), self.end_due(), starts, hello, terminal, replies];
         let logs = self.logs.iter().filter_map(Log::deadline);
-        held.chain(paused).chain(due.into_iter().flatten()).chain(logs).min()
+        let reopening = self.reopening.front().map(|asked| asked.until);
+        let due = due.into_iter().flatten().chain(reopening);
+        held.chain(paused).chain(due).chain(logs).min()
     }
 
     // ---- app to clients ----

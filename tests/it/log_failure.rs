@@ -303,12 +303,15 @@ fn a_target_that_hangs_and_is_to_be_opened_anew() {
         app.mux.signal(Signal::SIGHUP);
         eventually("it is there", || other.exists());
     }
+    for _ in 0..64 {
+        let error = asker.answer().error.unwrap();
+        assert!(error.starts_with("log cri:/") && error.contains("fifo: it hangs"), "{error}");
+        assert_eq!(error.matches("log ").count(), 1, "{error}");
+    }
     may_wait(&reader);
     let reader = Said::follow(reader);
-    for _ in 0..64 {
-        assert_eq!(asker.answer().error, None);
-    }
-    assert!(other.exists());
+    asker.request(br#"{"request":"reopen-logs"}"#, 2);
+    assert_eq!((asker.answer().error, asker.answer().error), (None, None));
     let (_rig, written) = app.end();
     assert_eq!(account_cri(&reader.bytes(), written), 0);
 }
