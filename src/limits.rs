@@ -206,7 +206,8 @@ pub const COMPLAINTS: usize = 8;
 /// Bytes kept of a complaint: a line of a screen or two.
 pub const COMPLAINT: usize = 256;
 
-/// How often somebody who waits for an app looks for it, where the directory cannot be watched.
+/// How often somebody who waits for an app looks for it, where the directory cannot be watched; or, when
+/// its mux begins or ends, whether it has.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Bytes of an `endpoints` document that are read.
 pub const ENDPOINTS: u64 = 64 * 1024;

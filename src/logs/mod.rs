@@ -79,14 +79,17 @@ fn read(request: &Request) -> Result<()> {
         if ends_in == Some(Duration::ZERO) {
             look(&mut reader.files, watch.as_ref(), request)?;
         }
+        let mut names_changed = false;
         while reader.read(&mut |entry| output.print(entry))? {
             if let Some(watch) = &watch
                 && watch.names_changed()?
             {
+                names_changed = true;
                 look(&mut reader.files, Some(watch), request)?;
             }
         }
-        if reader.files.are_cut() {
+        // It may have been the mux that has gone, of which nothing else will tell.
+        if reader.files.are_cut() || names_changed {
             look(&mut reader.files, watch.as_ref(), request)?;
             continue;
         }

@@ -106,11 +106,16 @@ impl Watch {
 }
 
 /// In how long an app counts as ended: at once when its mux is gone and says so, after a while when
-/// the mux may be one that is just restarted; `None` when there is a mux, or nothing is known.
+/// the mux may be one that is just restarted; `None` when there is a mux, or nothing is known. To be
+/// asked again after that time.
 #[must_use]
 pub fn ends_in(dir: &AppDir) -> Option<Duration> {
-    if dir.path(ENDPOINTS).symlink_metadata().is_ok() || dir.is_locked() {
+    if dir.path(ENDPOINTS).symlink_metadata().is_ok() {
         return None;
+    }
+    if dir.is_locked() {
+        // The lock goes without an event: a file is told closed before its lock is let go.
+        return Some(limits::LOOK_AGAIN);
     }
     let last = Last::read(dir).ok()??;
     let wait = if last.status.is_some() { Duration::ZERO } else { limits::RECONNECT };
