@@ -109,7 +109,16 @@ fn read(request: &Request) -> Result<()> {
 /// Opens the files that have come, and watches for others from before that on.
 fn look(files: &mut Files, watch: Option<&Watch>, request: &Request) -> Result<()> {
     if let Some(watch) = watch {
-        watch.dir(files.path().parent().unwrap_or(Path::new("/")))?;
+        let dir = files.path().parent().unwrap_or(Path::new("/")).to_owned();
+        watch.dir(&dir)?;
+        // Without its log the directory may go, too, and does not tell while a file of it is open:
+        // the one above does, if that may be watched.
+        if !files.path().exists()
+            && let Some(above) = dir.parent()
+            && watch.dir(above).is_ok()
+        {
+            watch.dir(&dir)?;
+        }
         if let Some(app) = &request.app {
             watch.dir(app.dir())?;
         }
