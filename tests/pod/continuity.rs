@@ -241,6 +241,8 @@ fn a_log_has_every_line_over_many_muxes() {
     // A mux that is stopped before it was started again writes nothing more.
     is_logged();
     fs::write(pod.shared("stop"), "").unwrap();
+    let has_counted = || fs::read(pod.shared("count")).is_ok_and(|count| count.ends_with(b"\n"));
+    eventually("the app has counted", has_counted);
     pod.systemctl(&["stop", "demo.service"]);
     pod.systemctl(&["stop", MUX]);
     let count: u64 = fs::read_to_string(pod.shared("count")).unwrap().trim().parse().unwrap();
