@@ -6,7 +6,7 @@ use memchr::{memchr_iter, memmem};
 
 use super::model::Model;
 use super::modes::Modes;
-use super::scan::{Control, ESC, SHIFT_IN, number};
+use super::scan::{Control, ESC, number};
 use crate::limits;
 
 /// What the emulator is given for a whole sequence that is no string; none if it knows it. `modes` are those before it.
@@ -139,7 +139,7 @@ pub fn show_text(text: &[u8], modes: &mut Modes, model: &mut Model) {
     while !rest.is_empty() {
         let len = memmem::find(rest, SELECTOR).unwrap_or(rest.len());
         if modes.has_special_text() {
-            show_bytes(&rest[..len], modes, model);
+            show_slowly(&rest[..len], modes, model);
         } else {
             model.process(&rest[..len]);
         }
@@ -153,21 +153,22 @@ pub fn show_text(text: &[u8], modes: &mut Modes, model: &mut Model) {
     }
 }
 
-fn show_bytes(text: &[u8], modes: &mut Modes, model: &mut Model) {
-    for byte in text {
-        // Where lines do not go on, the last column is written again and again.
-        let begins = *byte >= b' ' && byte & 0xc0 != 0x80 && *byte != 0x7f;
+/// Shows text character by character.
+fn show_slowly(text: &[u8], modes: &mut Modes, model: &mut Model) {
+    for character in text.utf8_chunks().flat_map(|chunk| chunk.valid().chars()) {
         let cols = model.size().cols;
-        if begins && !modes.wraps() && model.cursor().1 >= cols {
+        // Where lines do not go on, the last column is written again and again.
+        if !character.is_control() && !modes.wraps() && model.cursor().1 >= cols {
             model.process(format!("\x1b[{cols}G").as_bytes());
         }
-        match byte {
-            &SHIFT_IN => modes.shift_in(),
-            b'_'..=b'~' if modes.draws_lines() => {
-                let line = LINES[usize::from(byte - b'_')];
-                model.process(line.encode_utf8(&mut [0; 4]).as_bytes());
+        let drawn = match character {
+            '\x0f' => {
+                modes.shift_in();
+                continue;
             }
-            byte => model.process(&[*byte]),
-        }
+            '_'..='~' if modes.draws_lines() => LINES[character as usize - '_' as usize],
+            other => other,
+        };
+        model.process(drawn.encode_utf8(&mut [0; 4]).as_bytes());
     }
 }

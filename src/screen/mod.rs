@@ -35,8 +35,7 @@ use crate::proto::Size;
 pub struct Screen {
     scanner: Scanner,
     state: State,
-    /// The bytes of a character that has begun. The emulator is given whole ones only: of those that come
-    /// in two pieces it sometimes loses the next.
+    /// The bytes of a character that has begun: the model takes whole ones only.
     begun: Vec<u8>,
 }
 

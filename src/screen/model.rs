@@ -12,6 +12,7 @@ use std::sync::Once;
 
 use vt100::{Color, Parser};
 
+use super::scan;
 use crate::limits;
 use crate::proto::Size;
 
@@ -48,9 +49,13 @@ impl Model {
         model
     }
 
-    /// Shows bytes.
+    /// Shows bytes. A character that is not finished by them is none: of one that comes in two pieces the
+    /// emulator sometimes loses what is behind it.
     pub fn process(&mut self, bytes: &[u8]) {
-        self.with(|parser| parser.process(bytes));
+        let whole = &bytes[..scan::unfinished(bytes).start];
+        if !whole.is_empty() {
+            self.with(|parser| parser.process(whole));
+        }
     }
 
     /// Changes the size, as terminals do that keep what fits.
