@@ -39,6 +39,8 @@ mod reconnect;
 mod rights;
 mod rkt;
 mod run;
+mod screen;
+mod screen_fuzz;
 mod session;
 mod status;
 mod stream;
