@@ -2,11 +2,11 @@
 //!
 //! Each translation is for something that real programs do and that would spoil their screen.
 
-use memchr::{memchr_iter, memmem};
+use memchr::memmem;
 
 use super::model::Model;
 use super::modes::Modes;
-use super::scan::{Control, ESC, number};
+use super::scan::{Control, ESC, number, text_len};
 use crate::limits;
 
 /// What the emulator is given for a whole sequence that is no string; none if it knows it. `modes` are those before it.
@@ -78,8 +78,7 @@ fn alternate(control: &Control<'_>) -> Option<Vec<u8>> {
 
 /// Kinds of underlines are underlines, their colours are none, and colours may have parts.
 fn colours(numbers: &[u8]) -> Option<Vec<u8>> {
-    let foreign = |pair: &[u8]| pair == b"58" || pair == b"21";
-    if !numbers.contains(&b':') && !numbers.windows(2).any(foreign) {
+    if knows_colours(numbers) {
         return None;
     }
     let mut out = Vec::new();
@@ -126,11 +125,64 @@ const LINES: [char; 32] = [
 /// longer fits into its line.
 const SELECTOR: &[u8] = "\u{fe0f}".as_bytes();
 
-/// Whether text must be shown by [`show_text`].
+/// Whether there is something in these bytes that only [`show_text`] shows right, whatever the modes are.
 #[must_use]
-pub fn is_special(text: &[u8], modes: &Modes) -> bool {
-    modes.has_special_text()
-        || memchr_iter(SELECTOR[0], text).any(|at| text[at..].starts_with(SELECTOR))
+pub fn has_selector(bytes: &[u8]) -> bool {
+    memmem::find(bytes, SELECTOR).is_some()
+}
+
+/// Numbers of a control sequence that are looked at in [`plain_len`], bytes: more are unusual.
+const USUAL: usize = 64;
+
+/// How many bytes at the beginning the emulator takes as they are, and nobody else needs to know of: text,
+/// colours, and moving the cursor and erasing, which is most of what there is.
+#[must_use]
+pub fn plain_len(bytes: &[u8]) -> usize {
+    let mut len = 0;
+    loop {
+        len += text_len(&bytes[len..]);
+        let [ESC, b'[', body @ ..] = &bytes[len..] else { return len };
+        let (mut value, mut known) = (0u32, true);
+        let mut end = 0;
+        let last = loop {
+            match body.get(end) {
+                Some(byte @ b'0'..=b'9') => {
+                    value = value.wrapping_mul(10).wrapping_add(u32::from(byte - b'0'));
+                }
+                Some(b';') => {
+                    known &= value != 58 && value != 21;
+                    value = 0;
+                }
+                Some(last) if end <= USUAL => break last,
+                _ => return len,
+            }
+            end += 1;
+        };
+        let plain = match last {
+            b'm' => known && value != 58 && value != 21,
+            b'@'..=b'H' | b'J'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'`' | b'd' | b'f' => true,
+            _ => false,
+        };
+        if !plain {
+            return len;
+        }
+        len += end + 3;
+    }
+}
+
+/// Whether the emulator knows all of these numbers of a `CSI … m`.
+#[must_use]
+pub fn knows_colours(numbers: &[u8]) -> bool {
+    let foreign = |value: u32| value == 58 || value == 21;
+    let mut value: u32 = 0;
+    for byte in numbers {
+        value = match byte {
+            b'0'..=b'9' => value.wrapping_mul(10).wrapping_add(u32::from(byte - b'0')),
+            b';' if !foreign(value) => 0,
+            _ => return false,
+        };
+    }
+    !foreign(value)
 }
 
 /// Shows text that the emulator alone would show in another way.

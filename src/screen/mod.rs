@@ -105,15 +105,18 @@ impl Screen {
         let Self { scanner, state, .. } = self;
         // What the emulator has not been given yet begins at `run`: it is fastest with large pieces.
         let (mut run, mut at) = (0, 0);
+        let selectors = dialect::has_selector(bytes);
         loop {
+            if !selectors && scanner.is_in_text() && !state.modes.has_special_text() {
+                at += dialect::plain_len(&bytes[at..]);
+            }
             let from = at;
             let Some(piece) = scanner.next(bytes, &mut at) else { break };
             let is_here = match piece {
                 Piece::Sequence(raw) | Piece::Opaque(raw) => raw.len() == at - from,
                 Piece::Text(_) | Piece::Control(_) => true,
             };
-            if is_here && state.is_plain(piece) {
-                state.modes.read(piece);
+            if is_here && state.takes(piece, selectors) {
                 continue;
             }
             state.model.process(&bytes[run..from]);
@@ -229,18 +232,31 @@ impl State {
         (first < region.1 && region != (1, rows)).then_some(region)
     }
 
-    /// Whether the emulator takes a piece of the stream as it is, and nobody else wants to know of it but
-    /// the modes.
-    fn is_plain(&self, piece: Piece<'_>) -> bool {
-        match piece {
-            Piece::Text(text) => !dialect::is_special(text, &self.modes),
-            Piece::Sequence([ESC, b'[', numbers @ .., b'm']) => {
-                numbers.iter().all(|byte| matches!(byte, b'0'..=b'9' | b';'))
-                    && !may_underline(numbers)
+    /// Whether the emulator takes a piece of the stream as it is, with what is around it; all that is to be
+    /// known of it is then known. Most of a stream is such.
+    fn takes(&mut self, piece: Piece<'_>, selectors: bool) -> bool {
+        let Piece::Sequence(raw) = piece else {
+            return match piece {
+                Piece::Text(text) => {
+                    !(self.modes.has_special_text() || selectors && dialect::has_selector(text))
+                }
+                _ => false,
+            };
+        };
+        match raw {
+            _ if dialect::plain_len(raw) == raw.len() => true,
+            [ESC, b'7' | b'8' | b'M'] => true,
+            [ESC, b'(' | b')', _] | [ESC, b'=' | b'>'] => {
+                self.modes.read(piece);
+                true
             }
-            Piece::Sequence(
-                [ESC, b'[', .., b'H' | b'J' | b'K' | b'A' | b'B' | b'C' | b'D' | b'G' | b'd'],
-            ) => true,
+            // Alternate screens and saved cursors need more than a look.
+            [ESC, b'[', b'?', numbers @ .., b'h' | b'l']
+                if !numbers.windows(3).any(|part| part == b"104") =>
+            {
+                self.modes.read(piece);
+                true
+            }
             _ => false,
         }
     }
@@ -289,11 +305,6 @@ impl State {
         let cursor = (row.saturating_sub(first - 1).max(1), col);
         self.asked.push(Asked { query, end: self.before + end as u64, cursor });
     }
-}
-
-/// Whether these numbers may be a kind of underline, or its colour (see `dialect`).
-fn may_underline(numbers: &[u8]) -> bool {
-    numbers.windows(2).any(|pair| pair == b"58" || pair == b"21")
 }
 
 #[cfg(test)]

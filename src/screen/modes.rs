@@ -71,6 +71,8 @@ const MODES: [Mode; 31] = [
     private(1047),
     private(1049),
 ];
+/// The first of them: wrapping lines.
+const WRAP: usize = 0;
 /// The first of the alternate screens.
 const ALTERNATE: usize = MODES.len() - 3;
 /// Not set again: the screen must not freeze for an update whose beginning this terminal has not seen.
@@ -292,7 +294,7 @@ impl Modes {
     /// Whether text goes on in the next line.
     #[must_use]
     pub fn wraps(&self) -> bool {
-        self.is_set(true, 7) == Some(true)
+        !self.changed[WRAP]
     }
 
     /// Whether text is drawn with the characters for lines.

@@ -90,7 +90,7 @@ impl Scanner {
         let rest = bytes.get(*at..).filter(|rest| !rest.is_empty())?;
         let mut i = 0;
         if self.place == Place::Text {
-            let text = memchr3(ESC, SHIFT_OUT, ENQ, rest).unwrap_or(rest.len());
+            let text = text_len(rest);
             if text > 0 {
                 *at += text;
                 return Some(Piece::Text(&rest[..text]));
@@ -98,6 +98,10 @@ impl Scanner {
             if rest[0] != ESC {
                 *at += 1;
                 return Some(Piece::Control(rest[0]));
+            }
+            if let Some(len) = control_len(rest) {
+                *at += len;
+                return Some(Piece::Sequence(&rest[..len]));
             }
             self.place = Place::Escape;
             i = 1;
@@ -173,6 +177,29 @@ impl Scanner {
         };
         if whole && !long { Piece::Sequence(raw) } else { Piece::Opaque(raw) }
     }
+}
+
+/// Bytes that are looked at one by one, before a search that takes longer to begin is worth it.
+const NEAR: usize = 16;
+
+/// The length of the text at the beginning.
+#[must_use]
+pub fn text_len(bytes: &[u8]) -> usize {
+    let ends = |byte: &u8| matches!(*byte, ESC | SHIFT_OUT | ENQ);
+    let near = &bytes[..bytes.len().min(NEAR)];
+    near.iter().position(ends).unwrap_or_else(|| {
+        let far = &bytes[near.len()..];
+        near.len() + memchr3(ESC, SHIFT_OUT, ENQ, far).unwrap_or(far.len())
+    })
+}
+
+/// The length of a control sequence at the beginning, if it is all there and nothing unusual is in it: what
+/// the state machine would find, in less time.
+fn control_len(bytes: &[u8]) -> Option<usize> {
+    let [ESC, b'[', body @ ..] = bytes else { return None };
+    let body = &body[..body.len().min(limits::SEQUENCE - 2)];
+    let end = body.iter().position(|byte| !(0x20..=0x3f).contains(byte))?;
+    (0x40..=0x7e).contains(&body[end]).then_some(end + 3)
 }
 
 /// The state machine of the standards, as all terminals have it.
