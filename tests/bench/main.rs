@@ -1,6 +1,7 @@
 //! Speed beside others: the same app writes to each of them in turn, in one run.
 //!
-//! `tests/bench/run` builds and starts this; words on its command line choose cases by their names.
+//! `tests/bench/run` builds and starts this; words on its command line choose cases by their names, and
+//! `screen FILE…` measures the screen's model with recordings of terminals instead.
 //! Absolute figures belong to a machine and its mood, so what is told are medians over rounds in
 //! which all take turns, and the medians of the ratios within each round. Nothing here can fail for
 //! being slow. The app and the readers are this program as well, so that they are fast.
@@ -10,6 +11,7 @@
 mod app;
 mod cases;
 mod peer;
+mod screen;
 mod table;
 
 use std::env;
@@ -20,15 +22,17 @@ use self::peer::{Bench, Outcome, Tool};
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // cargo bench passes `--bench`.
+    let words = arguments.iter().map(String::as_str).filter(|word| *word != "--bench");
+    let words: Vec<&str> = words.collect();
     match words[..] {
         ["app", piece, line, seconds, go, told] => {
             let number = |text: &str| text.parse().unwrap();
             app::write(number(piece), number(line), seconds.parse().unwrap(), go, told);
         }
         ["reader", kind, socket] => app::read(kind, socket),
-        // cargo bench passes `--bench`.
-        _ => bench(&words.into_iter().filter(|word| *word != "--bench").collect::<Vec<_>>()),
+        ["screen", ref recordings @ ..] => screen::bench(recordings),
+        _ => bench(&words),
     }
 }
 

@@ -1,0 +1,92 @@
+//! What the screen of a terminal costs: the emulator alone, and beside it all that the mux does with the same
+//! bytes, in turns.
+
+use std::fs;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use iottymux::proto::Size;
+use iottymux::screen::Screen;
+use iottymux::screen::modes::Modes;
+use iottymux::screen::scan::Scanner;
+
+const SIZE: Size = Size { rows: 24, cols: 80 };
+/// Bytes of one read from a terminal.
+const READ: usize = 4096;
+/// Bytes that are shown in one turn.
+const TURN: usize = 4 << 20;
+const ROUNDS: usize = 15;
+
+/// Measures these recordings of programs, after two that are made here.
+pub fn bench(recordings: &[&str]) {
+    let lines = |line: fn(usize) -> String| (0..1000).map(line).collect::<String>().into_bytes();
+    let plain = lines(|n| {
+        format!("{n:06} the quick brown fox jumps over the lazy dog, again and again\r\n")
+    });
+    let coloured = lines(|n| {
+        let colour = 30 + n % 8;
+        format!(
+            "\x1b[1;{colour}m{n:06}\x1b[0m the \x1b[38;5;{}mquick\x1b[m brown \x1b[4mfox\x1b[24m jumps\r\n",
+            n % 256
+        )
+    });
+    measure("plain lines", &plain);
+    measure("coloured lines", &coloured);
+    for path in recordings {
+        measure(path, &fs::read(path).unwrap());
+    }
+}
+
+fn measure(name: &str, bytes: &[u8]) {
+    let bytes = bytes.repeat(TURN.div_ceil(bytes.len()));
+    let mut times = [const { Vec::new() }; 3];
+    let mut ratios = Vec::new();
+    for _ in 0..ROUNDS {
+        let turn = [emulator(&bytes), screen(&bytes), modes(&bytes)];
+        ratios.push(turn[0].as_secs_f64() / turn[1].as_secs_f64());
+        for (times, time) in times.iter_mut().zip(turn) {
+            times.push(f64::from(u32::try_from(bytes.len()).unwrap()) / time.as_secs_f64() / 1e6);
+        }
+    }
+    let [emulator, screen, modes] = times.map(median);
+    println!(
+        "{name}: emulator {emulator:.0} MB/s, screen {screen:.0} MB/s ({:.2}x), modes alone {modes:.0} MB/s",
+        median(ratios)
+    );
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+fn emulator(bytes: &[u8]) -> Duration {
+    let number = |n| std::num::NonZeroU16::new(n).unwrap();
+    let mut parser = vt100::Parser::new(number(SIZE.rows), number(SIZE.cols), 0);
+    let began = Instant::now();
+    bytes.chunks(READ).for_each(|piece| parser.process(black_box(piece)));
+    began.elapsed()
+}
+
+fn screen(bytes: &[u8]) -> Duration {
+    let mut screen = Screen::new(SIZE);
+    let began = Instant::now();
+    for piece in bytes.chunks(READ) {
+        screen.process(black_box(piece));
+        black_box(screen.queries().count());
+    }
+    began.elapsed()
+}
+
+fn modes(bytes: &[u8]) -> Duration {
+    let (mut scanner, mut modes) = (Scanner::default(), Modes::default());
+    let began = Instant::now();
+    for piece in bytes.chunks(READ) {
+        let mut at = 0;
+        while let Some(piece) = scanner.next(black_box(piece), &mut at) {
+            modes.read(piece);
+        }
+    }
+    black_box(modes.undo());
+    began.elapsed()
+}
