@@ -170,9 +170,9 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
                 (todo, from) = (todo - len, (from + len) % text.len());
                 log.advance(&mut hub, Now::read().at);
                 if len == 0 {
-                    log.writer().await_word(WATCHDOG);
+                    log.writer().ear.await_word(WATCHDOG);
                 }
-                log.writer().hear();
+                log.writer().ear.hear();
                 while let Some(word) = log.writer().word() {
                     log.on_word(word, &mut hub, Now::read().at);
                     chunks += 1;
