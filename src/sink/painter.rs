@@ -7,6 +7,7 @@
 //! it gives at once.
 
 use std::io;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -84,9 +85,11 @@ impl Painter {
         let (orders, inbox) = channel();
         let (mouth, ear) = mailbox()?;
         let work = move || {
+            // An app that prints nothing needs no memory for it.
+            let Ok(first) = inbox.recv() else { return };
             let screen = Some(Screen::new(size));
             let mut easel = Easel { screen, mouth, kept, kept_at: 0 };
-            while let Ok(order) = inbox.recv() {
+            for order in iter::once(first).chain(inbox) {
                 let Ok(()) = easel.take(order) else { return };
             }
         };
