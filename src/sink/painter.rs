@@ -10,6 +10,7 @@ use std::io;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use super::kept::Kept;
@@ -84,7 +85,10 @@ impl Painter {
     pub fn start(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
         let (orders, inbox) = channel();
         let (mouth, ear) = mailbox()?;
+        let up = Arc::new(Barrier::new(2));
+        let is_up = Arc::clone(&up);
         let work = move || {
+            is_up.wait();
             // An app that prints nothing needs no memory for it.
             let Ok(first) = inbox.recv() else { return };
             let screen = Some(Screen::new(size));
@@ -94,6 +98,8 @@ impl Painter {
             }
         };
         thread::Builder::new().name("screen".into()).spawn(work)?;
+        // What a beginning thread needs is needed before the code of starting up is given back.
+        up.wait();
         Ok(Self { orders, ear, filling: Vec::new(), spare: None, end: 0, handed: 0 })
     }
 

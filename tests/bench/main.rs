@@ -1,7 +1,8 @@
 //! Speed beside others: the same app writes to each of them in turn, in one run.
 //!
-//! `tests/bench/run` builds and starts this; words on its command line choose cases by their names, and
-//! `screen FILE…` measures the screen's model with recordings of terminals instead.
+//! `tests/bench/run` builds and starts this; words on its command line choose cases by their names, `echo`
+//! and `printing` the terminal, and `screen FILE…` measures the screen's model with recordings of terminals
+//! instead.
 //! Absolute figures belong to a machine and its mood, so what is told are medians over rounds in
 //! which all take turns, and the medians of the ratios within each round. Nothing here can fail for
 //! being slow. The app and the readers are this program as well, so that they are fast.
@@ -10,6 +11,7 @@
 
 mod app;
 mod cases;
+mod echo;
 mod peer;
 mod screen;
 mod table;
@@ -31,6 +33,7 @@ fn main() {
             app::write(number(piece), number(line), seconds.parse().unwrap(), go, told);
         }
         ["reader", kind, socket] => app::read(kind, socket),
+        ["terminal", console, pid] => echo::give_terminal(console, pid),
         ["screen", ref recordings @ ..] => screen::bench(recordings),
         _ => bench(&words),
     }
@@ -38,9 +41,9 @@ fn main() {
 
 /// Runs the cases whose names contain one of these words, or all.
 fn bench(words: &[&str]) {
-    let number = |name: &str, else_: f64| env::var(name).map_or(else_, |n| n.parse().unwrap());
-    let rounds = number("IOTTYMUX_ROUNDS", 7.0);
-    let seconds = Duration::from_secs_f64(number("IOTTYMUX_SECONDS", 0.7));
+    let rounds = env::var("IOTTYMUX_ROUNDS").map_or(7, |n| n.parse().unwrap());
+    let seconds =
+        Duration::from_secs_f64(env::var("IOTTYMUX_SECONDS").map_or(0.7, |n| n.parse().unwrap()));
     let bench = Bench::new(seconds);
     for case in CASES {
         if !words.is_empty() && !words.iter().any(|word| case.name.contains(word)) {
@@ -48,13 +51,19 @@ fn bench(words: &[&str]) {
         }
         let tools: Vec<Tool> = case.tools.iter().copied().filter(|tool| tool.is_there()).collect();
         let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); tools.len()];
-        let mut round = 0.0;
-        while round < rounds {
+        for _ in 0..rounds {
             for (tool, outcomes) in tools.iter().zip(&mut outcomes) {
                 outcomes.push(bench.run(case, *tool));
             }
-            round += 1.0;
         }
         table::print(case, &tools, &outcomes);
+    }
+    let chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
+    let program = env::current_exe().unwrap();
+    if chosen("echo") {
+        echo::bench(&program, 4 * rounds);
+    }
+    if chosen("printing") {
+        echo::output(rounds);
     }
 }

@@ -310,7 +310,7 @@ fn ends(log: &Path) -> bool {
 }
 
 /// Looks again and again.
-fn wait_for(holds: impl Fn() -> bool) {
+pub fn wait_for(holds: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < until, "nothing came of a run");
