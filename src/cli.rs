@@ -289,7 +289,8 @@ pub struct AloneArgs {
 /// The keys of a person who is attached.
 #[derive(Debug, Args)]
 pub struct KeyArgs {
-    /// Keys that detach from a terminal, in docker's syntax; empty for none.
+    /// Keys that detach from a terminal, in docker's syntax; empty for none. The first of them and ?
+    /// shows these keys, and who else is attached.
     #[arg(
         long,
         value_name = "KEYS",
@@ -297,6 +298,15 @@ pub struct KeyArgs {
         default_value = "ctrl-p,ctrl-q"
     )]
     pub detach_keys: Sequence,
+    /// Keys that suspend attach as ^Z does a command (fg goes on), in the same syntax; none unless given.
+    #[arg(
+        long,
+        value_name = "KEYS",
+        env = "IOTTYMUX_SUSPEND_KEY",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub suspend_key: Sequence,
 }
 
 /// Arguments of `list`.

@@ -195,6 +195,7 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> attach::Request {
             None => attach::usual_redraw(args.from),
         },
         detach_keys: args.keys.detach_keys.clone(),
+        suspend_key: args.keys.suspend_key.clone(),
     }
 }
 

@@ -244,13 +244,16 @@ pub const GAP_QUIET: Duration = Duration::from_secs(1);
 pub const REFUSALS: u64 = 20;
 /// See [`REFUSALS`].
 pub const REFUSALS_TIME: Duration = Duration::from_secs(10);
-/// How long the first key of the detach sequence may be held back.
+/// How long the first key of a sequence that attach keeps for itself may be held back.
 pub const DETACH_HOLD: Duration = Duration::from_millis(500);
-/// Longest detach sequence, in keys.
+/// Longest such sequence, in keys.
 pub const DETACH_KEYS: usize = 16;
 /// How long an output that takes nothing may delay the end of this process. A terminal's modes are
 /// put back all the same.
 pub const STUCK: Duration = Duration::from_millis(300);
+/// How long a line of ours stays on an app's full screen, before that is drawn again: long enough to be
+/// read twice.
+pub const NOTE: Duration = Duration::from_secs(5);
 /// Rows and columns of a terminal that nobody gave a size.
 pub const SIZE: (u16, u16) = (24, 80);
 

@@ -134,6 +134,7 @@ impl Flags {
                 stdin_once: false,
                 exclusive: None,
                 detach_keys: Sequence::default(),
+                suspend_key: Sequence::none(),
             })
         };
         Ok(match self.action.as_deref().unwrap_or("list") {

@@ -72,6 +72,7 @@ pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
         stdin_once: !args.tty,
         exclusive: None,
         detach_keys: args.keys.detach_keys.clone(),
+        suspend_key: args.keys.suspend_key.clone(),
     })
 }
 

@@ -15,7 +15,7 @@ use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
 use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
-use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction, signal};
 use nix::sys::stat::fstat;
 use nix::unistd::setsid;
 use tokio::io::unix::AsyncFd;
@@ -62,6 +62,21 @@ pub fn ignoring_sigterm(command: &mut Command) {
     };
     // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// Stops this process as SIGTSTP does where it is not caught; comes back when it goes on. At once, where
+/// no shell could have it go on: then the kernel does not stop it.
+///
+/// # Errors
+/// Those of sigaction(2).
+pub fn suspend() -> io::Result<()> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is installed.
+    let caught = unsafe { sigaction(Signal::SIGTSTP, &default) }?;
+    raise(Signal::SIGTSTP)?;
+    // SAFETY: the handler is the one that was there before.
+    unsafe { sigaction(Signal::SIGTSTP, &caught) }?;
+    Ok(())
 }
 
 /// Memory of this size, all zero, that a descriptor stands for: who has the descriptor has the

@@ -9,6 +9,7 @@
 pub mod keys;
 mod link;
 pub mod mode;
+mod page;
 mod pump;
 mod terminal;
 mod undo;
@@ -17,15 +18,18 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
-use self::keys::{Matcher, Sequence};
+use self::keys::{Command, Keys, Matcher, Sequence};
 use self::link::{Link, Progress, Uplink};
 use self::mode::{Mode, Wanted};
+use self::page::Presence;
 use self::pump::{Inbox, News, Outbox};
 use crate::diagnostics;
 use crate::exit::Exit;
@@ -33,9 +37,11 @@ use crate::find;
 use crate::limits;
 use crate::list;
 use crate::name::AppName;
-use crate::proto::{AppStatus, Exclusive, Redraw, Rights};
+use crate::proto::{AppStatus, Exclusive, Redraw, Rights, Size};
 use crate::state::AppDir;
+use crate::status;
 use crate::stream::{Epoch, Position, Stream};
+use crate::sys;
 
 /// What is to be attached, and how.
 #[derive(Clone, Debug)]
@@ -60,6 +66,8 @@ pub struct Request {
     pub exclusive: Option<Exclusive>,
     /// The keys that detach, when the input is a terminal.
     pub detach_keys: Sequence,
+    /// Those that suspend this process.
+    pub suspend_key: Sequence,
 }
 
 /// What a terminal shows first if nobody has said: the screen, unless an offset was asked for. In a
@@ -91,6 +99,17 @@ enum Input {
     Closed,
 }
 
+/// What our terminal has to do with the app's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Local {
+    /// Nothing, or there is none.
+    Apart,
+    /// It shows what the app's shows.
+    Shown,
+    /// It is raw: what is typed on it is the app's.
+    Raw,
+}
+
 /// How a connection ended, as far as the mux has told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Farewell {
@@ -110,8 +129,11 @@ struct Attached<'a> {
     /// Whether some of a program's input was sent, and is not known to be with the app.
     unconfirmed: bool,
     keys: Matcher,
-    /// Whether our terminal is raw.
-    raw: bool,
+    local: Local,
+    /// What our page tells of others, while it is shown.
+    page: Option<Presence>,
+    /// Until when a line of ours is in the place of one of the app's.
+    noted: Option<Instant>,
     /// Connections that have not ended.
     open: usize,
     /// What is attached.
@@ -134,7 +156,8 @@ struct Attached<'a> {
 /// # Errors
 /// When there is nothing to attach to, or something of this process fails.
 pub fn attach(request: &Request) -> Result<Exit> {
-    let Request { dir, mode, wait, detach_keys, .. } = request;
+    let Request { dir, mode, wait, detach_keys, suspend_key, .. } = request;
+    let keys = Keys::new(detach_keys, suspend_key).map_err(|why| anyhow!(why))?;
     if *mode == Mode::List {
         let endpoints = find::retry(dir, *wait, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
@@ -144,17 +167,25 @@ pub fn attach(request: &Request) -> Result<Exit> {
     let types = link.wanted.input.is_some();
     let on_tty = link.wanted.all().any(|s| s == Stream::Tty);
     terminal::restore_on_panic();
-    let raw = types && on_tty && terminal::make_raw().context("the local terminal")?;
+    let on_screen = link.wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
+    let local = match types && on_tty && terminal::make_raw().context("the local terminal")? {
+        true => Local::Raw,
+        false if on_screen => Local::Shown,
+        false => Local::Apart,
+    };
+    let keys = if local == Local::Raw { keys } else { Keys::none() };
     let outcome = (|| {
-        pump::catch_signals(outbox.another()?, raw)?;
+        pump::catch_signals(outbox.another()?, local != Local::Apart)?;
         let mut attached = Attached {
             request,
             outbox,
             uplink: None,
             input: if types { Input::Open } else { Input::Closed },
             unconfirmed: false,
-            raw,
-            keys: Matcher::new(detach_keys.clone().only_if(raw)),
+            local,
+            keys: Matcher::new(keys),
+            page: None,
+            noted: None,
             open: 0,
             wanted: link.wanted.clone(),
             epoch: link.epoch,
@@ -172,7 +203,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
     Ok(outcome.unwrap_or_else(|e| diagnostics::failed(&e, Exit::Lost)))
 }
 
-impl Attached<'_> {
+impl<'a> Attached<'a> {
     /// Carries what comes over new connections.
     fn begin(&mut self, link: Link) -> Result<()> {
         self.farewell = None;
@@ -212,7 +243,12 @@ impl Attached<'_> {
             {
                 return Ok(exit);
             }
-            self.pass_on_held_keys();
+            if let Step::Leave(exit) = self.pass_on_held_keys()? {
+                return Ok(exit);
+            }
+            if self.noted.take_if(|until| *until <= Instant::now()).is_some() {
+                self.redraw();
+            }
             if let Some((len, _)) = self.gap.take_if(|(_, due)| *due <= Instant::now()) {
                 let name = self.name();
                 self.say(&format!("app {name}: {len} bytes were lost here: this output is slow"));
@@ -235,7 +271,7 @@ impl Attached<'_> {
         // program's input waits.
         let reads = match (self.input, uplink) {
             (Input::Open, Some(uplink)) => uplink.room() > 0,
-            (Input::Open, None) | (Input::Held, _) => self.raw,
+            (Input::Open, None) | (Input::Held, _) => self.local == Local::Raw,
             (Input::Ended | Input::Closed, _) => false,
         };
         let input = add(reads, stdin.as_fd(), PollFlags::POLLIN);
@@ -246,7 +282,7 @@ impl Attached<'_> {
             add(uplink.is_waiting(), uplink.as_fd(), PollFlags::POLLOUT);
         }
         let gap = self.gap.map(|(_, due)| due);
-        let deadline = self.keys.deadline().into_iter().chain(gap).min();
+        let deadline = self.keys.deadline().into_iter().chain(gap).chain(self.noted).min();
         let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
@@ -286,17 +322,83 @@ impl Attached<'_> {
             }
             return Ok(Step::Continue);
         }
-        let mut out = Vec::new();
-        let detached = self.keys.push(&buffer[..len], Instant::now(), &mut out);
-        self.send(&out);
-        if detached {
-            // What was typed before goes first, as far as it is taken.
-            let _ = self.uplink.as_mut().map_or(Ok(()), Uplink::flush);
-            terminal::restore();
-            self.say(&format!("detached from app {}", self.name()));
-            return Ok(Step::Leave(self.complete(Exit::Done)));
+        let mut typed = &buffer[..len];
+        while !typed.is_empty() {
+            let mut out = Vec::new();
+            let (taken, command) = self.keys.push(typed, Instant::now(), &mut out);
+            typed = &typed[taken..];
+            if let Step::Leave(exit) = self.typed(&out)? {
+                return Ok(Step::Leave(exit));
+            }
+            if let Some(command) = command
+                && let Step::Leave(exit) = self.obey(command)?
+            {
+                return Ok(Step::Leave(exit));
+            }
         }
         Ok(Step::Continue)
+    }
+
+    /// Keys that are no sequence: for the app, or for our page.
+    fn typed(&mut self, keys: &[u8]) -> Result<Step> {
+        match (&self.page, keys) {
+            (None, keys) => self.send(keys),
+            (Some(_), []) => {}
+            // One key at a time; what comes with it, as with an arrow's, belongs to it.
+            (Some(_), [key, ..]) => match page::command(*key) {
+                Some(command) => return self.obey(command),
+                None => self.come_back()?,
+            },
+        }
+        Ok(Step::Continue)
+    }
+
+    /// What a person asks of attach itself.
+    fn obey(&mut self, command: Command) -> Result<Step> {
+        match command {
+            Command::Detach => {
+                // What was typed before goes first, as far as it is taken.
+                let _ = self.uplink.as_mut().map_or(Ok(()), Uplink::flush);
+                terminal::restore();
+                self.say(&format!("detached from app {}", self.name()));
+                return Ok(Step::Leave(self.complete(Exit::Done)));
+            }
+            // All of the job, as the terminal would; it comes back to us as a signal, too.
+            Command::Suspend => kill(Pid::from_raw(0), Signal::SIGTSTP).context("suspending")?,
+            Command::Page => {
+                self.page = Some(Presence::Asked);
+                let dir = self.request.dir.clone();
+                pump::ask(self.outbox.another()?, move || status::report(&dir))?;
+                self.show_page();
+            }
+        }
+        Ok(Step::Continue)
+    }
+
+    /// Shows our page, if there is one and the terminal takes it.
+    fn show_page(&mut self) {
+        let Some(presence) = &self.page else { return };
+        let (rows, cols) = limits::SIZE;
+        let size = terminal::size().unwrap_or(Size { rows, cols });
+        let keys = self.keys.keys();
+        let text = page::text(self.name(), keys, presence, size, std::process::id());
+        if !terminal::page(&text) {
+            self.page = None;
+        }
+    }
+
+    /// The terminal is ours again, and the screen the app's.
+    fn come_back(&mut self) -> Result<()> {
+        self.page = None;
+        terminal::resume().context("the local terminal")?;
+        self.redraw();
+        Ok(())
+    }
+
+    /// Has the screen drawn that was not the app's for a while. The app does so itself when its window
+    /// changes.
+    fn redraw(&mut self) {
+        self.send_size();
     }
 
     /// Input for the app, if there is a way to it.
@@ -307,10 +409,10 @@ impl Attached<'_> {
         }
     }
 
-    fn pass_on_held_keys(&mut self) {
+    fn pass_on_held_keys(&mut self) -> Result<Step> {
         let mut out = Vec::new();
         self.keys.expire(Instant::now(), &mut out);
-        self.send(&out);
+        self.typed(&out)
     }
 
     fn on_news(&mut self, news: News) -> Result<Step> {
@@ -353,15 +455,24 @@ impl Attached<'_> {
                 terminal::restore();
                 return Err(e).context("writing standard output");
             }
-            News::Signal(SIGWINCH) => self.send_size(),
+            News::Presence(report) => {
+                // Only a page that is shown wants to know.
+                if self.page.is_some() {
+                    let unknown = |e| Presence::Unknown(format!("{e:#}"));
+                    self.page = Some(report.map_or_else(unknown, Presence::Known));
+                    self.show_page();
+                }
+            }
+            News::Signal(SIGWINCH) => {
+                self.send_size();
+                self.show_page();
+            }
             News::Signal(SIGTSTP) => {
                 terminal::suspend();
-                emulate_default_handler(SIGTSTP).context("suspending")?;
+                sys::suspend().context("suspending")?;
+                self.come_back()?;
             }
-            News::Signal(SIGCONT) => {
-                terminal::resume().context("the local terminal")?;
-                self.send_size();
-            }
+            News::Signal(SIGCONT) => self.come_back()?,
             News::Signal(signal) => {
                 terminal::restore();
                 self.tell_missing();
@@ -416,7 +527,7 @@ impl Attached<'_> {
     }
 
     /// The mux is gone, for good as far as it matters here.
-    fn lost(&self, more: &str) -> Step {
+    fn lost(&mut self, more: &str) -> Step {
         terminal::restore();
         self.say(&format!("attached to app {}: the mux is gone{more}", self.name()));
         self.tell_missing();
@@ -424,7 +535,7 @@ impl Attached<'_> {
     }
 
     /// Looks for a new mux, in another thread.
-    fn reconnect(&self, progress: Progress) -> Result<Step> {
+    fn reconnect(&mut self, progress: Progress) -> Result<Step> {
         // What was sent may be with the app, or not: to go on could only hide that.
         let unsure = self.unconfirmed;
         let what = match self.farewell {
@@ -471,7 +582,7 @@ impl Attached<'_> {
     }
 
     /// There is no new mux, or it does not take us.
-    fn give_up(&self, why: &anyhow::Error) -> Step {
+    fn give_up(&mut self, why: &anyhow::Error) -> Step {
         match self.farewell {
             Some(_) if find::is_absence(why) => Step::Leave(self.complete(Exit::Done)),
             None if find::is_absence(why) => self.lost(""),
@@ -485,23 +596,35 @@ impl Attached<'_> {
         }
     }
 
-    fn name(&self) -> &AppName {
+    fn name(&self) -> &'a AppName {
         self.request.dir.name()
     }
 
-    /// Tells people something, on a line of its own: behind what the app has shown on the terminal.
-    fn say(&self, text: &str) {
-        if self.raw { diagnostics::say_on_screen(text) } else { diagnostics::say(text) }
+    /// Tells people something, on a line of its own: on a terminal behind what the app has shown, or,
+    /// where that is a full screen, on its last line for a while.
+    fn say(&mut self, text: &str) {
+        if self.local == Local::Apart {
+            return diagnostics::say(text);
+        }
+        if self.page.is_some() {
+            // A terminal that does not come back is not there to be told anything.
+            let _ = self.come_back();
+        }
+        if terminal::note(&format!("iottymux: {text}")) {
+            self.noted = Some(Instant::now() + limits::NOTE);
+        } else {
+            diagnostics::say_on_screen(text);
+        }
     }
 
     /// The end as it is told: bytes that were lost make it incomplete.
-    fn complete(&self, exit: Exit) -> Exit {
+    fn complete(&mut self, exit: Exit) -> Exit {
         terminal::restore();
         self.tell_missing();
         if self.missing > 0 || self.uncertain { Exit::Incomplete } else { exit }
     }
 
-    fn tell_missing(&self) {
+    fn tell_missing(&mut self) {
         let name = self.name();
         if self.missing > 0 {
             let missing = self.missing;

@@ -15,7 +15,7 @@ use super::link::{Carries, Link, Progress};
 use super::terminal;
 use crate::limits;
 use crate::print::write_all;
-use crate::proto::{AppStatus, Decoder, Gap, Item, Kind, Refusal, Rights};
+use crate::proto::{AppStatus, Decoder, Gap, Item, Kind, Refusal, Report, Rights};
 use crate::stream::Stream;
 
 /// What the main loop has to know.
@@ -33,6 +33,8 @@ pub enum News {
     Closing,
     /// Somebody asked the mux to let go of us.
     Detached,
+    /// Who is attached, or why that is not known.
+    Presence(Result<Report>),
     /// Whether we may type has changed.
     Rights(Rights),
     /// All input is with the app.
@@ -106,13 +108,14 @@ impl Drop for Outbox {
     }
 }
 
-/// Hands signals on, for as long as the process lives. Those of job control only if `raw`.
+/// Hands signals on, for as long as the process lives. Those of job control only with
+/// `job_control`.
 ///
 /// # Errors
 /// When they cannot be caught.
-pub fn catch_signals(outbox: Outbox, raw: bool) -> Result<()> {
+pub fn catch_signals(outbox: Outbox, job_control: bool) -> Result<()> {
     let mut wanted = vec![SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGWINCH];
-    if raw {
+    if job_control {
         wanted.extend([SIGTSTP, SIGCONT]);
     }
     let mut signals = Signals::new(wanted).context("catching signals")?;
@@ -129,6 +132,14 @@ pub fn catch_signals(outbox: Outbox, raw: bool) -> Result<()> {
 /// When there is no thread for it.
 pub fn dial(outbox: Outbox, connect: impl FnOnce() -> Result<Link> + Send + 'static) -> Result<()> {
     spawn("dial", move || outbox.tell(News::Dialled(connect())))
+}
+
+/// Asks the mux who is attached, however long it takes.
+///
+/// # Errors
+/// When there is no thread for it.
+pub fn ask(outbox: Outbox, report: impl FnOnce() -> Result<Report> + Send + 'static) -> Result<()> {
+    spawn("ask", move || outbox.tell(News::Presence(report())))
 }
 
 /// Carries one connection to this process's outputs until it ends. `shows` tells which streams are

@@ -1,15 +1,18 @@
 //! The local terminal: raw while attached, and as it was before on every way out.
 //!
 //! Invariant: from the moment it is raw, [`restore`] is called before this process ends, be it by
-//! its end, a signal, or a panic in any thread. Calling it twice does no harm.
+//! its end, a signal, or a panic in any thread. Calling it twice does no harm. While the screen is not
+//! the app's, nothing of the app is shown, and nothing is lost.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use memchr::memmem;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
@@ -21,12 +24,30 @@ use crate::proto::Size;
 
 /// The modes to be put back. Locked for moments only.
 static MODES: Mutex<Option<Termios>> = Mutex::new(None);
-/// What the app has changed on the screen, where its output goes to a terminal. Locked while
-/// something is written there, which may take as long as the terminal does.
-static SCREEN: Mutex<Option<Undo>> = Mutex::new(None);
+/// Locked while something is written there, which may take as long as the terminal does.
+static SCREEN: Mutex<Screen> = Mutex::new(Screen { undo: None, owner: Owner::App });
+/// Tells those who wait for it that the screen is the app's again.
+static BACK: Condvar = Condvar::new();
 /// Whether everything is being put back for good. Who has locked the screen and finds it false
 /// comes first.
 static OVER: AtomicBool = AtomicBool::new(false);
+
+/// What is known of the screen.
+struct Screen {
+    /// What the app has changed on it, where its output goes to a terminal.
+    undo: Option<Undo>,
+    owner: Owner,
+}
+
+/// Whose the screen is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    App,
+    /// Ours, on the alternate screen.
+    Page,
+    /// The shell's, from which attach was started.
+    Shell,
+}
 
 /// Bytes written to the terminal under one lock: few, so that a slow one can be put back soon.
 const PIECE: usize = 4096;
@@ -38,6 +59,14 @@ const LOOK: Duration = Duration::from_millis(5);
 pub fn size() -> Option<Size> {
     let size = tcgetwinsize(io::stdin()).or_else(|_| tcgetwinsize(io::stdout())).ok()?;
     (size.ws_row > 0 && size.ws_col > 0).then_some(Size { rows: size.ws_row, cols: size.ws_col })
+}
+
+/// Notes from now on what the app changes on the terminal on standard output, to undo it; whether there
+/// is one.
+pub fn watch_screen() -> bool {
+    let is_terminal = io::stdout().is_terminal();
+    lock(&SCREEN).undo = is_terminal.then(Undo::default);
+    is_terminal
 }
 
 /// Makes the terminal on standard input raw; whether there is one.
@@ -52,20 +81,55 @@ pub fn make_raw() -> io::Result<bool> {
     let mut raw = modes.clone();
     cfmakeraw(&mut raw);
     // Saved before it is changed: from here on every way out puts it back.
-    *lock(&SCREEN) = io::stdout().is_terminal().then(Undo::default);
     *lock(&MODES) = Some(modes);
-    set(&raw)?;
+    take(&raw)?;
     Ok(true)
 }
 
-/// Makes it raw again after [`suspend`].
+/// Makes it raw again, if it was, and the screen the app's, after [`suspend`] or [`page`]. What the app
+/// had on the screen is not put back.
 ///
 /// # Errors
 /// Those of tcsetattr(3).
 pub fn resume() -> io::Result<()> {
-    let Some(mut raw) = lock(&MODES).clone() else { return Ok(()) };
-    cfmakeraw(&mut raw);
-    set(&raw)
+    let modes = lock(&MODES).clone();
+    if let Some(mut raw) = modes {
+        cfmakeraw(&mut raw);
+        take(&raw)?;
+    }
+    hand_over(Owner::App, "");
+    Ok(())
+}
+
+/// Shows a page of our own in place of what the app has on the screen, until [`resume`]; whether the
+/// terminal takes it. The main screen is behind it, as it was.
+pub fn page(text: &str) -> bool {
+    hand_over(Owner::Page, text)
+}
+
+/// Shows a line on the last row of the app's full screen, whose cursor stays where it is; whether there
+/// is such a screen. Elsewhere a line can be told as usual, and stays.
+pub fn note(line: &str) -> bool {
+    let Some(screen) = lock_soon(Instant::now() + limits::STUCK) else { return false };
+    let is_apps = screen.owner == Owner::App && !OVER.load(Ordering::Relaxed);
+    let Some(Size { rows, cols }) =
+        size().filter(|_| is_apps && screen.undo.as_ref().is_some_and(is_full_screen))
+    else {
+        return false;
+    };
+    // The last column stays free: what is written there may go on in the next row.
+    let visible = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let line: String = visible.take(usize::from(cols) - 1).collect();
+    // Cursor, colours, character set and origin are saved and restored together.
+    let text = format!("\x1b7\x1b[?6l\x1b[{rows};1H\x1b[0;7m\x1b(B\x0f{line}\x1b[0m\x1b[K\x1b8");
+    write_soon(text.as_bytes(), Instant::now() + limits::STUCK)
+}
+
+/// Whether the app has the alternate screen.
+fn is_full_screen(undo: &Undo) -> bool {
+    let undone = undo.sequence();
+    let undoes = |mode: &str| memmem::find(&undone, format!("\x1b[?{mode}l").as_bytes()).is_some();
+    ["47", "1047", "1049"].into_iter().any(undoes)
 }
 
 /// Shows bytes of the app's terminal by `write`. Its modes are noted first, and once all has been
@@ -76,10 +140,13 @@ pub fn resume() -> io::Result<()> {
 pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<()> {
     for piece in bytes.chunks(PIECE) {
         let mut screen = lock(&SCREEN);
+        while screen.owner != Owner::App && !OVER.load(Ordering::Relaxed) {
+            screen = BACK.wait(screen).unwrap_or_else(PoisonError::into_inner);
+        }
         if OVER.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if let Some(undo) = screen.as_mut() {
+        if let Some(undo) = screen.undo.as_mut() {
             undo.read(piece);
             // Under the lock, so that it does not come after what undoes it.
             write(piece)?;
@@ -93,9 +160,9 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
 
 /// Puts everything back for a while; see [`resume`].
 pub fn suspend() {
-    undo_modes();
+    hand_over(Owner::Shell, "");
     if let Some(modes) = lock(&MODES).as_ref() {
-        let _ = set(modes);
+        let _ = put_back(modes);
     }
 }
 
@@ -103,9 +170,9 @@ pub fn suspend() {
 pub fn restore() {
     // First, so that a flood of output does not keep this waiting for the screen.
     OVER.store(true, Ordering::Relaxed);
-    undo_modes();
+    hand_over(Owner::Shell, "");
     if let Some(modes) = lock(&MODES).take() {
-        let _ = set(&modes);
+        let _ = put_back(&modes);
     }
 }
 
@@ -118,30 +185,79 @@ pub fn restore_on_panic() {
     }));
 }
 
-/// Undoes what the app has changed on the screen, unless the terminal takes nothing.
+/// Undoes what the app has changed on the screen, if it has it.
 pub fn undo_modes() {
     let until = Instant::now() + limits::STUCK;
-    let screen = loop {
-        match SCREEN.try_lock() {
-            Ok(screen) => break screen,
-            Err(TryLockError::Poisoned(screen)) => break screen.into_inner(),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
-            // Somebody is stuck in writing to it.
-            Err(TryLockError::WouldBlock) => return,
+    if let Some(screen) = lock_soon(until).filter(|screen| screen.owner == Owner::App) {
+        let undone = screen.undo.as_ref().map(Undo::sequence).unwrap_or_default();
+        write_soon(&undone, until);
+    }
+}
+
+/// Makes the screen somebody's, with this text on it, and undoes what who had it before has changed
+/// there; whether the terminal takes that.
+fn hand_over(to: Owner, text: &str) -> bool {
+    let until = Instant::now() + limits::STUCK;
+    let Some(mut screen) = lock_soon(until) else { return false };
+    let mut out = match (screen.owner, to) {
+        (Owner::Page, Owner::Page) | (Owner::Shell, Owner::Shell) | (Owner::App, Owner::App) => {
+            Vec::new()
         }
+        (Owner::App, _) => screen.undo.as_ref().map(Undo::sequence).unwrap_or_default(),
+        (Owner::Page, _) => b"\x1b[?1049l".to_vec(),
+        (Owner::Shell, _) => Vec::new(),
     };
-    let Some(undo) = screen.as_ref() else { return };
+    if to == Owner::Page {
+        if screen.owner != to {
+            out.extend_from_slice(b"\x1b[?1049h");
+        }
+        out.extend_from_slice(b"\x1b[2J\x1b[H");
+        out.extend_from_slice(text.as_bytes());
+    }
+    let done = write_soon(&out, until);
+    if done || to != Owner::Page {
+        screen.owner = to;
+    }
+    BACK.notify_all();
+    done
+}
+
+/// The screen, unless somebody is stuck in writing to it.
+fn lock_soon(until: Instant) -> Option<MutexGuard<'static, Screen>> {
+    loop {
+        match SCREEN.try_lock() {
+            Ok(screen) => return Some(screen),
+            Err(TryLockError::Poisoned(screen)) => return Some(screen.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+            Err(TryLockError::WouldBlock) => return None,
+        }
+    }
+}
+
+/// Writes to the terminal, if it takes anything by then.
+fn write_soon(bytes: &[u8], until: Instant) -> bool {
     let out = io::stdout();
     let left = until.saturating_duration_since(Instant::now());
     let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-    if let Ok(1..) = poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLOUT)], timeout) {
-        // A terminal that is gone needs nothing undone.
-        let _ = nix::unistd::write(&out, &undo.sequence());
+    // A terminal that is gone needs nothing.
+    bytes.is_empty()
+        || matches!(poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLOUT)], timeout), Ok(1..))
+            && nix::unistd::write(&out, bytes).is_ok()
+}
+
+/// Changes the modes. In the background this stops us, until a person wants us in front: the terminal
+/// is somebody else's.
+fn take(modes: &Termios) -> io::Result<()> {
+    loop {
+        match tcsetattr(io::stdin().as_fd(), SetArg::TCSANOW, modes) {
+            Err(Errno::EINTR) => {}
+            done => return Ok(done?),
+        }
     }
 }
 
 /// Changes the modes, in the background too, where the kernel would otherwise stop this process.
-fn set(modes: &Termios) -> io::Result<()> {
+fn put_back(modes: &Termios) -> io::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGTTOU);
     let before = blocked.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;

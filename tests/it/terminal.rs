@@ -22,6 +22,17 @@ struct Desk {
 
 impl Desk {
     fn new(arguments: &[&str]) -> Self {
+        let desk = Self::sit_down(arguments);
+        assert!(desk.local.is_raw());
+        desk
+    }
+
+    /// As [`Desk::new`], with hands off the keys.
+    fn looking() -> Self {
+        Self::sit_down(&["--read-only"])
+    }
+
+    fn sit_down(arguments: &[&str]) -> Self {
         let rig = Rig::new();
         let mux = rig.tty();
         let mut app = rig.slave();
@@ -30,7 +41,6 @@ impl Desk {
         let attach = local.spawn(command);
         app.write_all(b"$ ").unwrap();
         local.shown.wait_for("$ ");
-        assert!(local.is_raw());
         Self { rig, mux, app, local, attach }
     }
 
@@ -136,16 +146,105 @@ fn nothing_of_the_app_comes_after_the_terminal_was_put_back() {
     }
 }
 
+/// Nobody could wake it up: it leads its session.
 #[test]
-fn a_suspended_attach_leaves_the_terminal_as_before_and_takes_it_again() {
-    let mut desk = Desk::new(&[]);
+fn without_a_shell_to_go_back_to_it_is_not_suspended() {
+    let mut desk = Desk::new(&["--suspend-key", "ctrl-z"]);
     desk.attach.signal(Signal::SIGTSTP);
-    desk.attach.wait_stopped();
+    desk.local.press(b"a\x1ab");
+    desk.assert_typed(b"ab");
+    eventually("the terminal is raw", || desk.local.is_raw());
+}
+
+#[test]
+fn the_page_is_shown_in_place_of_the_app_and_left_by_any_key() {
+    const ON: &str = "\x1b[?1049h\x1b[2J\x1b[Hiottymux: attached to app demo\r\n";
+    let mut desk = Desk::new(&["--detach-keys", "ctrl-],q", "--suspend-key", "ctrl-z"]);
+    let other = desk.rig.attach(&["--mode", "tty-out"]);
+    desk.mux.stderr.wait_for(&format!("pid={} attached to tty\n", other.pid()));
+    desk.local.press(b"a\x1d?");
+    desk.local.shown.wait_for(ON);
+    let own = desk.attach.pid();
+    desk.local
+        .shown
+        .wait_for(&format!("uid {}  pid {own}  types (here)\r\n", nix::unistd::getuid()));
+    desk.local.shown.wait_for(&format!("pid {}  looks\r\n", other.pid()));
+    for keys in ["ctrl-] q  ", "ctrl-z  ", "ctrl-] ?  "] {
+        desk.local.shown.wait_for(keys);
+    }
+    // What the app writes meanwhile waits, and is not lost.
+    desk.app.write_all(b"meanwhile").unwrap();
+    other.stdout.wait_for("meanwhile");
+    assert!(!desk.local.shown_before_mark().contains("meanwhile"));
+    // The key that leaves the page is not the app's, nor is what comes with it; the next one is.
+    desk.local.press(b"\x1b[A");
+    desk.local.shown.wait_for("\x1b[?1049lmeanwhile");
+    desk.local.press(b"b");
+    desk.assert_typed(b"ab");
+    // Detaching works from there, by both kinds of key, as if there were no page.
+    desk.local.press(b"\x1d?\x1dq");
+    assert_eq!(desk.attach.ends(), 0);
     assert!(desk.local.is_as_before());
-    desk.attach.go_on();
-    eventually("the terminal is raw again", || desk.local.is_raw());
-    desk.local.press(b"k");
-    desk.assert_typed(b"k");
+    let shown = desk.local.shown.so_far();
+    assert!(shown.rfind("\x1b[?1049l") > shown.rfind("\x1b[?1049h"));
+
+    let mut desk = Desk::new(&[]);
+    desk.local.press(b"\x10?d");
+    assert_eq!(desk.attach.ends(), 0);
+    assert!(desk.local.is_as_before());
+}
+
+/// The mux may be stuck: the page is shown, and left, all the same.
+#[test]
+fn the_page_needs_no_mux_that_answers() {
+    let mut desk = Desk::new(&[]);
+    desk.mux.stop();
+    desk.local.press(b"\x10?");
+    desk.local.shown.wait_for("Asking who is attached");
+    desk.local.press(b"d");
+    assert_eq!(desk.attach.ends(), 0);
+    assert!(desk.local.is_as_before());
+}
+
+#[test]
+fn keys_that_hide_each_other_are_refused() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut attach = rig.attach(&["--suspend-key", "ctrl-p"]);
+    assert_eq!(attach.ends(), 1);
+    assert_eq!(
+        attach.stderr.text(),
+        "iottymux: the keys ctrl-p ctrl-q detach and ctrl-p suspend: one hides the other\n"
+    );
+}
+
+/// In a full screen a line of ours has a place of its own, and moves nothing.
+#[test]
+fn what_is_told_in_a_full_screen_is_on_its_last_line() {
+    let mut desk = Desk::new(&[]);
+    let alone = desk.rig.attach(&["--exclusive"]);
+    desk.local.shown.wait_for("\r\niottymux: attached to app demo: you only look: client");
+    desk.app.write_all(b"\x1b[?1049hfull screen").unwrap();
+    desk.local.shown.wait_for("full screen");
+    drop(alone);
+    let line = "\x1b[33;1H\x1b[0;7m\x1b(B\x0fiottymux: attached to app demo: you type again\x1b[0m";
+    desk.local.shown.wait_for(line);
+    assert!(
+        !desk.local.shown_before_mark().contains("\r\niottymux: attached to app demo: you type")
+    );
+}
+
+/// Who only looks has a terminal, too.
+#[test]
+fn the_screen_is_as_before_where_nothing_is_typed() {
+    for (way, code) in [(Signal::SIGTERM, -15), (Signal::SIGINT, -2)] {
+        let mut desk = Desk::looking();
+        desk.app.write_all(b"\x1b[?1049h\x1b[?25lfull screen").unwrap();
+        desk.local.shown.wait_for("full screen");
+        desk.attach.signal(way);
+        assert_eq!(desk.attach.ends(), code);
+        desk.local.shown.wait_for("\x1b[?25h\x1b[?1049l");
+    }
 }
 
 #[test]

@@ -1,0 +1,150 @@
+//! The page that attach shows of itself: the keys that it keeps, and who else is attached.
+//!
+//! Pure. Everything on it is ours or a number: nothing that the app or a peer said.
+
+use super::keys::{Command, Keys};
+use crate::name::AppName;
+use crate::proto::{ClientReport, Report, Size};
+
+/// What is known of who is attached.
+#[derive(Debug)]
+pub enum Presence {
+    /// The mux has been asked.
+    Asked,
+    /// What it answered.
+    Known(Report),
+    /// Why it did not, in one line.
+    Unknown(String),
+}
+
+/// What a key asks for while the page is shown.
+#[must_use]
+pub fn command(key: u8) -> Option<Command> {
+    match key {
+        b'd' => Some(Command::Detach),
+        b'z' => Some(Command::Suspend),
+        _ => None,
+    }
+}
+
+/// The page's text for a window of this size, for a terminal that is raw; `own` is our process.
+#[must_use]
+pub fn text(app: &AppName, keys: &Keys, presence: &Presence, size: Size, own: u32) -> String {
+    let mut head = vec![format!("iottymux: attached to app {app}"), String::new()];
+    for (command, does) in [
+        (Command::Detach, "detaches: the app goes on"),
+        (Command::Suspend, "suspends attach, until fg"),
+        (Command::Page, "shows this page"),
+    ] {
+        if let Some(sequence) = keys.of(command) {
+            head.push(format!("  {:16} {does}", sequence.to_string()));
+        }
+    }
+    head.extend([
+        String::new(),
+        "Here d detaches, z suspends, any other key goes back.".to_owned(),
+    ]);
+    head.push(String::new());
+    let people = match presence {
+        Presence::Asked => vec!["Asking who is attached ...".to_owned()],
+        Presence::Unknown(why) => {
+            vec![format!("Who is attached is not known: {}", why.escape_debug())]
+        }
+        Presence::Known(report) => people(report, own),
+    };
+    // What cannot be seen is said to be there; the last row stays empty, for the cursor.
+    let room = usize::from(size.rows).saturating_sub(head.len() + 1);
+    let hidden = people.len().saturating_sub(room);
+    head.extend(people);
+    if hidden > 0 {
+        head.truncate(usize::from(size.rows).saturating_sub(2));
+        head.push("... and more, see iottymux status".to_owned());
+    }
+    let width = usize::from(size.cols);
+    let lines = head.iter().map(|line| line.chars().take(width).collect::<String>() + "\r\n");
+    lines.collect()
+}
+
+fn people(report: &Report, own: u32) -> Vec<String> {
+    let is_attached = |client: &&ClientReport| client.types || !client.streams.is_empty();
+    let line = |client: &ClientReport| {
+        let ClientReport { client: number, uid, pid, types, exclusive, .. } = client;
+        let does = match (types, exclusive) {
+            (_, true) => "types alone",
+            (true, _) => "types",
+            (false, _) => "looks",
+        };
+        let is_own = u32::try_from(*pid) == Ok(own);
+        let own = if is_own { " (here)" } else { "" };
+        format!("  client {number}  uid {uid}  pid {pid}  {does}{own}")
+    };
+    let listed = report.clients.iter().filter(is_attached).map(line);
+    let more = (report.unlisted > 0).then(|| format!("  and {} more", report.unlisted));
+    ["Attached are:".to_owned()].into_iter().chain(listed).chain(more).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::PlaceReport;
+    use crate::stream::Stream;
+    use serde_json::json;
+
+    fn report(clients: u64) -> Report {
+        let client = |number| ClientReport {
+            client: number,
+            uid: 1000,
+            pid: i32::try_from(number).unwrap() + 70,
+            types: number != 2,
+            exclusive: false,
+            streams: vec![PlaceReport { stream: Stream::Tty, position: 0, lag: 0, lost: 0 }],
+        };
+        let clients: Vec<_> = (1..=clients).map(client).collect();
+        serde_json::from_value(json!({
+            "app": "x", "state": "ready", "mux_pid": 1, "uptime_ms": 0, "app_pid": null,
+            "streams": [], "clients": clients, "errors": [],
+        }))
+        .unwrap()
+    }
+
+    fn shown(presence: &Presence, rows: u16, cols: u16) -> Vec<String> {
+        let keys =
+            Keys::new(&"ctrl-p,ctrl-q".parse().unwrap(), &"ctrl-z".parse().unwrap()).unwrap();
+        let app: AppName = "demo".parse().unwrap();
+        let text = text(&app, &keys, presence, Size { rows, cols }, 71);
+        text.split_terminator("\r\n").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn it_tells_the_keys_and_who_is_there() {
+        let lines = shown(&Presence::Known(report(3)), 24, 80);
+        for line in [
+            "iottymux: attached to app demo",
+            "  ctrl-p ctrl-q    detaches: the app goes on",
+            "  ctrl-z           suspends attach, until fg",
+            "  ctrl-p ?         shows this page",
+            "  client 1  uid 1000  pid 71  types (here)",
+            "  client 2  uid 1000  pid 72  looks",
+            "  client 3  uid 1000  pid 73  types",
+        ] {
+            assert!(lines.iter().any(|shown| shown == line), "{line:?} is not in {lines:?}");
+        }
+        let lines = shown(&Presence::Unknown("why".into()), 24, 80);
+        assert_eq!(lines.last().unwrap(), "Who is attached is not known: why");
+    }
+
+    #[test]
+    fn it_fits_any_window() {
+        for (rows, cols) in [(24, 80), (12, 40), (8, 10), (2, 3), (1, 1)] {
+            for presence in [Presence::Asked, Presence::Known(report(100))] {
+                let lines = shown(&presence, rows, cols);
+                // The last line ends the one before the last row, or is the only one.
+                assert!(lines.len() < usize::from(rows).max(2), "{rows}: {lines:?}");
+                assert!(lines.iter().all(|line| line.chars().count() <= usize::from(cols)));
+            }
+        }
+        let lines = shown(&Presence::Known(report(100)), 24, 80);
+        assert_eq!(lines.last().unwrap(), "... and more, see iottymux status");
+        assert_eq!(lines.len(), 23);
+    }
+}
