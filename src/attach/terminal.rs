@@ -270,3 +270,20 @@ fn put_back(modes: &Termios) -> io::Result<()> {
 fn lock<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tests run in processes of their own.
+    #[test]
+    fn a_panic_in_any_thread_puts_everything_back() {
+        restore_on_panic();
+        assert!(!OVER.load(Ordering::Relaxed));
+        #[allow(clippy::panic, reason = "what is tested")]
+        let broken = thread::spawn(|| panic!("as asked"));
+        assert!(broken.join().is_err());
+        assert!(OVER.load(Ordering::Relaxed));
+        assert_eq!(lock(&SCREEN).owner, Owner::Shell);
+    }
+}

@@ -462,7 +462,7 @@ fn a_terminal_shows_text_and_colours_and_obeys_nothing_else() {
     let pty = Pty::open(24, 80);
     let mut logs = pty.spawn(log.rig.command(["logs", "--file", log.path.to_str().unwrap()]));
     assert_eq!(logs.ends(), 0);
-    let want = "\x1b[1;31mred\x1b[0m\t\\u{1b}]0;title\\u{7}\\u{1b}[2J\r\n<mark>";
+    let want = "\x1b[1;31mred\x1b[0m\t\\u{1b}]0;title\\u{7}\\u{1b}[2J\r\n";
     assert_eq!(pty.shown_before_mark(), want);
 }
 

@@ -14,6 +14,7 @@ mod proc;
 mod pty;
 mod reader;
 mod rig;
+mod tmux;
 
 mod allocations;
 mod arrows;
@@ -48,3 +49,4 @@ mod terminal;
 mod tty;
 mod turns;
 mod views;
+mod ways_out;

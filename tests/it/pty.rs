@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -19,6 +20,7 @@ pub struct Pty {
     /// What was shown.
     pub shown: Said,
     before: Termios,
+    marks: AtomicUsize,
 }
 
 /// The master and the slave of a new terminal; neither becomes the test's own.
@@ -44,7 +46,7 @@ impl Pty {
         tcsetattr(&slave, SetArg::TCSANOW, &modes).unwrap();
         let before = tcgetattr(&slave).unwrap();
         let shown = Said::follow(master.try_clone().unwrap());
-        let pty = Self { master, slave, shown, before };
+        let pty = Self { master, slave, shown, before, marks: AtomicUsize::new(0) };
         pty.resize(rows, cols);
         pty
     }
@@ -67,9 +69,10 @@ impl Pty {
 
     /// Everything that was shown until now.
     pub fn shown_before_mark(&self) -> String {
-        (&self.slave).write_all(b"<mark>").unwrap();
-        self.shown.wait_for("<mark>");
-        self.shown.so_far()
+        let mark = format!("<mark {}>", self.marks.fetch_add(1, Ordering::Relaxed));
+        (&self.slave).write_all(mark.as_bytes()).unwrap();
+        self.shown.wait_for(&mark);
+        self.shown.so_far().replace(&mark, "")
     }
 
     /// Types.

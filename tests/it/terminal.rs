@@ -185,7 +185,7 @@ fn the_page_is_shown_in_place_of_the_app_and_left_by_any_key() {
     desk.local.press(b"\x1d?\x1dq");
     assert_eq!(desk.attach.ends(), 0);
     assert!(desk.local.is_as_before());
-    let shown = desk.local.shown.so_far();
+    let shown = desk.local.shown_before_mark();
     assert!(shown.rfind("\x1b[?1049l") > shown.rfind("\x1b[?1049h"));
 
     let mut desk = Desk::new(&[]);

@@ -1,0 +1,319 @@
+//! However an attach ends, the terminal is as it was: with tmux as the terminal, and an app that has
+//! changed all of it.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
+use nix::unistd::Pid;
+
+use crate::proc::{Proc, eventually};
+use crate::rig::{APP, Rig};
+use crate::tmux::Tmux;
+
+/// Alternate screen, keys of the cursor and keypad, mouse in all its forms, focus, paste, no cursor, no
+/// wrapping, colours.
+const CHANGES: &str = "\x1b[?1049h\x1b[?1h\x1b=\x1b[?1000;1002;1003;1006h\x1b[?1004h\x1b[?2004h\
+    \x1b[?25l\x1b[?7l\x1b[1;31;44m\x1b[2;2Hfull screen";
+const KEYS: [&str; 2] = ["C-p", "C-q"];
+
+/// What is run at the terminal. `ATTACH` is replaced.
+enum Line {
+    /// This, to its end.
+    Runs(&'static str),
+    /// This as a job, which is suspended once.
+    IsSuspended(&'static str),
+}
+use Line::{IsSuspended, Runs};
+
+struct Scene {
+    rig: Rig,
+    mux: Proc,
+    /// The app's side, where the test is the app.
+    app: Option<File>,
+    tmux: Tmux,
+    /// The attach.
+    pid: Pid,
+    others: Vec<Proc>,
+}
+
+impl Scene {
+    /// An attach by this line, to an app that has changed the screen. With `run` the app is a command.
+    fn new(tmux: Tmux, line: &Line, run: bool) -> Self {
+        let rig = Rig::new();
+        let app =
+            "stty -echo; printf '%s' \"$1\"; read how; [ $how = kill ] && kill -9 $$; exit $how";
+        let mux = if run {
+            rig.mux(["run", "--app", APP, "--tty", "--", "sh", "-c", app, "sh", CHANGES])
+        } else {
+            rig.tty()
+        };
+        let app = (!run).then(|| rig.slave());
+        let attach = |line: &str| {
+            let attach = format!("{} attach --app {APP}", env!("CARGO_BIN_EXE_iottymux"));
+            line.replace("ATTACH", &attach)
+        };
+        let line = match line {
+            Runs(line) => attach(line),
+            IsSuspended(line) => format!(
+                "set -m\n{}\nstty -a >suspended\nprintf '%s\\n' 'is suspended'\nread go\nfg >fg",
+                attach(line)
+            ),
+        };
+        let (state, dir) = (rig.state(), tmux.file(""));
+        let script = format!(
+            "export IOTTYMUX_STATE_DIR={} IOTTYMUX_RECONNECT=0\ncd {}\nstty -a >before\n{line}\necho $? >code\nstty -a >after\nprintf '%s\\n' 'it is over'\n\
+             exec cat >typed\n",
+            state.display(),
+            dir.display()
+        );
+        fs::write(tmux.file("script"), script).unwrap();
+        tmux.window(&format!("exec sh {}", tmux.file("script").display()));
+        Self { rig, mux, app, tmux, pid: Pid::from_raw(0), others: Vec::new() }
+    }
+
+    fn client(&self) -> Option<Pid> {
+        let status = self.rig.status();
+        let client = status["clients"].as_array()?.iter().find(|c| c["streams"][0].is_object())?;
+        Some(Pid::from_raw(i32::try_from(client["pid"].as_i64()?).unwrap()))
+    }
+
+    /// It is attached, the app changes the screen, and that is seen.
+    fn change(&mut self) {
+        eventually("it is attached", || self.client().is_some());
+        self.pid = self.client().unwrap();
+        if let Some(app) = &mut self.app {
+            app.write_all(CHANGES.as_bytes()).unwrap();
+        }
+        self.tmux.wait_for("full screen");
+        let changed = "cursor 0 alternate 1 mouse 100110 keys 11 insert 0 origin 0 wrap 0\n";
+        eventually("the terminal is changed", || self.tmux.state() == changed);
+        eventually("all is recorded", || is_set("1004", &self.shown()));
+    }
+
+    fn kill(&self, signal: Signal) {
+        kill(self.pid, signal).unwrap();
+    }
+
+    fn is_gone(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        stat.is_ok_and(|stat| stat.contains(") Z ")) || !self.exists()
+    }
+
+    fn exists(&self) -> bool {
+        fs::exists(format!("/proc/{}", self.pid)).unwrap()
+    }
+
+    fn answer(&self, word: &str) {
+        self.tmux.press(&[word, "Enter"]);
+    }
+
+    fn detach(&self) {
+        self.tmux.press(&KEYS);
+    }
+
+    /// What the app reads next must be this.
+    fn assert_typed(&mut self, keys: &str) {
+        let mut got = vec![0; keys.len()];
+        self.app.as_mut().unwrap().read_exact(&mut got).unwrap();
+        assert_eq!(String::from_utf8_lossy(&got), keys);
+    }
+
+    /// All that the terminal was given.
+    fn shown(&self) -> String {
+        let record = fs::read(self.tmux.file("record")).unwrap_or_default();
+        String::from_utf8_lossy(&record).into_owned()
+    }
+
+    fn assert_modes(&self, when: &str) {
+        let read = |name| fs::read_to_string(self.tmux.file(name)).unwrap();
+        assert_eq!(read(when), read("before"));
+    }
+
+    fn assert_screen(&self, until: &str) {
+        let usual = "cursor 1 alternate 0 mouse 000000 keys 00 insert 0 origin 0 wrap 1\n";
+        eventually("the terminal is as usual", || self.tmux.state() == usual);
+        let text = self.tmux.text();
+        assert!(!text.contains("full screen"), "{text}");
+        // What tmux does not tell.
+        eventually("all is recorded", || self.shown().contains(until));
+        for mode in ["1004", "2004"] {
+            assert!(!is_set(mode, &self.shown()), "{mode} is still set");
+        }
+    }
+
+    /// The script goes on behind the attach.
+    fn assert_over(&self, code: i32, screen: bool) {
+        self.tmux.wait_for("it is over");
+        let told = fs::read_to_string(self.tmux.file("code")).unwrap();
+        assert_eq!(told.trim(), code.to_string());
+        self.assert_modes("after");
+        if screen {
+            self.assert_screen("it is over");
+        }
+    }
+
+    /// It is suspended, and then the app's again, all by the shell's job control.
+    fn suspended(&mut self) {
+        self.tmux.wait_for("is suspended");
+        self.assert_modes("suspended");
+        self.assert_screen("is suspended");
+        self.tmux.press(&["Enter"]);
+        let terminal = self.tmux.terminal();
+        eventually("the terminal is raw again", || {
+            !tcgetattr(&terminal).unwrap().local_flags.contains(LocalFlags::ICANON)
+        });
+        self.tmux.press(&["k"]);
+        self.assert_typed("k");
+        self.detach();
+    }
+}
+
+/// Whether this mode was set last, alone or among others.
+fn is_set(mode: &str, shown: &str) -> bool {
+    let switch = |sequence: &str| {
+        let end = sequence.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+        let named = sequence[..end].split(';').any(|number| number == mode);
+        named.then(|| sequence[end..].starts_with('h'))
+    };
+    shown.split("\x1b[?").skip(1).filter_map(switch).last() == Some(true)
+}
+
+type Act = fn(&mut Scene);
+
+/// What is run, whether the app is a command, what happens, and with which code it ends.
+const WAYS: &[(&str, Line, bool, Act, i32)] = &[
+    ("the app ends", Runs("ATTACH"), true, |s| s.answer("0"), 0),
+    ("the app fails", Runs("ATTACH"), true, |s| s.answer("3"), 3),
+    ("the app is killed", Runs("ATTACH"), true, |s| s.answer("kill"), 137),
+    ("detached", Runs("ATTACH"), false, |s| s.detach(), 0),
+    ("detached in the C locale", Runs("LC_ALL=C ATTACH"), false, |s| s.detach(), 0),
+    ("detached in UTF-8", Runs("LC_ALL=C.UTF-8 ATTACH"), false, |s| s.detach(), 0),
+    ("detached from the page", Runs("ATTACH"), false, |s| s.tmux.press(&["C-p", "?", "d"]), 0),
+    ("SIGTERM", Runs("ATTACH"), false, |s| s.kill(Signal::SIGTERM), 143),
+    ("SIGHUP", Runs("ATTACH"), false, |s| s.kill(Signal::SIGHUP), 129),
+    ("SIGINT", Runs("ATTACH"), false, |s| s.kill(Signal::SIGINT), 130),
+    ("SIGQUIT", Runs("ATTACH"), false, |s| s.kill(Signal::SIGQUIT), 131),
+    ("the mux is killed", Runs("ATTACH"), false, |s| s.mux.signal(Signal::SIGKILL), 125),
+    ("the mux ends", Runs("ATTACH"), false, |s| s.mux.signal(Signal::SIGTERM), 0),
+    ("another mux comes", Runs("ATTACH --reconnect 60"), false, another_mux, 124),
+    ("the mux is stopped", Runs("ATTACH"), false, stopped_mux, 0),
+    ("detached by request", Runs("ATTACH"), false, by_request, 0),
+    ("taken over", Runs("ATTACH --exclusive"), false, taken_over, 0),
+    ("suspended by SIGTSTP", IsSuspended("ATTACH"), false, suspended_by_signal, 0),
+    (
+        "suspended by its key",
+        IsSuspended("ATTACH --suspend-key ctrl-z"),
+        false,
+        suspended_by_key,
+        0,
+    ),
+    ("suspended from the page", IsSuspended("ATTACH"), false, suspended_from_page, 0),
+    (
+        "^C, only looking",
+        Runs("trap : INT; ATTACH --read-only"),
+        false,
+        |s| s.tmux.press(&["C-c"]),
+        130,
+    ),
+    ("no input", Runs("ATTACH </dev/null"), false, by_request, 0),
+    ("input closed", Runs("ATTACH <&-"), false, by_request, 0),
+    ("input from a pipe", Runs("head -1 | ATTACH"), true, |s| s.answer("3"), 3),
+];
+
+fn another_mux(scene: &mut Scene) {
+    scene.mux.signal(Signal::SIGKILL);
+    scene.mux.ends();
+    scene.mux = scene.rig.tty();
+    // Not for long on the screen, which the new mux draws.
+    eventually("it is attached again", || scene.shown().contains("attached again"));
+    scene.detach();
+}
+
+fn stopped_mux(scene: &mut Scene) {
+    scene.mux.stop();
+    scene.detach();
+}
+
+fn by_request(scene: &mut Scene) {
+    let status = scene.rig.status();
+    let number = status["clients"][0]["client"].to_string();
+    assert_eq!(scene.rig.run(&["control", "--app", APP, "detach", &number]).ends(), 0);
+}
+
+fn taken_over(scene: &mut Scene) {
+    scene.others.push(scene.rig.attach(&["--take-over"]));
+    scene.tmux.wait_for("you only look: client");
+    scene.detach();
+}
+
+fn suspended_by_signal(scene: &mut Scene) {
+    scene.kill(Signal::SIGTSTP);
+    scene.suspended();
+}
+
+fn suspended_by_key(scene: &mut Scene) {
+    scene.tmux.press(&["C-z"]);
+    scene.suspended();
+}
+
+fn suspended_from_page(scene: &mut Scene) {
+    scene.tmux.press(&["C-p", "?", "z"]);
+    scene.suspended();
+}
+
+#[test]
+fn the_terminal_is_as_before() {
+    for (name, line, run, act, code) in WAYS {
+        let Some(tmux) = Tmux::start() else { return };
+        println!("{name}");
+        let mut scene = Scene::new(tmux, line, *run);
+        scene.change();
+        act(&mut scene);
+        scene.assert_over(*code, true);
+    }
+}
+
+/// A terminal that takes nothing gets its modes back, and its screen stays as it was.
+#[test]
+fn the_terminal_is_stopped() {
+    let Some(tmux) = Tmux::start() else { return };
+    let mut scene = Scene::new(tmux, &Runs("ATTACH"), false);
+    scene.change();
+    let terminal = scene.tmux.terminal();
+    tcflow(&terminal, FlowArg::TCOOFF).unwrap();
+    scene.kill(Signal::SIGTERM);
+    eventually("it has ended", || scene.is_gone());
+    tcflow(&terminal, FlowArg::TCOON).unwrap();
+    scene.assert_over(143, false);
+}
+
+#[test]
+fn the_terminal_is_gone() {
+    let Some(tmux) = Tmux::start() else { return };
+    let mut scene = Scene::new(tmux, &Runs("ATTACH"), false);
+    scene.change();
+    scene.tmux.close_window();
+    eventually("it has ended", || scene.is_gone());
+    assert!(scene.mux.runs());
+}
+
+#[test]
+fn there_is_nothing_to_attach_to() {
+    let Some(tmux) = Tmux::start() else { return };
+    Scene::new(tmux, &Runs("ATTACH --mode stdout"), false).assert_over(1, true);
+}
+
+/// What is shown goes elsewhere: the keys are the app's still, and the terminal has nothing to undo but
+/// its modes.
+#[test]
+fn the_output_is_closed() {
+    let Some(tmux) = Tmux::start() else { return };
+    let mut scene = Scene::new(tmux, &Runs("ATTACH | head -c 5 >head"), false);
+    scene.tmux.press(&["k"]);
+    scene.assert_typed("k");
+    scene.app.as_mut().unwrap().write_all(CHANGES.as_bytes()).unwrap();
+    scene.assert_over(0, true);
+    assert_eq!(fs::read(scene.tmux.file("head")).unwrap(), b"\x1b[?10");
+}
