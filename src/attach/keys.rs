@@ -110,12 +110,12 @@ pub enum Command {
 pub struct Keys(Vec<(Sequence, Command)>);
 
 impl Keys {
-    /// Those of a person: one sequence to detach and one to suspend, either may be empty. The first
-    /// key of the former, then `?`, shows the page; a single key has no such.
+    /// Those of a person: one sequence to detach and one to suspend, either may be empty. Where there can
+    /// be a `page`, the first key of the former, then `?`, shows it; a single key has no such.
     ///
     /// # Errors
     /// When one sequence is the beginning of the other, so that one of them could not be typed.
-    pub fn new(detach: &Sequence, suspend: &Sequence) -> Result<Self, String> {
+    pub fn new(detach: &Sequence, suspend: &Sequence, page: bool) -> Result<Self, String> {
         let both = [detach, suspend].map(|sequence| &sequence.0[..]);
         if both.iter().all(|keys| !keys.is_empty())
             && (both[0].starts_with(both[1]) || both[1].starts_with(both[0]))
@@ -125,7 +125,9 @@ impl Keys {
             ));
         }
         let mut keys = vec![(detach.clone(), Command::Detach), (suspend.clone(), Command::Suspend)];
-        if let [first, _, ..] = both[0] {
+        if let [first, _, ..] = both[0]
+            && page
+        {
             keys.push((Sequence(vec![*first, b'?']), Command::Page));
         }
         keys.retain(|(sequence, _)| !sequence.0.is_empty());
@@ -263,7 +265,7 @@ mod tests {
     }
 
     fn matcher(detach: &str, suspend: &str) -> Matcher {
-        Matcher::new(Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap()).unwrap())
+        Matcher::new(Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap(), true).unwrap())
     }
 
     /// What comes out for the app of these reads, and which commands.
@@ -323,7 +325,7 @@ mod tests {
             ("", "ctrl-p", true),
             ("ctrl-p", "", true),
         ] {
-            let keys = Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap());
+            let keys = Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap(), true);
             assert_eq!(keys.is_ok(), fits, "{detach} {suspend}");
         }
     }

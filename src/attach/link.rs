@@ -30,6 +30,8 @@ pub struct Link {
     pub downlinks: Vec<(Carries, UnixStream)>,
     /// What a session's offsets belong to.
     pub epoch: Option<Epoch>,
+    /// How many others are attached, as far as is known.
+    pub others: usize,
     /// Why we do not type now, though we want to.
     pub rights: Option<Rights>,
 }
@@ -144,10 +146,11 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
             epoch: after.and_then(|progress| progress.epoch),
         };
         let (socket, welcome) = session::open(dir, file, &hello, None)?;
-        let Welcome { epoch, streams, rights, .. } = welcome;
+        let Welcome { epoch, streams, others, rights, .. } = welcome;
         let uplink = Some(Uplink::new(socket.try_clone()?, true));
         let carries = Carries::Session(Progress { epoch, places: streams });
-        return Ok(Link { wanted, uplink, downlinks: vec![(carries, socket)], epoch, rights });
+        let downlinks = vec![(carries, socket)];
+        return Ok(Link { wanted, uplink, downlinks, epoch, others, rights });
     }
     if after.is_some() {
         bail!("attaching to app {name}: its mux has no sessions any more");
@@ -161,7 +164,8 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
     if *from != Position::Unseen {
         bail!("attaching to app {name}: its mux has no sessions, so --from is not possible");
     }
-    let mut link = Link { wanted, uplink: None, downlinks: Vec::new(), epoch: None, rights: None };
+    let (uplink, downlinks) = (None, Vec::new());
+    let mut link = Link { wanted, uplink, downlinks, epoch: None, others: 0, rights: None };
     for (stream, file) in targets {
         let types = link.wanted.input == Some(stream);
         let reads = link.wanted.outputs.contains(&stream);

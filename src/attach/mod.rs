@@ -157,7 +157,8 @@ struct Attached<'a> {
 /// When there is nothing to attach to, or something of this process fails.
 pub fn attach(request: &Request) -> Result<Exit> {
     let Request { dir, mode, wait, detach_keys, suspend_key, .. } = request;
-    let keys = Keys::new(detach_keys, suspend_key).map_err(|why| anyhow!(why))?;
+    let keys = |page| Keys::new(detach_keys, suspend_key, page).map_err(|why| anyhow!(why));
+    keys(true)?;
     if *mode == Mode::List {
         let endpoints = find::retry(dir, *wait, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
@@ -168,12 +169,16 @@ pub fn attach(request: &Request) -> Result<Exit> {
     let on_tty = link.wanted.all().any(|s| s == Stream::Tty);
     terminal::restore_on_panic();
     let on_screen = link.wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
-    let local = match types && on_tty && terminal::make_raw().context("the local terminal")? {
+    let keyboard = types && on_tty && io::stdin().is_terminal();
+    let keys = if keyboard { keys(on_screen)? } else { Keys::none() };
+    if on_screen && link.others > 0 {
+        diagnostics::say(&page::others(dir.name(), link.others, &keys));
+    }
+    let local = match keyboard && terminal::make_raw().context("the local terminal")? {
         true => Local::Raw,
         false if on_screen => Local::Shown,
         false => Local::Apart,
     };
-    let keys = if local == Local::Raw { keys } else { Keys::none() };
     let outcome = (|| {
         pump::catch_signals(outbox.another()?, local != Local::Apart)?;
         let mut attached = Attached {

@@ -17,6 +17,14 @@ pub enum Presence {
     Unknown(String),
 }
 
+/// One line on how many others are attached, for who comes and can look at the page by these keys.
+#[must_use]
+pub fn others(app: &AppName, count: usize, keys: &Keys) -> String {
+    let are = if count == 1 { "other is" } else { "others are" };
+    let keys = keys.of(Command::Page).map_or(String::new(), |keys| format!(" ({keys} shows them)"));
+    format!("app {app}: {count} {are} attached{keys}")
+}
+
 /// What a key asks for while the page is shown.
 #[must_use]
 pub fn command(key: u8) -> Option<Command> {
@@ -109,7 +117,7 @@ mod tests {
 
     fn shown(presence: &Presence, rows: u16, cols: u16) -> Vec<String> {
         let keys =
-            Keys::new(&"ctrl-p,ctrl-q".parse().unwrap(), &"ctrl-z".parse().unwrap()).unwrap();
+            Keys::new(&"ctrl-p,ctrl-q".parse().unwrap(), &"ctrl-z".parse().unwrap(), true).unwrap();
         let app: AppName = "demo".parse().unwrap();
         let text = text(&app, &keys, presence, Size { rows, cols }, 71);
         text.split_terminator("\r\n").map(str::to_owned).collect()

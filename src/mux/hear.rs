@@ -178,6 +178,7 @@ impl Mux {
         if hello.exclusive.is_some() {
             self.reserve(Some(id));
         }
+        let others = self.clients.values().filter(|client| client.is_attached()).count();
         let turn = self.turn_for_newcomers();
         let epoch = self.hub.epoch();
         let streams = self.attach(id, &hello.wants(epoch), types);
@@ -193,7 +194,7 @@ impl Mux {
             session.stdin_once = hello.stdin_once;
             session.window = hello.size;
         }
-        let welcome = Welcome { version: VERSION, epoch: Some(epoch), streams, rights };
+        let welcome = Welcome { version: VERSION, epoch: Some(epoch), streams, others, rights };
         client.tell(&Kind::Welcome.message(&welcome))?;
         if let Some(turn) = turn {
             client.tell(&turn.frame())?;

@@ -100,6 +100,9 @@ pub struct Welcome {
     pub epoch: Option<Epoch>,
     /// The streams that follow.
     pub streams: Vec<Begin>,
+    /// How many others are attached.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others: usize,
     /// Why it does not type now, though it asked to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rights: Option<Rights>,

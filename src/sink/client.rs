@@ -203,6 +203,13 @@ impl Client {
         outputs.chain(typing).collect::<Vec<_>>().join(",")
     }
 
+    /// Whether it reads or types, and does not only ask.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        let reads = !matches!(&self.role, Role::Session(session) if session.streams.is_empty());
+        !self.is_gone() && (reads || self.typing != Typing::No)
+    }
+
     /// Whether it is known what it wants: a raw client does not need to say so.
     #[must_use]
     pub fn greeted(&self) -> bool {

@@ -218,6 +218,23 @@ fn keys_that_hide_each_other_are_refused() {
     );
 }
 
+#[test]
+fn who_comes_is_told_of_others() {
+    let desk = Desk::new(&[]);
+    assert!(!desk.local.shown_before_mark().contains("attached"));
+    // Those who only ask are nobody.
+    let asked = desk.rig.status();
+    assert_eq!(asked["clients"].as_array().unwrap().len(), 2);
+    let second = Pty::open(24, 80);
+    let _second = second.spawn(desk.rig.command(["attach", "--app", APP]));
+    second.shown.wait_for("iottymux: app demo: 1 other is attached (ctrl-p ? shows them)\r\n");
+    let _raw = desk.rig.client("tty");
+    desk.mux.rests();
+    let third = Pty::open(24, 80);
+    let _third = third.spawn(desk.rig.command(["attach", "--app", APP, "--read-only"]));
+    third.shown.wait_for("iottymux: app demo: 3 others are attached\r\n");
+}
+
 /// In a full screen a line of ours has a place of its own, and moves nothing.
 #[test]
 fn what_is_told_in_a_full_screen_is_on_its_last_line() {

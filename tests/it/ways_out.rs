@@ -219,6 +219,7 @@ const WAYS: &[(&str, Line, bool, Act, i32)] = &[
     ),
     ("no input", Runs("ATTACH </dev/null"), false, by_request, 0),
     ("input closed", Runs("ATTACH <&-"), false, by_request, 0),
+    ("under script(1)", Runs("script -qec 'ATTACH' /dev/null"), false, |s| s.detach(), 0),
     ("input from a pipe", Runs("head -1 | ATTACH"), true, |s| s.answer("3"), 3),
 ];
 
@@ -311,9 +312,37 @@ fn there_is_nothing_to_attach_to() {
 fn the_output_is_closed() {
     let Some(tmux) = Tmux::start() else { return };
     let mut scene = Scene::new(tmux, &Runs("ATTACH | head -c 5 >head"), false);
-    scene.tmux.press(&["k"]);
-    scene.assert_typed("k");
+    scene.tmux.press(&["k", "C-p", "?"]);
+    scene.assert_typed("k\x10?");
     scene.app.as_mut().unwrap().write_all(CHANGES.as_bytes()).unwrap();
     scene.assert_over(0, true);
     assert_eq!(fs::read(scene.tmux.file("head")).unwrap(), b"\x1b[?10");
+}
+
+/// The app's bytes and nothing else go into a pipe, and the keys detach.
+#[test]
+fn the_output_is_a_pipe() {
+    let Some(tmux) = Tmux::start() else { return };
+    let mut scene = Scene::new(tmux, &Runs("ATTACH | cat >shown"), false);
+    scene.app.as_mut().unwrap().write_all(CHANGES.as_bytes()).unwrap();
+    let shown = || fs::read_to_string(scene.tmux.file("shown")).unwrap_or_default();
+    eventually("all is in the pipe", || shown() == CHANGES);
+    scene.detach();
+    scene.assert_over(0, true);
+    assert_eq!(shown(), CHANGES);
+}
+
+/// With files at both ends the terminal is not touched, and keys of a person have no meaning.
+#[test]
+fn there_is_no_terminal_at_either_end() {
+    let Some(tmux) = Tmux::start() else { return };
+    let line = Runs("printf 'a\\020\\021\\020?b' >keys; ATTACH <keys >shown 2>said");
+    let mut scene = Scene::new(tmux, &line, false);
+    scene.assert_typed("a\x10\x11\x10?b");
+    scene.app.as_mut().unwrap().write_all(CHANGES.as_bytes()).unwrap();
+    let shown = || fs::read_to_string(scene.tmux.file("shown")).unwrap_or_default();
+    eventually("all is in the file", || shown() == CHANGES);
+    scene.mux.signal(Signal::SIGTERM);
+    scene.assert_over(0, true);
+    assert_eq!((shown().as_str(), fs::read(scene.tmux.file("said")).unwrap().len()), (CHANGES, 0));
 }
