@@ -28,6 +28,8 @@ static MODES: Mutex<Option<Termios>> = Mutex::new(None);
 static SCREEN: Mutex<Screen> = Mutex::new(Screen { undo: None, owner: Owner::App });
 /// Tells those who wait for it that the screen is the app's again.
 static BACK: Condvar = Condvar::new();
+/// Whether somebody waits for the screen: who shows a flood of output lets go of it for a moment.
+static WANTED: AtomicBool = AtomicBool::new(false);
 /// Whether everything is being put back for good. Who has locked the screen and finds it false
 /// comes first.
 static OVER: AtomicBool = AtomicBool::new(false);
@@ -140,11 +142,17 @@ fn is_full_screen(undo: &Undo) -> bool {
 pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<()> {
     for piece in bytes.chunks(PIECE) {
         let mut screen = lock(&SCREEN);
-        while screen.owner != Owner::App && !OVER.load(Ordering::Relaxed) {
-            screen = BACK.wait(screen).unwrap_or_else(PoisonError::into_inner);
-        }
-        if OVER.load(Ordering::Relaxed) {
-            return Ok(());
+        loop {
+            if OVER.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            screen = if screen.owner != Owner::App {
+                BACK.wait(screen).unwrap_or_else(PoisonError::into_inner)
+            } else if WANTED.load(Ordering::Relaxed) {
+                BACK.wait_timeout(screen, LOOK).unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                break;
+            };
         }
         if let Some(undo) = screen.undo.as_mut() {
             undo.read(piece);
@@ -224,14 +232,17 @@ fn hand_over(to: Owner, text: &str) -> bool {
 
 /// The screen, unless somebody is stuck in writing to it.
 fn lock_soon(until: Instant) -> Option<MutexGuard<'static, Screen>> {
-    loop {
+    WANTED.store(true, Ordering::Relaxed);
+    let screen = loop {
         match SCREEN.try_lock() {
-            Ok(screen) => return Some(screen),
-            Err(TryLockError::Poisoned(screen)) => return Some(screen.into_inner()),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
-            Err(TryLockError::WouldBlock) => return None,
+            Ok(screen) => break Some(screen),
+            Err(TryLockError::Poisoned(screen)) => break Some(screen.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK / 2),
+            Err(TryLockError::WouldBlock) => break None,
         }
-    }
+    };
+    WANTED.store(false, Ordering::Relaxed);
+    screen
 }
 
 /// Writes to the terminal, if it takes anything by then.

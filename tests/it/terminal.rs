@@ -194,6 +194,28 @@ fn the_page_is_shown_in_place_of_the_app_and_left_by_any_key() {
     assert!(desk.local.is_as_before());
 }
 
+#[test]
+fn the_page_comes_and_goes_while_the_app_writes_without_a_break() {
+    let mut desk = Desk::new(&[]);
+    let mut app = desk.app.try_clone().unwrap();
+    let flood = std::thread::spawn(move || while app.write_all(b"flood").is_ok() {});
+    for round in 1..=10 {
+        desk.local.shown.wait_for("floodflood");
+        desk.local.press(b"\x10?");
+        let shown = || desk.local.shown.so_far();
+        eventually("the page is shown", || shown().matches("\x1b[?1049h").count() == round);
+        desk.local.press(b"q");
+        let left = |shown: &str| shown.rfind("\x1b[?1049l") > shown.rfind("\x1b[?1049h");
+        eventually("the page is left", || left(&shown()));
+    }
+    desk.local.press(DETACH);
+    assert_eq!(desk.attach.ends(), 0);
+    desk.mux.signal(Signal::SIGKILL);
+    desk.mux.ends();
+    drop(desk);
+    flood.join().unwrap();
+}
+
 /// The mux may be stuck: the page is shown, and left, all the same.
 #[test]
 fn the_page_needs_no_mux_that_answers() {
