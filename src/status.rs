@@ -90,9 +90,7 @@ pub fn control(dir: &AppDir, request: Request) -> Result<()> {
             (limits::HOOK, limits::HOOK)
         }
         Request::Ended(_) | Request::Started(_) => (Duration::ZERO, limits::HOOK),
-        Request::Detach { .. } | Request::Resize(_) | Request::ReopenLogs => {
-            (Duration::ZERO, limits::ANSWER)
-        }
+        _ => (Duration::ZERO, limits::ANSWER),
     };
     let body = ask(dir, &Kind::Request.message(&request), Kind::Answer, wait)?;
     match serde_json::from_slice::<Answer>(&body)?.error {

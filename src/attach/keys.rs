@@ -103,6 +103,10 @@ pub enum Command {
     Suspend,
     /// To show the page: these keys, and who is there.
     Page,
+    /// To type alone from now on.
+    TakeOver,
+    /// To let all type again.
+    LetGo,
 }
 
 /// The sequences that are looked for, and what they ask for.

@@ -15,7 +15,9 @@ use super::mode::{Mode, Wanted};
 use super::terminal;
 use crate::endpoints::Endpoints;
 use crate::limits;
-use crate::proto::{Begin, Gap, Hello, Kind, Redraw, Rights, Size, VERSION, Want, Welcome};
+use crate::proto::{
+    Begin, Gap, Hello, Kind, Redraw, Request as ForMux, Rights, Size, VERSION, Want, Welcome,
+};
 use crate::session;
 use crate::stream::{Epoch, Position, Stream};
 
@@ -238,6 +240,14 @@ impl Uplink {
         if self.session {
             self.waiting.extend_from_slice(&Kind::Resize.message(&size));
         }
+    }
+
+    /// Asks the mux for something; whether it can be asked: a raw socket cannot.
+    pub fn ask(&mut self, request: ForMux) -> bool {
+        if self.session {
+            self.waiting.extend_from_slice(&Kind::Request.message(&request));
+        }
+        self.session
     }
 
     /// Sends what the socket takes without waiting.

@@ -14,6 +14,7 @@ mod pump;
 mod terminal;
 mod undo;
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ use crate::find;
 use crate::limits;
 use crate::list;
 use crate::name::AppName;
-use crate::proto::{AppStatus, Exclusive, Redraw, Rights, Size};
+use crate::proto::{Answer, AppStatus, Exclusive, Redraw, Request as ForMux, Rights, Size};
 use crate::state::AppDir;
 use crate::status;
 use crate::stream::{Epoch, Position, Stream};
@@ -134,6 +135,10 @@ struct Attached<'a> {
     page: Option<Presence>,
     /// Until when a line of ours is in the place of one of the app's.
     noted: Option<Instant>,
+    /// Whether we type alone, or wish to: the next mux is asked for it again.
+    exclusive: Option<Exclusive>,
+    /// What the mux was asked for, and has not answered.
+    asked: VecDeque<Option<Exclusive>>,
     /// Connections that have not ended.
     open: usize,
     /// What is attached.
@@ -191,6 +196,8 @@ pub fn attach(request: &Request) -> Result<Exit> {
             keys: Matcher::new(keys),
             page: None,
             noted: None,
+            exclusive: request.exclusive,
+            asked: VecDeque::new(),
             open: 0,
             wanted: link.wanted.clone(),
             epoch: link.epoch,
@@ -212,6 +219,7 @@ impl<'a> Attached<'a> {
     /// Carries what comes over new connections.
     fn begin(&mut self, link: Link) -> Result<()> {
         self.farewell = None;
+        self.asked.clear();
         self.uplink = link.uplink;
         self.open = link.downlinks.len();
         for (carries, socket) in link.downlinks {
@@ -370,6 +378,8 @@ impl<'a> Attached<'a> {
             }
             // All of the job, as the terminal would; it comes back to us as a signal, too.
             Command::Suspend => kill(Pid::from_raw(0), Signal::SIGTSTP).context("suspending")?,
+            Command::TakeOver => self.ask_to_type(Some(Exclusive::Take))?,
+            Command::LetGo => self.ask_to_type(None)?,
             Command::Page => {
                 self.page = Some(Presence::Asked);
                 let dir = self.request.dir.clone();
@@ -378,6 +388,32 @@ impl<'a> Attached<'a> {
             }
         }
         Ok(Step::Continue)
+    }
+
+    /// Asks the mux that we type alone, or that all do.
+    fn ask_to_type(&mut self, exclusive: Option<Exclusive>) -> Result<()> {
+        self.come_back()?;
+        let request = exclusive.map_or(ForMux::LetGo, |_| ForMux::TakeOver);
+        if self.uplink.as_mut().is_some_and(|uplink| uplink.ask(request)) {
+            self.asked.push_back(exclusive);
+        } else {
+            self.say(&format!("app {}: there is no session by which to ask that", self.name()));
+        }
+        Ok(())
+    }
+
+    /// The mux has answered the oldest request.
+    fn on_answer(&mut self, answer: &Answer) {
+        let (name, Some(exclusive)) = (self.name(), self.asked.pop_front()) else { return };
+        let said = match (&answer.error, exclusive) {
+            (Some(why), _) => format!("not so: {}", why.escape_debug()),
+            (None, Some(_)) => "you type alone".to_owned(),
+            (None, None) => "you type alone no more".to_owned(),
+        };
+        if answer.error.is_none() {
+            self.exclusive = exclusive;
+        }
+        self.say(&format!("attached to app {name}: {said}"));
     }
 
     /// Shows our page, if there is one and the terminal takes it.
@@ -439,6 +475,7 @@ impl<'a> Attached<'a> {
             }
             News::Closing => self.farewell = Some(Farewell::Mux),
             News::Rights(rights) => self.on_rights(&rights),
+            News::Answer(answer) => self.on_answer(&answer),
             News::Detached => {
                 terminal::restore();
                 self.say(&format!("detached from app {} by request", self.name()));
@@ -553,6 +590,7 @@ impl<'a> Attached<'a> {
         let request = Request {
             mode: Mode::Only(self.wanted.clone()),
             wait: Some(wait),
+            exclusive: self.exclusive,
             // Another app's input is not to be ended by the end of what this one was given.
             stdin_once: self.request.stdin_once && matches!(self.input, Input::Open | Input::Held),
             ..self.request.clone()

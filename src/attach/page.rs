@@ -31,9 +31,21 @@ pub fn command(key: u8) -> Option<Command> {
     match key {
         b'd' => Some(Command::Detach),
         b'z' => Some(Command::Suspend),
+        b't' => Some(Command::TakeOver),
+        b'a' => Some(Command::LetGo),
         _ => None,
     }
 }
+
+/// The keys of the page itself.
+const HERE: [&str; 6] = [
+    "",
+    "Here  d  detaches             z  suspends",
+    "      t  types alone          a  lets all type again",
+    "",
+    "Any other key goes back.",
+    "",
+];
 
 /// The page's text for a window of this size, for a terminal that is raw; `own` is our process.
 #[must_use]
@@ -48,11 +60,7 @@ pub fn text(app: &AppName, keys: &Keys, presence: &Presence, size: Size, own: u3
             head.push(format!("  {:16} {does}", sequence.to_string()));
         }
     }
-    head.extend([
-        String::new(),
-        "Here d detaches, z suspends, any other key goes back.".to_owned(),
-    ]);
-    head.push(String::new());
+    head.extend(HERE.map(str::to_owned));
     let people = match presence {
         Presence::Asked => vec!["Asking who is attached ...".to_owned()],
         Presence::Unknown(why) => {

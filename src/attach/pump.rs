@@ -15,7 +15,7 @@ use super::link::{Carries, Link, Progress};
 use super::terminal;
 use crate::limits;
 use crate::print::write_all;
-use crate::proto::{AppStatus, Decoder, Gap, Item, Kind, Refusal, Report, Rights};
+use crate::proto::{Answer, AppStatus, Decoder, Gap, Item, Kind, Refusal, Report, Rights};
 use crate::stream::Stream;
 
 /// What the main loop has to know.
@@ -35,6 +35,8 @@ pub enum News {
     Detached,
     /// Who is attached, or why that is not known.
     Presence(Result<Report>),
+    /// What became of a request.
+    Answer(Answer),
     /// Whether we may type has changed.
     Rights(Rights),
     /// All input is with the app.
@@ -229,6 +231,9 @@ fn unpack(
             Item::Control(Kind::Error, body) => {
                 let refusal: Refusal = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
                 News::Refused(refusal.error)
+            }
+            Item::Control(Kind::Answer, body) => {
+                News::Answer(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
             Item::Control(Kind::Rights, body) => {
                 News::Rights(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)

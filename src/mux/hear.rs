@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use super::Mux;
 use super::clients::only_looks;
@@ -221,6 +221,14 @@ impl Mux {
         let error = self.may_ask(id, request).and_then(|()| match request {
             Request::Detach { client } => self.detach(ClientId(client)),
             Request::Resize(size) => self.ask_size(size),
+            Request::TakeOver => self.take_over(id),
+            Request::LetGo if self.input.only() != Some(id) => {
+                Err(anyhow!("it does not type alone"))
+            }
+            Request::LetGo => {
+                self.reserve(None);
+                Ok(())
+            }
             Request::Ended(status) => self.hear_of(Turn::Ended(status)),
             Request::Started(started) => self.hear_of(Turn::Started(started)),
             Request::ReopenLogs => self.reopen_logs_for(id),
@@ -271,6 +279,14 @@ impl Mux {
             }
         }
         log::info!("app {}: {peer} asks for {request:?}", self.dir.name());
+        Ok(())
+    }
+
+    fn take_over(&mut self, id: ClientId) -> Result<()> {
+        if self.clients.get(&id).is_none_or(|client| client.typing != Typing::Open) {
+            bail!("only one who types can type alone");
+        }
+        self.reserve(Some(id));
         Ok(())
     }
 

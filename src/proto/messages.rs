@@ -312,6 +312,12 @@ pub enum Request {
     /// To open the log files anew; answered when the new ones are there.
     #[serde(rename = "reopen-logs")]
     ReopenLogs,
+    /// That who asks types alone from now on, even if somebody else does.
+    #[serde(rename = "take-over")]
+    TakeOver,
+    /// That all type again; from who types alone.
+    #[serde(rename = "let-go")]
+    LetGo,
     /// To know that the app has ended so; from the app's unit.
     Ended(AppStatus),
     /// To know that the app has been started; from the app's unit.

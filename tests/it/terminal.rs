@@ -257,6 +257,32 @@ fn who_comes_is_told_of_others() {
     third.shown.wait_for("iottymux: app demo: 3 others are attached\r\n");
 }
 
+#[test]
+fn who_is_attached_takes_over_and_lets_go() {
+    let mut desk = Desk::new(&[]);
+    let mut alone = desk.rig.attach(&["--exclusive"]);
+    desk.local.shown.wait_for("you only look: client");
+    desk.local.press(b"lost\x10?t");
+    desk.local.shown.wait_for("attached to app demo: you type alone\r\n");
+    alone.stderr.wait_for("you only look: client");
+    let mut types = alone.stdin();
+    types.write_all(b"late").unwrap();
+    desk.local.press(b"k");
+    desk.assert_typed("k".as_bytes());
+    desk.local.press(b"\x10?a");
+    desk.local.shown.wait_for("attached to app demo: you type alone no more\r\n");
+    alone.stderr.wait_for("you type again");
+    desk.assert_typed(b"late");
+    // Who does not type alone lets go of nothing.
+    let _taker = desk.rig.attach(&["--take-over"]);
+    let losses = || alone.stderr.so_far().matches("you only look").count();
+    eventually("it is taken over again", || losses() == 2);
+    desk.local.press(b"\x10?a");
+    desk.local.shown.wait_for("attached to app demo: not so: it does not type alone\r\n");
+    let clients = desk.rig.status()["clients"].clone();
+    assert_eq!(clients.as_array().unwrap().iter().filter(|c| c["exclusive"] == true).count(), 1);
+}
+
 /// In a full screen a line of ours has a place of its own, and moves nothing.
 #[test]
 fn what_is_told_in_a_full_screen_is_on_its_last_line() {
