@@ -16,7 +16,8 @@ use super::terminal;
 use crate::endpoints::Endpoints;
 use crate::limits;
 use crate::proto::{
-    Begin, Gap, Hello, Kind, Redraw, Request as ForMux, Rights, Size, VERSION, Want, Welcome,
+    Begin, Gap, Hello, Kind, Redraw, Redrawn, Request as ForMux, Rights, Size, VERSION, Want,
+    Welcome,
 };
 use crate::session;
 use crate::stream::{Epoch, Position, Stream};
@@ -38,6 +39,14 @@ pub struct Link {
     pub rights: Option<Rights>,
 }
 
+impl Link {
+    /// Whether it is a session: raw sockets know no screens.
+    #[must_use]
+    pub fn is_session(&self) -> bool {
+        self.downlinks.iter().any(|(carries, _)| matches!(carries, Carries::Session(_)))
+    }
+}
+
 /// What comes over a connection.
 #[derive(Debug)]
 pub enum Carries {
@@ -52,6 +61,8 @@ pub enum Carries {
 pub struct Progress {
     epoch: Option<Epoch>,
     places: Vec<Begin>,
+    /// Bytes of a screen that are still to come.
+    undrawn: u64,
 }
 
 impl Progress {
@@ -60,9 +71,16 @@ impl Progress {
         self.change(stream, |offset| offset.saturating_add(len as u64));
     }
 
-    /// What was shown stands for everything before this.
-    pub fn begin(&mut self, begin: Begin) {
-        self.change(begin.stream, |_| begin.offset);
+    /// A screen comes, which stands for everything before it.
+    pub fn redraw(&mut self, redrawn: Redrawn) {
+        self.change(redrawn.stream, |_| redrawn.offset);
+        self.undrawn = redrawn.bytes;
+    }
+
+    /// So many bytes of it were shown; whether that was all.
+    pub fn is_drawn_with(&mut self, len: usize) -> bool {
+        self.undrawn = self.undrawn.saturating_sub(len as u64);
+        self.undrawn == 0
     }
 
     /// What is missing is known, and goes up to this offset.
@@ -150,7 +168,7 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
         let (socket, welcome) = session::open(dir, file, &hello, None)?;
         let Welcome { epoch, streams, others, rights, .. } = welcome;
         let uplink = Some(Uplink::new(socket.try_clone()?, true));
-        let carries = Carries::Session(Progress { epoch, places: streams });
+        let carries = Carries::Session(Progress { epoch, places: streams, undrawn: 0 });
         let downlinks = vec![(carries, socket)];
         return Ok(Link { wanted, uplink, downlinks, epoch, others, rights });
     }

@@ -135,6 +135,8 @@ struct Attached<'a> {
     page: Option<Presence>,
     /// Until when a line of ours is in the place of one of the app's.
     noted: Option<Instant>,
+    /// What is to be told when the first screen has been shown; `None` when it has, or none comes.
+    welcome: Option<Vec<String>>,
     /// Whether we type alone, or wish to: the next mux is asked for it again.
     exclusive: Option<Exclusive>,
     /// What the mux was asked for, and has not answered.
@@ -176,8 +178,12 @@ pub fn attach(request: &Request) -> Result<Exit> {
     let on_screen = link.wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
     let keyboard = types && on_tty && io::stdin().is_terminal();
     let keys = if keyboard { keys(on_screen)? } else { Keys::none() };
-    if on_screen && link.others > 0 {
-        diagnostics::say(&page::others(dir.name(), link.others, &keys));
+    // A screen would wipe away what is told before it.
+    let is_drawn = on_screen && link.is_session() && request.redraw == Some(Redraw::Screen);
+    let others =
+        (on_screen && link.others > 0).then(|| page::others(dir.name(), link.others, &keys));
+    if let Some(line) = others.as_ref().filter(|_| !is_drawn) {
+        diagnostics::say(line);
     }
     let local = match keyboard && terminal::make_raw().context("the local terminal")? {
         true => Local::Raw,
@@ -196,6 +202,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             keys: Matcher::new(keys),
             page: None,
             noted: None,
+            welcome: is_drawn.then(|| others.into_iter().collect()),
             exclusive: request.exclusive,
             asked: VecDeque::new(),
             open: 0,
@@ -207,8 +214,10 @@ pub fn attach(request: &Request) -> Result<Exit> {
             uncertain: false,
             ended: None,
         };
-        attached.begin(link)?;
-        attached.stay(&inbox)
+        let outcome = attached.begin(link).and_then(|()| attached.stay(&inbox));
+        terminal::restore();
+        attached.welcome.iter().flatten().for_each(|line| diagnostics::say(line));
+        outcome
     })();
     terminal::restore();
     // From the connection on a failure has a code of its own: the app's status is then not known.
@@ -475,6 +484,14 @@ impl<'a> Attached<'a> {
             }
             News::Closing => self.farewell = Some(Farewell::Mux),
             News::Rights(rights) => self.on_rights(&rights),
+            News::Drawn => {
+                let welcome = self.welcome.take().filter(|lines| !lines.is_empty());
+                if let Some(lines) = welcome
+                    && terminal::note(&format!("iottymux: {}", lines.join("; ")), true)
+                {
+                    self.noted = Some(Instant::now() + limits::NOTE);
+                }
+            }
             News::Answer(answer) => self.on_answer(&answer),
             News::Detached => {
                 terminal::restore();
@@ -649,11 +666,14 @@ impl<'a> Attached<'a> {
         if self.local == Local::Apart {
             return diagnostics::say(text);
         }
+        if let Some(lines) = &mut self.welcome {
+            return lines.push(text.to_owned());
+        }
         if self.page.is_some() {
             // A terminal that does not come back is not there to be told anything.
             let _ = self.come_back();
         }
-        if terminal::note(&format!("iottymux: {text}")) {
+        if terminal::note(&format!("iottymux: {text}"), false) {
             self.noted = Some(Instant::now() + limits::NOTE);
         } else {
             diagnostics::say_on_screen(text);

@@ -39,6 +39,8 @@ pub enum News {
     Answer(Answer),
     /// Whether we may type has changed.
     Rights(Rights),
+    /// All of a screen has been shown.
+    Drawn,
     /// All input is with the app.
     StdinDone,
     /// The mux refuses to go on.
@@ -213,11 +215,14 @@ fn unpack(
             }
             Item::Screen(bytes) => {
                 show(Stream::Tty, bytes, shows)?;
-                continue;
+                if !progress.is_drawn_with(bytes.len()) {
+                    continue;
+                }
+                News::Drawn
             }
             Item::Control(Kind::Redraw, body) => {
-                let begin = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
-                progress.begin(begin);
+                let redrawn = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
+                progress.redraw(redrawn);
                 continue;
             }
             Item::Control(Kind::Gap, body) => {

@@ -110,20 +110,25 @@ pub fn page(text: &str) -> bool {
 }
 
 /// Shows a line on the last row of the app's full screen, whose cursor stays where it is; whether there
-/// is such a screen. Elsewhere a line can be told as usual, and stays.
-pub fn note(line: &str) -> bool {
+/// is such a screen. Elsewhere a line can be told as usual, and stays; or, if it `goes` again, it is shown
+/// at the top right, where a prompt is least.
+pub fn note(line: &str, goes: bool) -> bool {
     let Some(screen) = lock_soon(Instant::now() + limits::STUCK) else { return false };
     let is_apps = screen.owner == Owner::App && !OVER.load(Ordering::Relaxed);
-    let Some(Size { rows, cols }) =
-        size().filter(|_| is_apps && screen.undo.as_ref().is_some_and(is_full_screen))
-    else {
+    let is_full = screen.undo.as_ref().is_some_and(is_full_screen);
+    let Some(Size { rows, cols }) = size().filter(|_| is_apps && (is_full || goes)) else {
         return false;
     };
     // The last column stays free: what is written there may go on in the next row.
     let visible = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
     let line: String = visible.take(usize::from(cols) - 1).collect();
+    let (row, col) = match u16::try_from(line.chars().count()) {
+        Ok(len) if !is_full => (1, cols - len),
+        _ => (rows, 1),
+    };
+    let rest = if is_full { "\x1b[K" } else { "" };
     // Cursor, colours, character set and origin are saved and restored together.
-    let text = format!("\x1b7\x1b[?6l\x1b[{rows};1H\x1b[0;7m\x1b(B\x0f{line}\x1b[0m\x1b[K\x1b8");
+    let text = format!("\x1b7\x1b[?6l\x1b[{row};{col}H\x1b[0;7m\x1b(B\x0f{line}\x1b[0m{rest}\x1b8");
     write_soon(text.as_bytes(), Instant::now() + limits::STUCK)
 }
 

@@ -125,8 +125,11 @@ impl Mux {
                 self.end_of(id);
             }
             Item::Control(Kind::Resize, body) => {
-                session.window = Some(serde_json::from_slice(&body)?);
-                self.decide_window(id);
+                let window = serde_json::from_slice(&body)?;
+                // The same again asks for the screen, and decides nothing.
+                if session.window.replace(window) != Some(window) {
+                    self.decide_window(id);
+                }
                 self.refresh(id);
             }
             // Input of one who may not type, or no longer: it is told by STDIN_DONE, not refused,

@@ -117,6 +117,17 @@ pub struct Begin {
     pub offset: u64,
 }
 
+/// A screen follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redrawn {
+    /// It stands for everything of this stream…
+    pub stream: Stream,
+    /// …before this offset.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
 /// A window, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {

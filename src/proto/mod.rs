@@ -11,8 +11,8 @@ use serde::Serialize;
 
 pub use self::messages::{
     Answer, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello, LogReport,
-    PlaceReport, Redraw, Refusal, Report, Request, Rights, Size, Started, StreamReport, Turn, Want,
-    Welcome,
+    PlaceReport, Redraw, Redrawn, Refusal, Report, Request, Rights, Size, Started, StreamReport,
+    Turn, Want, Welcome,
 };
 
 use crate::limits;
@@ -65,7 +65,7 @@ pub enum Kind {
     Started = 27,
     /// [`Rights`]: whether the client may type has changed.
     Rights = 28,
-    /// [`Begin`]: a screen follows, which stands for everything before this offset.
+    /// [`Redrawn`]: a screen follows, which stands for what came before it.
     Redraw = 29,
     /// Bytes of the app's stdout.
     Stdout = 32,

@@ -18,7 +18,7 @@ use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt
 use crate::hub::{ClientId, Hub, Next};
 use crate::limits;
 use crate::poll::Watch;
-use crate::proto::{Begin, Decoder, Gap, Kind, Size, Turn};
+use crate::proto::{Decoder, Gap, Kind, Redrawn, Size, Turn};
 use crate::rights::Right;
 use crate::screen::replies::Replies;
 use crate::stream::Stream;
@@ -371,7 +371,8 @@ impl Client {
     pub fn show(&mut self, id: ClientId, hub: &mut Hub, screen: &[u8]) {
         self.out.append(&mut self.control);
         let offset = hub.at(id, Stream::Tty).unwrap_or(0);
-        self.out.extend(Kind::Redraw.message(&Begin { stream: Stream::Tty, offset }));
+        let redrawn = Redrawn { stream: Stream::Tty, offset, bytes: screen.len() as u64 };
+        self.out.extend(Kind::Redraw.message(&redrawn));
         // Others need not be given it.
         hub.accepted(id, Stream::Tty, 0);
         for part in screen.chunks(limits::FRAME) {

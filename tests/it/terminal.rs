@@ -249,12 +249,12 @@ fn who_comes_is_told_of_others() {
     assert_eq!(asked["clients"].as_array().unwrap().len(), 2);
     let second = Pty::open(24, 80);
     let _second = second.spawn(desk.rig.command(["attach", "--app", APP]));
-    second.shown.wait_for("iottymux: app demo: 1 other is attached (ctrl-p ? shows them)\r\n");
+    second.shown.wait_for("iottymux: app demo: 1 other is attached (ctrl-p ? shows them)");
     let _raw = desk.rig.client("tty");
     desk.mux.rests();
     let third = Pty::open(24, 80);
     let _third = third.spawn(desk.rig.command(["attach", "--app", APP, "--read-only"]));
-    third.shown.wait_for("iottymux: app demo: 3 others are attached\r\n");
+    third.shown.wait_for("iottymux: app demo: 3 others are attached");
 }
 
 #[test]
