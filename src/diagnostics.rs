@@ -119,8 +119,14 @@ pub fn say_on_screen(text: &str) {
     say_between("\r\n", text, "\r\n");
 }
 
+/// A text without what a terminal would obey.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 fn say_between(before: &str, text: &str, after: &str) {
-    let line: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let line = visible(text);
     let stderr = io::stderr();
     let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);
     if let Ok(1..) = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], wait) {

@@ -202,7 +202,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             keys: Matcher::new(keys),
             page: None,
             noted: None,
-            welcome: is_drawn.then(|| others.into_iter().collect()),
+            welcome: is_drawn.then(Vec::new),
             exclusive: request.exclusive,
             asked: VecDeque::new(),
             open: 0,
@@ -214,9 +214,14 @@ pub fn attach(request: &Request) -> Result<Exit> {
             uncertain: false,
             ended: None,
         };
+        if let Some(others) = others.filter(|_| is_drawn) {
+            attached.say(&others);
+        }
         let outcome = attached.begin(link).and_then(|()| attached.stay(&inbox));
         terminal::restore();
-        attached.welcome.iter().flatten().for_each(|line| diagnostics::say(line));
+        for line in attached.welcome.take().unwrap_or_default() {
+            diagnostics::say(line.trim_start_matches("iottymux: "));
+        }
         outcome
     })();
     terminal::restore();
@@ -486,9 +491,7 @@ impl<'a> Attached<'a> {
             News::Rights(rights) => self.on_rights(&rights),
             News::Drawn => {
                 let welcome = self.welcome.take().filter(|lines| !lines.is_empty());
-                if let Some(lines) = welcome
-                    && terminal::note(&format!("iottymux: {}", lines.join("; ")), true)
-                {
+                if welcome.is_some_and(|lines| terminal::greet(&lines)) {
                     self.noted = Some(Instant::now() + limits::NOTE);
                 }
             }
@@ -667,13 +670,13 @@ impl<'a> Attached<'a> {
             return diagnostics::say(text);
         }
         if let Some(lines) = &mut self.welcome {
-            return lines.push(text.to_owned());
+            return lines.push(format!("iottymux: {text}"));
         }
         if self.page.is_some() {
             // A terminal that does not come back is not there to be told anything.
             let _ = self.come_back();
         }
-        if terminal::note(&format!("iottymux: {text}"), false) {
+        if terminal::note(&format!("iottymux: {text}")) {
             self.noted = Some(Instant::now() + limits::NOTE);
         } else {
             diagnostics::say_on_screen(text);

@@ -19,6 +19,7 @@ use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use rustix::termios::tcgetwinsize;
 
 use super::undo::Undo;
+use crate::diagnostics::visible;
 use crate::limits;
 use crate::proto::Size;
 
@@ -110,25 +111,40 @@ pub fn page(text: &str) -> bool {
 }
 
 /// Shows a line on the last row of the app's full screen, whose cursor stays where it is; whether there
-/// is such a screen. Elsewhere a line can be told as usual, and stays; or, if it `goes` again, it is shown
-/// at the top right, where a prompt is least.
-pub fn note(line: &str, goes: bool) -> bool {
+/// is such a screen. Elsewhere a line can be told as usual, and stays.
+pub fn note(line: &str) -> bool {
+    write_note(true, |Size { rows, cols }| {
+        // The last column stays free: what is written there may go on in the next row.
+        let line: String = visible(line).chars().take(usize::from(cols) - 1).collect();
+        format!("\x1b[{rows};1H{line}\x1b[0m\x1b[K")
+    })
+}
+
+/// Shows lines at the top right, where a prompt is least, or on the last row of a full screen, for a while:
+/// whoever calls this has the screen drawn again. Whether it was shown.
+pub fn greet(lines: &[String]) -> bool {
+    note(&lines.join("; "))
+        || write_note(false, |Size { rows, cols }| {
+            let width = usize::from(cols) - 1;
+            let chars: Vec<Vec<char>> =
+                lines.iter().map(|line| visible(line).chars().collect()).collect();
+            let parts = chars.iter().flat_map(|line| line.chunks(width));
+            let shown = (1..rows).zip(parts).map(|(row, part)| {
+                let (col, part) = (usize::from(cols) - part.len(), part.iter().collect::<String>());
+                format!("\x1b[{row};{col}H{part}")
+            });
+            shown.collect()
+        })
+}
+
+/// Writes a text of ours on the app's screen, in a look of its own, if that is a `full` one as is wanted.
+fn write_note(full: bool, text: impl Fn(Size) -> String) -> bool {
     let Some(screen) = lock_soon(Instant::now() + limits::STUCK) else { return false };
     let is_apps = screen.owner == Owner::App && !OVER.load(Ordering::Relaxed);
     let is_full = screen.undo.as_ref().is_some_and(is_full_screen);
-    let Some(Size { rows, cols }) = size().filter(|_| is_apps && (is_full || goes)) else {
-        return false;
-    };
-    // The last column stays free: what is written there may go on in the next row.
-    let visible = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
-    let line: String = visible.take(usize::from(cols) - 1).collect();
-    let (row, col) = match u16::try_from(line.chars().count()) {
-        Ok(len) if !is_full => (1, cols - len),
-        _ => (rows, 1),
-    };
-    let rest = if is_full { "\x1b[K" } else { "" };
+    let Some(size) = size().filter(|_| is_apps && is_full == full) else { return false };
     // Cursor, colours, character set and origin are saved and restored together.
-    let text = format!("\x1b7\x1b[?6l\x1b[{row};{col}H\x1b[0;7m\x1b(B\x0f{line}\x1b[0m{rest}\x1b8");
+    let text = format!("\x1b7\x1b[?6l\x1b[0;7m\x1b(B\x0f{}\x1b[0m\x1b8", text(size));
     write_soon(text.as_bytes(), Instant::now() + limits::STUCK)
 }
 

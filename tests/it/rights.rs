@@ -243,7 +243,7 @@ fn who_may_only_look_cannot_type_resize_or_end_anything() {
     let number = number_of(&rig, &root);
 
     // A person, with a window of another size and hands on the keys.
-    let pty = Pty::open(10, 33);
+    let pty = Pty::open(10, 133);
     let mut viewer =
         pty.spawn(as_other(&rig, GROUP, &["attach", "--app", APP, "--detach-keys", "ctrl-x"]));
     pty.shown.wait_for("you only look: user 54321 may only look");

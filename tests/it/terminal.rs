@@ -292,7 +292,7 @@ fn what_is_told_in_a_full_screen_is_on_its_last_line() {
     desk.app.write_all(b"\x1b[?1049hfull screen").unwrap();
     desk.local.shown.wait_for("full screen");
     drop(alone);
-    let line = "\x1b[33;1H\x1b[0;7m\x1b(B\x0fiottymux: attached to app demo: you type again\x1b[0m";
+    let line = "\x1b[33;1Hiottymux: attached to app demo: you type again\x1b[0m";
     desk.local.shown.wait_for(line);
     assert!(
         !desk.local.shown_before_mark().contains("\r\niottymux: attached to app demo: you type")
