@@ -150,7 +150,11 @@ fn nothing_of_the_app_comes_after_the_terminal_was_put_back() {
 #[test]
 fn without_a_shell_to_go_back_to_it_is_not_suspended() {
     let mut desk = Desk::new(&["--suspend-key", "ctrl-z"]);
+    let screens = || desk.local.shown.so_far().matches("\x1b[H\x1b[J").count();
+    let before = screens();
     desk.attach.signal(Signal::SIGTSTP);
+    // For a moment the terminal has its own modes, and takes such keys for itself.
+    eventually("the screen is drawn again", || screens() > before);
     desk.local.press(b"a\x1ab");
     desk.assert_typed(b"ab");
     eventually("the terminal is raw", || desk.local.is_raw());
