@@ -11,7 +11,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use memchr::memmem;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -141,18 +140,11 @@ pub fn greet(lines: &[String]) -> bool {
 fn write_note(full: bool, text: impl Fn(Size) -> String) -> bool {
     let Some(screen) = lock_soon(Instant::now() + limits::STUCK) else { return false };
     let is_apps = screen.owner == Owner::App && !OVER.load(Ordering::Relaxed);
-    let is_full = screen.undo.as_ref().is_some_and(is_full_screen);
+    let is_full = screen.undo.as_ref().is_some_and(Undo::is_full_screen);
     let Some(size) = size().filter(|_| is_apps && is_full == full) else { return false };
     // Cursor, colours, character set and origin are saved and restored together.
     let text = format!("\x1b7\x1b[?6l\x1b[0;7m\x1b(B\x0f{}\x1b[0m\x1b8", text(size));
     write_soon(text.as_bytes(), Instant::now() + limits::STUCK)
-}
-
-/// Whether the app has the alternate screen.
-fn is_full_screen(undo: &Undo) -> bool {
-    let undone = undo.sequence();
-    let undoes = |mode: &str| memmem::find(&undone, format!("\x1b[?{mode}l").as_bytes()).is_some();
-    ["47", "1047", "1049"].into_iter().any(undoes)
 }
 
 /// Shows bytes of the app's terminal by `write`. Its modes are noted first, and once all has been

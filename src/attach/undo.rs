@@ -24,6 +24,12 @@ impl Undo {
         }
     }
 
+    /// Whether the app has the alternate screen.
+    #[must_use]
+    pub fn is_full_screen(&self) -> bool {
+        [47, 1047, 1049].into_iter().any(|mode| self.modes.is_set(true, mode) == Some(true))
+    }
+
     /// What takes everything back.
     #[must_use]
     pub fn sequence(&self) -> Vec<u8> {
