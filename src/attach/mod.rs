@@ -6,43 +6,38 @@
 //! looked for again, in a thread, too, and the session goes on where it was. Invariant: the local
 //! terminal is as before on every way out.
 
+mod hear;
 pub mod keys;
 mod link;
 pub mod mode;
 mod page;
 mod pump;
 mod terminal;
+mod typing;
 mod undo;
 
+use anyhow::{Context, Result, anyhow, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
-use signal_hook::low_level::emulate_default_handler;
-
-use self::keys::{Command, Keys, Matcher, Sequence};
-use self::link::{Link, Progress, Uplink};
+use self::keys::{Keys, Matcher, Sequence};
+use self::link::{Link, Uplink};
 use self::mode::{Mode, Wanted};
 use self::page::Presence;
-use self::pump::{Inbox, News, Outbox};
+use self::pump::{Inbox, Outbox};
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::find;
 use crate::limits;
 use crate::list;
 use crate::name::AppName;
-use crate::proto::{Answer, AppStatus, Exclusive, Redraw, Request as ForMux, Rights, Size};
+use crate::proto::{AppStatus, Exclusive, Redraw, Rights};
 use crate::state::AppDir;
-use crate::status;
 use crate::stream::{Epoch, Position, Stream};
-use crate::sys;
 
 /// What is to be attached, and how.
 #[derive(Clone, Debug)]
@@ -325,332 +320,6 @@ impl<'a> Attached<'a> {
             output_closed: events(output).contains(PollFlags::POLLERR),
             input: !events(input).is_empty(),
         })
-    }
-
-    /// This process's input has something, or its end.
-    fn read_input(&mut self) -> Result<Step> {
-        let room = match (self.input, &self.uplink) {
-            (Input::Open, Some(uplink)) => uplink.room(),
-            // What is typed now goes nowhere.
-            _ => limits::READ,
-        };
-        let mut buffer = vec![0; room.min(limits::READ)];
-        let len = match nix::unistd::read(io::stdin(), &mut buffer) {
-            Ok(len) => len,
-            Err(Errno::EINTR | Errno::EAGAIN) => return Ok(Step::Continue),
-            // The terminal is gone: that is the end of what is typed on it.
-            Err(Errno::EIO) => 0,
-            Err(e) => return Err(e).context("reading standard input"),
-        };
-        if len == 0 {
-            self.input = Input::Ended;
-            if let Some(uplink) = &mut self.uplink {
-                uplink.end();
-            }
-            return Ok(Step::Continue);
-        }
-        let mut typed = &buffer[..len];
-        while !typed.is_empty() {
-            let mut out = Vec::new();
-            let (taken, command) = self.keys.push(typed, Instant::now(), &mut out);
-            typed = &typed[taken..];
-            if let Step::Leave(exit) = self.typed(&out)? {
-                return Ok(Step::Leave(exit));
-            }
-            if let Some(command) = command
-                && let Step::Leave(exit) = self.obey(command)?
-            {
-                return Ok(Step::Leave(exit));
-            }
-        }
-        Ok(Step::Continue)
-    }
-
-    /// Keys that are no sequence: for the app, or for our page.
-    fn typed(&mut self, keys: &[u8]) -> Result<Step> {
-        match (&self.page, keys) {
-            (None, keys) => self.send(keys),
-            (Some(_), []) => {}
-            // One key at a time; what comes with it, as with an arrow's, belongs to it.
-            (Some(_), [key, ..]) => match page::command(*key) {
-                Some(command) => return self.obey(command),
-                None => self.come_back()?,
-            },
-        }
-        Ok(Step::Continue)
-    }
-
-    /// What a person asks of attach itself.
-    fn obey(&mut self, command: Command) -> Result<Step> {
-        match command {
-            Command::Detach => {
-                // What was typed before goes first, as far as it is taken.
-                let _ = self.uplink.as_mut().map_or(Ok(()), Uplink::flush);
-                terminal::restore();
-                self.say(&format!("detached from app {}", self.name()));
-                return Ok(Step::Leave(self.complete(Exit::Done)));
-            }
-            // All of the job, as the terminal would; it comes back to us as a signal, too.
-            Command::Suspend => kill(Pid::from_raw(0), Signal::SIGTSTP).context("suspending")?,
-            Command::TakeOver => self.ask_to_type(Some(Exclusive::Take))?,
-            Command::LetGo => self.ask_to_type(None)?,
-            Command::Page => {
-                self.page = Some(Presence::Asked);
-                let dir = self.request.dir.clone();
-                pump::ask(self.outbox.another()?, move || status::report(&dir))?;
-                self.show_page();
-            }
-        }
-        Ok(Step::Continue)
-    }
-
-    /// Asks the mux that we type alone, or that all do.
-    fn ask_to_type(&mut self, exclusive: Option<Exclusive>) -> Result<()> {
-        self.come_back()?;
-        let request = exclusive.map_or(ForMux::LetGo, |_| ForMux::TakeOver);
-        if self.uplink.as_mut().is_some_and(|uplink| uplink.ask(request)) {
-            self.asked.push_back(exclusive);
-        } else {
-            self.say(&format!("app {}: there is no session by which to ask that", self.name()));
-        }
-        Ok(())
-    }
-
-    /// The mux has answered the oldest request.
-    fn on_answer(&mut self, answer: &Answer) {
-        let (name, Some(exclusive)) = (self.name(), self.asked.pop_front()) else { return };
-        let said = match (&answer.error, exclusive) {
-            (Some(why), _) => format!("not so: {}", why.escape_debug()),
-            (None, Some(_)) => "you type alone".to_owned(),
-            (None, None) => "you type alone no more".to_owned(),
-        };
-        if answer.error.is_none() {
-            self.exclusive = exclusive;
-        }
-        self.say(&format!("attached to app {name}: {said}"));
-    }
-
-    /// Shows our page, if there is one and the terminal takes it.
-    fn show_page(&mut self) {
-        let Some(presence) = &self.page else { return };
-        let (rows, cols) = limits::SIZE;
-        let size = terminal::size().unwrap_or(Size { rows, cols });
-        let keys = self.keys.keys();
-        let text = page::text(self.name(), keys, presence, size, std::process::id());
-        if !terminal::page(&text) {
-            self.page = None;
-        }
-    }
-
-    /// The terminal is ours again, and the screen the app's.
-    fn come_back(&mut self) -> Result<()> {
-        self.page = None;
-        terminal::resume().context("the local terminal")?;
-        self.redraw();
-        Ok(())
-    }
-
-    /// Has the screen drawn that was not the app's for a while. The app does so itself when its window
-    /// changes.
-    fn redraw(&mut self) {
-        self.send_size();
-    }
-
-    /// Input for the app, if there is a way to it.
-    fn send(&mut self, bytes: &[u8]) {
-        if let Some(uplink) = self.uplink.as_mut().filter(|_| self.input != Input::Held) {
-            uplink.input(bytes);
-            self.unconfirmed |= !bytes.is_empty() && !io::stdin().is_terminal();
-        }
-    }
-
-    fn pass_on_held_keys(&mut self) -> Result<Step> {
-        let mut out = Vec::new();
-        self.keys.expire(Instant::now(), &mut out);
-        self.typed(&out)
-    }
-
-    fn on_news(&mut self, news: News) -> Result<Step> {
-        match news {
-            News::Gap(gap) => {
-                let len = gap.to.saturating_sub(gap.from);
-                self.missing += len;
-                // Told when it is over: gaps come in flocks.
-                let so_far = self.gap.map_or(0, |(so_far, _)| so_far);
-                self.gap = Some((so_far + len, Instant::now() + limits::GAP_QUIET));
-            }
-            News::Exit(status) => self.farewell = Some(Farewell::App(Exit::App(status.code()))),
-            News::AppEnded(status) => self.ended = Some(status),
-            News::AppStarted => {
-                if let Some(status) = self.ended.take() {
-                    let name = self.name();
-                    self.say(&format!("app {name} ended {status} and was started again"));
-                }
-            }
-            News::Closing => self.farewell = Some(Farewell::Mux),
-            News::Rights(rights) => self.on_rights(&rights),
-            News::Drawn => {
-                let welcome = self.welcome.take().filter(|lines| !lines.is_empty());
-                if welcome.is_some_and(|lines| terminal::greet(&lines)) {
-                    self.noted = Some(Instant::now() + limits::NOTE);
-                }
-            }
-            News::Answer(answer) => self.on_answer(&answer),
-            News::Detached => {
-                terminal::restore();
-                self.say(&format!("detached from app {} by request", self.name()));
-                return Ok(Step::Leave(self.complete(Exit::Done)));
-            }
-            News::StdinDone => {
-                self.input = Input::Closed;
-                self.unconfirmed = false;
-                if self.wanted.outputs.is_empty() && !self.request.stdin_once {
-                    return Ok(Step::Leave(self.complete(Exit::Done)));
-                }
-            }
-            News::Refused(why) => {
-                terminal::restore();
-                bail!("attached to app {}: {}", self.name(), why.escape_debug());
-            }
-            News::OutputClosed => return Ok(Step::Leave(Exit::Done)),
-            News::OutputFailed(e) => {
-                terminal::restore();
-                return Err(e).context("writing standard output");
-            }
-            News::Presence(report) => {
-                // Only a page that is shown wants to know.
-                if self.page.is_some() {
-                    let unknown = |e| Presence::Unknown(format!("{e:#}"));
-                    self.page = Some(report.map_or_else(unknown, Presence::Known));
-                    self.show_page();
-                }
-            }
-            News::Signal(SIGWINCH) => {
-                self.send_size();
-                self.show_page();
-            }
-            News::Signal(SIGTSTP) => {
-                terminal::suspend();
-                sys::suspend().context("suspending")?;
-                self.come_back()?;
-            }
-            News::Signal(SIGCONT) => self.come_back()?,
-            News::Signal(signal) => {
-                terminal::restore();
-                self.tell_missing();
-                // Ends this process as the signal would have done, so that a shell can tell.
-                emulate_default_handler(signal).context("ending on a signal")?;
-            }
-            News::Broken => {
-                terminal::restore();
-                bail!("attached to app {}: an internal error, see above", self.name());
-            }
-            News::Ended(end, progress) => return self.on_end(end, progress),
-            News::Dialled(Ok(link)) => self.go_on(link)?,
-            News::Dialled(Err(e)) => return Ok(self.give_up(&e)),
-        }
-        Ok(Step::Continue)
-    }
-
-    /// Whether we type has changed, or a new mux has told.
-    fn on_rights(&mut self, rights: &Rights) {
-        let (name, why) = (self.name(), rights.why.escape_debug());
-        match (self.input, rights.types) {
-            (Input::Held, true) => {
-                self.say(&format!("attached to app {name}: you type again"));
-                self.input = Input::Open;
-                self.send_size();
-            }
-            (Input::Open, false) => {
-                self.say(&format!("attached to app {name}: you only look: {why}"));
-                self.input = Input::Held;
-            }
-            _ => {}
-        }
-    }
-
-    /// A connection has ended; the attach ends with the last one, unless it can be made again.
-    fn on_end(&mut self, end: io::Result<()>, progress: Option<Progress>) -> Result<Step> {
-        self.open -= 1;
-        if self.open > 0 {
-            return Ok(Step::Continue);
-        }
-        self.uplink = None;
-        let reconnects = !self.request.reconnect.is_zero();
-        match (self.farewell, progress, end) {
-            (Some(Farewell::App(exit)), _, _) => Ok(Step::Leave(self.complete(exit))),
-            (_, Some(progress), _) if reconnects => self.reconnect(progress),
-            (Some(Farewell::Mux), _, _) => Ok(Step::Leave(self.complete(Exit::Done))),
-            // The end of a raw socket is all that it has to tell.
-            (None, None, Ok(())) => Ok(Step::Leave(self.complete(Exit::Done))),
-            (None, _, Ok(())) => Ok(self.lost("")),
-            (None, _, Err(e)) => Ok(self.lost(&format!(" ({e})"))),
-        }
-    }
-
-    /// The mux is gone, for good as far as it matters here.
-    fn lost(&mut self, more: &str) -> Step {
-        terminal::restore();
-        self.say(&format!("attached to app {}: the mux is gone{more}", self.name()));
-        self.tell_missing();
-        Step::Leave(Exit::Lost)
-    }
-
-    /// Looks for a new mux, in another thread.
-    fn reconnect(&mut self, progress: Progress) -> Result<Step> {
-        // What was sent may be with the app, or not: to go on could only hide that.
-        let unsure = self.unconfirmed;
-        let what = match self.farewell {
-            None if unsure => return Ok(self.lost(UNSURE)),
-            None => "is gone",
-            Some(_) => "has ended",
-        };
-        let wait = self.request.reconnect;
-        self.say(&format!("app {}: the mux {what}; trying again for {wait:?}", self.name()));
-        let request = Request {
-            mode: Mode::Only(self.wanted.clone()),
-            wait: Some(wait),
-            exclusive: self.exclusive,
-            // Another app's input is not to be ended by the end of what this one was given.
-            stdin_once: self.request.stdin_once && matches!(self.input, Input::Open | Input::Held),
-            ..self.request.clone()
-        };
-        pump::dial(self.outbox.another()?, move || {
-            find::retry(&request.dir, request.wait, |endpoints| {
-                if unsure {
-                    bail!("there is a new mux{UNSURE}");
-                }
-                link::dial(&request, endpoints, Some(&progress))
-            })
-        })?;
-        Ok(Step::Continue)
-    }
-
-    /// There is a new mux, and it has welcomed us.
-    fn go_on(&mut self, link: Link) -> Result<()> {
-        let reads = !self.wanted.outputs.is_empty();
-        let knows = self.epoch.is_some() && self.epoch == link.epoch || !reads;
-        let but = if knows { "" } else { "; what it wrote meanwhile may be missing" };
-        self.say(&format!("app {}: attached again{but}", self.name()));
-        self.uncertain |= !knows;
-        self.epoch = link.epoch;
-        self.begin(link)?;
-        let over = matches!(self.input, Input::Ended | Input::Closed);
-        if let Some(uplink) = self.uplink.as_mut().filter(|_| over) {
-            uplink.end();
-        }
-        // The window may have changed since it was sent.
-        self.send_size();
-        Ok(())
-    }
-
-    /// There is no new mux, or it does not take us.
-    fn give_up(&mut self, why: &anyhow::Error) -> Step {
-        match self.farewell {
-            Some(_) if find::is_absence(why) => Step::Leave(self.complete(Exit::Done)),
-            None if find::is_absence(why) => self.lost(""),
-            _ => self.lost(&format!("; {why:#}")),
-        }
     }
 
     fn send_size(&mut self) {
