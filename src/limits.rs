@@ -225,6 +225,9 @@ pub const LINGERS: u32 = 16;
 pub const SCREEN_PIECE: usize = 32 * 1024;
 /// Bytes that may wait for the model of a screen. With more than that the app waits for it.
 pub const SCREEN_AHEAD: usize = 256 * 1024;
+/// After a screen was drawn none is for so many times as long as that took: the rest of the time is the
+/// app's, whose output is shown by the same thread.
+pub const SCREEN_REST: u32 = 3;
 /// Bytes of what shows a screen that are kept over a restart of the mux: a screen of ten thousand
 /// cells that all look different takes less.
 pub const SCREEN_KEPT: usize = 512 * 1024;

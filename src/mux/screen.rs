@@ -3,6 +3,7 @@
 //! A query that the app prints has one answer: from the client that decides the size, if that is shown
 //! the app's bytes, else from the model of the screen. What the terminals of others reply is dropped.
 
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -38,8 +39,14 @@ pub(super) struct Terminal {
     queries: Vec<Query>,
     /// Whether somebody may be due a screen.
     pub due: bool,
-    /// Before this those who are shown screens all the time get no other.
+    /// When somebody is, who is not now.
     next: Option<Instant>,
+    /// Whether a screen is being drawn.
+    drawing: bool,
+    /// Whose was drawn last.
+    drawn: ClientId,
+    /// Before this none is drawn.
+    rests_until: Option<Instant>,
 }
 
 impl Terminal {
@@ -78,6 +85,9 @@ impl Terminal {
             queries: Vec::new(),
             due: false,
             next: None,
+            drawing: false,
+            drawn: ClientId(0),
+            rests_until: None,
         })
     }
 
@@ -149,7 +159,13 @@ impl Mux {
                     self.input.insert(&bytes);
                     self.feed(now);
                 }
-                Word::Drawn(id, screen) => self.show_screen(id, &screen),
+                Word::Drawn { id, screen, took } => {
+                    if let Some(terminal) = &mut self.terminal {
+                        terminal.drawing = false;
+                        terminal.rests_until = Some(now + limits::SCREEN_REST * took);
+                    }
+                    self.show_screen(id, &screen, now);
+                }
                 Word::Off(why) => log::error!(
                     "app {}: its screen is not known any more, and not redrawn for who attaches: {}",
                     self.dir.name(),
@@ -160,7 +176,7 @@ impl Mux {
     }
 
     /// A screen has been drawn for a client.
-    fn show_screen(&mut self, id: ClientId, screen: &[u8]) {
+    fn show_screen(&mut self, id: ClientId, screen: &[u8], now: Instant) {
         let size = self.terminal.as_ref().map(|terminal| terminal.sizes.size());
         let Some(client) = self.clients.get_mut(&id) else { return };
         let Role::Session(session) = &mut client.role else { return };
@@ -168,35 +184,54 @@ impl Mux {
             return;
         }
         session.view = Some(if session.fits(size) { View::Bytes } else { View::Screens });
+        session.shown = Some(now);
         client.show(id, &mut self.hub, screen);
         self.touch(id);
     }
 
-    /// Has screens drawn for those who wait for one: at once for who then follows the app's bytes, and
-    /// for the others so often that it looks like motion.
+    /// Has a screen drawn for the next one who waits for one: at once for who then follows the app's
+    /// bytes, and for the others so often that it looks like motion. One at a time, and with pauses, so
+    /// that the app does not wait for screens, however many want them.
     pub(super) fn draw_screens(&mut self, now: Instant) {
         let Some(terminal) = self.terminal.as_mut().filter(|terminal| terminal.due) else { return };
-        terminal.due = false;
+        let rests = terminal.rests_until.filter(|until| now < *until);
+        let ends = self.phase != Phase::Ready;
+        if terminal.drawing || rests.is_some() && !ends {
+            terminal.next = rests;
+            return;
+        }
+        (terminal.due, terminal.next) = (false, None);
         let size = Some(terminal.sizes.size());
-        let may_wait = self.phase == Phase::Ready && terminal.next.is_some_and(|next| now < next);
-        for (id, client) in &mut self.clients {
-            let wants = client.wants_screen();
-            let Role::Session(session) = &mut client.role else { continue };
+        let (before, behind) =
+            (..=terminal.drawn, (Bound::Excluded(terminal.drawn), Bound::Unbounded));
+        let mut chosen = None;
+        for (id, client) in self.clients.range(behind).chain(self.clients.range(before)) {
+            let Role::Session(session) = &client.role else { continue };
             if session.view != Some(View::Due) {
                 continue;
             }
-            let fits = session.fits(size);
-            if !wants || !fits && may_wait {
-                terminal.due = true;
+            terminal.due = true;
+            // Who takes nothing now is looked at again when it does.
+            if !client.wants_screen() {
                 continue;
             }
-            session.view = Some(View::Asked);
-            self.hub.skip(*id, Stream::Tty);
-            terminal.painter.draw(*id, session.window);
-            if !fits {
-                terminal.next = Some(now + limits::SCREEN_PAUSE);
+            let shown = session.shown.filter(|_| !session.fits(size) && !ends);
+            match shown.map(|at| at + limits::SCREEN_PAUSE).filter(|next| now < *next) {
+                Some(next) => terminal.next = Some(terminal.next.map_or(next, |at| at.min(next))),
+                None => {
+                    chosen = Some(*id);
+                    break;
+                }
             }
         }
+        let Some(id) = chosen else { return };
+        let Some(Client { role: Role::Session(session), .. }) = self.clients.get_mut(&id) else {
+            return;
+        };
+        session.view = Some(View::Asked);
+        (terminal.drawing, terminal.drawn, terminal.next) = (true, id, None);
+        self.hub.skip(id, Stream::Tty);
+        terminal.painter.draw(id, session.window);
     }
 
     /// A session has been greeted: it gets first what stands for what the terminal showed before, unless

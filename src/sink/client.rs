@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{self, PeerCredentials};
@@ -50,6 +51,8 @@ pub struct Session {
     pub window: Option<Size>,
     /// How it is shown the app's terminal, where it asked for the screen.
     pub view: Option<View>,
+    /// When it was last shown a screen.
+    pub shown: Option<Instant>,
     /// What happened to the app, each with its place: where the streams ended then.
     turns: VecDeque<(Turn, Ends)>,
 }

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::kept::Kept;
 use super::thread::{Ear, Mouth, Over, mailbox};
@@ -45,7 +46,14 @@ pub enum Word {
     /// What the app has asked for, as if typed.
     Answer(Vec<u8>),
     /// What shows a client the screen, or nothing, when it is not known.
-    Drawn(ClientId, Vec<u8>),
+    Drawn {
+        /// Whom.
+        id: ClientId,
+        /// That.
+        screen: Vec<u8>,
+        /// How long it took.
+        took: Duration,
+    },
     /// Why the screen is known no more.
     Off(String),
 }
@@ -171,11 +179,21 @@ impl Painter {
 impl Easel {
     /// Obeys an order; a screen that cannot go on is given up, and all else goes on without.
     fn take(&mut self, order: Order) -> Result<(), Over> {
-        let len = if let Order::Show { bytes, .. } = &order { bytes.len() } else { 0 };
+        let (mut len, mut draws) = (0, None);
+        match &order {
+            Order::Show { bytes, .. } => len = bytes.len(),
+            Order::Draw(id, _) => draws = Some(*id),
+            Order::Resize(_) | Order::Reset => {}
+        }
         let obeyed = catch_unwind(AssertUnwindSafe(|| self.obey(order)));
         obeyed.unwrap_or_else(|_| {
             self.screen = None;
+            // Who waits for it waits no more.
             self.mouth.tell(Word::Shown(len, Vec::new()))?;
+            if let Some(id) = draws {
+                let (screen, took) = (Vec::new(), Duration::ZERO);
+                self.mouth.tell(Word::Drawn { id, screen, took })?;
+            }
             self.mouth.tell(Word::Off("it cannot be drawn".into()))
         })
     }
@@ -195,8 +213,9 @@ impl Easel {
             }
             (Order::Draw(id, window), screen) => {
                 let window = window.unwrap_or(Size { rows: 0, cols: 0 });
-                let drawn = screen.and_then(|screen| screen.redraw(window));
-                self.mouth.tell(Word::Drawn(id, drawn.unwrap_or_default()))?;
+                let began = Instant::now();
+                let screen = screen.and_then(|screen| screen.redraw(window)).unwrap_or_default();
+                self.mouth.tell(Word::Drawn { id, screen, took: began.elapsed() })?;
             }
             (Order::Resize(size), Some(screen)) => screen.resize(size),
             (Order::Reset, Some(screen)) => {
