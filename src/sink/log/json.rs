@@ -14,7 +14,16 @@ pub const WIDEST: usize = 6;
 /// Appends an entry.
 pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
     out.extend_from_slice(b"{\"log\":\"");
-    let [a, b] = entry.pieces;
+    text(out, entry.pieces);
+    out.extend_from_slice(if entry.last { b"\\n\",\"stream\":\"" } else { b"\",\"stream\":\"" });
+    out.extend_from_slice(entry.stream.logged_as().as_bytes());
+    out.extend_from_slice(b"\",\"time\":\"");
+    out.extend_from_slice(stamp.as_bytes());
+    out.extend_from_slice(b"\"}\n");
+}
+
+/// Appends text, one piece behind the other, as the inside of a JSON string.
+pub fn text(out: &mut Vec<u8>, [a, b]: [&[u8]; 2]) {
     // A character may lie across the two pieces.
     let (whole, begun) = a.split_at(a.len() - unfinished(a));
     escape(out, whole);
@@ -30,14 +39,9 @@ pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
         escape(out, &character[..len]);
         escape(out, &b[rest..]);
     }
-    out.extend_from_slice(if entry.last { b"\\n\",\"stream\":\"" } else { b"\",\"stream\":\"" });
-    out.extend_from_slice(entry.stream.logged_as().as_bytes());
-    out.extend_from_slice(b"\",\"time\":\"");
-    out.extend_from_slice(stamp.as_bytes());
-    out.extend_from_slice(b"\"}\n");
 }
 
-/// Appends text as the inside of a JSON string.
+/// Appends one piece: no character goes on behind it.
 fn escape(out: &mut Vec<u8>, text: &[u8]) {
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid().as_bytes();

@@ -84,8 +84,8 @@ pub struct Log {
     worst: usize,
     splitter: Splitter,
     writer: Writer,
-    /// The time of the entries now, and as text: times of a log never go back.
-    stamp: (Stamp, StampText),
+    /// The time of the entries now: times of a log never go back.
+    stamp: StampText,
     /// What is being filled.
     filling: Chunk,
     /// Full chunks that wait for the writer; none while it works.
@@ -127,10 +127,10 @@ impl Log {
         writer: Writer,
         hub: &mut Hub,
     ) -> Self {
-        let start = Stamp::default();
+        let now = Now::read().stamp;
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
-        let (id, at, bytes) = hub.follow(hasher.finish().max(1), Now::read().stamp);
+        let (id, at, bytes) = hub.follow(hasher.finish().max(1), now);
         let lost = Lost { lines: 0, bytes };
         Self {
             id,
@@ -141,7 +141,7 @@ impl Log {
             format,
             policy,
             writer,
-            stamp: (start, StampText::new(start)),
+            stamp: StampText::new(Stamp::default()),
             filling: Chunk::default(),
             queue: VecDeque::new(),
             spare: Vec::new(),
@@ -149,7 +149,7 @@ impl Log {
             writing: None,
             handed_half: false,
             failing: None,
-            untold: (lost, start),
+            untold: (lost, now),
             lost,
             half: [None; Stream::ALL.len()],
             other_waits: None,
@@ -289,8 +289,8 @@ impl Log {
 
     /// Times of a log do not go back, whatever the clock does.
     fn set_stamp(&mut self, stamp: Stamp) {
-        if stamp > self.stamp.0 {
-            self.stamp = (stamp, StampText::new(stamp));
+        if stamp > self.stamp.stamp() {
+            self.stamp = StampText::new(stamp);
         }
     }
 
@@ -453,10 +453,10 @@ impl Log {
 
 impl Chunk {
     /// Appends an entry and counts it.
-    fn put(&mut self, format: &Format, stamp: &(Stamp, StampText), entry: &Entry<'_>) {
-        format.encode(&mut self.bytes, &stamp.1, entry);
+    fn put(&mut self, format: &Format, stamp: &StampText, entry: &Entry<'_>) {
+        format.encode(&mut self.bytes, stamp, entry);
         let text = entry.pieces.iter().map(|piece| piece.len()).sum();
-        self.count(u64::from(entry.last), text, stamp.0);
+        self.count(u64::from(entry.last), text, stamp.stamp());
     }
 
     fn count(&mut self, lines: u64, text: usize, stamp: Stamp) {

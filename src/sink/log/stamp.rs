@@ -8,9 +8,12 @@ use crate::time::Stamp;
 /// The length of each such time.
 const LEN: usize = "2016-10-06T00:17:09.669794202Z".len();
 
-/// A time as text; made once for all the lines of a read.
+/// A time, and its text, which is made once for all the lines of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StampText([u8; LEN]);
+pub struct StampText {
+    stamp: Stamp,
+    text: [u8; LEN],
+}
 
 impl StampText {
     /// The text of a time. A stamp ends in 2554, before the year needs five digits.
@@ -20,13 +23,19 @@ impl StampText {
         let time = UNIX_EPOCH + Duration::from_nanos(stamp.0);
         // It has this length for every time up to the year 9999.
         let _ = write!(&mut text[..], "{}", humantime::format_rfc3339_nanos(time));
-        Self(text)
+        Self { stamp, text }
     }
 
-    /// It, without an end of any kind.
+    /// The time.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    /// Its text, without an end of any kind.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; LEN] {
-        &self.0
+        &self.text
     }
 }
 
