@@ -21,6 +21,9 @@ use crate::{sys, systemd};
 /// The variable by which `run --attach` tells its mux to start the app only when it has attached.
 pub const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
 
+/// What a terminal is to an app that nobody has told (`TERM`): what most emulators are like.
+pub const TERM: &str = "xterm-256color";
+
 /// A command that is, or will be, the app.
 #[derive(Debug)]
 pub struct App {
@@ -85,7 +88,7 @@ impl App {
     pub fn start(&mut self) -> Result<Turn> {
         self.waits_until = None;
         if self.terminal && std::env::var_os("TERM").is_none() {
-            self.command.env("TERM", "xterm-256color");
+            self.command.env("TERM", TERM);
         }
         let program = self.command.get_program().to_owned();
         let child = self.command.spawn();

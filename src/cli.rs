@@ -160,6 +160,19 @@ impl Default for LogArgs {
     }
 }
 
+/// What is recorded of a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct RecordArgs {
+    /// Record what the terminal shows and when, for `asciinema play`: cast:PATH (asciicast v2); as often
+    /// as you like, in the variable with commas. It is a log as those of --log are, but never rotated.
+    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_RECORD", value_delimiter = ',',
+          value_parser = values::recording)]
+    pub record: Vec<PathBuf>,
+    /// Record what is typed as well, passwords among it.
+    #[arg(long, env = "IOTTYMUX_RECORD_INPUT", value_parser = BoolishValueParser::new())]
+    pub record_input: bool,
+}
+
 /// Who may come beside root and the mux's own user: numbers, with commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct OthersArgs {
@@ -218,6 +231,9 @@ pub struct TtyArgs {
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value = "24x80",
           value_parser = values::size)]
     pub size: Size,
+    /// What is recorded.
+    #[command(flatten)]
+    pub record: RecordArgs,
     /// What every mux has.
     #[command(flatten)]
     pub mux: MuxArgs,
@@ -412,6 +428,9 @@ pub struct RunArgs {
     /// The keys of a person who is attached.
     #[command(flatten)]
     pub keys: KeyArgs,
+    /// What is recorded, with --tty.
+    #[command(flatten)]
+    pub record: RecordArgs,
     /// What every mux has.
     #[command(flatten)]
     pub mux: MuxArgs,

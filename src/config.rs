@@ -2,16 +2,16 @@
 //! after this module sees only what is valid.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::app::App;
+use crate::app::{self, App};
 use crate::attach;
 use crate::cli::{
     AloneArgs, AttachArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
-    RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::limits;
 use crate::logs;
@@ -57,7 +57,9 @@ pub fn fifos(dir: AppDir, enabled: Vec<Stream>, mux: &MuxArgs) -> Result<Plan> {
 /// # Errors
 /// When rkt's variables ask for a log that there cannot be.
 pub fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
-    terminal(state.app(&args.app.name), args.size, &args.mux)
+    let mut plan = terminal(state.app(&args.app.name), args.size, &args.mux)?;
+    plan.logs.targets.extend(recordings(&args.record)?);
+    Ok(plan)
 }
 
 /// The plan of a mux for a terminal.
@@ -107,6 +109,18 @@ fn log_plan(args: &LogArgs) -> Result<LogPlan> {
     })
 }
 
+/// The recordings that were asked for.
+fn recordings(args: &RecordArgs) -> Result<Vec<LogTarget>> {
+    let term = env::var("TERM").ok().filter(|term| !term.is_empty());
+    let term = term.unwrap_or_else(|| app::TERM.to_owned());
+    let recording = |path: &PathBuf| {
+        let free = LogPath::free(path);
+        let path = free.map_err(|why| anyhow!("recording {}: {why}", path.display()))?;
+        Ok(LogTarget::Recording { path, term: term.clone(), input: args.record_input })
+    };
+    args.record.iter().map(recording).collect()
+}
+
 /// The log that rkt's variables ask for: Kubernetes', below the directory that rkt has for it.
 fn rkt_log() -> Result<Option<LogPath>> {
     const MODE: &str = "STAGE1_LOGMODE";
@@ -138,7 +152,12 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
     };
     let waits_until = args.await_client.then(|| Instant::now() + limits::FIRST_CLIENT);
     let app = App::new(&args.command, args.tty, waits_until);
-    plan(state.app(&args.app.name), streams, &args.mux, Some(app))
+    if !args.tty && !args.record.record.is_empty() {
+        bail!("only a terminal can be recorded: --record needs --tty");
+    }
+    let mut plan = plan(state.app(&args.app.name), streams, &args.mux, Some(app))?;
+    plan.logs.targets.extend(recordings(&args.record)?);
+    Ok(plan)
 }
 
 /// What `logs` is to read.

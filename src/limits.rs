@@ -137,6 +137,19 @@ pub const LOG_AHEAD: usize = 2;
 pub const LOG_STUCK: Duration = Duration::from_secs(5);
 /// Pause between two attempts with a log's target that fails.
 pub const LOG_RETRY: Duration = Duration::from_secs(1);
+/// Longest text of an event of a recording, bytes: a read of a terminal mostly gives less than this.
+pub const RECORD_EVENT: usize = 16 * 1024;
+/// Notes (sizes of the terminal, input) that wait for a recording which is behind the app. There are
+/// some thirty a second at the most while the app waits, and a target that hangs fails after
+/// [`LOG_STUCK`].
+pub const RECORD_NOTES: usize = 1024;
+/// Bytes of input that wait for a recording which is behind the app: what one client may have waiting.
+pub const RECORD_TYPED: usize = INPUT;
+/// Bytes of a recording in which its header is looked for: it may have a title, and colours.
+pub const RECORD_HEAD: usize = 64 * 1024;
+/// Bytes of its end in which its last event is looked for: [`RECORD_EVENT`] with each byte written as
+/// six, and the rest.
+pub const RECORD_TAIL: usize = 128 * 1024;
 /// Requests to open the logs anew that may wait for a target that hangs: each is answered, and one
 /// rotates a log, not many.
 pub const LOG_REOPENERS: usize = 64;

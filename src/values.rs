@@ -160,6 +160,16 @@ pub fn log_spec(text: &str) -> Result<LogSpec, String> {
     Ok(spec)
 }
 
+/// Parses `cast:PATH`, the one format that there is for recordings; the path.
+///
+/// # Errors
+/// When it is none, or names no file.
+pub fn recording(text: &str) -> Result<PathBuf, String> {
+    let path = text.strip_prefix("cast:").filter(|path| !path.is_empty() && !path.ends_with('/'));
+    path.map(PathBuf::from)
+        .ok_or_else(|| "a recording is cast:PATH, and its path a file".to_owned())
+}
+
 /// Parses the longest text of an entry; 0 stands for the most.
 ///
 /// # Errors
@@ -253,6 +263,10 @@ mod tests {
             assert!(log_spec(bad).is_err(), "{bad}");
         }
         assert_eq!((line_limit("0"), line_limit("2K")), (Ok(limits::LOG_LINE_MAX), Ok(2048)));
+        assert_eq!(recording("cast:/a:b"), Ok("/a:b".into()));
+        for bad in ["", "cast", "cast:", "cast:/a/", "raw:/a", "/a"] {
+            assert!(recording(bad).is_err(), "{bad}");
+        }
         assert!(
             line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()
         );

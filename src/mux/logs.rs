@@ -11,13 +11,15 @@ use crate::hub::{ClientId, Hub};
 use crate::limits;
 use crate::logged::{self, Logged};
 use crate::poll::{Interest, Token};
-use crate::proto::{Answer, Kind, LogReport};
+use crate::proto::{Answer, Kind, LogReport, Size};
+use crate::sink::log::cast::Cast;
 use crate::sink::log::file::{LogFile, LogPath, Rotation};
 use crate::sink::log::format::Format;
 use crate::sink::log::journal::{self, Fields, Journal};
 use crate::sink::log::writer::{Target, Word, Writer};
 use crate::sink::log::{Log, Policy};
 use crate::state::{AppDir, LOGS};
+use crate::time::Now;
 use crate::unit;
 
 /// What is to be logged, and how.
@@ -38,6 +40,15 @@ pub enum LogTarget {
     File(FileFormat, LogPath),
     /// To journald.
     Journald,
+    /// A recording of the terminal, to a file.
+    Recording {
+        /// The file.
+        path: LogPath,
+        /// What kind of terminal the app takes it for.
+        term: String,
+        /// Whether what is typed is recorded.
+        input: bool,
+    },
 }
 
 /// How a log file is written.
@@ -62,8 +73,13 @@ pub(super) struct Reopening {
     errors: Vec<String>,
 }
 
-/// Starts the logs of an app, and writes down where they are.
-pub(super) fn open(plan: LogPlan, dir: &AppDir, hub: &mut Hub) -> Result<Vec<Log>> {
+/// Starts the logs of an app, and writes down where they are. `size` is that of its terminal.
+pub(super) fn open(
+    plan: LogPlan,
+    dir: &AppDir,
+    hub: &mut Hub,
+    size: Option<Size>,
+) -> Result<Vec<Log>> {
     let LogPlan { targets, rotation, policy } = plan;
     let app = dir.name();
     let (mut logs, mut files) = (Vec::new(), Vec::new());
@@ -88,6 +104,13 @@ pub(super) fn open(plan: LogPlan, dir: &AppDir, hub: &mut Hub) -> Result<Vec<Log
                 let journal = Journal::new(PathBuf::from(journal::SOCKET)).context("journald")?;
                 ("journald".to_owned(), format, Target::Journal(journal))
             }
+            LogTarget::Recording { path, term, input } => {
+                let Some(size) = size else { bail!("only a terminal can be recorded") };
+                let name = format!("cast:{}", path.path().display());
+                files.push(logged::LogFile { format: logged::Format::Other, path: path.path() });
+                let file = LogFile::recording(path, Cast::new(term, size));
+                (name, Format::Cast { input }, Target::File(file))
+            }
         };
         if logs.iter().any(|log: &Log| log.name() == name) {
             bail!("log {} is asked for twice", name.escape_debug());
@@ -101,6 +124,21 @@ pub(super) fn open(plan: LogPlan, dir: &AppDir, hub: &mut Hub) -> Result<Vec<Log
         Logged::new(files).publish(dir)?;
     }
     Ok(logs)
+}
+
+/// The terminal has another size, which recordings have in its place.
+pub(super) fn resized(logs: &mut [Log], hub: &mut Hub, size: Size) {
+    for log in logs {
+        log.resized(size, hub, Now::read());
+    }
+}
+
+/// The terminal was given the first `len` bytes of this, which recordings may be to have.
+pub(super) fn typed(logs: &mut [Log], hub: &mut Hub, [a, b]: [&[u8]; 2], len: usize) {
+    let (first, second) = (a.len().min(len), len.saturating_sub(a.len()));
+    for log in logs {
+        log.typed([&a[..first], &b[..second.min(b.len())]], hub, Now::read());
+    }
 }
 
 impl Mux {
@@ -142,7 +180,12 @@ impl Mux {
 
     /// Has all logs opened anew.
     pub(super) fn reopen_logs(&mut self) -> Vec<usize> {
-        self.logs.iter_mut().map(|log| log.writer().reopen()).collect()
+        let waits = self.logs.iter_mut().map(|log| log.writer().reopen()).collect();
+        // A new recording has its header then, and one that goes on may have been left with another size.
+        if let Some(terminal) = &self.terminal {
+            resized(&mut self.logs, &mut self.hub, terminal.sizes.size());
+        }
+        waits
     }
 
     /// Has all logs opened anew; the client is answered when they are.

@@ -379,6 +379,8 @@ impl Mux {
             match inlet.write(self.input.next()) {
                 Ok(0) => full = true,
                 Ok(len) => {
+                    let given = self.input.next();
+                    logs::typed(&mut self.logs, &mut self.hub, given, len);
                     self.input.written(len, now);
                     moved = true;
                 }

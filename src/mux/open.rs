@@ -161,7 +161,7 @@ impl Mux {
             dir,
             _lock: lock,
         };
-        mux.logs = logs::open(logs, &mux.dir, &mut mux.hub)?;
+        mux.logs = logs::open(logs, &mux.dir, &mut mux.hub, ends.size)?;
         Endpoints::new(&mux.dir, &ends.streams).publish(&mux.dir)?;
         Ok(mux)
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Mux, Phase, log_watch};
+use super::{Mux, Phase, log_watch, logs};
 use crate::hub::size::Sizes;
 use crate::hub::{ClientId, Hub};
 use crate::limits;
@@ -309,6 +309,7 @@ impl Mux {
         if let Some(terminal) = &mut self.terminal {
             terminal.painter.resize(size);
         }
+        logs::resized(&mut self.logs, &mut self.hub, size);
         let ids: Vec<ClientId> = self.clients.keys().copied().collect();
         for id in ids {
             self.refresh(id);

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use iottymux::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::hub::{Hub, Room};
+use iottymux::proto::Size;
+use iottymux::sink::log::cast::Cast;
 use iottymux::sink::log::file::{LogFile, LogPath};
 use iottymux::sink::log::format::Format;
 use iottymux::sink::log::journal::Fields;
-use iottymux::sink::log::line::Splitter;
 use iottymux::sink::log::stamp::StampText;
 use iottymux::sink::log::writer::{Target, Writer};
 use iottymux::sink::log::{Log, Policy};
@@ -78,9 +79,9 @@ fn lines() -> Vec<u8> {
     text
 }
 
-fn formats() -> [Format; 4] {
+fn formats() -> [Format; 5] {
     let fields = Fields::new("demo", Some("demo.service"));
-    [Format::Cri, Format::Json, Format::Journal(fields), Format::Raw]
+    [Format::Cri, Format::Json, Format::Journal(fields), Format::Raw, Format::Cast { input: false }]
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn what_counts_counts() {
 fn lines_are_split_and_encoded_without_memory() {
     let text = lines();
     for format in formats() {
-        let mut splitter = Splitter::new(LIMIT);
+        let mut splitter = format.splitter(LIMIT);
         let mut out = Vec::with_capacity(format.worst(text.len()) * 100);
         let mut entries = 0;
         let mut round = |piece: usize| {
@@ -157,7 +158,12 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
     };
     for (at, format) in formats().into_iter().enumerate() {
         let path = rig.file(&at.to_string());
-        let file = LogFile::new(LogPath::free(Path::new(&path)).unwrap(), None, format.is_lines());
+        let path = LogPath::free(Path::new(&path)).unwrap();
+        let file = if let Format::Cast { .. } = format {
+            LogFile::recording(path, Cast::new("xterm".into(), Size { rows: 24, cols: 80 }))
+        } else {
+            LogFile::new(path, None, format.is_lines())
+        };
         let writer = Writer::start("x", Target::File(file)).unwrap();
         let mut hub = hub();
         let mut log = Log::new("x".into(), format, policy, writer, &mut hub);

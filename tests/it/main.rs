@@ -37,6 +37,7 @@ mod log_rotation;
 mod logs;
 mod quiet;
 mod reconnect;
+mod record;
 mod rights;
 mod rkt;
 mod run;

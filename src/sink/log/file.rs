@@ -2,21 +2,23 @@
 //!
 //! Everything goes through a descriptor of the file's directory, so that a path below a directory
 //! that others fill (a kubelet's) cannot lead out of it. Invariants: no byte of a log is ever
-//! overwritten or truncated; a rotation that is broken off at any step loses nothing.
+//! overwritten or truncated, but for the half of an event that a mux which was killed has left at the
+//! end of a recording; a rotation that is broken off at any step loses nothing.
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use memchr::memrchr;
+use memchr::{memchr, memrchr};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, renameat, statat, unlinkat,
 };
 
 use super::Chunk;
+use super::cast::{self, Cast};
 use crate::limits;
 
 /// Mode of a log.
@@ -53,11 +55,20 @@ pub struct LogFile {
     rotation: Option<Rotation>,
     /// Whether it may be cut behind each line end.
     is_lines: bool,
+    recording: Option<Recording>,
     open: Option<Open>,
     /// Files beyond the number that is kept have been removed.
     is_tidy: bool,
     /// The file that has the chunk up to where it is done.
     begun: Option<FileId>,
+}
+
+/// What a file that is a recording has more.
+#[derive(Debug)]
+struct Recording {
+    cast: Cast,
+    /// The file whose header is known: written, or read.
+    of: Option<FileId>,
 }
 
 #[derive(Debug)]
@@ -165,7 +176,14 @@ impl LogFile {
     /// A log that is opened when something is written, or by [`LogFile::reopen`].
     #[must_use]
     pub fn new(path: LogPath, rotation: Option<Rotation>, is_lines: bool) -> Self {
-        Self { path, rotation, is_lines, open: None, is_tidy: false, begun: None }
+        let (recording, open, is_tidy, begun) = (None, None, false, None);
+        Self { path, rotation, is_lines, recording, open, is_tidy, begun }
+    }
+
+    /// A recording, which has a header and is one file always.
+    #[must_use]
+    pub fn recording(path: LogPath, cast: Cast) -> Self {
+        Self { recording: Some(Recording { cast, of: None }), ..Self::new(path, None, true) }
     }
 
     /// Opens the file anew, as it is found by its name now; on failure the old one is kept.
@@ -178,7 +196,10 @@ impl LogFile {
     }
 
     fn open_anew(&mut self) -> io::Result<&mut Open> {
-        let open = self.path.open()?;
+        let mut open = self.path.open()?;
+        if let Some(recording) = &mut self.recording {
+            recording.meet(&self.path, &mut open, self.begun)?;
+        }
         if let Some(rotation) = self.rotation.filter(|_| !self.is_tidy) {
             remove_beyond(&open.dir, &self.path.name, rotation.files);
             self.is_tidy = true;
@@ -194,6 +215,9 @@ impl LogFile {
         let stat = self.be_open()?;
         self.go_back(chunk, &stat);
         let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+        if let Some(recording) = &mut self.recording {
+            recording.place(chunk, &stat);
+        }
         let Some(open) = &mut self.open else { return Ok(()) };
         let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
         if let Some(rotation) = self.rotation.filter(|_| is_file && open.size > 0) {
@@ -232,7 +256,12 @@ impl LogFile {
                     // There may be room again.
                     ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {}
                     // The next reader begins with a whole entry.
-                    ErrorKind::BrokenPipe => (self.open, self.begun) = (None, None),
+                    ErrorKind::BrokenPipe => {
+                        (self.open, self.begun) = (None, None);
+                        if let Some(recording) = &mut self.recording {
+                            recording.of = None;
+                        }
+                    }
                     _ => self.open = None,
                 }
                 return Err(e);
@@ -256,12 +285,63 @@ impl LogFile {
     /// What a file has of an entry is completed in that file. In another one, or where somebody has
     /// truncated it, the entry is written whole: a file begins with an entry.
     fn go_back(&self, chunk: &mut Chunk, stat: &Stat) {
-        let is_empty = FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_size == 0;
-        if self.is_lines && (self.begun != Some(id(stat)) || is_empty) {
+        if self.is_lines && (self.begun != Some(id(stat)) || is_empty(stat)) {
             let end = memrchr(b'\n', &chunk.bytes[..chunk.done]);
             chunk.done = end.map_or(0, |at| at + 1);
         }
     }
+}
+
+impl Recording {
+    /// Reads a file that is there, and was not written last: it must be a recording, which then goes on
+    /// behind its last whole event.
+    fn meet(&mut self, path: &LogPath, open: &mut Open, begun: Option<FileId>) -> io::Result<()> {
+        let stat = fstat(&open.file)?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() || begun == Some(id(&stat)) {
+            return Ok(());
+        }
+        self.of = None;
+        if open.size == 0 {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let mut file = File::from(path.open_below(&open.dir, &path.name, flags)?);
+        if id(&fstat(&file)?) != id(&stat) {
+            return Err(io::Error::other("it was replaced just now"));
+        }
+        let (mut head, mut end) = (Vec::new(), Vec::new());
+        Read::by_ref(&mut file).take(limits::RECORD_HEAD as u64).read_to_end(&mut head)?;
+        let skipped = open.size.saturating_sub(limits::RECORD_TAIL as u64);
+        file.seek(SeekFrom::Start(skipped))?;
+        file.take(limits::RECORD_TAIL as u64).read_to_end(&mut end)?;
+        let first = memchr(b'\n', &head).map(|at| &head[..at]);
+        let last = cast::last_line(&end, skipped == 0);
+        let resumed =
+            first.zip(last).is_some_and(|(first, (last, _))| self.cast.resume(first, last));
+        let Some((_, half)) = last.filter(|_| resumed) else {
+            let why = "there is a file that is no recording (asciicast v2 with a timestamp)";
+            return Err(io::Error::new(ErrorKind::InvalidData, why));
+        };
+        if half > 0 {
+            open.size -= half as u64;
+            rustix::fs::ftruncate(&open.file, open.size)?;
+        }
+        self.of = Some(id(&stat));
+        Ok(())
+    }
+
+    /// Sets the times of a chunk for a file, with the header before it if that begins with it.
+    fn place(&mut self, chunk: &mut Chunk, stat: &Stat) {
+        if self.of != Some(id(stat)) || is_empty(stat) {
+            self.cast.begin(chunk);
+            self.of = Some(id(stat));
+        }
+        self.cast.place(chunk);
+    }
+}
+
+fn is_empty(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_size == 0
 }
 
 /// Whether what is left of a chunk begins with an entry.

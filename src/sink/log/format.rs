@@ -1,9 +1,10 @@
 //! The formats of logs. Pure.
 
 use super::journal::Fields;
-use super::line::Entry;
+use super::line::{Entry, Splitter};
 use super::stamp::StampText;
-use super::{cri, journal, json};
+use super::{cast, cri, journal, json};
+use crate::limits;
 
 /// Bytes before each entry for journald: its length, for the writer sends each by itself.
 pub const LENGTH: usize = size_of::<u32>();
@@ -19,9 +20,23 @@ pub enum Format {
     Journal(Fields),
     /// The app's bytes and nothing else.
     Raw,
+    /// asciicast v2: a recording of a terminal.
+    Cast {
+        /// Whether it has what was typed.
+        input: bool,
+    },
 }
 
 impl Format {
+    /// What makes entries for it, of lines no longer than that many bytes.
+    #[must_use]
+    pub fn splitter(&self, line_limit: usize) -> Splitter {
+        match self {
+            Self::Cast { .. } => Splitter::of_reads(limits::RECORD_EVENT),
+            _ => Splitter::new(line_limit),
+        }
+    }
+
     /// Bytes that an entry of so many bytes of text needs at most.
     #[must_use]
     pub fn worst(&self, text: usize) -> usize {
@@ -30,13 +45,14 @@ impl Format {
             Self::Json => json::AROUND + json::WIDEST * text,
             Self::Journal(fields) => LENGTH + journal::AROUND + fields.len() + text,
             Self::Raw => text + 1,
+            Self::Cast { .. } => cast::AROUND + json::WIDEST * text,
         }
     }
 
     /// Whether an entry ends with a line end and has no other one, so that a file can be cut there.
     #[must_use]
     pub fn is_lines(&self) -> bool {
-        matches!(self, Self::Cri | Self::Json)
+        matches!(self, Self::Cri | Self::Json | Self::Cast { .. })
     }
 
     /// Appends an entry.
@@ -52,6 +68,7 @@ impl Format {
                 let len = u32::try_from(out.len() - at - LENGTH).unwrap_or(u32::MAX);
                 out[at..at + LENGTH].copy_from_slice(&len.to_ne_bytes());
             }
+            Self::Cast { .. } => cast::encode(out, stamp.stamp(), entry),
             Self::Raw => {
                 for piece in entry.pieces {
                     out.extend_from_slice(piece);

@@ -1,4 +1,5 @@
-//! Bytes of streams into entries: lines, or parts of lines that are too long or wait too long.
+//! Bytes of streams into entries: lines, or parts of lines that are too long or wait too long; or, for
+//! a recording, what was read at once.
 //!
 //! Pure. Invariants: the parts of a stream, joined, with a line end behind each last one, give its
 //! bytes back, however they came; at most a limit's bytes are kept per stream.
@@ -35,6 +36,8 @@ struct Half {
 #[derive(Debug)]
 pub struct Splitter {
     limit: usize,
+    /// Whether line ends are nothing special.
+    of_reads: bool,
     halves: [Half; Stream::ALL.len()],
 }
 
@@ -42,7 +45,20 @@ impl Splitter {
     /// Entries of at most `limit` bytes, at least one.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit: limit.max(1), halves: Default::default() }
+        Self { limit: limit.max(1), of_reads: false, halves: Default::default() }
+    }
+
+    /// Entries that are what was read at once, of at most `limit` bytes, at least a character's: none
+    /// begins or ends a line, and a character is not split.
+    #[must_use]
+    pub fn of_reads(limit: usize) -> Self {
+        Self { of_reads: true, ..Self::new(limit.max(4)) }
+    }
+
+    /// Most bytes of an entry.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 
     /// The next entry of `bytes` of a stream, which are moved behind it; `None` when all that is
@@ -57,6 +73,9 @@ impl Splitter {
         let first = !half.open;
         // Never negative: no more than the limit is kept.
         let room = self.limit - half.bytes.len();
+        if self.of_reads {
+            return half.read(stream, room, bytes);
+        }
         let window = &bytes[..bytes.len().min(room + 1)];
         if let Some(at) = memchr(b'\n', window) {
             let rest = &bytes[..at];
@@ -116,6 +135,27 @@ impl Splitter {
 }
 
 impl Half {
+    /// What of `bytes` there is room for, without the beginning of a character at its end.
+    fn read<'e, 'b: 'e>(
+        &'e mut self,
+        stream: Stream,
+        room: usize,
+        bytes: &mut &'b [u8],
+    ) -> Option<Entry<'e>> {
+        let (part, rest) = bytes.split_at(bytes.len().min(room));
+        let begun = unfinished(tail(&mut [0; 4], &self.bytes, part));
+        if begun == self.bytes.len() + part.len() {
+            self.bytes.extend_from_slice(part);
+            *bytes = rest;
+            return None;
+        }
+        // What is kept is the beginning of one character: another one can only begin behind it.
+        let (part, rest) = bytes.split_at(part.len().saturating_sub(begun));
+        *bytes = rest;
+        self.given = self.bytes.len();
+        Some(Entry { stream, first: false, last: false, pieces: [&self.bytes, part] })
+    }
+
     fn forget_given(&mut self) {
         if self.given > 0 {
             self.bytes.drain(..self.given);
@@ -128,17 +168,22 @@ impl Half {
 /// the cut is better made before them. 0 when there is no such thing, or it is too long to matter.
 fn cut_back(kept: &[u8], more: &[u8]) -> usize {
     const LONGEST: usize = limits::ESCAPE;
-    // The last bytes in one piece.
-    let mut tail = [0; LONGEST];
-    let new = more.len().min(LONGEST);
-    let old = kept.len().min(LONGEST - new);
-    tail[..old].copy_from_slice(&kept[kept.len() - old..]);
-    tail[old..old + new].copy_from_slice(&more[more.len() - new..]);
-    let tail = &tail[..old + new];
+    let mut buffer = [0; LONGEST];
+    let tail = tail(&mut buffer, kept, more);
     match memrchr(0x1b, tail) {
         Some(at) if !is_whole(&tail[at..]) => tail.len() - at,
         _ => unfinished(tail),
     }
+}
+
+/// The last bytes of both in one piece, as many as there is room for.
+fn tail<'b>(buffer: &'b mut [u8], kept: &[u8], more: &[u8]) -> &'b [u8] {
+    let new = more.len().min(buffer.len());
+    let old = kept.len().min(buffer.len() - new);
+    let tail = &mut buffer[..old + new];
+    tail[..old].copy_from_slice(&kept[kept.len() - old..]);
+    tail[old..].copy_from_slice(&more[more.len() - new..]);
+    tail
 }
 
 /// Length of an unfinished UTF-8 character at the end, 0 to 3.
@@ -268,7 +313,84 @@ mod tests {
         assert_eq!((end.first, end.pieces.concat()), (true, b"error".to_vec()));
     }
 
+    #[test]
+    fn what_is_read_at_once_is_an_entry_but_for_half_a_character() {
+        let mut splitter = Splitter::of_reads(10);
+        let mut entries = Vec::new();
+        let reads = [
+            &b"a\nb\x1b["[..],
+            b"\xe2",
+            b"\x82",
+            b"\xac\xc3",
+            b"\xe2\x82",
+            b"x",
+            b"0123456789012345678\xe2\x82\xac",
+            b"\xff\xf0",
+        ];
+        for read in reads {
+            let mut rest = read;
+            while !rest.is_empty() {
+                if let Some(entry) = splitter.next(OUT, &mut rest) {
+                    assert!(!entry.first && !entry.last);
+                    entries.push(entry.pieces.concat());
+                }
+            }
+            assert!(splitter.open().is_none() && splitter.waiting(OUT) < 4);
+        }
+        let want = [
+            &b"a\nb\x1b["[..],
+            "\u{20ac}".as_bytes(),
+            b"\xc3",
+            b"\xe2\x82x",
+            b"0123456789",
+            b"012345678",
+            "\u{20ac}".as_bytes(),
+            b"\xff",
+        ];
+        assert_eq!(entries, want);
+        assert_eq!(splitter.flush(OUT, false), None);
+        assert_eq!(splitter.flush(OUT, true).unwrap().pieces[0], b"\xf0");
+    }
+
     proptest! {
+        /// The same for what was read at once; a character is never split.
+        #[test]
+        fn reads_give_the_bytes_back(
+            reads in prop::collection::vec(
+                prop::collection::vec(
+                    prop_oneof![Just(b'\n'), Just(0xe2), Just(0x82), Just(0xf0), Just(0x9f), any::<u8>()],
+                    1..12,
+                ),
+                0..30,
+            ),
+            limit in 4usize..20,
+        ) {
+            let mut splitter = Splitter::of_reads(limit);
+            let (mut joined, mut given) = (Vec::new(), String::new());
+            let mut take = |entry: Entry<'_>| {
+                let text = entry.pieces.concat();
+                assert!(!text.is_empty() && text.len() <= limit);
+                given.push_str(&String::from_utf8_lossy(&text));
+                joined.extend(text);
+            };
+            for read in &reads {
+                let mut rest = &read[..];
+                while !rest.is_empty() {
+                    if let Some(entry) = splitter.next(OUT, &mut rest) {
+                        take(entry);
+                    }
+                }
+            }
+            if let Some(entry) = splitter.flush(OUT, true) {
+                take(entry);
+            }
+            prop_assert_eq!(&joined, &reads.concat());
+            prop_assert!(!joined.is_empty() || given.is_empty());
+            // Each valid character is in one piece.
+            let valid = |text: &str| text.chars().filter(|c| *c != '\u{fffd}').collect::<String>();
+            prop_assert_eq!(valid(&given), valid(&String::from_utf8_lossy(&joined)));
+        }
+
         /// Whatever comes in whatever pieces, the parts give it back, none is over the limit, and
         /// only the last line may lack its end.
         #[test]

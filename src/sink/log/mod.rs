@@ -7,12 +7,14 @@
 //! other way round); while it fails the newest lines are kept, and the others are counted and told
 //! of in their place.
 
+pub mod cast;
 mod cri;
 pub mod file;
 pub mod format;
 pub mod journal;
 mod json;
 pub mod line;
+mod notes;
 pub mod stamp;
 pub mod writer;
 
@@ -22,10 +24,12 @@ use std::time::{Duration, Instant};
 
 use self::format::Format;
 use self::line::{Entry, Splitter};
+use self::notes::{Note, Notes};
 use self::stamp::StampText;
 use self::writer::{Word, Writer};
 use crate::hub::{Hub, LogId};
 use crate::limits;
+use crate::proto::Size;
 use crate::stream::Stream;
 use crate::time::{Now, Stamp};
 
@@ -38,6 +42,8 @@ pub struct Chunk {
     pub done: usize,
     /// Where no line is split for the first time: a new file can begin there.
     pub cut: Option<usize>,
+    /// What the times of a recording's events that are not done count from, microseconds since 1970.
+    zero: u64,
     /// Lines that end in it.
     lines: u64,
     /// Bytes of the app in it.
@@ -83,6 +89,8 @@ pub struct Log {
     /// Bytes of an entry at most.
     worst: usize,
     splitter: Splitter,
+    /// What a recording has beside the app's bytes, and has not come to.
+    notes: Notes,
     writer: Writer,
     /// The time of the entries now: times of a log never go back.
     stamp: StampText,
@@ -102,6 +110,8 @@ pub struct Log {
     failing: Option<String>,
     /// What was lost and not told yet, and when the last of it was read.
     untold: (Lost, Stamp),
+    /// The size of a recorded terminal after what was lost, if it changed there.
+    untold_size: Option<Size>,
     /// What was lost, all in all.
     lost: Lost,
     /// Since when half a line waits, per stream.
@@ -132,12 +142,14 @@ impl Log {
         name.hash(&mut hasher);
         let (id, at, bytes) = hub.follow(hasher.finish().max(1), now);
         let lost = Lost { lines: 0, bytes };
+        let splitter = format.splitter(policy.line_limit);
         Self {
             id,
             at,
             name,
-            splitter: Splitter::new(policy.line_limit),
-            worst: format.worst(policy.line_limit),
+            worst: format.worst(splitter.limit()),
+            splitter,
+            notes: Notes::default(),
             format,
             policy,
             writer,
@@ -150,6 +162,7 @@ impl Log {
             handed_half: false,
             failing: None,
             untold: (lost, now),
+            untold_size: None,
             lost,
             half: [None; Stream::ALL.len()],
             other_waits: None,
@@ -185,8 +198,14 @@ impl Log {
     pub fn advance(&mut self, hub: &mut Hub, now: Instant) {
         self.watch(now);
         while self.has_room(now) {
+            if self.take_note() {
+                continue;
+            }
             let Some(stream) = self.next_stream(hub, now) else { break };
-            let Some((stamp, range)) = hub.unread(self.id, stream) else { break };
+            let Some((stamp, mut range)) = hub.unread(self.id, stream) else { break };
+            if let Some((at, _)) = self.notes.next() {
+                range.end = range.end.min(at);
+            }
             self.set_stamp(stamp);
             let len = self.take(stream, hub.bytes(stream, range), now);
             hub.read_on(self.id, stream, len);
@@ -201,6 +220,31 @@ impl Log {
             }
         }
         self.hand_over(now);
+    }
+
+    /// The app's terminal has this size from here on, or when the log begins: a recording has it.
+    pub fn resized(&mut self, size: Size, hub: &mut Hub, now: Now) {
+        if matches!(self.format, Format::Cast { .. }) {
+            let lost = self.notes.resized(end_of_terminal(hub), now.stamp, size);
+            self.noted(lost, hub, now);
+        }
+    }
+
+    /// The app's terminal was given this input: a recording has it, if it was asked for.
+    pub fn typed(&mut self, pieces: [&[u8]; 2], hub: &mut Hub, now: Now) {
+        if matches!(self.format, Format::Cast { input: true }) {
+            let at = end_of_terminal(hub);
+            let some = pieces.into_iter().filter(|piece| !piece.is_empty());
+            let lost = some.map(|piece| self.notes.typed(at, now.stamp, piece)).sum();
+            self.noted(lost, hub, now);
+        }
+    }
+
+    fn noted(&mut self, lost: usize, hub: &mut Hub, now: Now) {
+        if lost > 0 {
+            self.count_lost(0, lost as u64, now.stamp);
+        }
+        self.advance(hub, now.at);
     }
 
     /// When something is due though nothing happens.
@@ -287,6 +331,33 @@ impl Log {
         Some(first)
     }
 
+    /// Takes the next note, or a piece of it, if its place has come; whether it had.
+    fn take_note(&mut self) -> bool {
+        let Some((at, stamp)) = self.notes.next() else { return false };
+        if at > self.at[Stream::Tty as usize] {
+            return false;
+        }
+        self.set_stamp(stamp);
+        let mut len = 0;
+        match self.notes.first() {
+            Some(Note::Typed(bytes)) => {
+                let mut rest = bytes;
+                if let Some(entry) = self.splitter.next(Stream::Stdin, &mut rest) {
+                    self.filling.put(&self.format, &self.stamp, &entry);
+                }
+                len = bytes.len() - rest.len();
+            }
+            Some(Note::Size(size)) => {
+                let stamp = self.stamp.stamp();
+                cast::encode_size(&mut self.filling.bytes, stamp, size);
+                self.filling.count(0, 0, stamp);
+            }
+            None => {}
+        }
+        self.notes.done(len);
+        true
+    }
+
     /// Times of a log do not go back, whatever the clock does.
     fn set_stamp(&mut self, stamp: Stamp) {
         if stamp > self.stamp.stamp() {
@@ -362,7 +433,9 @@ impl Log {
     /// What is being filled, as it is; what of the streams waits for its line end is not in it.
     fn take_filling(&mut self) -> Chunk {
         let mut chunk = std::mem::take(&mut self.filling);
-        let written = |s: Stream| self.at[s as usize] - self.splitter.waiting(s) as u64;
+        // What was typed is counted nowhere.
+        let written =
+            |s: Stream| self.at[s as usize].saturating_sub(self.splitter.waiting(s) as u64);
         chunk.ends = Stream::ALL.map(written);
         chunk
     }
@@ -393,12 +466,21 @@ impl Log {
         if bytes == 0 && lines == 0 {
             return None;
         }
-        let text = format!("iottymux: {lines} lines ({bytes} bytes) were lost here");
+        let is_cast = matches!(self.format, Format::Cast { .. });
+        let what = if is_cast {
+            format!("{bytes} bytes")
+        } else {
+            format!("{lines} lines ({bytes} bytes)")
+        };
+        let text = format!("iottymux: {what} were lost here");
         let breaks = matches!(self.format, Format::Raw) && self.handed_half;
         let pieces = [if breaks { b"\n" } else { &b""[..] }, text.as_bytes()];
         let entry = Entry { stream: Stream::Stderr, first: true, last: true, pieces };
         let mut chunk = Chunk { cut: Some(0), ..Chunk::default() };
         self.format.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
+        if let Some(size) = self.untold_size.take() {
+            cast::encode_size(&mut chunk.bytes, stamp, size);
+        }
         Some(chunk)
     }
 
@@ -415,12 +497,19 @@ impl Log {
     }
 
     fn lose(&mut self, chunk: &Chunk) {
+        self.count_lost(chunk.lines, chunk.text, chunk.last);
+        if matches!(self.format, Format::Cast { .. }) {
+            self.untold_size = cast::last_size(&chunk.bytes).or(self.untold_size);
+        }
+    }
+
+    fn count_lost(&mut self, lines: u64, bytes: u64, at: Stamp) {
         let (untold, stamp) = &mut self.untold;
         for lost in [untold, &mut self.lost] {
-            lost.lines += chunk.lines;
-            lost.bytes += chunk.text;
+            lost.lines += lines;
+            lost.bytes += bytes;
         }
-        *stamp = chunk.last;
+        *stamp = at;
     }
 
     fn recycle(&mut self, mut chunk: Chunk) {
@@ -449,6 +538,11 @@ impl Log {
         }
         self.failing = Some(why);
     }
+}
+
+/// The offset of what the app will print next.
+fn end_of_terminal(hub: &Hub) -> u64 {
+    hub.extent(Stream::Tty).map_or(0, |(end, _)| end)
 }
 
 impl Chunk {
