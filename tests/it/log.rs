@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 
 use crate::pattern::volume;
-use crate::proc::{Proc, eventually};
+use crate::proc::{Proc, Said, eventually};
 use crate::reader::{Entry, account, cri};
 use crate::rig::{APP, Rig};
 
@@ -146,14 +146,94 @@ fn the_other_formats() {
     );
 }
 
+/// The lines of a terminal's log in this format, each with what the terminal put before its end, and
+/// whether it came from the app.
+fn shown(format: &str, log: &[u8]) -> Vec<(bool, String)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    match format {
+        "cri" => {
+            let entries = cri(log);
+            assert!(entries.iter().all(|entry| entry.last));
+            entries.iter().map(|entry| (entry.stream == "stdout", text(entry.text))).collect()
+        }
+        "json-file" => {
+            let lines = log.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n');
+            let entry = |line| {
+                let entry: Value = serde_json::from_slice(line).unwrap();
+                let line = entry["log"].as_str().unwrap().strip_suffix('\n').unwrap().to_owned();
+                (entry["stream"] == "stdout", line)
+            };
+            lines.map(entry).collect()
+        }
+        _ => {
+            let lines = log.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n');
+            lines.map(|line| (!line.starts_with(b"iottymux: "), text(line))).collect()
+        }
+    }
+}
+
+/// A line as a terminal has it, of about fifty bytes.
+fn terminal_line(n: usize) -> String {
+    format!("{n} \x1b[31m\u{e9}{}\x1b[0m\tthe end\r", "x".repeat(n % 50))
+}
+
 #[test]
-fn a_terminal_is_logged_as_stdout() {
-    let rig = Rig::new();
-    let log = rig.file("app.log");
-    let mux = rig.mux(["tty", "--app", APP, "--log", &format!("cri:{}", log.display())]);
-    rig.slave().write_all(b"shown\r\n").unwrap();
-    end(mux);
-    assert_eq!(fs::read_to_string(&log).unwrap().split_once(' ').unwrap().1, "stdout F shown\r\n");
+fn a_terminal_is_logged_as_stdout_whatever_the_format_and_rotated() {
+    for format in ["cri", "json-file", "raw"] {
+        let rig = Rig::new();
+        let log = rig.file("app.log");
+        let spec = format!("{format}:{}", log.display());
+        let rotation = ["--log-max-size", "4K", "--log-max-files", "1000"];
+        let mux = rig.mux([&["tty", "--app", APP, "--log", &spec], &rotation[..]].concat());
+        let lines: Vec<_> = (0..2000).map(terminal_line).collect();
+        rig.slave().write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
+        end(mux);
+        let numbered = (1..1000).map(|n| rig.file(&format!("app.log.{n}")));
+        let mut files: Vec<_> = numbered.take_while(|file| file.exists()).collect();
+        files.reverse();
+        files.push(log);
+        let files: Vec<_> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+        assert!(files.len() > 20 && files.iter().all(|file| file.len() <= 8192), "{format}");
+        let said: Vec<_> = files.iter().flat_map(|file| shown(format, file)).collect();
+        assert!(said.iter().all(|(is_stdout, _)| *is_stdout), "{format}");
+        assert!(said.iter().map(|(_, line)| line).eq(&lines), "{format}: {said:?}");
+    }
+}
+
+#[test]
+fn a_terminal_whose_log_fails_goes_on_and_what_was_lost_is_told() {
+    for format in ["cri", "json-file", "raw"] {
+        let rig = Rig::new();
+        let path = rig.file("fifo");
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let spec = format!("{format}:{}", path.display());
+        let mux = rig.mux(["tty", "--app", APP, "--log", &spec, "--log-buffer", "256K"]);
+        let (mut app, client) = (rig.slave(), Said::follow(rig.client("tty")));
+        let lines: Vec<_> = (0..20_000).map(terminal_line).collect();
+        let text = lines.join("\n") + "\n";
+        app.write_all(text.as_bytes()).unwrap();
+        client.wait_len(text.len());
+        let failing = || rig.status()["logs"][0]["failing"].clone();
+        eventually("it fails", || failing().is_string());
+        let reader = Said::follow(File::open(&path).unwrap());
+        eventually("it works", || failing().is_null());
+        end(mux);
+        let (mut next, mut markers) = (0, 0);
+        for (is_stdout, line) in shown(format, &reader.bytes()) {
+            if is_stdout {
+                assert_eq!(line, lines[next], "{format}");
+                next += 1;
+                continue;
+            }
+            let (lost, rest) = line["iottymux: ".len()..].split_once(" lines (").unwrap();
+            let lost: usize = lost.parse().unwrap();
+            let bytes: usize = lines[next..next + lost].iter().map(String::len).sum();
+            assert_eq!(rest, format!("{bytes} bytes) were lost here"), "{format}");
+            next += lost;
+            markers += 1;
+        }
+        assert_eq!((next, markers), (lines.len(), 1), "{format}");
+    }
 }
 
 #[test]

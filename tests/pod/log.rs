@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::pod::{Plan, Pod};
+use crate::pod::{Plan, Pod, rounds};
+use crate::proc::eventually;
 
 /// Where the mux is: with a directory `/rkt` another one would be looked for.
 const STATE: &str = "/run/iottymux";
@@ -194,6 +195,74 @@ fn journald_stops_and_goes_on() {
     }
     assert_eq!((next, markers), (LINES, 1));
     assert_eq!((&*messages[0], messages.last().unwrap().as_str()), ("first", "still there"));
+}
+
+/// A terminal's logs and its recording, of all kinds at once, over muxes that are killed and restarted.
+#[test]
+fn a_terminal_in_all_logs_over_many_muxes() {
+    let Some(plan) = Plan::new() else { return };
+    let script = "ExecStart=/bin/sh -c 'stty -echo; echo ready; exec cat'\n";
+    let logs = "cri:/shared/cri,json-file:/shared/json-file,raw:/shared/raw,journald";
+    let mux = "ttymux@shell.service";
+    let pod = with_journald(plan.with_delivered_units())
+        .unit("shell.service.d/app.conf", &format!("[Service]\nRestart=no\nExecStart=\n{script}"))
+        .unit(
+            "ttymux@shell.service.d/log.conf",
+            &format!(
+                "[Service]\nEnvironment=IOTTYMUX_LOG={logs} IOTTYMUX_RECORD=cast:/shared/cast\n"
+            ),
+        )
+        .boot();
+    let log = |format: &str| fs::read_to_string(pod.shared(format)).unwrap_or_default();
+    let formats = ["cri", "json-file", "raw", "cast"];
+    pod.systemctl(&["start", "shell.service"]);
+    let mut want = vec!["ready\r".to_owned()];
+    pod.connect("shell", "sock-tty").line_ending("ready");
+    for round in 0..rounds(6, 60) {
+        let line = format!("line {round} \u{e9}");
+        pod.connect("shell", "sock-tty").say(&format!("{line}\n"));
+        eventually("it is logged", || formats.iter().all(|format| log(format).contains(&line)));
+        want.push(line + "\r");
+        if round % 2 == 0 {
+            pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", mux]);
+        } else {
+            pod.systemctl(&["restart", mux]);
+        }
+        pod.await_mux("shell", "tty-in");
+    }
+    pod.systemctl(&["stop", "shell.service", mux]);
+    // What nobody could confirm when the mux was killed may be there twice.
+    let check = |what: &str, lines: Vec<String>| {
+        let mut once: Vec<String> = Vec::new();
+        for line in &lines {
+            if !once.contains(line) {
+                once.push(line.clone());
+            }
+        }
+        assert!(once == want && lines.len() < 2 * want.len(), "{what}: {lines:?}");
+    };
+    let cri = log("cri");
+    let text = |line: &str| line.split_once(" stdout F ").expect(line).1.to_owned();
+    check("cri", cri.split_terminator('\n').map(text).collect());
+    let json = log("json-file");
+    let text = |line: &str| {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(entry["stream"], "stdout");
+        entry["log"].as_str().unwrap().strip_suffix('\n').unwrap().to_owned()
+    };
+    check("json-file", json.lines().map(text).collect());
+    check("raw", log("raw").split_terminator('\n').map(str::to_owned).collect());
+    let cast = log("cast");
+    let events = cast.lines().skip(1).map(|line| serde_json::from_str(line).expect(line));
+    let events: Vec<(f64, char, String)> = events.collect();
+    assert!(events.iter().is_sorted_by(|a, b| a.0 <= b.0), "{cast}");
+    let shown = events.iter().filter(|event| event.1 == 'o').map(|event| event.2.as_str());
+    let shown: String = shown.collect();
+    check("cast", shown.split_terminator('\n').map(str::to_owned).collect());
+    let entries = journal(&pod, &["-u", "shell.service", "CONTAINER_NAME=shell"]);
+    assert!(entries.iter().all(|entry| entry["IOTTYMUX_STREAM"] == "stdout"), "{entries:?}");
+    let text = |entry: &Value| String::from_utf8(message(entry)).unwrap();
+    check("journald", entries.iter().map(text).collect());
 }
 
 /// What rkt's variables ask for: a file below the directory that the kubelet reads.
