@@ -202,10 +202,7 @@ impl Log {
                 continue;
             }
             let Some(stream) = self.next_stream(hub, now) else { break };
-            let Some((stamp, mut range)) = hub.unread(self.id, stream) else { break };
-            if let Some((at, _)) = self.notes.next() {
-                range.end = range.end.min(at);
-            }
+            let Some((stamp, range)) = hub.unread(self.id, stream) else { break };
             self.set_stamp(stamp);
             let len = self.take(stream, hub.bytes(stream, range), now);
             hub.read_on(self.id, stream, len);

@@ -1,8 +1,8 @@
 //! What happens beside what the app prints, and has its place in it: for a recording.
 //!
 //! Pure. A recording may be behind the app, so a note waits until the recording comes to the byte that
-//! the app printed next. Invariant: the notes and what was typed have a limit each; of more the oldest
-//! are forgotten, and what was typed in these is counted.
+//! the app printed next, which always begins a read. Invariant: the notes and what was typed have a
+//! limit each; of more the oldest are forgotten, and what was typed in these is counted.
 
 use std::collections::VecDeque;
 
