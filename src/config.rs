@@ -49,7 +49,15 @@ pub fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
 /// When rkt's variables ask for a log that there cannot be.
 pub fn fifos(dir: AppDir, enabled: Vec<Stream>, mux: &MuxArgs) -> Result<Plan> {
     let make = !go_bool("STAGE2_TTY");
-    plan(dir, Streams::Fifos { enabled, make }, mux, None)
+    distinct(plan(dir, Streams::Fifos { enabled, make }, mux, None)?)
+}
+
+/// A plan whose logs go each to a place of its own.
+fn distinct(plan: Plan) -> Result<Plan> {
+    match plan.logs.shared() {
+        Some(target) => bail!("log {} is asked for twice", target.escape_debug()),
+        None => Ok(plan),
+    }
 }
 
 /// The plan of `tty`.
@@ -59,7 +67,7 @@ pub fn fifos(dir: AppDir, enabled: Vec<Stream>, mux: &MuxArgs) -> Result<Plan> {
 pub fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
     let mut plan = terminal(state.app(&args.app.name), args.size, &args.mux)?;
     plan.logs.targets.extend(recordings(&args.record)?);
-    Ok(plan)
+    distinct(plan)
 }
 
 /// The plan of a mux for a terminal.
@@ -67,7 +75,7 @@ pub fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
 /// # Errors
 /// When rkt's variables ask for a log that there cannot be.
 pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<Plan> {
-    plan(dir, Streams::Terminal { size }, mux, None)
+    distinct(plan(dir, Streams::Terminal { size }, mux, None)?)
 }
 
 fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Result<Plan> {
@@ -157,7 +165,7 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
     }
     let mut plan = plan(state.app(&args.app.name), streams, &args.mux, Some(app))?;
     plan.logs.targets.extend(recordings(&args.record)?);
-    Ok(plan)
+    distinct(plan)
 }
 
 /// What `logs` is to read.

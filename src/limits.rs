@@ -280,8 +280,8 @@ pub const LOG_READ: usize = 64 * 1024;
 /// Longest entry of a log that is read, bytes. Writers split lines long before; what is longer is
 /// passed over, so that memory has an end.
 pub const LOG_ENTRY: usize = 16 * 1024 * 1024;
-/// Bytes of a log that are looked through for the beginning of the oldest line that `--tail` asks
-/// for, behind the end of the line before: parts of other lines may lie between its own.
+/// Bytes of a log that are looked through for the next part, backwards, of the oldest line that `--tail`
+/// asks for: parts of other lines may lie between its own.
 pub const LOG_PARTS: u64 = 1024 * 1024;
 /// Rotated files of a log that are held open while they wait to be read: half of what a process
 /// may usually have open.

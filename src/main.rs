@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Parser;
 use iottymux::cli::{Cli, Command};
 use iottymux::exit::Exit;
+use iottymux::mux::Plan;
 use iottymux::state::StateDir;
 use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status, systemd};
 
@@ -23,8 +24,7 @@ fn our_main() -> Exit {
         Err(e) => {
             let exit = diagnostics::usage(&e);
             if exit == Exit::Usage {
-                // Comes back only when that is no way out either.
-                systemd::take_over_without("IOTTYMUX_", &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
+                take_over();
             }
             return exit;
         }
@@ -37,10 +37,10 @@ fn our_main() -> Exit {
 fn obey(cli: Cli) -> Result<Exit> {
     let state = StateDir::resolve(cli.state_dir)?;
     match cli.command {
-        Command::Stream(args) => run::mux(config::stream(&args, &state)?),
-        Command::Tty(args) => run::mux(config::tty(&args, &state)?),
+        Command::Stream(args) => begin(config::stream(&args, &state)),
+        Command::Tty(args) => begin(config::tty(&args, &state)),
         Command::Run(args) if args.attach && !args.await_client => run::attached(&args, &state),
-        Command::Run(args) => run::mux(config::run(&args, &state)?),
+        Command::Run(args) => begin(config::run(&args, &state)),
         Command::Attach(args) => attach::attach(&config::attach(&args, &state)),
         Command::Status(args) => {
             status::show(&state.app(&args.app.name), args.json).map(|()| Exit::Done)
@@ -56,6 +56,25 @@ fn obey(cli: Cli) -> Result<Exit> {
         }
         .map(|()| Exit::Done),
     }
+}
+
+/// Is a mux, if what was asked for makes sense.
+fn begin(plan: Result<Plan>) -> Result<Exit> {
+    match plan {
+        Ok(plan) => run::mux(plan),
+        Err(e) => {
+            let exit = diagnostics::failed(&e, Exit::Usage);
+            take_over();
+            Ok(exit)
+        }
+    }
+}
+
+/// After a mistake in its variables a mux goes on with the defaults, if an app depends on it. Comes back
+/// when that is no way out.
+fn take_over() {
+    let ours = ["IOTTYMUX_", "STAGE1_LOGMODE"];
+    systemd::take_over_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
 }
 
 /// The command line as rkt spells it.

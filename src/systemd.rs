@@ -51,13 +51,14 @@ impl Stored {
     }
 }
 
-/// Begins this program anew, in the same process, without the variables that begin so, but for some:
+/// Begins this program anew, in the same process, without the variables that begin with these, but for some:
 /// where it has been given the ends of an app that runs, a mistake in its environment is no reason to
 /// let them go, for the app would die of it. Returns when it has not, or when there is nothing to leave
 /// out.
-pub fn take_over_without(prefix: &str, but: &[&str]) {
+pub fn take_over_without(prefixes: &[&str], but: &[&str]) {
     let left_out = |name: &OsString| {
-        name.as_bytes().starts_with(prefix.as_bytes()) && !but.iter().any(|but| name == *but)
+        let begins = |prefix: &&str| name.as_bytes().starts_with(prefix.as_bytes());
+        prefixes.iter().any(begins) && !but.iter().any(|but| name == *but)
     };
     let names: Vec<OsString> = env::vars_os().map(|(name, _)| name).filter(left_out).collect();
     if passed() == 0 || names.is_empty() {
@@ -70,7 +71,8 @@ pub fn take_over_without(prefix: &str, but: &[&str]) {
         again.env_remove(name);
     }
     eprintln!(
-        "iottymux: error: the app runs: going on with the defaults of all {prefix} variables"
+        "iottymux: error: the app runs: going on with the defaults of all {} variables",
+        prefixes.join(" and ")
     );
     // The descriptors stay open, and the process the one that they were passed to.
     let _ = again.exec();

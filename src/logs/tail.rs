@@ -51,7 +51,7 @@ pub fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io::Result
     }
     let mut seen = [Seen::Nothing; 2];
     let mut lines = 0;
-    // Bytes looked at since there are enough lines.
+    // Bytes looked at since there are enough lines, or since the last part of one of them.
     let mut beyond = 0;
     for opened in files.iter().rev() {
         let mut entries = Backwards::new(&opened.file)?;
@@ -80,6 +80,9 @@ pub fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io::Result
                 (true, _) => Seen::Beginning,
                 (false, seen) => seen,
             };
+            if seen[stream] == Seen::Line && !entry.ends {
+                beyond = 0;
+            }
             if seen[stream] == Seen::Line {
                 start.at = Some((opened.number, offset));
                 start.streams[stream] = (opened.number, offset);

@@ -33,6 +33,28 @@ pub struct LogPlan {
     pub policy: Policy,
 }
 
+impl LogPlan {
+    /// The target that two of the logs have, for people: they would spoil each other's.
+    #[must_use]
+    pub fn shared(&self) -> Option<String> {
+        let shares = |(at, target): &(usize, &LogTarget)| {
+            self.targets[..*at].iter().any(|other| other.path() == target.path())
+        };
+        let (_, target) = self.targets.iter().enumerate().find(shares)?;
+        Some(target.path().map_or("journald".into(), |path| path.display().to_string()))
+    }
+}
+
+impl LogTarget {
+    /// Its file.
+    fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::File(_, path) | Self::Recording { path, .. } => Some(path.path()),
+            Self::Journald => None,
+        }
+    }
+}
+
 /// Where one log goes.
 #[derive(Clone, Debug)]
 pub enum LogTarget {
@@ -94,7 +116,7 @@ pub(super) fn open(
                 let name = format!("{word}:{}", path.path().display());
                 files.push(logged::LogFile { format: logged, path: path.path() });
                 let file = LogFile::new(path, rotation, format.is_lines());
-                (name, format, Target::File(file))
+                (name, format, Target::File(Box::new(file)))
             }
             LogTarget::Journald => {
                 // Only root may write in the name of another unit.
@@ -109,12 +131,9 @@ pub(super) fn open(
                 let name = format!("cast:{}", path.path().display());
                 files.push(logged::LogFile { format: logged::Format::Other, path: path.path() });
                 let file = LogFile::recording(path, Cast::new(term, size));
-                (name, Format::Cast { input }, Target::File(file))
+                (name, Format::Cast { input }, Target::File(Box::new(file)))
             }
         };
-        if logs.iter().any(|log: &Log| log.name() == name) {
-            bail!("log {} is asked for twice", name.escape_debug());
-        }
         let writer = Writer::start(&name, target).with_context(|| format!("log {name}"))?;
         logs.push(Log::new(name, format, policy, writer, hub));
     }

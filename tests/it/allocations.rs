@@ -164,7 +164,7 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
         } else {
             LogFile::new(path, None, format.is_lines())
         };
-        let writer = Writer::start("x", Target::File(file)).unwrap();
+        let writer = Writer::start("x", Target::File(Box::new(file))).unwrap();
         let mut hub = hub();
         let mut log = Log::new("x".into(), format, policy, writer, &mut hub);
         let mut run = |rounds: usize| {

@@ -348,7 +348,7 @@ fn what_makes_no_sense_is_refused() {
         assert!(mux.stderr.text().contains(why), "{}", mux.stderr.text());
     }
     let mut mux = rig.run(&["stream", "--app", APP, "--log", "raw:/a", "--log", "raw:/a"]);
-    assert_eq!(mux.ends(), 1);
+    assert_eq!(mux.ends(), 2);
     assert!(mux.stderr.text().contains("asked for twice"), "{}", mux.stderr.text());
 }
 
@@ -364,7 +364,7 @@ fn rkts_variables_ask_for_a_kubernetes_log() {
         let mut command = rig.command(["stream", "--app", APP]);
         command.env("STAGE1_LOGMODE", mode).env("KUBERNETES_LOG_PATH", path);
         let mut mux = Proc::spawn(command);
-        assert_eq!(mux.ends(), 1, "{mode} {path}");
+        assert_eq!(mux.ends(), 2, "{mode} {path}");
         assert!(mux.stderr.text().contains(why), "{}", mux.stderr.text());
         assert!(!rig.exists("endpoints"));
     }

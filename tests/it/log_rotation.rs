@@ -248,6 +248,46 @@ fn a_fifo_is_not_rotated() {
     assert_eq!(rotated(&path), [path]);
 }
 
+/// What cannot be renamed is written on: a link, whose file would be found by nobody, and a name that has
+/// become too long.
+#[test]
+fn what_cannot_be_rotated_is_written_on() {
+    for name in ["link", &"n".repeat(255)] {
+        let rig = Rig::new();
+        let log = rig.file(name);
+        if name == "link" {
+            std::os::unix::fs::symlink("real", &log).unwrap();
+            fs::write(rig.file("real"), "").unwrap();
+        }
+        let mux = logging(&rig, &log, &["--log-max-size", "4K"]);
+        write_numbered(rig.writer("stdout"), 0, 1000);
+        mux.stderr.wait_for("it is not rotated");
+        end(mux);
+        let text = fs::read(&log).unwrap();
+        assert_eq!(account(cri(&text).iter().map(|entry| entry.text), 0, 1000), 0);
+        assert_eq!(rotated(&log), [log]);
+    }
+}
+
+/// A mux before this one could not end its last entry.
+#[test]
+fn what_was_begun_by_another_is_ended_first() {
+    const TORN: &str = "2020-01-01T00:00:00.000000001Z stdout F half";
+    for format in ["cri", "json-file"] {
+        let rig = Rig::new();
+        let log = rig.file("log");
+        fs::write(&log, TORN).unwrap();
+        let spec = format!("{format}:{}", log.display());
+        let mux = rig.mux(["stream", "--app", APP, "--log", &spec]);
+        rig.writer("stdout").write_all(b"one\ntwo\n").unwrap();
+        end(mux);
+        let text = fs::read_to_string(&log).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (3, TORN), "{text}");
+        assert!(lines[1].contains("one") && lines[2].contains("two"), "{text}");
+    }
+}
+
 /// A mux that is killed anywhere in a rotation: what was in the files stays, once.
 #[test]
 fn killed_while_it_rotates() {

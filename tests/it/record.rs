@@ -246,7 +246,7 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
     let size = |cols| Size { rows: 24, cols };
     let cast = Cast::new("xterm".into(), size(80));
     let file = LogFile::recording(LogPath::free(&path).unwrap(), cast);
-    let writer = Writer::start("x", Target::File(file)).unwrap();
+    let writer = Writer::start("x", Target::File(Box::new(file))).unwrap();
     let mut log = Log::new("x".into(), Format::Cast { input: true }, policy, writer, &mut hub);
     let print = |hub: &mut Hub, log: &mut Log| {
         let mut printed = 0;
@@ -296,7 +296,7 @@ fn what_makes_no_sense_is_refused() {
         (&["run", "--app", APP, "--record", "cast:/a", "--", "true"], 1, "--record needs --tty"),
         (
             &["tty", "--app", APP, "--record", "cast:/a", "--record", "cast:/a"],
-            1,
+            2,
             "asked for twice",
         ),
     ] {

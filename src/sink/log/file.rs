@@ -9,12 +9,14 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
 use memchr::{memchr, memrchr};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, fstat, mkdirat, openat, renameat, statat,
+    unlinkat,
 };
 
 use super::Chunk;
@@ -61,6 +63,8 @@ pub struct LogFile {
     is_tidy: bool,
     /// The file that has the chunk up to where it is done.
     begun: Option<FileId>,
+    /// Up to this size it is not tried to rotate it again: it could not be.
+    unrotated: u64,
 }
 
 /// What a file that is a recording has more.
@@ -76,6 +80,8 @@ struct Open {
     dir: OwnedFd,
     file: File,
     size: u64,
+    /// Whether it ends amid an entry of which nothing is known here.
+    is_torn: bool,
 }
 
 /// Device and inode.
@@ -136,7 +142,12 @@ impl LogPath {
             dir = match open() {
                 Err(e) if e.kind() == ErrorKind::NotFound => match mkdirat(&dir, name, DIRECTORY) {
                     Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
-                    _ => open()?,
+                    Err(_) => open()?,
+                    Ok(()) => {
+                        // Whatever the umask is.
+                        chmodat(&dir, name, DIRECTORY, AtFlags::empty())?;
+                        open()?
+                    }
                 },
                 other => other?,
             };
@@ -167,8 +178,20 @@ impl LogPath {
             }
             Err(e) => return Err(e),
         };
-        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
-        Ok(Open { dir, file: file.into(), size })
+        let stat = fstat(&file)?;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let is_torn = is_plain(&stat) && size > 0 && self.is_torn(&dir, size);
+        Ok(Open { dir, file: file.into(), size, is_torn })
+    }
+
+    /// Whether a file ends amid a line, as far as it can be read.
+    fn is_torn(&self, dir: &OwnedFd, size: u64) -> bool {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let mut last = [0];
+        let read = self
+            .open_below(dir, &self.name, flags)
+            .and_then(|file| File::from(file).read_exact_at(&mut last, size - 1));
+        read.is_ok() && last != *b"\n"
     }
 }
 
@@ -177,7 +200,7 @@ impl LogFile {
     #[must_use]
     pub fn new(path: LogPath, rotation: Option<Rotation>, is_lines: bool) -> Self {
         let (recording, open, is_tidy, begun) = (None, None, false, None);
-        Self { path, rotation, is_lines, recording, open, is_tidy, begun }
+        Self { path, rotation, is_lines, recording, open, is_tidy, begun, unrotated: 0 }
     }
 
     /// A recording, which has a header and is one file always.
@@ -214,21 +237,37 @@ impl LogFile {
     pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let stat = self.be_open()?;
         self.go_back(chunk, &stat);
-        let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+        let is_file = is_plain(&stat);
         if let Some(recording) = &mut self.recording {
             recording.place(chunk, &stat);
         }
         let Some(open) = &mut self.open else { return Ok(()) };
         let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
-        if let Some(rotation) = self.rotation.filter(|_| is_file && open.size > 0) {
+        if self.is_lines && open.is_torn && self.begun != Some(id(&stat)) {
+            // An entry that a mux before this one could not end.
+            open.file.write_all(b"\n")?;
+            (open.size, self.begun) = (open.size + 1, Some(id(&stat)));
+        }
+        open.is_torn = false;
+        let may_rotate = is_file && open.size > self.unrotated;
+        if let Some(rotation) = self.rotation.filter(|_| may_rotate) {
             let size = open.size + (chunk.bytes.len() - chunk.done) as u64;
             let cut = chunk.cut.filter(|cut| *cut >= chunk.done && size > rotation.size);
             // Between two entries of a line that may never end.
             let is_endless = size > 2 * rotation.size && begins_entry(chunk);
             if cut == Some(chunk.done) || is_endless {
-                rotate(&open.dir, &self.path.name, rotation.files)?;
-                self.open = None;
-                return Ok(());
+                match rotate(&open.dir, &self.path.name, rotation.files) {
+                    Ok(()) => {
+                        (self.open, self.unrotated) = (None, 0);
+                        return Ok(());
+                    }
+                    Err(e) => {
+                        let path = self.path.path();
+                        log::error!("log {}: it is not rotated: {e}", path.display());
+                        // The file grows meanwhile, for that is better than to lose lines.
+                        self.unrotated = open.size.saturating_add(rotation.size);
+                    }
+                }
             }
             // First the rest of the line that is split.
             end = end.min(cut.unwrap_or(end));
@@ -297,7 +336,7 @@ impl Recording {
     /// behind its last whole event.
     fn meet(&mut self, path: &LogPath, open: &mut Open, begun: Option<FileId>) -> io::Result<()> {
         let stat = fstat(&open.file)?;
-        if !FileType::from_raw_mode(stat.st_mode).is_file() || begun == Some(id(&stat)) {
+        if !is_plain(&stat) || begun == Some(id(&stat)) {
             return Ok(());
         }
         self.of = None;
@@ -340,8 +379,12 @@ impl Recording {
     }
 }
 
+fn is_plain(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode).is_file()
+}
+
 fn is_empty(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_size == 0
+    is_plain(stat) && stat.st_size == 0
 }
 
 /// Whether what is left of a chunk begins with an entry.
@@ -356,7 +399,12 @@ fn id(stat: &Stat) -> FileId {
 /// Renames `NAME` to `NAME.1`, after `NAME.1` to `NAME.2`, and so on up to the first number that is
 /// free, or the last that is kept. From the highest down: whatever step is the last, no file has
 /// two names or none, and the next rotation goes on from there.
+///
+/// A link stays: what it leads to would be found by nobody.
 fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
+    if statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| !is_plain(&stat)) {
+        return Err(io::Error::other("it is a link"));
+    }
     let last = files.max(1);
     let is_free =
         |number: &u32| statat(dir, numbered(name, *number), AtFlags::SYMLINK_NOFOLLOW).is_err();
@@ -377,7 +425,7 @@ fn remove_beyond(dir: &OwnedFd, name: &OsString, files: u32) {
     for number in (files.saturating_add(1)..=limits::LOG_FILES_MAX).rev() {
         let name = numbered(name, number);
         let stat = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW);
-        if stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
+        if stat.is_ok_and(|stat| is_plain(&stat)) {
             // One that cannot be removed is kept, which harms nothing but the disk.
             let _ = unlinkat(dir, &name, AtFlags::empty());
         }

@@ -21,7 +21,7 @@ use crate::sink::thread::{Ear, Mouth, Over, mailbox};
 #[derive(Debug)]
 pub enum Target {
     /// A file of ours, or a FIFO.
-    File(LogFile),
+    File(Box<LogFile>),
     /// journald.
     Journal(Journal),
 }
