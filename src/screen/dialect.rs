@@ -47,7 +47,16 @@ pub fn translate(raw: &[u8], modes: &Modes, model: &Model) -> Option<Vec<u8>> {
             Some(if holds { [raw, b"\x1b[H"].concat() } else { Vec::new() })
         }
         (0, b'!', b'p') => Some(b"\x1b[m\x1b7\x1b[r\x1b8".to_vec()),
-        (b'?', 0, b'h' | b'l') => alternate(&control),
+        (b'?', 0, b'h' | b'l') => {
+            let known = alternate(&control);
+            // Where lines did not go on the cursor was in the last column, and never behind it.
+            let size = model.size();
+            if model.cursor().1 < size.cols || modes.wraps() || !control.values().any(|n| n == 7) {
+                return known;
+            }
+            let back = format!("\x1b[{}G", size.cols).into_bytes();
+            Some([&back, known.as_deref().unwrap_or(raw)].concat())
+        }
         _ => None,
     }
 }

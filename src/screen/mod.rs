@@ -250,9 +250,9 @@ impl State {
                 self.modes.read(piece);
                 true
             }
-            // Alternate screens and saved cursors need more than a look.
+            // Alternate screens and saved cursors need more than a look, and so does the end of not wrapping.
             [ESC, b'[', b'?', numbers @ .., b'h' | b'l']
-                if !numbers.windows(3).any(|part| part == b"104") =>
+                if self.modes.wraps() && !numbers.windows(3).any(|part| part == b"104") =>
             {
                 self.modes.read(piece);
                 true

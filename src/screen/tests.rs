@@ -65,6 +65,7 @@ fn the_screen_as_it_is() {
         "\x1b[2;5r\x1b[3;3Hin a region",
         "\x1b[2;5r\x1b[?6h\x1b[2;2Hin origin mode",
         "\x1b[?7lno wrapping lines here at all",
+        "\x1b[6;18Hcor\x1b[?7ln\x1b[?7h",
         "\x1b(0lqqk\x1b(B plain",
         "\x1b(0lqqk",
         "\x1b)0\x0elqqk\x0f plain \x0eqq",
@@ -89,6 +90,7 @@ fn what_it_looks_like() {
     for (bytes, want) in [
         ("\x1b(0lqk\x1b(Bq", "┌─┐q"),
         ("\x1b[?7l01234567890123456789abc", "0123456789012345678c"),
+        ("\x1b[20G\x1b[?7ly\x1b[?7hx", "...................x"),
         ("abcdefghi\x1b[Z\x1b[Zx", "xbcdefghi"),
         ("\x1b[4:3mx", "\x1b[0;4mx"),
         ("\x1b[58;5;1mx", "x"),
