@@ -3,6 +3,7 @@
 //! Each translation is for something that real programs do and that would spoil their screen.
 
 use memchr::memmem;
+use unicode_width::UnicodeWidthChar;
 
 use super::model::Model;
 use super::modes::Modes;
@@ -219,7 +220,8 @@ fn show_slowly(text: &[u8], modes: &mut Modes, model: &mut Model) {
     for character in text.utf8_chunks().flat_map(|chunk| chunk.valid().chars()) {
         let cols = model.size().cols;
         // Where lines do not go on, the last column is written again and again.
-        if !character.is_control() && !modes.wraps() && model.cursor().1 >= cols {
+        let takes_place = character.width().is_some_and(|width| width > 0);
+        if takes_place && !modes.wraps() && model.cursor().1 >= cols {
             model.process(format!("\x1b[{cols}G").as_bytes());
         }
         let drawn = match character {

@@ -66,6 +66,7 @@ fn the_screen_as_it_is() {
         "\x1b[2;5r\x1b[?6h\x1b[2;2Hin origin mode",
         "\x1b[?7lno wrapping lines here at all",
         "\x1b[6;18Hcor\x1b[?7ln\x1b[?7h",
+        "\x1b[6;20HF\u{301}\x1b[?7l",
         "\x1b(0lqqk\x1b(B plain",
         "\x1b(0lqqk",
         "\x1b)0\x0elqqk\x0f plain \x0eqq",
