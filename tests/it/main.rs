@@ -35,6 +35,7 @@ mod log_failure;
 mod log_readers;
 mod log_rotation;
 mod logs;
+mod programs;
 mod quiet;
 mod reconnect;
 mod record;

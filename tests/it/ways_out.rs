@@ -4,18 +4,20 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 
+use iottymux::proto::Size;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;
 
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig};
-use crate::tmux::Tmux;
+use crate::tmux::{Tmux, Window};
 
 /// Alternate screen, keys of the cursor and keypad, mouse in all its forms, focus, paste, no cursor, no
 /// wrapping, colours.
 const CHANGES: &str = "\x1b[?1049h\x1b[?1h\x1b=\x1b[?1000;1002;1003;1006h\x1b[?1004h\x1b[?2004h\
     \x1b[?25l\x1b[?7l\x1b[1;31;44m\x1b[2;2Hfull screen";
+const SIZE: Size = Size { rows: 30, cols: 90 };
 const KEYS: [&str; 2] = ["C-p", "C-q"];
 
 /// What is run at the terminal. `ATTACH` is replaced.
@@ -33,6 +35,7 @@ struct Scene {
     /// The app's side, where the test is the app.
     app: Option<File>,
     tmux: Tmux,
+    window: Window,
     /// The attach.
     pid: Pid,
     others: Vec<Proc>,
@@ -69,8 +72,9 @@ impl Scene {
             dir.display()
         );
         fs::write(tmux.file("script"), script).unwrap();
-        tmux.window(&format!("exec sh {}", tmux.file("script").display()));
-        Self { rig, mux, app, tmux, pid: Pid::from_raw(0), others: Vec::new() }
+        let command = format!("exec sh {}", tmux.file("script").display());
+        let window = tmux.window(SIZE, "record", &command);
+        Self { rig, mux, app, tmux, window, pid: Pid::from_raw(0), others: Vec::new() }
     }
 
     fn client(&self) -> Option<Pid> {
@@ -86,9 +90,9 @@ impl Scene {
         if let Some(app) = &mut self.app {
             app.write_all(CHANGES.as_bytes()).unwrap();
         }
-        self.tmux.wait_for("full screen");
+        self.window.wait_for("full screen");
         let changed = "cursor 0 alternate 1 mouse 100110 keys 11 insert 0 origin 0 wrap 0\n";
-        eventually("the terminal is changed", || self.tmux.state() == changed);
+        eventually("the terminal is changed", || self.window.modes() == changed);
         eventually("all is recorded", || is_set("1004", &self.shown()));
     }
 
@@ -106,11 +110,11 @@ impl Scene {
     }
 
     fn answer(&self, word: &str) {
-        self.tmux.press(&[word, "Enter"]);
+        self.window.press(&[word, "Enter"]);
     }
 
     fn detach(&self) {
-        self.tmux.press(&KEYS);
+        self.window.press(&KEYS);
     }
 
     /// What the app reads next must be this.
@@ -133,8 +137,8 @@ impl Scene {
 
     fn assert_screen(&self, until: &str) {
         let usual = "cursor 1 alternate 0 mouse 000000 keys 00 insert 0 origin 0 wrap 1\n";
-        eventually("the terminal is as usual", || self.tmux.state() == usual);
-        let text = self.tmux.text();
+        eventually("the terminal is as usual", || self.window.modes() == usual);
+        let text = self.window.text();
         assert!(!text.contains("full screen"), "{text}");
         // What tmux does not tell.
         eventually("all is recorded", || self.shown().contains(until));
@@ -145,7 +149,7 @@ impl Scene {
 
     /// The script goes on behind the attach.
     fn assert_over(&self, code: i32, screen: bool) {
-        self.tmux.wait_for("it is over");
+        self.window.wait_for("it is over");
         let told = fs::read_to_string(self.tmux.file("code")).unwrap();
         assert_eq!(told.trim(), code.to_string());
         self.assert_modes("after");
@@ -156,15 +160,15 @@ impl Scene {
 
     /// It is suspended, and then the app's again, all by the shell's job control.
     fn suspended(&mut self) {
-        self.tmux.wait_for("is suspended");
+        self.window.wait_for("is suspended");
         self.assert_modes("suspended");
         self.assert_screen("is suspended");
-        self.tmux.press(&["Enter"]);
-        let terminal = self.tmux.terminal();
+        self.window.press(&["Enter"]);
+        let terminal = self.window.terminal();
         eventually("the terminal is raw again", || {
             !tcgetattr(&terminal).unwrap().local_flags.contains(LocalFlags::ICANON)
         });
-        self.tmux.press(&["k"]);
+        self.window.press(&["k"]);
         self.assert_typed("k");
         self.detach();
     }
@@ -190,7 +194,7 @@ const WAYS: &[(&str, Line, bool, Act, i32)] = &[
     ("detached", Runs("ATTACH"), false, |s| s.detach(), 0),
     ("detached in the C locale", Runs("LC_ALL=C ATTACH"), false, |s| s.detach(), 0),
     ("detached in UTF-8", Runs("LC_ALL=C.UTF-8 ATTACH"), false, |s| s.detach(), 0),
-    ("detached from the page", Runs("ATTACH"), false, |s| s.tmux.press(&["C-p", "?", "d"]), 0),
+    ("detached from the page", Runs("ATTACH"), false, |s| s.window.press(&["C-p", "?", "d"]), 0),
     ("SIGTERM", Runs("ATTACH"), false, |s| s.kill(Signal::SIGTERM), 143),
     ("SIGHUP", Runs("ATTACH"), false, |s| s.kill(Signal::SIGHUP), 129),
     ("SIGINT", Runs("ATTACH"), false, |s| s.kill(Signal::SIGINT), 130),
@@ -214,7 +218,7 @@ const WAYS: &[(&str, Line, bool, Act, i32)] = &[
         "^C, only looking",
         Runs("trap : INT; ATTACH --read-only"),
         false,
-        |s| s.tmux.press(&["C-c"]),
+        |s| s.window.press(&["C-c"]),
         130,
     ),
     ("no input", Runs("ATTACH </dev/null"), false, by_request, 0),
@@ -245,7 +249,7 @@ fn by_request(scene: &mut Scene) {
 
 fn taken_over(scene: &mut Scene) {
     scene.others.push(scene.rig.attach(&["--take-over"]));
-    scene.tmux.wait_for("you only look: client");
+    scene.window.wait_for("you only look: client");
     scene.detach();
 }
 
@@ -255,12 +259,12 @@ fn suspended_by_signal(scene: &mut Scene) {
 }
 
 fn suspended_by_key(scene: &mut Scene) {
-    scene.tmux.press(&["C-z"]);
+    scene.window.press(&["C-z"]);
     scene.suspended();
 }
 
 fn suspended_from_page(scene: &mut Scene) {
-    scene.tmux.press(&["C-p", "?", "z"]);
+    scene.window.press(&["C-p", "?", "z"]);
     scene.suspended();
 }
 
@@ -282,7 +286,7 @@ fn the_terminal_is_stopped() {
     let Some(tmux) = Tmux::start() else { return };
     let mut scene = Scene::new(tmux, &Runs("ATTACH"), false);
     scene.change();
-    let terminal = scene.tmux.terminal();
+    let terminal = scene.window.terminal();
     tcflow(&terminal, FlowArg::TCOOFF).unwrap();
     scene.kill(Signal::SIGTERM);
     eventually("it has ended", || scene.is_gone());
@@ -295,7 +299,7 @@ fn the_terminal_is_gone() {
     let Some(tmux) = Tmux::start() else { return };
     let mut scene = Scene::new(tmux, &Runs("ATTACH"), false);
     scene.change();
-    scene.tmux.close_window();
+    scene.window.close();
     eventually("it has ended", || scene.is_gone());
     assert!(scene.mux.runs());
 }
@@ -312,7 +316,7 @@ fn there_is_nothing_to_attach_to() {
 fn the_output_is_closed() {
     let Some(tmux) = Tmux::start() else { return };
     let mut scene = Scene::new(tmux, &Runs("ATTACH | head -c 5 >head"), false);
-    scene.tmux.press(&["k", "C-p", "?"]);
+    scene.window.press(&["k", "C-p", "?"]);
     scene.assert_typed("k\x10?");
     scene.app.as_mut().unwrap().write_all(CHANGES.as_bytes()).unwrap();
     scene.assert_over(0, true);
