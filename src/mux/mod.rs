@@ -164,11 +164,16 @@ impl Mux {
             // Who has connected before the app wrote is there for what it wrote, even when somebody
             // else has been attached all along.
             events.sort_unstable_by_key(|e| !matches!(e.token, Token::Listener(_)));
-            for event in &events {
+            let doors = events.partition_point(|e| matches!(e.token, Token::Listener(_)));
+            for event in &events[..doors] {
                 self.on_event(*event);
             }
+            // Before anybody is answered: what the app writes behind that answer comes behind it.
             for index in self.paced().collect::<Vec<_>>() {
                 self.on_source(index, Instant::now());
+            }
+            for event in &events[doors..] {
+                self.on_event(*event);
             }
             self.settle()?;
         }

@@ -293,7 +293,7 @@ fn what_makes_no_sense_is_refused() {
     for (arguments, status, why) in [
         (&["tty", "--app", APP, "--record", "raw:/a"][..], 2, "a recording is cast:PATH"),
         (&["stream", "--app", APP, "--record", "cast:/a"], 2, "unexpected argument"),
-        (&["run", "--app", APP, "--record", "cast:/a", "--", "true"], 1, "--record needs --tty"),
+        (&["run", "--app", APP, "--record", "cast:/a", "--", "true"], 2, "--record needs --tty"),
         (
             &["tty", "--app", APP, "--record", "cast:/a", "--record", "cast:/a"],
             2,

@@ -243,7 +243,8 @@ impl LogFile {
         }
         let Some(open) = &mut self.open else { return Ok(()) };
         let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
-        if self.is_lines && open.is_torn && self.begun != Some(id(&stat)) {
+        let knows_it = self.begun == Some(id(&stat)) || self.recording.is_some();
+        if self.is_lines && open.is_torn && !knows_it {
             // An entry that a mux before this one could not end.
             open.file.write_all(b"\n")?;
             (open.size, self.begun) = (open.size + 1, Some(id(&stat)));
