@@ -186,13 +186,16 @@ impl Attached<'_> {
         self.say(&format!("app {}: attached again{but}", self.name()));
         self.uncertain |= !knows;
         self.epoch = link.epoch;
+        let told = link.size;
         self.begin(link)?;
         let over = matches!(self.input, Input::Ended | Input::Closed);
         if let Some(uplink) = self.uplink.as_mut().filter(|_| over) {
             uplink.end();
         }
-        // The window may have changed since it was sent.
-        self.send_size();
+        // The same again would be answered by a screen, which the terminal shows already.
+        if terminal::size() != told {
+            self.send_size();
+        }
         Ok(())
     }
 

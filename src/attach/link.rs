@@ -33,6 +33,8 @@ pub struct Link {
     pub downlinks: Vec<(Carries, UnixStream)>,
     /// What a session's offsets belong to.
     pub epoch: Option<Epoch>,
+    /// The window that a session's mux was told of.
+    pub size: Option<Size>,
     /// How many others are attached, as far as is known.
     pub others: usize,
     /// Why we do not type now, though we want to.
@@ -165,12 +167,13 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
             }),
             epoch: after.and_then(|progress| progress.epoch),
         };
+        let size = hello.size;
         let (socket, welcome) = session::open(dir, file, &hello, None)?;
         let Welcome { epoch, streams, others, rights, .. } = welcome;
         let uplink = Some(Uplink::new(socket.try_clone()?, true));
         let carries = Carries::Session(Progress { epoch, places: streams, undrawn: 0 });
         let downlinks = vec![(carries, socket)];
-        return Ok(Link { wanted, uplink, downlinks, epoch, others, rights });
+        return Ok(Link { wanted, uplink, downlinks, epoch, size, others, rights });
     }
     if after.is_some() {
         bail!("attaching to app {name}: its mux has no sessions any more");
@@ -185,7 +188,8 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
         bail!("attaching to app {name}: its mux has no sessions, so --from is not possible");
     }
     let (uplink, downlinks) = (None, Vec::new());
-    let mut link = Link { wanted, uplink, downlinks, epoch: None, others: 0, rights: None };
+    let mut link =
+        Link { wanted, uplink, downlinks, epoch: None, size: None, others: 0, rights: None };
     for (stream, file) in targets {
         let types = link.wanted.input == Some(stream);
         let reads = link.wanted.outputs.contains(&stream);

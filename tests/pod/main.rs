@@ -20,3 +20,7 @@ mod restart;
 mod rkt;
 mod status;
 mod templates;
+mod terminal;
+#[path = "../it/tmux.rs"]
+#[allow(dead_code, reason = "of the other tests")]
+mod tmux;
