@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,6 +21,7 @@ use iottymux::stream::{Epoch, Stream};
 use iottymux::time::Now;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc::O_NONBLOCK;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::{Value, json};
@@ -264,12 +266,14 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
     log.resized(size(90), &mut hub, Now::read());
     let typed = "\u{e9}".repeat(15_000);
     log.typed([&typed.as_bytes()[..3], &typed.as_bytes()[3..]], &mut hub, Now::read());
-    // From now on reading waits for bytes.
+    // Who reads before anybody writes finds the end. From now on reading waits for bytes.
+    poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
     fcntl(&reader, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
     let heard = Said::follow(reader);
     let mut more = 0;
     while !log.finish(&mut hub, Now::read().at) {
-        log.writer().ear.await_word(WATCHDOG);
+        let due = log.deadline().map(|at| at.saturating_duration_since(Now::read().at));
+        log.writer().ear.await_word(due.unwrap_or(WATCHDOG));
         log.writer().ear.hear();
         while let Some(word) = log.writer().word() {
             log.on_word(word, &mut hub, Now::read().at);
