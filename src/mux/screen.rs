@@ -73,8 +73,8 @@ impl Terminal {
         // What was printed since must be there.
         let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
         let every = hub.capacity(Stream::Tty) / limits::SCREEN_KEPT_PART as u64;
-        let painter = Painter::start(size, kept.map(|kept| (kept, every)));
-        let mut painter = painter.context("a thread for the terminal's screen")?;
+        let painter = Painter::new(size, kept.map(|kept| (kept, every)));
+        let mut painter = painter.context("a bell for the terminal's screen")?;
         let (from, drawn) = screen.unwrap_or_default();
         painter.show([&drawn, &[]], from, false);
         painter.show(hub.bytes(Stream::Tty, from..end), end, false);

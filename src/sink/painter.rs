@@ -6,11 +6,10 @@
 //! who asks [`Painter::is_full`] before has no more waiting here than [`limits::SCREEN_AHEAD`] and what
 //! it gives at once.
 
+use std::fmt;
 use std::io;
-use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,7 +60,7 @@ pub enum Word {
 /// The loop's side.
 #[derive(Debug)]
 pub struct Painter {
-    orders: Sender<Order>,
+    thread: Thread,
     /// What it tells.
     pub ear: Ear<Word>,
     /// What it is given next.
@@ -74,9 +73,19 @@ pub struct Painter {
     handed: usize,
 }
 
+/// Where the work is done.
+#[derive(Debug)]
+enum Thread {
+    /// Nowhere before the first order; here, without a screen, when there is no thread to be had.
+    Waits(Box<Easel>),
+    /// In the thread.
+    Works(Sender<Order>),
+}
+
 /// The thread's side.
 struct Easel {
-    /// Until it cannot go on.
+    size: Size,
+    /// From the beginning until it cannot go on.
     screen: Option<Screen>,
     mouth: Mouth<Word>,
     /// Where screens are kept for the next mux, and how many bytes are shown between two of them.
@@ -86,29 +95,16 @@ struct Easel {
 }
 
 impl Painter {
-    /// A screen of this size; after each so many bytes it is `kept` for the next mux.
+    /// A screen of this size; after each so many bytes it is `kept` for the next mux. The thread begins
+    /// when there is something to show: an idle mux needs none.
     ///
     /// # Errors
-    /// When the system gives no thread or descriptor.
-    pub fn start(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
-        let (orders, inbox) = channel();
+    /// When the system gives no descriptor.
+    pub fn new(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
         let (mouth, ear) = mailbox()?;
-        let up = Arc::new(Barrier::new(2));
-        let is_up = Arc::clone(&up);
-        let work = move || {
-            is_up.wait();
-            // An app that prints nothing needs no memory for it.
-            let Ok(first) = inbox.recv() else { return };
-            let screen = Some(Screen::new(size));
-            let mut easel = Easel { screen, mouth, kept, kept_at: 0 };
-            for order in iter::once(first).chain(inbox) {
-                let Ok(()) = easel.take(order) else { return };
-            }
-        };
-        thread::Builder::new().name("screen".into()).spawn(work)?;
-        // What a beginning thread needs is needed before the code of starting up is given back.
-        up.wait();
-        Ok(Self { orders, ear, filling: Vec::new(), spare: None, end: 0, handed: 0 })
+        let easel = Easel { size, screen: None, mouth, kept, kept_at: 0 };
+        let thread = Thread::Waits(Box::new(easel));
+        Ok(Self { thread, ear, filling: Vec::new(), spare: None, end: 0, handed: 0 })
     }
 
     /// Whether it has so much to show that it is to be given no more.
@@ -171,12 +167,44 @@ impl Painter {
     }
 
     fn order(&mut self, order: Order) {
-        // The thread ends only after this.
-        let _ = self.orders.send(order);
+        if let Thread::Waits(easel) = &mut self.thread {
+            // What is left here obeys without a screen, where no thread can be had.
+            let (mouth, kept) = (easel.mouth.clone(), easel.kept.take());
+            let blind = Easel { size: easel.size, screen: None, mouth, kept: None, kept_at: 0 };
+            let easel = std::mem::replace(&mut **easel, blind);
+            match (Easel { kept, ..easel }).begin() {
+                Ok(orders) => self.thread = Thread::Works(orders),
+                Err(e) => log::error!("a thread for the terminal's screen: {e}"),
+            }
+        }
+        // An end of the thread, or of its words, comes only after this.
+        let _ = match &mut self.thread {
+            Thread::Works(orders) => orders.send(order).map_err(|_| Over),
+            Thread::Waits(blind) => blind.take(order),
+        };
+    }
+}
+
+impl fmt::Debug for Easel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Easel").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
 impl Easel {
+    /// Begins the thread.
+    fn begin(mut self) -> io::Result<Sender<Order>> {
+        let (orders, inbox) = channel();
+        let work = move || {
+            self.screen = Some(Screen::new(self.size));
+            for order in inbox {
+                let Ok(()) = self.take(order) else { return };
+            }
+        };
+        thread::Builder::new().name("screen".into()).spawn(work)?;
+        Ok(orders)
+    }
+
     /// Obeys an order; a screen that cannot go on is given up, and all else goes on without.
     fn take(&mut self, order: Order) -> Result<(), Over> {
         let (mut len, mut draws) = (0, None);

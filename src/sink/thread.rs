@@ -42,6 +42,12 @@ pub fn mailbox<T>() -> io::Result<(Mouth<T>, Ear<T>)> {
     Ok((mouth, Ear { words, bell, watch: Watch::default() }))
 }
 
+impl<T> Clone for Mouth<T> {
+    fn clone(&self) -> Self {
+        Self { words: self.words.clone(), bell: Arc::clone(&self.bell) }
+    }
+}
+
 impl<T> Mouth<T> {
     /// Tells the loop something.
     ///
