@@ -49,15 +49,7 @@ pub fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
 /// When rkt's variables ask for a log that there cannot be.
 pub fn fifos(dir: AppDir, enabled: Vec<Stream>, mux: &MuxArgs) -> Result<Plan> {
     let make = !go_bool("STAGE2_TTY");
-    distinct(plan(dir, Streams::Fifos { enabled, make }, mux, None)?)
-}
-
-/// A plan whose logs go each to a place of its own.
-fn distinct(plan: Plan) -> Result<Plan> {
-    match plan.logs.shared() {
-        Some(target) => bail!("log {} is asked for twice", target.escape_debug()),
-        None => Ok(plan),
-    }
+    plan(dir, Streams::Fifos { enabled, make }, mux, Vec::new(), None)
 }
 
 /// The plan of `tty`.
@@ -65,9 +57,8 @@ fn distinct(plan: Plan) -> Result<Plan> {
 /// # Errors
 /// When rkt's variables ask for a log that there cannot be.
 pub fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
-    let mut plan = terminal(state.app(&args.app.name), args.size, &args.mux)?;
-    plan.logs.targets.extend(recordings(&args.record)?);
-    distinct(plan)
+    let (dir, streams) = (state.app(&args.app.name), Streams::Terminal { size: args.size });
+    plan(dir, streams, &args.mux, recordings(&args.record)?, None)
 }
 
 /// The plan of a mux for a terminal.
@@ -75,14 +66,24 @@ pub fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
 /// # Errors
 /// When rkt's variables ask for a log that there cannot be.
 pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<Plan> {
-    distinct(plan(dir, Streams::Terminal { size }, mux, None)?)
+    plan(dir, Streams::Terminal { size }, mux, Vec::new(), None)
 }
 
-fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, app: Option<App>) -> Result<Plan> {
+fn plan(
+    dir: AppDir,
+    streams: Streams,
+    mux: &MuxArgs,
+    recordings: Vec<LogTarget>,
+    app: Option<App>,
+) -> Result<Plan> {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
     let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
     let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
-    let logs = log_plan(&mux.logs)?;
+    let mut logs = log_plan(&mux.logs)?;
+    logs.targets.extend(recordings);
+    if let Some(target) = logs.shared() {
+        bail!("log {} is asked for twice", target.escape_debug());
+    }
     Ok(Plan { dir, streams, backlog, patience, others, logs, keeps_ends, app })
 }
 
@@ -163,9 +164,7 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
     if !args.tty && !args.record.record.is_empty() {
         bail!("only a terminal can be recorded: --record needs --tty");
     }
-    let mut plan = plan(state.app(&args.app.name), streams, &args.mux, Some(app))?;
-    plan.logs.targets.extend(recordings(&args.record)?);
-    distinct(plan)
+    plan(state.app(&args.app.name), streams, &args.mux, recordings(&args.record)?, Some(app))
 }
 
 /// What `logs` is to read.

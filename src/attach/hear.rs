@@ -1,10 +1,11 @@
 //! An attach and its mux: what comes from there, up to its end, and the next one.
 
+use std::io;
+use std::time::Instant;
+
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
-use std::io;
-use std::time::Instant;
 
 use super::link::{Link, Progress};
 use super::mode::Mode;

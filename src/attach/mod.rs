@@ -197,7 +197,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             keys: Matcher::new(keys),
             page: None,
             noted: None,
-            welcome: is_drawn.then(Vec::new),
+            welcome: is_drawn.then(|| others.into_iter().collect()),
             exclusive: request.exclusive,
             asked: VecDeque::new(),
             open: 0,
@@ -209,13 +209,10 @@ pub fn attach(request: &Request) -> Result<Exit> {
             uncertain: false,
             ended: None,
         };
-        if let Some(others) = others.filter(|_| is_drawn) {
-            attached.say(&others);
-        }
         let outcome = attached.begin(link).and_then(|()| attached.stay(&inbox));
         terminal::restore();
         for line in attached.welcome.take().unwrap_or_default() {
-            diagnostics::say(line.trim_start_matches("iottymux: "));
+            diagnostics::say(&line);
         }
         outcome
     })();
@@ -339,7 +336,7 @@ impl<'a> Attached<'a> {
             return diagnostics::say(text);
         }
         if let Some(lines) = &mut self.welcome {
-            return lines.push(format!("iottymux: {text}"));
+            return lines.push(text.to_owned());
         }
         if self.page.is_some() {
             // A terminal that does not come back is not there to be told anything.

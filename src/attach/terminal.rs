@@ -122,6 +122,7 @@ pub fn note(line: &str) -> bool {
 /// Shows lines at the top right, where a prompt is least, or on the last row of a full screen, for a while:
 /// whoever calls this has the screen drawn again. Whether it was shown.
 pub fn greet(lines: &[String]) -> bool {
+    let lines: Vec<String> = lines.iter().map(|line| format!("iottymux: {line}")).collect();
     note(&lines.join("; "))
         || write_note(false, |Size { rows, cols }| {
             let width = usize::from(cols) - 1;

@@ -1,11 +1,12 @@
 //! An attach and whoever sits at this side: what is typed, and what its keys ask for.
 
+use std::io::{self, IsTerminal};
+use std::time::Instant;
+
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{self, IsTerminal};
-use std::time::Instant;
 
 use super::keys::Command;
 use super::link::Uplink;
@@ -140,8 +141,8 @@ impl Attached<'_> {
         Ok(())
     }
 
-    /// Has the screen drawn that was not the app's for a while. The app does so itself when its window
-    /// changes.
+    /// Has the screen drawn that was not the app's for a while: the mux does that for who tells it its
+    /// window again.
     pub(super) fn redraw(&mut self) {
         self.send_size();
     }
