@@ -27,7 +27,7 @@ use std::fmt::Write;
 use self::model::Model;
 use self::modes::Modes;
 use self::query::{Asked, Query};
-use self::scan::{ENQ, ESC, Piece, Scanner};
+use self::scan::{ESC, Piece, Scanner};
 use crate::limits;
 use crate::proto::Size;
 
@@ -265,18 +265,15 @@ impl State {
     fn piece(&mut self, piece: Piece<'_>, end: usize) {
         match piece {
             Piece::Text(text) => dialect::show_text(text, &mut self.modes, &mut self.model),
-            Piece::Control(ENQ) => self.ask(Query::Enquiry, end),
+            _ if Query::of(piece, |query| self.ask(query, end)) => {}
             Piece::Control(_) => {}
-            Piece::Sequence(raw) => self.sequence(raw, end),
+            Piece::Sequence(raw) => self.sequence(raw),
             Piece::Opaque(_) => return,
         }
         self.modes.read(piece);
     }
 
-    fn sequence(&mut self, raw: &[u8], end: usize) {
-        if Query::read(raw, |query| self.ask(query, end)) {
-            return;
-        }
+    fn sequence(&mut self, raw: &[u8]) {
         if let Some((kind, text)) = scan::string(raw) {
             if kind == b']' && (text.starts_with(b"0;") || text.starts_with(b"2;")) {
                 let text = String::from_utf8_lossy(&text[2..]);

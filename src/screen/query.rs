@@ -93,8 +93,19 @@ impl Head {
 }
 
 impl Query {
-    /// Tells of each query in a whole sequence; whether there was one.
-    pub fn read(raw: &[u8], mut found: impl FnMut(Self)) -> bool {
+    /// Tells of each query in a piece of the stream; whether there was one.
+    pub fn of(piece: Piece<'_>, mut found: impl FnMut(Self)) -> bool {
+        match piece {
+            Piece::Control(ENQ) => {
+                found(Self::Enquiry);
+                true
+            }
+            Piece::Sequence(raw) => Self::read(raw, found),
+            Piece::Control(_) | Piece::Text(_) | Piece::Opaque(_) => false,
+        }
+    }
+
+    fn read(raw: &[u8], mut found: impl FnMut(Self)) -> bool {
         let mut any = false;
         let mut found = |query| {
             any = true;
@@ -235,11 +246,7 @@ impl Finder {
     pub fn find(&mut self, bytes: &[u8], mut found: impl FnMut(Query)) {
         let mut at = 0;
         while let Some(piece) = self.scanner.next(bytes, &mut at) {
-            match piece {
-                Piece::Sequence(raw) => drop(Query::read(raw, &mut found)),
-                Piece::Control(ENQ) => found(Query::Enquiry),
-                _ => {}
-            }
+            Query::of(piece, &mut found);
         }
     }
 }
@@ -257,8 +264,7 @@ impl Strip {
         let mut at = 0;
         while let Some(piece) = self.scanner.next(bytes, &mut at) {
             match piece {
-                Piece::Sequence(raw) if Query::read(raw, |_| ()) => {}
-                Piece::Control(ENQ) => {}
+                _ if Query::of(piece, |_| ()) => {}
                 Piece::Text(raw) | Piece::Sequence(raw) | Piece::Opaque(raw) => out.extend(raw),
                 Piece::Control(byte) => out.push(byte),
             }

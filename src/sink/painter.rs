@@ -169,10 +169,9 @@ impl Painter {
     fn order(&mut self, order: Order) {
         if let Thread::Waits(easel) = &mut self.thread {
             // What is left here obeys without a screen, where no thread can be had.
-            let (mouth, kept) = (easel.mouth.clone(), easel.kept.take());
-            let blind = Easel { size: easel.size, screen: None, mouth, kept: None, kept_at: 0 };
-            let easel = std::mem::replace(&mut **easel, blind);
-            match (Easel { kept, ..easel }).begin() {
+            let (size, mouth) = (easel.size, easel.mouth.clone());
+            let blind = Easel { size, screen: None, mouth, kept: None, kept_at: 0 };
+            match std::mem::replace(&mut **easel, blind).begin() {
                 Ok(orders) => self.thread = Thread::Works(orders),
                 Err(e) => log::error!("a thread for the terminal's screen: {e}"),
             }
