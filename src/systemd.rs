@@ -141,6 +141,12 @@ impl Notify {
         self.tell(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(fd.as_fd().as_raw_fd()));
     }
 
+    /// As [`Notify::store`], in place of what it keeps under this name: names in the store are not unique.
+    pub fn store_anew(&self, name: &str, fd: impl AsFd) {
+        self.forget(name);
+        self.store(name, fd);
+    }
+
     /// Has systemd close the copies that it keeps under this name.
     pub fn forget(&self, name: &str) {
         if self.keeps {

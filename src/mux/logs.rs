@@ -10,7 +10,7 @@ use super::{Mux, log_watch};
 use crate::hub::{ClientId, Hub};
 use crate::limits;
 use crate::logged::{self, Logged};
-use crate::poll::{Interest, Token};
+use crate::poll::Token;
 use crate::proto::{Answer, Kind, LogReport, Size};
 use crate::sink::log::cast::Cast;
 use crate::sink::log::file::{LogFile, LogPath, Rotation};
@@ -164,11 +164,7 @@ impl Mux {
     /// Opens the logs, so that they are there before the app says anything, and listens to them.
     pub(super) fn begin_logs(&mut self) {
         for (index, log) in self.logs.iter_mut().enumerate() {
-            let ear = &mut log.writer().ear;
-            let mut watch = std::mem::take(&mut ear.watch);
-            let interest = Some(Interest { read: true, write: false });
-            log_watch(self.poller.watch(&mut watch, &*ear, Token::Log(index), interest));
-            ear.watch = watch;
+            log_watch(log.writer().ear.listen(&self.poller, Token::Log(index)));
         }
         self.reopen_logs();
         // A target that hangs does not keep the app from starting.

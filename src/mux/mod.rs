@@ -150,7 +150,7 @@ impl Mux {
                 lingered += 1;
             } else {
                 // Signals come by the runtime, which has to get its turn.
-                let is_busy = lingered == limits::LINGERS || self.paced().next().is_some();
+                let is_busy = lingered == limits::LINGERS || self.is_any_paced();
                 lingered = 0;
                 events.clear();
                 tokio::select! {
@@ -169,8 +169,10 @@ impl Mux {
                 self.on_event(*event);
             }
             // Before anybody is answered: what the app writes behind that answer comes behind it.
-            for index in self.paced().collect::<Vec<_>>() {
-                self.on_source(index, Instant::now());
+            for index in 0..self.sources.len() {
+                if self.is_paced(index) {
+                    self.on_source(index, Instant::now());
+                }
             }
             for event in &events[doors..] {
                 self.on_event(*event);
@@ -183,7 +185,7 @@ impl Mux {
     /// Waits for events for a moment, right behind others, without going through the runtime: what a
     /// person types has its echo, and who asks for one thing asks for another. Whether there were any.
     fn linger(&self, events: &mut Vec<Event>, deadline: Option<Instant>) -> Result<bool> {
-        if events.is_empty() || self.paced().next().is_some() {
+        if events.is_empty() || self.is_any_paced() {
             return Ok(false);
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -256,8 +258,7 @@ impl Mux {
         let starts = self.app.as_ref().and_then(|app| app.waits_until);
         let hello = self.silent.front().map(|(_, until)| *until);
         let terminal = self.terminal.as_ref().and_then(Terminal::deadline);
-        let replies = self.replies_due();
-        let due = [self.input.deadline(), self.end_due(), starts, hello, terminal, replies];
+        let due = [self.input.deadline(), self.end_due(), starts, hello, terminal];
         let logs = self.logs.iter().filter_map(Log::deadline);
         let reopening = self.reopening.front().map(|asked| asked.until);
         let due = due.into_iter().flatten().chain(reopening);
@@ -435,12 +436,13 @@ impl Mux {
 
     // ---- watching ----
 
-    /// The sources that are read without being watched.
-    fn paced(&self) -> impl Iterator<Item = usize> {
-        let is_paced = |index: &usize| {
-            self.held[*index].is_none() && self.sources[*index].as_ref().is_some_and(|s| s.paced)
-        };
-        (0..self.sources.len()).filter(is_paced)
+    /// Whether a source is read without being watched.
+    fn is_paced(&self, index: usize) -> bool {
+        self.held[index].is_none() && self.sources[index].as_ref().is_some_and(|s| s.paced)
+    }
+
+    fn is_any_paced(&self) -> bool {
+        (0..self.sources.len()).any(|index| self.is_paced(index))
     }
 
     fn watch_source(&mut self, index: usize) {

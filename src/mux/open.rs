@@ -293,9 +293,7 @@ fn open_hub(
         None => {
             let fd = sys::new_memory("iottymux-backlog", size_of::<u64>() * memory::WORDS + len);
             let fd = fd.context("making memory for the backlog")?;
-            // Names in the store are not unique.
-            notify.forget(STORED);
-            notify.store(STORED, &fd);
+            notify.store_anew(STORED, &fd);
             map(&fd).context("mapping the memory of the backlog")?
         }
     };

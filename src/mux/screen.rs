@@ -12,13 +12,13 @@ use super::{Mux, Phase, log_watch, logs};
 use crate::hub::size::Sizes;
 use crate::hub::{ClientId, Hub};
 use crate::limits;
-use crate::poll::{Interest, Token};
+use crate::poll::Token;
 use crate::proto::{Redraw, Size};
 use crate::screen::query::{Finder, Query, Strip};
 use crate::sink::client::{Client, Role, Session, Typing, View};
 use crate::sink::kept::Kept;
 use crate::sink::painter::{Painter, Word};
-use crate::source::pty;
+use crate::source::{Source, pty};
 use crate::stream::Stream;
 use crate::sys;
 use crate::systemd::{Notify, Stored};
@@ -47,6 +47,8 @@ pub(super) struct Terminal {
     drawn: ClientId,
     /// Before this none is drawn.
     rests_until: Option<Instant>,
+    /// When what somebody typed is held back no more for a reply that it may begin.
+    held_until: Option<Instant>,
 }
 
 impl Terminal {
@@ -61,8 +63,7 @@ impl Terminal {
             None if notify.keeps() => {
                 let memory = sys::new_memory("iottymux-screen", Kept::LEN);
                 let memory = memory.context("making memory for the screen")?;
-                notify.forget(STORED);
-                notify.store(STORED, &memory);
+                notify.store_anew(STORED, &memory);
                 Some(memory)
             }
             None => None,
@@ -88,6 +89,7 @@ impl Terminal {
             drawing: false,
             drawn: ClientId(0),
             rests_until: None,
+            held_until: None,
         })
     }
 
@@ -98,19 +100,17 @@ impl Terminal {
 
     /// When something is due though nothing happens.
     pub fn deadline(&self) -> Option<Instant> {
-        self.sizes.deadline().into_iter().chain(self.next.filter(|_| self.due)).min()
+        let next = self.next.filter(|_| self.due);
+        [self.sizes.deadline(), next, self.held_until].into_iter().flatten().min()
     }
 }
 
 impl Mux {
     /// Listens to the painter.
     pub(super) fn begin_terminal(&mut self) {
-        let Some(terminal) = &mut self.terminal else { return };
-        let ear = &mut terminal.painter.ear;
-        let mut watch = std::mem::take(&mut ear.watch);
-        let interest = Some(Interest { read: true, write: false });
-        log_watch(self.poller.watch(&mut watch, &*ear, Token::Painter, interest));
-        ear.watch = watch;
+        if let Some(terminal) = &mut self.terminal {
+            log_watch(terminal.painter.ear.listen(&self.poller, Token::Painter));
+        }
     }
 
     /// The app has printed the last `len` bytes of what the hub has. Comes before any client is given
@@ -293,34 +293,35 @@ impl Mux {
     pub(super) fn refresh(&mut self, id: ClientId) {
         let Some(terminal) = &mut self.terminal else { return };
         if let Some(client) = self.clients.get_mut(&id) {
-            terminal.due |= client.is_due_screen();
+            terminal.due |= client.owe_screen();
         }
     }
 
     /// Gives the terminal the size that it is to have; then each client sees it anew.
     pub(super) fn resize_terminal(&mut self, now: Instant) {
         let Some(size) = self.terminal.as_mut().and_then(|t| t.sizes.due(now)) else { return };
-        let Some(source) = self.sources.iter().flatten().find(|s| s.stream == Stream::Tty) else {
-            return;
-        };
+        let Some(source) = self.tty() else { return };
         if let Err(e) = pty::resize(&source.fd, size) {
             log::error!("app {}: the size of its terminal: {e}", self.dir.name());
         }
-        if let Some(terminal) = &mut self.terminal {
-            terminal.painter.resize(size);
-        }
         logs::resized(&mut self.logs, &mut self.hub, size);
-        let ids: Vec<ClientId> = self.clients.keys().copied().collect();
-        for id in ids {
-            self.refresh(id);
+        let Some(terminal) = &mut self.terminal else { return };
+        terminal.painter.resize(size);
+        for client in self.clients.values_mut() {
+            terminal.due |= client.owe_screen();
         }
+    }
+
+    /// The app's end of the terminal, if it is open.
+    fn tty(&self) -> Option<&Source> {
+        self.sources.iter().flatten().find(|source| source.stream == Stream::Tty)
     }
 
     /// The app has ended: the next one begins with a terminal as it was at first.
     pub(super) fn reset_terminal(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };
         terminal.painter.reset();
-        if let Some(source) = self.sources.iter().flatten().find(|s| s.stream == Stream::Tty)
+        if let Some(source) = self.tty()
             && let Err(e) = pty::reset(&source.fd)
         {
             log::warn!("app {}: resetting its terminal: {e}", self.dir.name());
@@ -337,6 +338,9 @@ impl Mux {
         let mut typed = std::mem::take(&mut self.typed);
         typed.clear();
         replies.filter(bytes, now, &mut typed);
+        if let (Some(terminal), Some(until)) = (&mut self.terminal, replies.deadline()) {
+            terminal.held_until = Some(terminal.held_until.map_or(until, |at| at.min(until)));
+        }
         self.input.push(id, &typed, now);
         self.decide_size(id, &typed);
         self.typed = typed;
@@ -354,26 +358,26 @@ impl Mux {
 
     /// Passes on what was held back as the beginning of a reply, and was none.
     pub(super) fn expire_replies(&mut self, now: Instant) {
-        if self.terminal.is_none() {
+        let Some(terminal) = &mut self.terminal else { return };
+        if terminal.held_until.is_none_or(|until| now < until) {
             return;
         }
+        terminal.held_until = None;
         let mut typed = std::mem::take(&mut self.typed);
         for (id, client) in &mut self.clients {
-            if let Some(replies) = &mut client.replies
-                && replies.deadline().is_some_and(|at| at <= now)
-            {
-                typed.clear();
-                replies.expire(now, &mut typed);
-                self.input.push(*id, &typed, now);
+            let Some(replies) = &mut client.replies else { continue };
+            match replies.deadline() {
+                Some(at) if at <= now => {
+                    typed.clear();
+                    replies.expire(now, &mut typed);
+                    self.input.push(*id, &typed, now);
+                }
+                later => {
+                    terminal.held_until = terminal.held_until.into_iter().chain(later).min();
+                }
             }
         }
         self.typed = typed;
-    }
-
-    /// When [`Mux::expire_replies`] has something to do.
-    pub(super) fn replies_due(&self) -> Option<Instant> {
-        self.terminal.as_ref()?;
-        self.clients.values().filter_map(|client| client.replies.as_ref()?.deadline()).min()
     }
 }
 
@@ -387,8 +391,8 @@ impl Client {
         }
     }
 
-    /// It is to be shown the screen, if it asked for screens at all.
-    fn is_due_screen(&mut self) -> bool {
+    /// It is to be shown the screen, if it asked for screens at all; whether it did.
+    fn owe_screen(&mut self) -> bool {
         if let Role::Session(Session { view: Some(view), .. }) = &mut self.role {
             *view = View::Due;
             return true;

@@ -1,7 +1,7 @@
 //! What a thread beside the event loop tells the loop: words in a queue, and a bell that can be polled.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::poll::Watch;
+use crate::poll::{Interest, Poller, Token, Watch};
 
 /// The thread's side.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Ear<T> {
     words: Receiver<T>,
     bell: Arc<EventFd>,
     /// Its place in the poller.
-    pub watch: Watch,
+    watch: Watch,
 }
 
 /// What a thread does whose loop has gone: it ends.
@@ -74,15 +74,17 @@ impl<T> Ear<T> {
         let _ = poll(&mut [PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)], timeout);
     }
 
+    /// Has it watched for words.
+    ///
+    /// # Errors
+    /// When the kernel refuses, for want of memory.
+    pub fn listen(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
+        let interest = Some(Interest { read: true, write: false });
+        poller.watch(&mut self.watch, &self.bell, token, interest)
+    }
+
     /// Words are fetched now; the bell rings again for the next one.
     pub fn hear(&mut self) {
         let _ = self.bell.read();
-    }
-}
-
-impl<T> AsFd for Ear<T> {
-    /// Readable when there is a word.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
     }
 }

@@ -46,8 +46,7 @@ impl Stage {
         let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         super::enlarge(&into, limits::STAGE);
         for (name, fd) in [(&name, &out), (&name_into, &into)] {
-            notify.forget(name);
-            notify.store(name, fd);
+            notify.store_anew(name, fd);
         }
         Ok(Some(Self { out, into, len: 0, is_inherited: false }))
     }
