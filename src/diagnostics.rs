@@ -100,12 +100,18 @@ pub fn usage(error: &clap::Error) -> Exit {
         let _ = error.print();
         return Exit::Usage;
     }
+    say(&format!("{} (see iottymux --help)", one_line(error)));
+    Exit::Usage
+}
+
+/// What is wrong with a command line, without what else might have been meant.
+#[must_use]
+pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let message: Vec<&str> =
         text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = message.join(" ");
-    say(&format!("{} (see iottymux --help)", message.strip_prefix("error: ").unwrap_or(&message)));
-    Exit::Usage
+    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 
 /// One line, whatever is in it. That nobody hears it is no reason to panic, and that standard error

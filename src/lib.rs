@@ -10,6 +10,7 @@
 //! | [`run`] | being a mux, in front or in the background |
 //! | [`cli`], [`values`] | what was typed |
 //! | [`attach`], [`list`], [`status`], [`logs`] | being a client, or looking |
+//! | [`units`] | making a service attachable: the units that it needs |
 //! | [`find`], [`session`] | finding an app and waiting for it; opening a session with its mux |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
 //! | [`app`], [`unit`] | the app, as a child of this process or as a unit of systemd |
@@ -22,7 +23,7 @@
 //! | [`rights`] | who may do what (pure) |
 //! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
 //! | [`diagnostics`], [`print`] | what is said to people |
-//! | [`name`], [`stream`], [`time`], [`limits`], [`exit`] | words that all use |
+//! | [`service`], [`name`], [`stream`], [`time`], [`limits`], [`exit`] | words that all use |
 
 pub mod app;
 pub mod attach;
@@ -48,6 +49,7 @@ pub mod rights;
 pub mod rkt;
 pub mod run;
 pub mod screen;
+pub mod service;
 pub mod session;
 pub mod sink;
 pub mod source;
@@ -58,4 +60,5 @@ pub mod sys;
 pub mod systemd;
 pub mod time;
 pub mod unit;
+pub mod units;
 pub mod values;

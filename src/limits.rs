@@ -189,6 +189,10 @@ pub const SHOWN: u64 = 256;
 pub const REAPER_LOOK: Duration = Duration::from_millis(20);
 /// Bytes of it that are read: a number.
 pub const REAPED: u64 = 64;
+/// Bytes of a unit file or an env file that `units` looks at: far more than people write into one.
+pub const UNIT_FILE: u64 = 1 << 20;
+/// Bytes of a pod manifest that are read: hundreds of apps.
+pub const MANIFEST: u64 = 16 << 20;
 /// By how much the time of a file may be behind: the kernel takes it from the last tick of its clock.
 pub const CLOCK_TICK: Duration = Duration::from_millis(10);
 /// How long a mux that ends writes to clients that are slow but make progress, after the sources

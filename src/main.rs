@@ -1,14 +1,17 @@
 //! The program: reads the command line, does it, and ends with the right code.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::exit;
 
 use anyhow::Result;
 use clap::Parser;
-use iottymux::cli::{Cli, Command};
+use iottymux::cli::{Cli, Command, UnitsArgs};
 use iottymux::exit::Exit;
 use iottymux::mux::Plan;
 use iottymux::state::StateDir;
+use iottymux::units::host::{self, Manager};
+use iottymux::units::write;
 use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status, systemd};
 
 fn main() {
@@ -35,27 +38,61 @@ fn our_main() -> Exit {
 }
 
 fn obey(cli: Cli) -> Result<Exit> {
-    let state = StateDir::resolve(cli.state_dir)?;
+    let given = cli.state_dir;
+    let state = || StateDir::resolve(given.clone());
     match cli.command {
-        Command::Stream(args) => begin(config::stream(&args, &state)),
-        Command::Tty(args) => begin(config::tty(&args, &state)),
-        Command::Run(args) if args.attach && !args.await_client => run::attached(&args, &state),
-        Command::Run(args) => begin(config::run(&args, &state)),
-        Command::Attach(args) => attach::attach(&config::attach(&args, &state)),
+        Command::Stream(args) => begin(config::stream(&args, &state()?)),
+        Command::Tty(args) => begin(config::tty(&args, &state()?)),
+        Command::Run(args) if args.attach && !args.await_client => run::attached(&args, &state()?),
+        Command::Run(args) => begin(config::run(&args, &state()?)),
+        Command::Attach(args) => attach::attach(&config::attach(&args, &state()?)),
         Command::Status(args) => {
-            status::show(&state.app(&args.app.name), args.json).map(|()| Exit::Done)
+            status::show(&state()?.app(&args.app.name), args.json).map(|()| Exit::Done)
         }
-        Command::Logs(args) => logs::show(&config::logs(&args, &state)).map(|()| Exit::Done),
+        Command::Logs(args) => logs::show(&config::logs(&args, &state()?)).map(|()| Exit::Done),
         Command::Control(args) => {
             let request = config::request(&args)?;
-            status::control(&state.app(&args.app.name), request).map(|()| Exit::Done)
+            status::control(&state()?.app(&args.app.name), request).map(|()| Exit::Done)
         }
+        Command::Enable(args) => match config::units::enable(&args, given.as_deref()) {
+            Ok((app, setup)) => {
+                let manager = Manager { user: args.modes.user };
+                host::enable(manager, &app, &setup, args.now).map(|()| Exit::Done)
+            }
+            Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
+        },
+        Command::Disable(args) => {
+            let state = config::units::state(given.as_deref(), args.user)?;
+            let how = (args.now, args.at_stop);
+            host::disable(Manager { user: args.user }, &args.service, &state, how)
+                .map(|()| Exit::Done)
+        }
+        Command::Units(args) => write_units(&args, given.as_deref()),
         Command::List(args) => match args.app {
-            Some(app) => list::one(&state.app(&app), "\n"),
-            None => list::all(&state),
+            Some(app) => list::one(&state()?.app(&app), "\n"),
+            None => list::all(&state()?),
         }
         .map(|()| Exit::Done),
     }
+}
+
+/// Writes, shows or takes away the units that were asked for, if that makes sense.
+fn write_units(args: &UnitsArgs, state: Option<&Path>) -> Result<Exit> {
+    let (apps, setup) = match config::units::units(args, state) {
+        Ok(plan) => plan,
+        Err(e) => return Ok(diagnostics::failed(&e, Exit::Usage)),
+    };
+    match &args.output {
+        None => write::show(&apps, &setup),
+        Some(dir) if args.remove => {
+            // The state of another root is not to be found here.
+            let is_here = args.seen_as.is_none();
+            let state = is_here.then(|| config::units::state(state, setup.user)).transpose()?;
+            write::remove(&apps, dir, state.as_ref())
+        }
+        Some(dir) => write::write(&apps, &setup, dir),
+    }
+    .map(|()| Exit::Done)
 }
 
 /// Is a mux, if what was asked for makes sense.

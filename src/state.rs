@@ -22,6 +22,7 @@ use nix::unistd::Uid;
 
 use crate::limits;
 use crate::name::AppName;
+use crate::stream::Stream;
 
 /// Where rkt's stage1 keeps the state of its apps.
 const RKT: &str = "/rkt";
@@ -44,6 +45,8 @@ pub const SESSION: &str = "sock-session";
 pub const LOGS: &str = "logs";
 /// How the app ended.
 pub const LAST: &str = "last.json";
+/// What the name of an end begins with that waits for the app's next start.
+pub const KEPT: &str = "kept-";
 const LOCK: &str = "lock";
 
 /// The directory that has one directory per app.
@@ -296,18 +299,7 @@ impl AppDir {
     /// # Errors
     /// When the directory or the disk does not take it.
     pub fn replace(&self, file: &str, content: &[u8], mode: u32) -> Result<()> {
-        let temporary = self.path(&temporary(file));
-        let write = || -> io::Result<()> {
-            remove(&temporary)?;
-            let mut out =
-                OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&temporary)?;
-            out.write_all(content)?;
-            set_mode(&temporary, mode)?;
-            fs::rename(&temporary, self.path(file))
-        };
-        write()
-            .inspect_err(|_| drop(remove(&temporary)))
-            .with_context(|| format!("writing {}", self.path(file).display()))
+        replace(&self.path(file), content, mode)
     }
 
     /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of a
@@ -342,6 +334,33 @@ impl AppDir {
         let _ = fs::remove_file(self.path(LOCK));
         let _ = fs::remove_dir(self.path.join(ENDS));
         let _ = fs::remove_dir(&self.path);
+    }
+
+    /// Removes all that a mux has ever left, and the directory if nothing else is in it; whether there
+    /// was no mux that runs.
+    ///
+    /// # Errors
+    /// When something is there and stays.
+    pub fn clear(&self) -> Result<bool> {
+        if !self.path.is_dir() {
+            return Ok(true);
+        }
+        if self.is_locked() {
+            return Ok(false);
+        }
+        let _lock = self.lock()?;
+        for stream in Stream::ALL {
+            for end in [stream.stage2().to_owned(), format!("{KEPT}{stream}")] {
+                self.remove(&format!("{ENDS}/{end}"))?;
+                self.remove(&end)?;
+            }
+            self.remove(stream.socket())?;
+        }
+        for file in [ENDPOINTS, LAST, SESSION, LOGS] {
+            self.remove(file)?;
+        }
+        self.remove_dir();
+        Ok(true)
     }
 
     /// A listening stream socket, non-blocking, that appears under its name when it accepts.
@@ -409,6 +428,26 @@ pub fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> 
         return Err(io::Error::other(format!("it has more than {limit} bytes")));
     }
     Ok((metadata.modified()?, content))
+}
+
+/// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
+///
+/// # Errors
+/// When the directory or the disk does not take it.
+pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(temporary(&file));
+    let write = || -> io::Result<()> {
+        remove(&temporary)?;
+        let mut out =
+            OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&temporary)?;
+        out.write_all(content)?;
+        set_mode(&temporary, mode)?;
+        fs::rename(&temporary, path)
+    };
+    write()
+        .inspect_err(|_| drop(remove(&temporary)))
+        .with_context(|| format!("writing {}", path.display()))
 }
 
 /// The name of a file before it is whole.

@@ -160,6 +160,34 @@ pub fn log_spec(text: &str) -> Result<LogSpec, String> {
     Ok(spec)
 }
 
+/// Checks a log for a mux that is started elsewhere, and among others in one variable.
+///
+/// # Errors
+/// When it is none, its path does not begin at the root, or has a comma.
+pub fn log_spec_text(text: &str) -> Result<String, String> {
+    match log_spec(text)? {
+        LogSpec::Cri(path) | LogSpec::Json(path) | LogSpec::Raw(path) if !path.is_absolute() => {
+            Err("the path of a service's log is absolute".to_owned())
+        }
+        _ if text.contains(',') || text.chars().any(char::is_control) => {
+            Err("the path of a service's log has no comma or control character".to_owned())
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Parses `NAME=VALUE`.
+///
+/// # Errors
+/// When it is none, or the value has a control character.
+pub fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("an assignment is NAME=VALUE")?;
+    if value.chars().any(char::is_control) {
+        return Err("a value has no control characters".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 /// Parses `cast:PATH`, the one format that there is for recordings; the path.
 ///
 /// # Errors

@@ -41,7 +41,7 @@ impl Mux {
             }
         }
         if !self.owns_app && self.life.status().is_none() {
-            self.inquiry = Inquiry::begin(&self.dir, self.since.elapsed(), now);
+            self.inquiry = Inquiry::begin(&self.service, &self.dir, self.since.elapsed(), now);
         }
         self.phase = Phase::Draining { quiet: now + linger, until: now + limits::DRAIN_READ };
     }

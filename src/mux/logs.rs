@@ -12,6 +12,7 @@ use crate::limits;
 use crate::logged::{self, Logged};
 use crate::poll::Token;
 use crate::proto::{Answer, Kind, LogReport, Size};
+use crate::service::ServiceName;
 use crate::sink::log::cast::Cast;
 use crate::sink::log::file::{LogFile, LogPath, Rotation};
 use crate::sink::log::format::Format;
@@ -98,7 +99,7 @@ pub(super) struct Reopening {
 /// Starts the logs of an app, and writes down where they are. `size` is that of its terminal.
 pub(super) fn open(
     plan: LogPlan,
-    dir: &AppDir,
+    (service, dir): (&ServiceName, &AppDir),
     hub: &mut Hub,
     size: Option<Size>,
 ) -> Result<Vec<Log>> {
@@ -120,9 +121,9 @@ pub(super) fn open(
             }
             LogTarget::Journald => {
                 // Only root may write in the name of another unit.
-                let unit = (unit::is_ours() && Uid::effective().is_root())
-                    .then(|| unit::name(app.as_str()));
-                let format = Format::Journal(Fields::new(app.as_str(), unit.as_deref()));
+                let may = unit::is_ours() && Uid::effective().is_root();
+                let unit = may.then_some(service.as_str());
+                let format = Format::Journal(Fields::new(app.as_str(), unit));
                 let journal = Journal::new(PathBuf::from(journal::SOCKET)).context("journald")?;
                 ("journald".to_owned(), format, Target::Journal(journal))
             }

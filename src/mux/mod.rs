@@ -40,6 +40,7 @@ use crate::limits;
 use crate::poll::{Event, Interest, Poller, Token};
 use crate::proto::{AppStatus, Turn};
 use crate::rights::Rules;
+use crate::service::ServiceName;
 use crate::sink::client::Client;
 use crate::sink::listener::Listener;
 use crate::sink::log::Log;
@@ -68,6 +69,7 @@ enum Phase {
 /// A running mux.
 pub struct Mux {
     dir: AppDir,
+    service: ServiceName,
     poller: Poller,
     hub: Hub,
     input: Input,

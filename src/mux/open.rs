@@ -23,6 +23,7 @@ use crate::limits;
 use crate::poll::Poller;
 use crate::proto::Size;
 use crate::rights::{self, Lists, Rules};
+use crate::service::ServiceName;
 use crate::sink::client::{Client, Role};
 use crate::sink::listener::Listener;
 use crate::source::{Inlet, Source, fifo, pty};
@@ -56,6 +57,8 @@ pub enum Streams {
 pub struct Plan {
     /// The app's directory.
     pub dir: AppDir,
+    /// The app's service, if systemd starts it.
+    pub service: ServiceName,
     /// The app's ends.
     pub streams: Streams,
     /// Bytes kept per stream.
@@ -94,7 +97,8 @@ impl Mux {
     /// # Errors
     /// When another mux of this app runs, or something cannot be made.
     pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
-        let Plan { dir, streams, backlog, patience, others, logs, keeps_ends, mut app } = plan;
+        let Plan { dir, service, streams, backlog, patience, others, logs, keeps_ends, mut app } =
+            plan;
         let dir = dir.shared(others.let_others_in());
         let notify = Notify::from_env(keeps_ends)?;
         let owns_app = app.is_some();
@@ -159,9 +163,10 @@ impl Mux {
             made: ends.made,
             kept: ends.kept,
             dir,
+            service,
             _lock: lock,
         };
-        mux.logs = logs::open(logs, &mux.dir, &mut mux.hub, ends.size)?;
+        mux.logs = logs::open(logs, (&mux.service, &mux.dir), &mut mux.hub, ends.size)?;
         Endpoints::new(&mux.dir, &ends.streams).publish(&mux.dir)?;
         Ok(mux)
     }

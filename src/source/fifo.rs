@@ -19,7 +19,7 @@ use super::pace::Pace;
 use super::stage::Stage;
 use super::{Inlet, Source};
 use crate::limits;
-use crate::state::{AppDir, remove, set_mode};
+use crate::state::{AppDir, KEPT, remove, set_mode};
 use crate::stream::Stream;
 use crate::systemd::{Notify, Stored};
 
@@ -124,7 +124,7 @@ pub fn put_away(dir: &AppDir, stream: Stream) -> Result<()> {
 
 /// The name of a FIFO that was put away.
 fn kept(stream: Stream) -> String {
-    format!("kept-{stream}")
+    format!("{KEPT}{stream}")
 }
 
 /// Whether there is a FIFO of a stream, or one that was put away.

@@ -16,14 +16,16 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::{Shown, reaped, shown};
 use crate::limits;
+use crate::name::AppName;
 use crate::proto::AppStatus;
+use crate::service::ServiceName;
 use crate::state::{AppDir, read_plain};
 use crate::{sys, systemd};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Inquiry {
-    app: String,
+    app: AppName,
     /// `systemctl`, until it has ended.
     systemctl: Option<Child>,
     /// Where the reaper writes, until something is there, and how old that may be.
@@ -32,15 +34,15 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    /// Begins, for a mux that has run for `age`; `None` when it was not systemd that started this
+    /// Begins, for the service whose mux has run for `age`; `None` when it was not systemd that started this
     /// process, or there is nobody to ask.
     #[must_use]
-    pub fn begin(dir: &AppDir, age: Duration, now: Instant) -> Option<Self> {
+    pub fn begin(service: &ServiceName, dir: &AppDir, age: Duration, now: Instant) -> Option<Self> {
         if !super::is_ours() {
             return None;
         }
-        let app = dir.name().to_string();
-        let asked = ask(&app).with_context(|| format!("app {app}: asking systemd how it ended"));
+        let app = dir.name().clone();
+        let asked = ask(service).with_context(|| format!("app {app}: asking systemd how it ended"));
         let systemctl = asked.map_err(|e| log::warn!("{e:#}")).ok();
         let oldest = SystemTime::now().checked_sub(age + limits::CLOCK_TICK);
         let reaper = dir.rkt_status().zip(oldest);
@@ -90,14 +92,15 @@ impl Inquiry {
 }
 
 /// Starts the question to the manager that started this process.
-fn ask(app: &str) -> io::Result<Child> {
+fn ask(service: &ServiceName) -> io::Result<Child> {
     let mut command = Command::new("systemctl");
     if env::var_os("MANAGERPID").is_some() {
         // Which only a user's manager sets.
         command.arg("--user");
     }
     command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
-    command.arg(super::name(app));
+    // A name may begin with what looks like an option.
+    command.args(["--", service.as_str()]);
     for name in systemd::PRIVATE_ENV {
         command.env_remove(name);
     }

@@ -24,12 +24,6 @@ pub fn is_ours() -> bool {
     us && env::var_os("INVOCATION_ID").is_some()
 }
 
-/// The unit of an app.
-#[must_use]
-pub fn name(app: &str) -> String {
-    format!("{app}.service")
-}
-
 /// The highest number of a signal.
 const LAST_SIGNAL: u8 = 64;
 

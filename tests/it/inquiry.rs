@@ -102,7 +102,7 @@ fn the_manager_that_started_the_mux_is_asked_and_no_other() {
         farewell(&rig, mux);
         fs::read_to_string(out).unwrap_or_default()
     };
-    let words = "show --property=ActiveState,ExecMainCode,ExecMainStatus demo.service\n";
+    let words = "show --property=ActiveState,ExecMainCode,ExecMainStatus -- demo.service\n";
     assert_eq!(asked(&|_| {}), words);
     let user = asked(&|command| {
         command.env("MANAGERPID", "1");

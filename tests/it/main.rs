@@ -50,5 +50,6 @@ mod stream;
 mod terminal;
 mod tty;
 mod turns;
+mod units;
 mod views;
 mod ways_out;

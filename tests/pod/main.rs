@@ -6,6 +6,7 @@
 
 mod continuity;
 mod direct;
+mod enable;
 mod input;
 mod log;
 mod lossless;

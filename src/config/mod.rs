@@ -1,6 +1,8 @@
 //! What was typed means: resolved against rkt's variables and the machine, and checked. Everything
 //! after this module sees only what is valid.
 
+pub mod units;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,6 +20,7 @@ use crate::logs;
 use crate::mux::{FileFormat, LogPlan, LogTarget, Plan, Streams};
 use crate::proto::{Exclusive, Redraw, Request, Size};
 use crate::rights::Lists;
+use crate::service::ServiceName;
 use crate::sink::log::Policy;
 use crate::sink::log::file::{LogPath, Rotation};
 use crate::state::{AppDir, StateDir};
@@ -77,6 +80,7 @@ fn plan(
     app: Option<App>,
 ) -> Result<Plan> {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
+    let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
     let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
     let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
     let mut logs = log_plan(&mux.logs)?;
@@ -84,7 +88,7 @@ fn plan(
     if let Some(target) = logs.shared() {
         bail!("log {} is asked for twice", target.escape_debug());
     }
-    Ok(Plan { dir, streams, backlog, patience, others, logs, keeps_ends, app })
+    Ok(Plan { dir, service, streams, backlog, patience, others, logs, keeps_ends, app })
 }
 
 /// The logs that were asked for, and the one that rkt asks for.

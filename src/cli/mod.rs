@@ -1,5 +1,7 @@
 //! What was typed: commands, options, and their variables. What it means is decided in `config`.
 
+mod units;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,12 +9,15 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use self::units::{DisableArgs, EnableArgs, LayoutArg, ModeArgs, UnitsArgs};
+
 use crate::app::AWAIT_CLIENT;
 use crate::attach::keys::Sequence;
 use crate::attach::mode::Mode;
 use crate::limits;
 use crate::name::AppName;
 use crate::proto::Size;
+use crate::service::ServiceName;
 use crate::stream::{Position, Stream};
 use crate::values::{self, LogPolicy, LogSpec, Since, Wait};
 
@@ -80,6 +85,15 @@ pub enum Command {
     Control(ControlArgs),
     /// Start a command as an app, and be its mux.
     Run(RunArgs),
+    /// Make a service of this machine attachable.
+    #[command(after_help = units::ENABLE_EXAMPLES)]
+    Enable(EnableArgs),
+    /// Give a service back the streams that its own files say.
+    Disable(DisableArgs),
+    /// Write the units that make services attachable: a drop-in of each, its mux's options, and what
+    /// both need.
+    #[command(after_help = units::UNITS_EXAMPLES)]
+    Units(UnitsArgs),
 }
 
 /// Which app.
@@ -93,6 +107,10 @@ pub struct AppArg {
 /// What every mux has.
 #[derive(Debug, Args)]
 pub struct MuxArgs {
+    /// The service that is the app: systemd is asked how it ended, and journalctl -u shows what it says
+    /// [default: NAME.service].
+    #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
+    pub service: Option<ServiceName>,
     /// Bytes of output kept per stream for clients that are behind or come late; K, M and G are
     /// understood (4K to 1G).
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "256K",
@@ -197,6 +215,7 @@ pub struct OthersArgs {
 impl Default for MuxArgs {
     fn default() -> Self {
         Self {
+            service: None,
             backlog: limits::BACKLOG,
             client_patience: limits::PATIENCE,
             others: OthersArgs::default(),

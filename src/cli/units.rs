@@ -1,0 +1,141 @@
+//! The command line of `enable`, `disable` and `units`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::name::AppName;
+use crate::service::ServiceName;
+use crate::units::Mode;
+use crate::units::manifest::Annotation;
+use crate::values;
+
+/// What is behind the help of `enable`.
+pub const ENABLE_EXAMPLES: &str = "\
+Examples:
+  iottymux enable game.service --tty --now         a terminal for its console, at once
+  iottymux enable game@eu.service --tty            an instance; it is attached as game-eu
+  iottymux enable bot --stdin stream --stdout stream --stderr log
+  iottymux enable web --stdout stream --stderr stream --log cri:/var/log/web.log
+  iottymux disable game.service                    when it stops, or at once with --now";
+
+/// What is behind the help of `units`.
+pub const UNITS_EXAMPLES: &str = "\
+Examples:
+  iottymux units --app demo --stdin stream --stdout stream      shows what would be written
+  iottymux units --app demo --tty --output /etc/systemd/system
+  iottymux units --app demo --remove --output /etc/systemd/system
+  iottymux units --pod-manifest pod --state-dir /rkt/iottymux --binary /iottymux \\
+      --output rootfs/etc/systemd/system --seen-as /etc/systemd/system
+
+Modes: stream and tty can be attached, log is the journal, null is nothing, and interactive is the
+terminal that the machine or pod was started from. Without a mode stdin is null, the others log.";
+
+/// What the streams of a service are to be.
+#[derive(Debug, Args)]
+pub struct ModeArgs {
+    /// All three are a terminal, one and the same.
+    #[arg(long, conflicts_with_all = ["stdin", "stdout", "stderr"])]
+    pub tty: bool,
+    /// What stdin is: tty, stream, null or interactive.
+    #[arg(long, value_name = "MODE")]
+    pub stdin: Option<Mode>,
+    /// What stdout is: tty, stream, log, null or interactive.
+    #[arg(long, value_name = "MODE")]
+    pub stdout: Option<Mode>,
+    /// What stderr is.
+    #[arg(long, value_name = "MODE")]
+    pub stderr: Option<Mode>,
+    /// How the service gets its streams: direct, or sockets as rkt has it, where systemd itself loses
+    /// output.
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value = "direct")]
+    pub layout: LayoutArg,
+    /// Have the mux log what can be attached, as `stream --log` does; as often as you like.
+    #[arg(long, value_name = "SPEC", value_parser = values::log_spec_text)]
+    pub log: Vec<String>,
+    /// Any other option of the mux, by its variable (IOTTYMUX_BACKLOG=1M); as often as you like.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::assignment)]
+    pub env: Vec<(String, String)>,
+    /// For your own services, those of `systemctl --user`.
+    #[arg(long)]
+    pub user: bool,
+}
+
+/// How a service gets its streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LayoutArg {
+    /// By path, from the mux.
+    Direct,
+    /// From socket units.
+    Sockets,
+}
+
+/// Arguments of `enable`.
+#[derive(Debug, Args)]
+pub struct EnableArgs {
+    /// The service, as systemctl takes it.
+    #[arg(value_name = "SERVICE")]
+    pub service: ServiceName,
+    /// The name by which it is attached to [default: the service's, with - for what an app's name
+    /// cannot have].
+    #[arg(long, value_name = "NAME")]
+    pub app: Option<AppName>,
+    /// Restart it at once; else it is attachable from its next start on.
+    #[arg(long)]
+    pub now: bool,
+    /// What its streams are to be.
+    #[command(flatten)]
+    pub modes: ModeArgs,
+}
+
+/// Arguments of `disable`.
+#[derive(Debug, Args)]
+pub struct DisableArgs {
+    /// The service, as systemctl takes it.
+    #[arg(value_name = "SERVICE")]
+    pub service: ServiceName,
+    /// Restart it at once, if it runs; else it keeps its streams until it stops.
+    #[arg(long)]
+    pub now: bool,
+    /// One of your own services, those of `systemctl --user`.
+    #[arg(long)]
+    pub user: bool,
+    /// Only if it has stopped (used by what waits for that).
+    #[arg(long, hide = true, conflicts_with = "now")]
+    pub at_stop: bool,
+}
+
+/// Arguments of `units`.
+#[derive(Debug, Args)]
+pub struct UnitsArgs {
+    /// Name of the app.
+    #[arg(long, value_name = "NAME", env = "IOTTYMUX_APP", conflicts_with = "pod_manifest",
+          required_unless_present_any = ["pod_manifest", "service"])]
+    pub app: Option<AppName>,
+    /// The service that is the app [default: NAME.service].
+    #[arg(long, value_name = "SERVICE", conflicts_with = "pod_manifest")]
+    pub service: Option<ServiceName>,
+    /// All apps of this appc pod manifest, with the modes and the log that rkt's annotations say.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tty", "stdin", "stdout", "stderr", "annotation"])]
+    pub pod_manifest: Option<PathBuf>,
+    /// What rkt's annotation of this name says of the app, instead of --stdin and the like
+    /// (coreos.com/rkt/stage2/stdout=stream); as often as you like.
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["tty", "stdin", "stdout", "stderr"])]
+    pub annotation: Vec<Annotation>,
+    /// What the streams are to be.
+    #[command(flatten)]
+    pub modes: ModeArgs,
+    /// Where units are written to; they are only shown unless given.
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Where systemd will see that directory, if it is for another root [default: the same path].
+    #[arg(long, value_name = "DIR")]
+    pub seen_as: Option<String>,
+    /// The program, if systemd does not find `iottymux` by its name.
+    #[arg(long, value_name = "PATH")]
+    pub binary: Option<String>,
+    /// Take away what was written for the app, or for all apps of the manifest, and what its mux has
+    /// left.
+    #[arg(long, requires = "output")]
+    pub remove: bool,
+}

@@ -1,0 +1,196 @@
+//! What a pod manifest or annotations ask for. Pure.
+//!
+//! The manifest is the one of appc (`schema/pod.md` of its specification), of which only the names and
+//! the annotations matter here; the annotations are rkt's.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+
+use super::mode::{Mode, Modes};
+use crate::name::AppName;
+use crate::stream::Stream;
+
+/// What every annotation of an app's stream begins with.
+const STREAM: &str = "coreos.com/rkt/stage2/";
+/// How the pod is logged.
+const LOG_MODE: &str = "coreos.com/rkt/experiment/logmode";
+/// Where, in the directory that the kubelet has for the pod.
+const LOG_PATH: &str = "coreos.com/rkt/experiment/kubernetes-log-path";
+/// That directory, which is rkt's affair.
+const LOG_DIR: &str = "coreos.com/rkt/experiment/kubernetes-log-dir";
+
+/// A name and a value, as a manifest has them or a command line (`NAME=VALUE`).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Annotation {
+    /// Its name, without what it means.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl FromStr for Annotation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("an annotation is NAME=VALUE")?;
+        Ok(Self { name: name.to_owned(), value: value.to_owned() })
+    }
+}
+
+/// What annotations ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Those of stdin, stdout and stderr.
+    modes: [Option<Mode>; 3],
+    /// Whether the pod is logged for the kubelet.
+    kubernetes: bool,
+    /// The path of the app's log for it.
+    log_path: Option<String>,
+}
+
+impl Wishes {
+    /// What a command line asks for, without annotations.
+    #[must_use]
+    pub fn new(modes: [Option<Mode>; 3]) -> Self {
+        Self { modes, ..Self::default() }
+    }
+
+    /// Takes an annotation of an app or of its pod; whether it is one of ours.
+    ///
+    /// # Errors
+    /// When its value is none.
+    pub fn take(&mut self, annotation: &Annotation) -> Result<bool, String> {
+        let Annotation { name, value } = annotation;
+        let refuse = |why| format!("annotation {name}={}: {why}", value.escape_debug());
+        let stream = name.strip_prefix(STREAM);
+        let stream = stream.and_then(|name| Stream::PLAIN.iter().position(|s| s.name() == name));
+        match (name.as_str(), stream) {
+            (_, Some(stream)) => self.modes[stream] = Some(value.parse().map_err(refuse)?),
+            (LOG_MODE, _) if value == "k8s-plain" => self.kubernetes = true,
+            (LOG_MODE, _) => return Err(refuse("there is only k8s-plain".to_owned())),
+            (LOG_PATH, _) => self.log_path = Some(value.clone()),
+            (LOG_DIR, _) => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The modes, and the path of the kubelet's log, if it has one.
+    ///
+    /// # Errors
+    /// When they do not go together.
+    pub fn settle(self) -> Result<(Modes, Option<String>), String> {
+        let modes = Modes::new(self.modes)?;
+        match (self.kubernetes, self.log_path) {
+            (true, None) => Err(format!("{LOG_MODE}=k8s-plain needs {LOG_PATH}")),
+            (true, path) => Ok((modes, path)),
+            (false, _) => Ok((modes, None)),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Pod {
+    ac_kind: String,
+    #[serde(default, deserialize_with = "nothing_is_none")]
+    apps: Vec<App>,
+    #[serde(default, deserialize_with = "nothing_is_none")]
+    annotations: Vec<Annotation>,
+}
+
+#[derive(Deserialize)]
+struct App {
+    name: String,
+    #[serde(default, deserialize_with = "nothing_is_none")]
+    annotations: Vec<Annotation>,
+}
+
+/// A list for which Go writes `null` when it is empty.
+fn nothing_is_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// The apps of a pod and what they ask for, in the manifest's order.
+///
+/// # Errors
+/// When the text is no pod manifest, or asks for what there cannot be.
+pub fn parse(text: &[u8]) -> Result<Vec<(AppName, Modes, Option<String>)>, String> {
+    let pod: Pod = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    if pod.ac_kind != "PodManifest" {
+        return Err(format!("it is a \"{}\", no PodManifest", pod.ac_kind.escape_debug()));
+    }
+    let mut apps: Vec<(AppName, Modes, Option<String>)> = Vec::new();
+    for App { name, annotations } in &pod.apps {
+        let refuse = |why: String| format!("app \"{}\": {why}", name.escape_debug());
+        let app: AppName = name.parse().map_err(|e| refuse(format!("{e}")))?;
+        let mut wishes = Wishes::default();
+        for annotation in pod.annotations.iter().chain(annotations) {
+            wishes.take(annotation).map_err(refuse)?;
+        }
+        let (modes, log) = wishes.settle().map_err(refuse)?;
+        if modes.has(Mode::Interactive) && pod.apps.len() > 1 {
+            return Err(refuse("only the one app of a pod can be interactive".to_owned()));
+        }
+        if apps.iter().any(|(other, ..)| *other == app) {
+            return Err(refuse("it is there twice".to_owned()));
+        }
+        apps.push((app, modes, log));
+    }
+    Ok(apps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(apps: &str) -> String {
+        format!(
+            r#"{{"acKind":"PodManifest","annotations":[{{"name":"{LOG_MODE}","value":"k8s-plain"}}],
+                "volumes":null,"apps":[{apps}]}}"#
+        )
+    }
+
+    #[test]
+    fn what_a_pod_asks_for() {
+        let text = pod(r#"{"name":"a","annotations":[
+                {"name":"coreos.com/rkt/stage2/stdout","value":"stream"},
+                {"name":"coreos.com/rkt/stage2/other","value":"?"},
+                {"name":"coreos.com/rkt/experiment/kubernetes-log-path","value":"a/0.log"}]}"#);
+        let modes = Modes::new([None, Some(Mode::Stream), None]).unwrap();
+        let want = vec![("a".parse().unwrap(), modes, Some("a/0.log".to_owned()))];
+        assert_eq!(parse(text.as_bytes()), Ok(want));
+        let plain = br#"{"acKind":"PodManifest","apps":[{"name":"a","annotations":null}],"annotations":null}"#;
+        let modes = Modes::new([None; 3]).unwrap();
+        assert_eq!(parse(plain), Ok(vec![("a".parse().unwrap(), modes, None)]));
+        assert_eq!(parse(br#"{"acKind":"PodManifest","apps":null}"#), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_there_cannot_be() {
+        let app = |name: &str, stream: &str, mode: &str| {
+            format!(
+                r#"{{"name":"{name}","annotations":[{{"name":"{STREAM}{stream}","value":"{mode}"}},
+                    {{"name":"{LOG_PATH}","value":"x"}}]}}"#
+            )
+        };
+        let both = format!("{},{}", app("a", "stdin", "null"), app("a", "stdin", "null"));
+        for (text, why) in [
+            (String::new(), "EOF"),
+            ("{}".to_owned(), "acKind"),
+            (r#"{"acKind":"ImageManifest\u001b"}"#.to_owned(), r#"it is a "ImageManifest\u{1b}""#),
+            (pod(&app("A_b", "stdin", "null")), r#"app "A_b": an app name has only"#),
+            (pod(&app("a", "stdin", "log")), r#"app "a": stdin cannot be log"#),
+            (pod(&app("a", "stdout", "tyt")), "stdout=tyt: a mode is"),
+            (pod(&app("a", "stdout", "interactive")), "interactive goes with nothing else"),
+            (pod(r#"{"name":"a"}"#), "needs coreos.com/rkt/experiment/kubernetes-log-path"),
+            (pod(&both), "it is there twice"),
+        ] {
+            let error = parse(text.as_bytes()).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

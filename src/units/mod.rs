@@ -1,0 +1,429 @@
+//! The units that make a service attachable: what is asked for in, texts of files out.
+//!
+//! `mode`, `manifest` and `text` are pure, and so is what is here: [`files`] cannot fail and reads
+//! nothing. `place` is the directory that has the files, `write` fills it for any systemd, and `host`
+//! makes a service of this machine attachable. Why each line is in a unit: `docs/units.md`.
+
+pub mod host;
+pub mod manifest;
+pub mod mode;
+pub mod place;
+pub mod text;
+pub mod write;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+pub use self::mode::{Mode, Modes};
+
+use self::text::{Owner, argument, env_value, seal, value, word};
+use crate::app;
+use crate::name::{AppName, NameError};
+use crate::service::ServiceName;
+use crate::stream::Stream;
+
+/// The name of each drop-in: before those that an administrator adds.
+pub const DROP_IN: &str = "50-iottymux.conf";
+/// The name of the file with the options of a mux, beside its drop-in.
+pub const ENV: &str = "iottymux.env";
+/// What systemd finds by its bare name.
+const BINARY: &str = "iottymux";
+/// Where the templates look for state if nobody says otherwise.
+const STATE: &str = "/run/iottymux";
+/// The same for a user's own services (`%t` is the directory of the session).
+const USER_STATE: &str = "%t/iottymux";
+
+/// How the app gets its streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// From the mux, by path: nothing is lost.
+    #[default]
+    Direct,
+    /// From socket units, as rkt has it: systemd itself loses output.
+    Sockets,
+}
+
+/// Which of the two muxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The one with FIFOs.
+    Streams,
+    /// The one with a terminal.
+    Terminal,
+}
+
+impl Kind {
+    /// Its template, without `@` and what follows.
+    const fn template(self) -> &'static str {
+        match self {
+            Self::Streams => "iomux",
+            Self::Terminal => "ttymux",
+        }
+    }
+
+    /// Its command.
+    #[must_use]
+    pub const fn command(self) -> &'static str {
+        match self {
+            Self::Streams => "stream",
+            Self::Terminal => "tty",
+        }
+    }
+}
+
+/// An option of a mux, by its variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value, without control characters.
+    pub value: String,
+    /// The muxes that know it.
+    pub kinds: Vec<Kind>,
+    /// Whether only one mux is to have it: two would write the same log.
+    pub is_log: bool,
+}
+
+/// An app that is to be attachable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct App {
+    /// Its name.
+    pub name: AppName,
+    /// The service that is the app.
+    pub service: ServiceName,
+    /// What its streams are.
+    pub modes: Modes,
+    /// Whether what it logs goes to a file of the mux instead of the journal.
+    pub logs_to_file: bool,
+    /// Options of its mux.
+    pub variables: Vec<Variable>,
+    /// The files of its logs.
+    pub logs: Vec<String>,
+}
+
+/// What is the same for all apps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// How the apps get their streams.
+    pub layout: Layout,
+    /// The state directory, if not the usual one.
+    pub state: Option<String>,
+    /// The program, if not found by its bare name.
+    pub binary: Option<String>,
+    /// Where systemd sees the directory that the files are written to.
+    pub seen_as: String,
+    /// Whether they are for a user's own services.
+    pub user: bool,
+}
+
+/// A file of an app's units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitFile {
+    /// Its path below the directory of units.
+    pub path: PathBuf,
+    /// All that is in it.
+    pub text: String,
+}
+
+/// The mux of an app, or one of its two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mux {
+    /// Which it is.
+    pub kind: Kind,
+    /// The name by which it is attached to: that of the app, with `-tty` for the second.
+    pub name: AppName,
+    streams: Vec<Stream>,
+}
+
+impl Mux {
+    /// Its unit.
+    #[must_use]
+    pub fn unit(&self) -> String {
+        format!("{}@{}.service", self.kind.template(), self.name)
+    }
+}
+
+impl App {
+    /// Its muxes. A terminal beside streams has a mux, and a name, of its own.
+    ///
+    /// # Errors
+    /// When there is no name for the second one.
+    pub fn muxes(&self) -> Result<Vec<Mux>, NameError> {
+        let of = |kind| -> Vec<Stream> {
+            self.modes.each().filter(|(_, m)| self.kind(*m) == Some(kind)).map(|(s, _)| s).collect()
+        };
+        let (streams, terminal) = (of(Kind::Streams), of(Kind::Terminal));
+        let mut muxes = Vec::new();
+        if !terminal.is_empty() {
+            let alone = streams.is_empty();
+            let name =
+                if alone { self.name.clone() } else { format!("{}-tty", self.name).parse()? };
+            muxes.push(Mux { kind: Kind::Terminal, name, streams: terminal });
+        }
+        if !streams.is_empty() {
+            muxes.push(Mux { kind: Kind::Streams, name: self.name.clone(), streams });
+        }
+        Ok(muxes)
+    }
+
+    /// Which mux has a stream of this mode.
+    fn kind(&self, mode: Mode) -> Option<Kind> {
+        match mode {
+            Mode::Tty => Some(Kind::Terminal),
+            Mode::Stream => Some(Kind::Streams),
+            Mode::Log if self.logs_to_file => Some(Kind::Streams),
+            Mode::Interactive | Mode::Log | Mode::Null => None,
+        }
+    }
+
+    /// Whose its files are.
+    #[must_use]
+    pub fn owner(&self) -> Owner<'_> {
+        (&self.name, &self.service)
+    }
+}
+
+impl Setup {
+    /// The state directory as units have it.
+    fn state(&self) -> String {
+        match &self.state {
+            Some(path) => value(path),
+            None if self.user => USER_STATE.to_owned(),
+            None => STATE.to_owned(),
+        }
+    }
+
+    /// The path of a file of a mux as units have it.
+    fn path(&self, mux: &Mux, file: &str) -> String {
+        format!("{}/{}/{file}", self.state(), mux.name)
+    }
+
+    /// The first words of a command line of iottymux.
+    fn command(&self) -> String {
+        argument(&value(self.binary.as_deref().unwrap_or(BINARY)))
+    }
+}
+
+/// All files of an app but the templates, in the order in which they are written: the one that makes
+/// the service use the others is the last.
+///
+/// # Errors
+/// When there is no name for its second mux.
+pub fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
+    let muxes = app.muxes()?;
+    let mut files = Vec::new();
+    let mut file = |path: PathBuf, text: &str| {
+        files.push(UnitFile { path, text: seal(Some(app.owner()), text) });
+    };
+    // The one that has stdout, or else stderr.
+    let logging = [Stream::Stdout, Stream::Stderr]
+        .into_iter()
+        .find_map(|stream| muxes.iter().position(|mux| mux.streams.contains(&stream)));
+    for (index, mux) in muxes.iter().enumerate() {
+        let dir = drop_ins(&mux.unit());
+        let logs = logging == Some(index);
+        file(dir.join(ENV), &env(app, mux, logs));
+        file(dir.join(DROP_IN), &mux_drop_in(app, mux, logs, setup));
+        if setup.layout == Layout::Sockets && mux.kind == Kind::Streams {
+            for stream in &mux.streams {
+                file(socket_name(mux, *stream).into(), &socket(app, mux, *stream, setup));
+            }
+        }
+    }
+    file(drop_ins(app.service.as_str()).join(DROP_IN), &app_drop_in(app, &muxes, setup));
+    Ok(files)
+}
+
+/// The templates of these muxes.
+#[must_use]
+pub fn templates(muxes: &[Mux], user: bool) -> Vec<UnitFile> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for mux in muxes {
+        if !kinds.contains(&mux.kind) {
+            kinds.push(mux.kind);
+        }
+    }
+    kinds.into_iter().map(|kind| template(kind, user)).collect()
+}
+
+fn template(kind: Kind, user: bool) -> UnitFile {
+    let text = match kind {
+        Kind::Streams => include_str!("../../units/iomux@.service"),
+        Kind::Terminal => include_str!("../../units/ttymux@.service"),
+    };
+    let text = if user { for_user(text) } else { text.to_owned() };
+    let path = format!("{}@.service", kind.template()).into();
+    UnitFile { path, text: seal(None, &text) }
+}
+
+/// What a user's manager has no right to do for a service of its own: capabilities are not its to
+/// take, and file systems can be hidden only by root or in a user namespace.
+const ONLY_ROOT: [&str; 12] = [
+    "CapabilityBoundingSet=",
+    "AmbientCapabilities=",
+    "Protect",
+    "Private",
+    "ReadOnlyPaths=",
+    "ReadWritePaths=",
+    "InaccessiblePaths=",
+    "TemporaryFileSystem=",
+    "ProcSubset=",
+    "DevicePolicy=",
+    "DeviceAllow=",
+    "IPAddressDeny=",
+];
+
+/// The template for a user's own services.
+fn for_user(text: &str) -> String {
+    let lines = text.lines().filter(|line| !ONLY_ROOT.iter().any(|key| line.starts_with(key)));
+    lines.map(|line| line.replace(STATE, USER_STATE) + "\n").collect()
+}
+
+/// The directory of a unit's drop-ins.
+fn drop_ins(unit: &str) -> PathBuf {
+    Path::new(&format!("{unit}.d")).to_owned()
+}
+
+fn socket_name(mux: &Mux, stream: Stream) -> String {
+    format!("{}-{}.socket", mux.name, stream.name())
+}
+
+/// The options of a mux.
+fn env(app: &App, mux: &Mux, logs: bool) -> String {
+    let mut out = String::new();
+    let mut set = |name: &str, value: &str| {
+        // Writing into a string does not fail.
+        let _ = writeln!(out, "{name}={}", env_value(value));
+    };
+    if mux.kind == Kind::Streams {
+        let names: Vec<&str> = mux.streams.iter().map(|stream| stream.name()).collect();
+        set("IOTTYMUX_STREAMS", &names.join(","));
+    }
+    if ServiceName::of(&mux.name) != app.service {
+        set("IOTTYMUX_SERVICE", app.service.as_str());
+    }
+    for variable in &app.variables {
+        if variable.kinds.contains(&mux.kind) && (logs || !variable.is_log) {
+            set(&variable.name, &variable.value);
+        }
+    }
+    out
+}
+
+/// What the template of a mux does not say.
+fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
+    let mut unit = vec![format!("Before={}", app.service)];
+    if setup.layout == Layout::Sockets && mux.kind == Kind::Streams {
+        // They make the FIFOs.
+        let sockets: Vec<String> = mux.streams.iter().map(|s| socket_name(mux, *s)).collect();
+        unit.push(format!("After={}", sockets.join(" ")));
+    }
+    if logs && !app.logs.is_empty() {
+        let paths: Vec<String> = app.logs.iter().map(|path| word(&value(path))).collect();
+        unit.push(format!("RequiresMountsFor={}", paths.join(" ")));
+    }
+    let env = drop_ins(&mux.unit()).join(ENV);
+    let mut service = vec![
+        format!("Environment={}", word(&format!("IOTTYMUX_STATE_DIR={}", setup.state()))),
+        format!("EnvironmentFile={}/{}", value(&setup.seen_as), env.display()),
+    ];
+    if setup.binary.is_some() {
+        let command = format!("{} {} --app %i", setup.command(), mux.kind.command());
+        service.extend(["ExecStart=".to_owned(), format!("ExecStart={command}")]);
+    }
+    sections(&unit, &service)
+}
+
+/// The FIFO of a stream, as rkt's design has it.
+fn socket(app: &App, mux: &Mux, stream: Stream, setup: &Setup) -> String {
+    let name = stream.name();
+    format!(
+        "[Unit]\n\
+         Description={name} of {}\n\
+         DefaultDependencies=no\n\
+         StopWhenUnneeded=yes\n\
+         RefuseManualStart=yes\n\
+         RefuseManualStop=yes\n\
+         BindsTo={service}\n\
+         \n\
+         [Socket]\n\
+         RemoveOnStop=yes\n\
+         Service={service}\n\
+         FileDescriptorName={name}\n\
+         ListenFIFO={}\n",
+        mux.name,
+        setup.path(mux, stream.stage2()),
+        service = app.service,
+    )
+}
+
+/// What makes the service use its muxes.
+fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
+    let (mut unit, mut service) = (Vec::new(), Vec::new());
+    if !muxes.is_empty() {
+        let names = muxes.iter().map(Mux::unit).collect::<Vec<_>>().join(" ");
+        unit.extend([format!("Wants={names}"), format!("After={names}")]);
+        unit.extend(
+            muxes.iter().map(|m| format!("AssertPathExists={}", setup.path(m, "endpoints"))),
+        );
+    }
+    let logs = |(_, mode): (Stream, Mode)| mode == Mode::Log && app.kind(mode).is_none();
+    let to_journal = app.modes.each().any(logs);
+    if to_journal {
+        let journald = "systemd-journald.service";
+        unit.extend([format!("Wants={journald}"), format!("After={journald}")]);
+    }
+    for (stream, mode) in app.modes.each() {
+        let mux = muxes.iter().find(|mux| mux.streams.contains(&stream));
+        let is_input = stream == Stream::Stdin;
+        let key = match stream {
+            Stream::Stdin => "StandardInput",
+            Stream::Stdout => "StandardOutput",
+            _ => "StandardError",
+        };
+        let to = match (mode, mux) {
+            // A process of its last start that is still there would otherwise be waited for.
+            (Mode::Tty, _) if is_input => "tty-force".to_owned(),
+            (Mode::Tty | Mode::Interactive, _) => "tty".to_owned(),
+            (_, Some(mux)) if setup.layout == Layout::Sockets => {
+                service.push(format!("Sockets={}", socket_name(mux, stream)));
+                format!("fd:{}", stream.name())
+            }
+            (_, Some(mux)) => format!("file:{}", setup.path(mux, stream.stage2())),
+            (Mode::Log, None) => "journal".to_owned(),
+            (Mode::Null | Mode::Stream, None) => "null".to_owned(),
+        };
+        service.push(format!("{key}={to}"));
+    }
+    if let Some(mux) = muxes.iter().find(|mux| mux.kind == Kind::Terminal) {
+        service.push(format!("TTYPath={}", setup.path(mux, Stream::Tty.stage2())));
+        // Each would throw away what was printed last.
+        service.extend(["TTYReset=no", "TTYVHangup=no", "TTYVTDisallocate=no"].map(String::from));
+        service.push(format!("Environment=TERM={}", app::TERM));
+    }
+    if to_journal {
+        service.push(format!("SyslogIdentifier={}", app.name));
+    }
+    // Beside file descriptors of socket units systemd runs no hooks.
+    let has_hooks =
+        setup.layout == Layout::Direct || muxes.iter().all(|mux| mux.kind == Kind::Terminal);
+    for mux in muxes.iter().filter(|_| has_hooks) {
+        for (key, request) in [("ExecStartPost", "started"), ("ExecStopPost", "ended")] {
+            let state = argument(&setup.state());
+            service.push(format!(
+                "{key}=-+{} --state-dir {state} control --app {} {request}",
+                setup.command(),
+                mux.name
+            ));
+        }
+    }
+    sections(&unit, &service)
+}
+
+fn sections(unit: &[String], service: &[String]) -> String {
+    let section = |(name, lines): (&str, &[String])| {
+        (!lines.is_empty()).then(|| format!("[{name}]\n{}\n", lines.join("\n")))
+    };
+    let both = [("Unit", unit), ("Service", service)];
+    both.into_iter().filter_map(section).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,151 @@
+//! Texts in unit files and env files: escaping, and the line that tells whose a file is. Pure.
+
+use std::fmt::Write as _;
+
+use crate::name::AppName;
+use crate::service::ServiceName;
+
+/// What the first line of a file begins with that `units` wrote.
+const SEAL: &str = "# iottymux units ";
+/// Its second line, for people.
+const NOTE: &str = "# Written by `iottymux units` or `iottymux enable`. Change it by these: what was \
+                    changed here by hand is refused, neither overwritten nor taken away.\n";
+
+/// Whether a text can be a path in a unit: absolute, and nothing that systemd would cut, continue or
+/// not take.
+#[must_use]
+pub fn is_path(text: &str) -> bool {
+    text.starts_with('/')
+        && !text.chars().any(char::is_control)
+        && text.trim_end() == text
+        && !text.ends_with('\\')
+}
+
+/// A text that stands alone as a value: only `%` means anything there (systemd.unit(5)).
+#[must_use]
+pub fn value(text: &str) -> String {
+    text.replace('%', "%%")
+}
+
+/// A value as one of several words, where quotes and backslashes mean something as well.
+#[must_use]
+pub fn word(value: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-:@=+,%$".contains(c);
+    if !value.is_empty() && value.chars().all(plain) {
+        return value.to_owned();
+    }
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A value as a word of a command, where `$` means something as well.
+#[must_use]
+pub fn argument(value: &str) -> String {
+    word(value).replace('$', "$$")
+}
+
+/// A text as the value of a variable in an env file (`EnvironmentFile=` of systemd.exec(5)).
+#[must_use]
+pub fn env_value(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        if matches!(c, '"' | '\\' | '`' | '$') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out + "\""
+}
+
+/// Whose a file is.
+pub type Owner<'a> = (&'a AppName, &'a ServiceName);
+
+/// What the first lines of a file tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// Whose it is; nobody's alone when it is a template.
+    pub owner: Option<(AppName, ServiceName)>,
+    /// Whether the rest is still what was written.
+    pub is_whole: bool,
+}
+
+/// A text with a seal before it.
+#[must_use]
+pub fn seal(owner: Option<Owner>, text: &str) -> String {
+    let mut out = String::from(SEAL);
+    if let Some((app, service)) = owner {
+        // Writing into a string does not fail.
+        let _ = write!(out, "app={app} service={service} ");
+    }
+    let _ = writeln!(out, "sum={:016x}", sum(text));
+    out + NOTE + text
+}
+
+/// The seal of a text, if `units` wrote it.
+#[must_use]
+pub fn read_seal(text: &str) -> Option<Seal> {
+    let (first, rest) = text.strip_prefix(SEAL)?.split_once('\n')?;
+    let (owner, written) = first.rsplit_once("sum=")?;
+    let owner = match owner.trim_end() {
+        "" => None,
+        words => {
+            let (app, service) = words.strip_prefix("app=")?.split_once(" service=")?;
+            Some((app.parse().ok()?, service.parse().ok()?))
+        }
+    };
+    let is_whole =
+        rest.strip_prefix(NOTE).is_some_and(|text| format!("{:016x}", sum(text)) == written);
+    Some(Seal { owner, is_whole })
+}
+
+/// The 64-bit FNV-1a hash: it is to tell an edit, not an attack.
+fn sum(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_values() {
+        for (text, as_word, as_variable) in [
+            ("", r#""""#, r#""""#),
+            ("/a/b-c_d.e", "/a/b-c_d.e", r#""/a/b-c_d.e""#),
+            ("100%", "100%%", r#""100%""#),
+            ("a b", r#""a b""#, r#""a b""#),
+            ("a\\x20b", r#""a\\x20b""#, r#""a\\x20b""#),
+            ("$HOME", "$HOME", r#""\$HOME""#),
+            ("\"'$`", r#""\"'$`""#, r#""\"'\$\`""#),
+        ] {
+            assert_eq!(word(&value(text)), as_word);
+            assert_eq!(env_value(text), as_variable);
+        }
+        assert_eq!(argument("/$a b"), r#""/$$a b""#);
+        for bad in ["", "a/b", "/a\nb", "/a ", "/a\\"] {
+            assert!(!is_path(bad), "{bad:?}");
+        }
+        assert!(is_path("/a b/c\\d%"));
+    }
+
+    #[test]
+    fn a_seal_tells_whose_a_file_is_and_whether_it_was_changed() {
+        let (app, service): (AppName, ServiceName) =
+            ("demo".parse().unwrap(), "my_app@1".parse().unwrap());
+        let owner = Some((app.clone(), service.clone()));
+        for (of, owner) in [(Some((&app, &service)), owner), (None, None)] {
+            let text = seal(of, "[Unit]\nx=1\n");
+            assert_eq!(read_seal(&text), Some(Seal { owner: owner.clone(), is_whole: true }));
+            for (from, to) in [("x=1", "x=2"), ("hand", "foot"), ("[Unit]", "#\n[Unit]")] {
+                let changed = read_seal(&text.replace(from, to));
+                assert_eq!(changed, Some(Seal { owner: owner.clone(), is_whole: false }), "{to}");
+            }
+        }
+        for foreign in
+            ["", "[Unit]\n", "# iottymux units\n", "# iottymux units app=../x service=y sum=\n"]
+        {
+            assert_eq!(read_seal(foreign), None, "{foreign:?}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Showing units, writing them, and taking them away, for a systemd that is not asked.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::place::{Deeds, Done, Place};
+use super::{App, Setup, UnitFile, files, templates};
+use crate::name::AppName;
+use crate::print::print;
+use crate::state::StateDir;
+
+/// Where units are found besides the directory that is written to (systemd.unit(5)).
+const SYSTEM: [&str; 4] = [
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+const USER: [&str; 4] = [
+    "/etc/systemd/user",
+    "/run/systemd/user",
+    "/usr/local/lib/systemd/user",
+    "/usr/lib/systemd/user",
+];
+/// Prints what would be written.
+///
+/// # Errors
+/// When there is no name for a second mux, or it cannot be printed.
+pub fn show(apps: &[App], setup: &Setup) -> Result<()> {
+    let place = Place::new(setup.seen_as.clone().into());
+    let mut shown = BTreeSet::new();
+    for app in apps {
+        for file in all_files(app, setup, &place)? {
+            if shown.insert(file.path.clone()) {
+                print(&format!("# {}\n{}\n", place.path().join(&file.path).display(), file.text))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the units of apps to a directory.
+///
+/// # Errors
+/// When a file that is not ours is in the way, or the disk does not take it.
+pub fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
+    let place = Place::new(dir.to_owned());
+    for app in apps {
+        let what = || format!("units of app {}", app.name);
+        let files = all_files(app, setup, &place).with_context(what)?;
+        let plan = place.plan(app.owner(), files).with_context(what)?;
+        print(&told(&plan.carry_out().with_context(what)?))?;
+    }
+    Ok(())
+}
+
+/// Takes the units of apps away from a directory, and what their muxes have left, where there is such
+/// a state directory. That there is nothing is fine.
+///
+/// # Errors
+/// When a file was changed or is not ours, a mux still runs, or the disk refuses.
+pub fn remove(apps: &[App], dir: &Path, state: Option<&StateDir>) -> Result<()> {
+    let place = Place::new(dir.to_owned());
+    for app in apps {
+        let what = || format!("units of app {}", app.name);
+        let muxes = place.muxes(&app.name, &app.service).with_context(what)?;
+        print(&told(&place.uninstall(&app.name, &app.service).with_context(what)?))?;
+        for name in muxes.iter().map(|(_, name)| name).chain([&app.name]) {
+            if let Some(state) = state {
+                clear_state(state, name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The files of an app, and the templates that are not there yet.
+///
+/// # Errors
+/// When there is no name for its second mux.
+pub fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile>> {
+    let elsewhere = if setup.user { USER } else { SYSTEM };
+    // What is written for another root has its templates there or nowhere.
+    let looks = Path::new(&setup.seen_as) == place.path();
+    let is_there = |file: &UnitFile| {
+        place.has_foreign(&file.path)
+            || !place.has(&file.path)
+                && looks
+                && elsewhere.iter().any(|dir| Path::new(dir).join(&file.path).exists())
+    };
+    let mut all = templates(&app.muxes()?, setup.user);
+    all.retain(|file| !is_there(file));
+    all.extend(files(app, setup)?);
+    Ok(all)
+}
+
+/// The lines that tell what was done.
+#[must_use]
+pub fn told(deeds: &Deeds) -> String {
+    let line = |(done, path): &(Done, PathBuf)| format!("{:8}{}", done.word(), path.display());
+    deeds.iter().map(line).chain([String::new()]).collect::<Vec<_>>().join("\n")
+}
+
+/// Removes what the muxes of an app have left.
+///
+/// # Errors
+/// When it is there and stays.
+pub fn clear_state(state: &StateDir, app: &AppName) -> Result<()> {
+    let dir = state.app(app);
+    if !dir.clear()? {
+        log::warn!("the mux of app {app} still runs: {} stays", dir.dir().display());
+    }
+    Ok(())
+}

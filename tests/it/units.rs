@@ -1,0 +1,231 @@
+//! `units` as a program: what it shows, writes and takes away, and what it refuses.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+fn units(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_iottymux")).arg("units").args(words).output().unwrap()
+}
+
+fn told(words: &[&str]) -> String {
+    let output = units(words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All files below a directory, by their paths.
+fn tree(dir: &Path) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(at) = dirs.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// The lines of a text that say something to systemd.
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+#[test]
+fn writing_again_changes_nothing_and_removing_leaves_nothing() {
+    let dir = TempDir::new().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let state = dir.path().join("state");
+    let state = state.to_str().unwrap();
+    let mixed = ["--app", "demo", "--stdin", "tty", "--stdout", "stream", "--stderr", "log"];
+    let to = ["--output", out, "--state-dir", state];
+    for layout in ["direct", "sockets"] {
+        let words = [&mixed[..], &to, &["--layout", layout]].concat();
+        let wrote = told(&words);
+        assert!(wrote.lines().any(|line| line.starts_with("wrote ")), "{wrote}");
+        let files = tree(dir.path());
+        let again = told(&words);
+        assert!(again.lines().all(|line| line.starts_with("kept ")), "{again}");
+        assert_eq!(tree(dir.path()), files);
+        assert_eq!(files.contains_key("demo-stdout.socket"), layout == "sockets");
+    }
+    // The other app keeps the templates.
+    told(&[&["--app", "other", "--stdout", "stream"], &to[..]].concat());
+    told(&[&["--app", "demo", "--remove"], &to[..]].concat());
+    let left: Vec<String> = tree(dir.path()).into_keys().collect();
+    assert!(!left.iter().any(|name| name.contains("demo")), "{left:?}");
+    assert!(left.contains(&"iomux@.service".to_owned()), "{left:?}");
+    let own = dir.path().join("other.service.d/mine.conf");
+    fs::write(&own, "[Unit]\n").unwrap();
+    told(&[&["--app", "other", "--remove"], &to[..]].concat());
+    told(&[&["--app", "other", "--remove"], &to[..]].concat());
+    assert_eq!(tree(dir.path()).into_keys().collect::<Vec<_>>(), ["other.service.d/mine.conf"]);
+}
+
+/// What is in the way stays, whatever it is, and then nothing else changes either.
+#[test]
+fn what_is_not_ours_stays() {
+    let dir = TempDir::new().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let target = dir.path().join("target");
+    fs::write(&target, "mine").unwrap();
+    fs::create_dir(dir.path().join("demo.service.d")).unwrap();
+    let place = dir.path().join("demo.service.d/50-iottymux.conf");
+    let fifo = || nix::unistd::mkfifo(&place, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let cases: [(&str, &dyn Fn()); 4] = [
+        ("was not written by iottymux", &|| fs::write(&place, "[Unit]\n").unwrap()),
+        ("symbolic", &|| std::os::unix::fs::symlink(&target, &place).unwrap()),
+        ("no plain file", &fifo),
+        ("no plain file", &|| fs::create_dir(&place).unwrap()),
+    ];
+    for (why, make) in cases {
+        make();
+        for more in [&["--tty"][..], &["--remove"]] {
+            let output = units(&[&["--app", "demo", "--output", out], more].concat());
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(said.contains(why) && said.lines().count() == 1, "{why}: {said}");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing was written");
+        let _ = fs::remove_file(&place).or_else(|_| fs::remove_dir(&place));
+    }
+    assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let long = "x".repeat(252);
+    for (words, why) in [
+        (&["--tty"][..], "--app"),
+        (&["--app", "A"], "an app name has only"),
+        (&["--app", "a", "--stdin", "log"], "stdin cannot be log"),
+        (&["--app", "a", "--stdin", "interactive", "--stdout", "tty"], "interactive goes with"),
+        (&["--app", "a", "--stdout", "stderr"], "a mode is"),
+        (&["--app", "a", "--tty", "--stdin", "null"], "cannot be used with"),
+        (&["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdout=x"], "a mode is"),
+        (
+            &["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdx=tty"],
+            "none that units knows",
+        ),
+        (&["--app", "a", "--annotation", "coreos.com/rkt/experiment/logmode=x"], "only k8s-plain"),
+        (&["--app", "a", "--annotation", "x"], "NAME=VALUE"),
+        (&["--app", &long, "--stdin", "tty", "--stdout", "stream"], "at most 255"),
+        (&["--app", "a", "--env", "IOTTYMUX_STREAMS=stdin"], "from the other options"),
+        (&["--app", "a", "--env", "IOTTYMUX_NOTHING=1"], "no mux has an option"),
+        (&["--app", "a", "--env", "IOTTYMUX_BACKLOG=1\n2"], "no control characters"),
+        (&["--app", "a", "--log", "cri:/a,b"], "no comma"),
+        (&["--app", "a", "--state-dir", "run"], "cannot stand in a unit"),
+        (&["--app", "a", "--state-dir", "/a\nb"], "cannot stand in a unit"),
+        (&["--app", "a", "--binary", "iottymux"], "absolute path"),
+        (&["--app", "a", "--remove"], "--output"),
+        (&["--pod-manifest", "/dev/null"], "pod manifest /dev/null"),
+        (&["--pod-manifest", "/nothing"], "No such file"),
+        (&["--pod-manifest", "/dev/zero"], "more than"),
+    ] {
+        let output = units(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{words:?}: {said}");
+        assert_eq!(output.stdout, b"");
+    }
+}
+
+/// The pods that rkt has made, with the streams that rkt gave them.
+#[test]
+fn what_rkts_manifests_ask_for() {
+    let manifest = |modes: [&str; 3], log: bool| {
+        let annotation = |(name, value): (&str, &str)| serde_json::json!({"name": format!("coreos.com/rkt/{name}"), "value": value});
+        let mut app: Vec<_> = ["stage2/stdin", "stage2/stdout", "stage2/stderr"]
+            .into_iter()
+            .zip(modes)
+            .map(annotation)
+            .collect();
+        app.push(annotation(("experiment/kubernetes-log-path", "hello/0.log")));
+        let pod = if log { vec![annotation(("experiment/logmode", "k8s-plain"))] } else { vec![] };
+        serde_json::json!({"acVersion": "0.8.11", "acKind": "PodManifest", "annotations": pod,
+            "apps": [{"name": "demo", "image": {}, "annotations": app},
+                     {"name": "quiet", "image": {}, "annotations": null}]})
+    };
+    let state = "/rkt/iottymux/demo";
+    let file = |stream: &str| format!("file:{state}/stage2-{stream}");
+    for (modes, log, input, output, error) in [
+        (["null", "log", "log"], false, "null".into(), "journal".into(), "journal".into()),
+        (["stream"; 3], false, file("stdin"), file("stdout"), file("stderr")),
+        (["tty"; 3], false, "tty-force".into(), "tty".into(), "tty".into()),
+        (["null", "stream", "log"], false, "null".into(), file("stdout"), "journal".into()),
+        (["null", "stream", "log"], true, "null".into(), file("stdout"), file("stderr")),
+        (["tty", "stream", "null"], false, "tty-force".into(), file("stdout"), "null".to_owned()),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("pod");
+        let mut manifest = manifest(modes, log);
+        if log {
+            // Each app of such a pod has a log.
+            manifest["apps"].as_array_mut().unwrap().pop();
+        }
+        fs::write(&path, manifest.to_string()).unwrap();
+        let out = dir.path().join("units");
+        let words = ["--pod-manifest", path.to_str().unwrap(), "--state-dir", "/rkt/iottymux"];
+        let root = ["--output", out.to_str().unwrap(), "--seen-as", "/usr/lib/systemd/system"];
+        told(&[&words[..], &root, &["--binary", "/iottymux"]].concat());
+        let files = tree(&out);
+        let demo = lines(&files["demo.service.d/50-iottymux.conf"]);
+        for line in [
+            format!("StandardInput={input}"),
+            format!("StandardOutput={output}"),
+            format!("StandardError={error}"),
+        ] {
+            assert!(demo.contains(&&*line), "{modes:?}: no {line} in {demo:?}");
+        }
+        if !log {
+            let quiet = lines(&files["quiet.service.d/50-iottymux.conf"]);
+            assert!(quiet.contains(&"StandardOutput=journal"), "{quiet:?}");
+        }
+        let env = files.get("iomux@demo.service.d/iottymux.env").map(|text| lines(text));
+        let env = env.unwrap_or_default();
+        assert_eq!(env.contains(&"KUBERNETES_LOG_PATH=\"hello/0.log\""), log, "{env:?}");
+        if log {
+            let mux = lines(&files["iomux@demo.service.d/50-iottymux.conf"]);
+            for line in [
+                "RequiresMountsFor=/rkt/kubernetes/log/hello/0.log",
+                "EnvironmentFile=/usr/lib/systemd/system/iomux@demo.service.d/iottymux.env",
+                "ExecStart=/iottymux stream --app %i",
+            ] {
+                assert!(mux.contains(&line), "no {line} in {mux:?}");
+            }
+        }
+        let again = [&words[..], &root, &["--remove"]].concat();
+        told(&again);
+        assert_eq!(tree(&out), BTreeMap::new());
+    }
+}
+
+/// A name is escaped as systemd does it.
+#[test]
+fn names_of_services_as_systemd_escapes_them() {
+    let names = [
+        "my game", "a*b?", "é", "a%b", "-x", "a..b", ".x", "a\\x2db", "game@a b", "#;'\"$`", "a\tb",
+    ];
+    for name in names {
+        let theirs = Command::new("systemd-escape").arg("--mangle").arg("--").arg(name).output();
+        let Ok(theirs) = theirs else {
+            println!("skipped: there is no systemd-escape");
+            return;
+        };
+        let theirs = String::from_utf8(theirs.stdout).unwrap();
+        let shown = told(&["--app", "x", "--tty", &format!("--service={name}")]);
+        let last = shown.lines().rfind(|line| line.starts_with("# /")).unwrap();
+        let dir = Path::new(last.trim_start_matches("# ")).parent().unwrap();
+        let ours = dir.file_name().unwrap().to_str().unwrap().strip_suffix(".d").unwrap();
+        assert_eq!(ours, theirs.trim_end_matches('\n'), "{name:?}");
+    }
+}

@@ -1,0 +1,201 @@
+//! `enable` and `disable` as an administrator uses them: the service's own file stays as it is.
+
+use std::fs;
+use std::io::Read;
+
+use crate::pod::{Plan, Pod};
+
+/// A service as somebody else has written it: what it prints goes to the journal.
+const GAME: &str =
+    "[Service]\nExecStart=/bin/sh -c 'echo up; cat; exec sleep 1000'\nExecStop=/bin/echo saving\n";
+
+fn pod(name: &str, text: &str) -> Option<Pod> {
+    Some(Plan::new()?.unit(name, text).boot())
+}
+
+/// The files of units in the pod, but for those of the test itself.
+fn written(pod: &Pod) -> Vec<String> {
+    let mut names = pod.names("/etc/systemd/system");
+    names.retain(|name| !["default.target", "game.service", "game@.service"].contains(&&**name));
+    names
+}
+
+fn assert_nothing_is_left(pod: &Pod, app: &str) {
+    assert_eq!(written(pod), Vec::<String>::new());
+    assert!(!pod.path("/run/iottymux").join(app).exists());
+    assert!(!pod.path(&format!("/run/systemd/system/iottymux-disable-{app}.service")).exists());
+    for unit in ["iomux", "ttymux"] {
+        let unit = format!("{unit}@{app}.service");
+        assert_eq!(pod.property(&unit, "ActiveState"), "inactive", "{unit}");
+    }
+}
+
+#[test]
+fn a_console_for_a_service_that_runs() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    // Which forgets what PID 1 was told by its command line.
+    pod.systemctl(&["daemon-reload"]);
+    pod.systemctl(&["start", "game"]);
+    let pid = pod.property("game.service", "MainPID");
+    let before = pod.property("game.service", "StandardOutput");
+    let told = pod.run(&["iottymux", "enable", "game", "--tty"]);
+    assert!(told.contains("systemctl restart game.service"), "{told}");
+    assert_eq!(pod.property("game.service", "MainPID"), pid, "it is not disturbed");
+    // Again changes nothing.
+    let again = pod.run(&["iottymux", "enable", "game.service", "--tty"]);
+    assert!(!again.contains("wrote") && again.contains("kept"), "{again}");
+
+    pod.systemctl(&["restart", "game"]);
+    let mut tty = pod.connect("game", "sock-tty");
+    tty.line_ending("up");
+    tty.say("hello\n");
+    tty.line_ending("hello");
+
+    // The mux that it has is not taken from under it.
+    let other = ["iottymux", "enable", "game", "--stdin", "stream", "--stdout", "stream"];
+    let refused = pod.try_run(&other);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("runs on other streams"));
+    // Its options may be others, and are from now on.
+    pod.run(&["iottymux", "enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=8K"]);
+    let mut tty = pod.connect("game", "sock-tty");
+    tty.say("the same\n");
+    tty.line_ending("the same");
+    assert_eq!(pod.property("ttymux@game.service", "NRestarts"), "0");
+
+    // Other streams take away what they do not need.
+    let told = pod
+        .run(&["iottymux", "enable", "game", "--stdin", "stream", "--stdout", "stream", "--now"]);
+    assert!(told.contains("removed"), "{told}");
+    let mut stdout = pod.connect("game", "sock-stdout");
+    assert_eq!(stdout.line(), "up");
+    pod.connect("game", "sock-stdin").say("again\n");
+    assert_eq!(stdout.line(), "again");
+
+    // It runs: it keeps its streams until it stops.
+    let told = pod.run(&["iottymux", "disable", "game"]);
+    assert!(told.contains("when it stops"), "{told}");
+    pod.connect("game", "sock-stdin").say("still\n");
+    assert_eq!(stdout.line(), "still");
+    pod.systemctl(&["stop", "game"]);
+    assert_eq!(stdout.rest(), b"saving\n");
+    crate::proc::eventually("its units are gone", || written(&pod).is_empty());
+    crate::proc::eventually("its state is gone", || !pod.path("/run/iottymux/game").exists());
+    assert_nothing_is_left(&pod, "game");
+    pod.systemctl(&["start", "game"]);
+    assert_eq!(pod.property("game.service", "StandardOutput"), before);
+    assert_eq!(fs::read_to_string(pod.path("/etc/systemd/system/game.service")).unwrap(), GAME);
+}
+
+/// A restart is a stop, too; and --now is one.
+#[test]
+fn disabled_by_a_restart() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    for now in [false, true] {
+        pod.systemctl(&["start", "game"]);
+        pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+        assert_eq!(pod.connect("game", "sock-stdout").line(), "up");
+        let pid = pod.property("game.service", "MainPID");
+        if now {
+            pod.run(&["iottymux", "disable", "game", "--now"]);
+        } else {
+            pod.run(&["iottymux", "disable", "game"]);
+            pod.systemctl(&["restart", "game"]);
+        }
+        assert_ne!(pod.property("game.service", "MainPID"), pid);
+        assert_eq!(pod.property("game.service", "ActiveState"), "active");
+        assert_nothing_is_left(&pod, "game");
+        pod.systemctl(&["stop", "game"]);
+    }
+}
+
+/// Who thinks better of it keeps what was enabled.
+#[test]
+fn enabled_again_while_it_waits() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+    pod.run(&["iottymux", "disable", "game"]);
+    pod.run(&["iottymux", "enable", "game", "--stdout", "stream"]);
+    pod.systemctl(&["restart", "game"]);
+    assert_eq!(pod.connect("game", "sock-stdout").line(), "up");
+    pod.systemctl(&["stop", "game"]);
+    pod.run(&["iottymux", "disable", "game"]);
+    assert_nothing_is_left(&pod, "game");
+}
+
+#[test]
+fn an_instance_has_a_name_of_its_own() {
+    let text = "[Service]\nExecStart=/bin/sh -c 'echo %i; exec cat'\n";
+    let Some(pod) = pod("game@.service", text) else { return };
+    for instance in ["game@Eu_1", "game@b"] {
+        pod.run(&[
+            "iottymux", "enable", instance, "--stdin", "stream", "--stdout", "stream", "--now",
+        ]);
+    }
+    assert_eq!(pod.connect("game-eu-1", "sock-stdout").line(), "Eu_1");
+    // How it ends is asked of the service, whose name is not the app's.
+    let attach = ["timeout", "30", "iottymux", "attach", "--app", "game-b", "--mode", "stdout"];
+    let mut attached = pod.command(&attach).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = [0; 2];
+    attached.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"b\n");
+    pod.systemctl(&["kill", "--signal=KILL", "game@b"]);
+    assert_eq!(attached.wait_with_output().unwrap().status.code(), Some(128 + 9));
+    for instance in ["game@Eu_1", "game@b"] {
+        pod.run(&["iottymux", "disable", instance, "--now"]);
+    }
+    assert_nothing_is_left(&pod, "game-b");
+}
+
+/// What cannot be is refused in a line, and changes nothing.
+#[test]
+fn what_is_refused() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let refused = |words: &[&str], code: i32, why: &str| {
+        let output = pod.try_run(&[&["iottymux"], words].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(why), "{words:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(written(&pod), Vec::<String>::new());
+    };
+    refused(&["enable", "game"], 2, "say what is to be attached");
+    refused(&["enable", "game", "--stdin", "log"], 2, "stdin cannot be log");
+    refused(&["enable", "game", "--stdout", "log"], 2, "nothing of game.service could be attached");
+    refused(&["enable", "game", "--stdin", "interactive"], 2, "goes with nothing else");
+    refused(&["enable", "nobody", "--tty"], 1, "there is no such service");
+    refused(&["enable", "game.socket", "--tty"], 2, "only services");
+    refused(&["enable", "game@", "--tty"], 2, "a template is no service");
+    refused(&["enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=lots"], 2, "from 4K to 1G");
+    refused(&["enable", "game", "--tty", "--env", "PATH=/"], 2, "no mux has an option");
+    refused(&["enable", "game", "--tty", "--log", "cri:a"], 2, "absolute");
+    refused(&["disable", "game"], 1, "nothing of it was written");
+
+    // Nor is what somebody else has written overwritten or taken away.
+    let own = "/etc/systemd/system/game.service.d/50-iottymux.conf";
+    pod.set_unit("game.service.d/50-iottymux.conf", "[Unit]\nDescription=mine\n");
+    for words in [
+        &["enable", "game", "--tty"][..],
+        &["units", "--app", "game", "--remove", "--output", "/etc/systemd/system"],
+    ] {
+        let output = pod.try_run(&[&["iottymux"], words].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("was not written by iottymux"), "{said}");
+        assert_eq!(fs::read_to_string(pod.path(own)).unwrap(), "[Unit]\nDescription=mine\n");
+        assert_eq!(written(&pod), ["game.service.d"]);
+    }
+    fs::remove_file(pod.path(own)).unwrap();
+    pod.run(&["iottymux", "enable", "game", "--tty"]);
+    let env = pod.path("/etc/systemd/system/ttymux@game.service.d/iottymux.env");
+    let text = fs::read_to_string(&env).unwrap();
+    fs::write(&env, text.clone() + "IOTTYMUX_BACKLOG=1M\n").unwrap();
+    for words in [&["enable", "game", "--stdout", "stream"][..], &["disable", "game"]] {
+        let output = pod.try_run(&[&["iottymux"], words].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("was changed after"), "{said}");
+    }
+    fs::write(&env, text).unwrap();
+    let other = pod.try_run(&["iottymux", "enable", "game", "--app", "other", "--tty"]);
+    assert!(String::from_utf8_lossy(&other.stderr).contains("is app game already"), "{other:?}");
+    pod.run(&["iottymux", "disable", "game"]);
+    assert_nothing_is_left(&pod, "game");
+}
