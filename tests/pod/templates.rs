@@ -1,4 +1,6 @@
-//! The template units are valid, and the skip of these tests works.
+//! The template units are valid and leave the muxes few rights, and the skip of these tests works.
+
+use std::fs;
 
 use crate::pod::{Pod, check, reason_to_skip};
 
@@ -19,6 +21,48 @@ fn systemd_has_nothing_to_say_about_the_templates() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("NoSuchKey") && said.contains("iottymux-missing"), "{said}");
 }
+
+/// The highest figure of `systemd-analyze security` that a template may have, of 10.
+const EXPOSURE: f64 = 2.0;
+
+#[test]
+fn the_templates_leave_few_rights() {
+    let Some(pod) = Pod::delivered() else { return };
+    pod.systemctl(&["start", "demo.service", "shell.service"]);
+    for (template, mux) in
+        [("iomux@.service", "iomux@demo.service"), ("ttymux@.service", "ttymux@shell.service")]
+    {
+        let file = format!("/etc/systemd/system/{template}");
+        // As it is written, and as it is loaded.
+        for unit in [&["--offline=true", &file][..], &[mux]] {
+            let said = pod.run(&[&["systemd-analyze", "security", "--no-pager"], unit].concat());
+            let figure = said.rsplit_once("Overall exposure level for ").unwrap().1.trim();
+            println!("{figure}");
+            let exposure = figure.split_once(": ").unwrap().1.split_once(' ').unwrap().0;
+            assert!(exposure.parse::<f64>().unwrap() <= EXPOSURE, "{said}");
+        }
+        // And as the kernel has it: what is not possible systemd may leave out without a word.
+        let pid = pod.property(mux, "MainPID");
+        let read =
+            |file: &str| fs::read_to_string(pod.path(&format!("/proc/{pid}/{file}"))).unwrap();
+        let status = read("status");
+        let field = |name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t")).unwrap()
+        };
+        assert_eq!((field("NoNewPrivs"), field("Seccomp")), ("1", "2"));
+        let may = u64::from_str_radix(field("CapBnd"), 16).unwrap();
+        assert_eq!(may & !(1 << CAP_DAC_OVERRIDE | 1 << CAP_SYS_RESOURCE), 0, "{status}");
+        let mounts = read("mountinfo");
+        for place in ["/usr", "/etc", "/root", "/proc/sys", "/sys"] {
+            let is_read_only = |line: &str| line.contains(&format!(" {place} ro,"));
+            assert!(mounts.lines().any(is_read_only), "{place}: {mounts}");
+        }
+    }
+}
+
+/// Of capabilities(7): to log into directories of others, and to have large pipes for many apps.
+const CAP_DAC_OVERRIDE: u32 = 1;
+const CAP_SYS_RESOURCE: u32 = 24;
 
 #[test]
 fn an_ordinary_user_is_told_why_pods_are_skipped() {
