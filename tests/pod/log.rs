@@ -12,7 +12,7 @@ use crate::proc::eventually;
 const STATE: &str = "/run/iottymux";
 
 /// A pod with journald, which keeps to itself and limits nothing.
-fn with_journald(plan: Plan) -> Plan {
+pub fn with_journald(plan: Plan) -> Plan {
     plan.unit("default.target", "[Unit]\nDefaultDependencies=no\nWants=systemd-journald.service\n")
         .unit("systemd-journald-audit.socket", "")
         .root_file(
@@ -28,13 +28,13 @@ ExecStart=
 ExecStart=/bin/sh -c 'cat /shared/input; read x; echo an error >&2; echo \"<4>a warning\" >&2; exec cat'
 ";
 
-fn journal(pod: &Pod, more: &[&str]) -> Vec<Value> {
+pub fn journal(pod: &Pod, more: &[&str]) -> Vec<Value> {
     let words = [&["journalctl", "--no-pager", "--all", "-o", "json"], more].concat();
     pod.run(&words).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// What is in there: text is a string, and anything else a list of its bytes.
-fn message(entry: &Value) -> Vec<u8> {
+pub fn message(entry: &Value) -> Vec<u8> {
     match &entry["MESSAGE"] {
         Value::String(text) => text.as_bytes().to_vec(),
         Value::Array(bytes) => {

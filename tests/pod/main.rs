@@ -7,6 +7,7 @@
 mod continuity;
 mod direct;
 mod enable;
+mod hardened;
 mod input;
 mod log;
 mod lossless;
