@@ -9,6 +9,7 @@ use crate::find;
 use crate::last::Last;
 use crate::name::AppName;
 use crate::print::print;
+use crate::proto::AppState;
 use crate::state::{AppDir, StateDir};
 use crate::status;
 
@@ -29,33 +30,53 @@ pub fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 
-/// Prints a line for each app: the state of its mux (`gone` when it has died, `ended` when it has
-/// ended, `refused` when it does not let us in, `-` when there was none), and what can be attached.
+/// Prints a line for each app: where it is in its life (`refused` when its mux does not let us in), and
+/// what can be attached. `enabled` are those that have units: they can be started.
 ///
 /// # Errors
 /// When the state directory cannot be read, or the lines cannot be printed.
-pub fn all(state: &StateDir) -> Result<()> {
+pub fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
     let line = |name: AppName| {
         let dir = state.app(&name);
         let Ok(endpoints) = Endpoints::read(&dir) else {
-            let state = if matches!(Last::read(&dir), Ok(Some(_))) { "ended" } else { "-" };
-            return [name.to_string(), state.into(), String::new()];
+            let is_enabled = enabled.contains(&name);
+            return [
+                name.to_string(),
+                without_endpoints(&dir, is_enabled).word().into(),
+                String::new(),
+            ];
         };
         let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
         let state = match status::report(&dir) {
-            Ok(report) => report.state,
-            Err(e) if find::is_absence(&e) => "gone".into(),
+            Ok(report) => report.app_state().word(),
+            Err(e) if find::is_absence(&e) => AppState::Unknown.word(),
             // It answers, but not us.
-            Err(_) => "refused".into(),
+            Err(_) => "refused",
         };
-        [name.to_string(), state.escape_debug().to_string(), streams.join(",")]
+        [name.to_string(), state.into(), streams.join(",")]
     };
-    let apps: Vec<[String; 3]> = state.apps()?.into_iter().map(line).collect();
+    let mut names = state.apps()?;
+    names.extend_from_slice(enabled);
+    names.sort();
+    names.dedup();
+    let apps: Vec<[String; 3]> = names.into_iter().map(line).collect();
     let width = apps.iter().map(|[name, ..]| name.len()).max().unwrap_or(0).max("APP".len());
-    let mut text = format!("{:width$}  STATE       ENDPOINTS\n", "APP");
+    let mut text = format!("{:width$}  STATE      ENDPOINTS\n", "APP");
     for [name, state, streams] in apps {
-        let line = format!("{name:width$}  {state:10}  {streams}");
+        let line = format!("{name:width$}  {state:9}  {streams}");
         let _ = writeln!(text, "{}", line.trim_end());
     }
     print(&text)
+}
+
+/// The state of an app that has no document.
+fn without_endpoints(dir: &AppDir, is_enabled: bool) -> AppState {
+    let has_ended = matches!(Last::read(dir), Ok(Some(_)));
+    match (dir.is_locked(), has_ended) {
+        (true, true) => AppState::Stopping,
+        (true, false) => AppState::Preparing,
+        (false, true) => AppState::Exited,
+        (false, false) if is_enabled => AppState::Prepared,
+        (false, false) => AppState::Unknown,
+    }
 }

@@ -70,7 +70,11 @@ fn obey(cli: Cli) -> Result<Exit> {
         Command::Units(args) => write_units(&args, given.as_deref()),
         Command::List(args) => match args.app {
             Some(app) => list::one(&state()?.app(&app), "\n"),
-            None => list::all(&state()?),
+            None => {
+                // A state directory of elsewhere has nothing to do with the units here.
+                let enabled = if given.is_none() { host::enabled() } else { Vec::new() };
+                list::all(&state()?, &enabled)
+            }
         }
         .map(|()| Exit::Done),
     }

@@ -12,7 +12,7 @@ use crate::last::{Last, Tail};
 use crate::limits;
 use crate::print::print;
 use crate::proto::{
-    Answer, AppStatus, ClientReport, ErrorReport, Hello, Kind, LogReport, Report, Request,
+    Answer, AppState, AppStatus, ClientReport, ErrorReport, Hello, Kind, LogReport, Report, Request,
 };
 use crate::session;
 use crate::state::AppDir;
@@ -25,11 +25,15 @@ use crate::time::Now;
 /// When there is no mux that answers, and none has ended.
 pub fn show(dir: &AppDir, json: bool) -> Result<()> {
     let text = match report(dir) {
-        Ok(report) if json => ascii(&serde_json::to_string(&report)?) + "\n",
+        Ok(report) if json => {
+            let app_state = report.app_state();
+            ascii(&serde_json::to_string(&Told { app_state, rest: report })?) + "\n"
+        }
         Ok(report) => text(&report),
         Err(e) => match e.downcast()? {
             find::Ended { last, .. } if json => {
-                ascii(&serde_json::to_string(&gone(dir, last))?) + "\n"
+                let told = Told { app_state: AppState::Exited, rest: gone(dir, last) };
+                ascii(&serde_json::to_string(&told)?) + "\n"
             }
             find::Ended { last, .. } => last_text(dir, &last),
         },
@@ -53,7 +57,15 @@ fn ascii(json: &str) -> String {
     out
 }
 
-/// What `--json` shows of an app whose mux has ended.
+/// What `--json` shows.
+#[derive(Serialize)]
+struct Told<T> {
+    app_state: AppState,
+    #[serde(flatten)]
+    rest: T,
+}
+
+/// What it shows of an app whose mux has ended.
 #[derive(Serialize)]
 struct Gone {
     app: String,
@@ -132,10 +144,11 @@ fn text(report: &Report) -> String {
     // Writing into a string does not fail.
     let _ = write!(
         out,
-        "app {}: {}, mux {} up {seconds} s",
+        "app {}: {}, mux {} {} and up {seconds} s",
         report.app.escape_debug(),
+        report.app_state().word(),
+        report.mux_pid,
         report.state.escape_debug(),
-        report.mux_pid
     );
     let _ = match (report.app_pid, report.app_ended) {
         (Some(pid), None) => writeln!(out, ", app {pid}"),

@@ -282,6 +282,54 @@ pub struct Report {
     pub errors: Vec<ErrorReport>,
 }
 
+/// Where an app is in its life, in the words of rkt's app-level API, as far as its mux knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppState {
+    /// There is no mux that could tell.
+    Unknown,
+    /// Its mux is being started.
+    Preparing,
+    /// It can be started, or attached: nothing has told that it runs.
+    Prepared,
+    /// It runs, or has said something.
+    Running,
+    /// Its mux hands out what it said last.
+    Stopping,
+    /// It has ended.
+    Exited,
+}
+
+impl AppState {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Preparing => "preparing",
+            Self::Prepared => "prepared",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Exited => "exited",
+        }
+    }
+}
+
+impl Report {
+    /// Where the app is in its life.
+    #[must_use]
+    pub fn app_state(&self) -> AppState {
+        let has_spoken = self.streams.iter().any(|stream| stream.bytes > 0);
+        match (self.state.as_str(), self.app_pid, self.app_ended) {
+            ("ready", Some(_), _) => AppState::Running,
+            ("ready", None, Some(_)) => AppState::Exited,
+            ("ready", None, None) if has_spoken => AppState::Running,
+            ("ready", None, None) => AppState::Prepared,
+            _ => AppState::Stopping,
+        }
+    }
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(number: &usize) -> bool {
     *number == 0

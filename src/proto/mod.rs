@@ -10,9 +10,9 @@ use std::fmt;
 use serde::Serialize;
 
 pub use self::messages::{
-    Answer, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello, LogReport,
-    PlaceReport, Redraw, Redrawn, Refusal, Report, Request, Rights, Size, Started, StreamReport,
-    Turn, Want, Welcome,
+    Answer, AppState, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello,
+    LogReport, PlaceReport, Redraw, Redrawn, Refusal, Report, Request, Rights, Size, Started,
+    StreamReport, Turn, Want, Welcome,
 };
 
 use crate::limits;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::Uid;
 
 use super::place::Place;
 use super::text::{argument, is_path, seal, value};
@@ -98,6 +99,17 @@ impl Manager {
             runs: is_active && property("SubState") != "auto-restart",
         })
     }
+}
+
+/// The apps that have units here, of the system for root and of the user for others; as far as can be
+/// seen.
+#[must_use]
+pub fn enabled() -> Vec<AppName> {
+    let manager = Manager { user: !Uid::effective().is_root() };
+    let Ok(place) = manager.units().map(Place::new) else { return Vec::new() };
+    let owners = place.owners().unwrap_or_default();
+    let muxes = owners.iter().flat_map(|(app, of)| place.muxes(app, of).unwrap_or_default());
+    muxes.map(|(_, name)| name).collect()
 }
 
 /// How iottymux is started by units of this machine: by its bare name where systemd finds it so.

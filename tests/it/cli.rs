@@ -58,11 +58,11 @@ fn a_unit_can_say_everything_by_its_environment() {
 }
 
 #[test]
-fn the_list_has_every_app_and_the_state_of_its_mux() {
+fn the_list_has_every_app_and_where_it_is_in_its_life() {
     let rig = Rig::new();
     let mut list = rig.run(&["list"]);
     assert_eq!(list.ends(), 0);
-    assert_eq!(list.stdout.text(), "APP  STATE       ENDPOINTS\n");
+    assert_eq!(list.stdout.text(), "APP  STATE      ENDPOINTS\n");
     let _mux = rig.stream();
     let _other = rig.mux(["tty", "--app", "a-terminal"]);
     let mut dead = rig.mux(["tty", "--app", "dead"]);
@@ -74,10 +74,10 @@ fn the_list_has_every_app_and_the_state_of_its_mux() {
     assert_eq!(list.ends(), 0);
     assert_eq!(
         list.stdout.text(),
-        "APP         STATE       ENDPOINTS\n\
-         a-terminal  ready       tty\n\
-         dead        gone        tty\n\
-         demo        ready       stdin,stdout,stderr\n\
-         empty       -\n"
+        "APP         STATE      ENDPOINTS\n\
+         a-terminal  prepared   tty\n\
+         dead        unknown    tty\n\
+         demo        prepared   stdin,stdout,stderr\n\
+         empty       unknown\n"
     );
 }

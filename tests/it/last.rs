@@ -104,7 +104,7 @@ fn who_comes_later_is_told_how_it_ended() {
             "{waited}"
         );
         let list = said(&rig, &["list"]);
-        assert_eq!(list.lines().nth(1), Some("demo  ended"), "{list}");
+        assert_eq!(list.lines().nth(1), Some("demo  exited"), "{list}");
     }
 }
 
@@ -179,7 +179,7 @@ fn assert_not_believed(rig: &Rig, why: &str) {
         assert!(said.starts_with("iottymux: app demo is not running under a mux"), "{said}");
         assert!(said.contains(why) && said.lines().count() == 1, "{said}");
     }
-    assert_eq!(said(rig, &["list"]).lines().nth(1), Some("demo  -"));
+    assert_eq!(said(rig, &["list"]).lines().nth(1), Some("demo  unknown"));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod hardened;
 mod input;
 mod log;
 mod lossless;
+mod mutable;
 mod pod;
 #[path = "../it/proc.rs"]
 #[allow(dead_code, reason = "of the other tests")]
