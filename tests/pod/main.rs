@@ -27,3 +27,4 @@ mod terminal;
 #[path = "../it/tmux.rs"]
 #[allow(dead_code, reason = "of the other tests")]
 mod tmux;
+mod user;

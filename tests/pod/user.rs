@@ -1,0 +1,75 @@
+//! A user's own services, those of `systemctl --user`, with a manager that runs as that user.
+
+use crate::pod::{Plan, Pod};
+
+/// The manager of user 1, as `user@.service` of systemd starts it.
+const MANAGER: &str = "\
+[Service]
+Type=notify
+User=1
+ExecStartPre=+/bin/mkdir -p /run/user/1 /home/one/.config/systemd/user
+ExecStartPre=+/bin/chown -R 1 /run/user/1 /home/one
+Environment=XDG_RUNTIME_DIR=/run/user/1 HOME=/home/one
+ExecStart=/usr/lib/systemd/systemd --user
+Delegate=yes
+KillMode=mixed
+";
+const ENV: [&str; 2] = ["XDG_RUNTIME_DIR=/run/user/1", "HOME=/home/one"];
+
+/// The words of a command of that user.
+fn words<'a>(command: &[&'a str]) -> Vec<&'a str> {
+    let user = ["setpriv", "--reuid=1", "--regid=1", "--clear-groups", "env"];
+    [&user[..], &ENV, command].concat()
+}
+
+fn run(pod: &Pod, command: &[&str]) -> String {
+    pod.run(&words(command))
+}
+
+#[test]
+fn services_of_a_user() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("manager.service", MANAGER).boot();
+    pod.systemctl(&["start", "manager"]);
+    let unit = "[Service]\nExecStart=/bin/sh -c 'echo up; exec cat'\nStandardInput=null\n";
+    std::fs::write(pod.path("/home/one/.config/systemd/user/bot.service"), unit).unwrap();
+    run(&pod, &["systemctl", "--user", "daemon-reload"]);
+    for (modes, socket) in
+        [(&["--tty"][..], "sock-tty"), (&["--stdin=stream", "--stdout=stream"], "sock-stdout")]
+    {
+        run(&pod, &[&["iottymux", "enable", "--user", "bot", "--now"], modes].concat());
+        let state = "/run/user/1/iottymux/bot";
+        let mut output = pod.connect_at(&format!("{state}/{socket}"));
+        output.line_ending("up");
+        let attach = ["iottymux", "attach", "--app", "bot", "--mode"];
+        let input = if socket == "sock-tty" { "tty-in" } else { "stdin" };
+        let mut attach = pod
+            .command(&words(&[&attach[..], &[input]].concat()))
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(attach.stdin.as_mut().unwrap(), b"hello\n").unwrap();
+        drop(attach.stdin.take());
+        assert!(attach.wait().unwrap().success());
+        output.line_ending("hello");
+        assert!(run(&pod, &["iottymux", "list"]).contains("bot  running"));
+
+        // The mux is killed: the app goes on, for the user's manager keeps its ends, too.
+        let unit = if socket == "sock-tty" { "ttymux@bot" } else { "iomux@bot" };
+        let pid = || run(&pod, &["systemctl", "--user", "show", "-P", "MainPID", "bot"]);
+        let before = pid();
+        run(&pod, &["systemctl", "--user", "kill", "--signal=KILL", unit]);
+        let again = [
+            &["timeout", "30", "iottymux", "attach", "--wait=25", "--app", "bot", "--mode"][..],
+            &[input],
+        ];
+        run(&pod, &again.concat());
+        assert_eq!(pid(), before);
+        run(&pod, &["iottymux", "disable", "--user", "bot"]);
+        run(&pod, &["systemctl", "--user", "stop", "bot"]);
+        crate::proc::eventually("all is taken away", || {
+            pod.names("/home/one/.config/systemd/user") == ["bot.service"]
+                && !pod.path(state).exists()
+        });
+    }
+}
