@@ -6,6 +6,7 @@
 
 mod continuity;
 mod direct;
+mod documented;
 mod enable;
 mod hardened;
 mod input;
