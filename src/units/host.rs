@@ -108,7 +108,7 @@ pub fn enabled() -> Vec<AppName> {
     let manager = Manager { user: !Uid::effective().is_root() };
     let Ok(place) = manager.units().map(Place::new) else { return Vec::new() };
     let owners = place.owners().unwrap_or_default();
-    let muxes = owners.iter().flat_map(|(app, of)| place.muxes(app, of).unwrap_or_default());
+    let muxes = owners.iter().flat_map(|(app, of)| place.muxes((app, of)).unwrap_or_default());
     muxes.map(|(_, name)| name).collect()
 }
 
@@ -138,7 +138,7 @@ pub fn enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Result<(
         bail!("enabling {service}: there is no such service, or it is masked");
     }
     let place = Place::new(manager.units()?);
-    let before = place.muxes(name, service).with_context(what)?;
+    let before = place.muxes(app.owner()).with_context(what)?;
     let plan = place.plan(app.owner(), all_files(app, setup, &place)?).with_context(what)?;
     let muxes = app.muxes()?;
     let leaves = |unit: &str| muxes.iter().all(|mux| mux.unit() != unit);
@@ -208,12 +208,12 @@ pub fn disable(
     if runs {
         manager.systemctl(&["stop", "--", service.as_str()]).with_context(what)?;
     }
-    let muxes = place.muxes(&app, service).with_context(what)?;
+    let muxes = place.muxes((&app, service)).with_context(what)?;
     for (unit, _) in &muxes {
         // It ends by itself, but what it leaves is removed behind it.
         manager.systemctl(&["stop", unit]).with_context(what)?;
     }
-    let deeds = place.uninstall(&app, service).with_context(what)?;
+    let deeds = place.uninstall((&app, service)).with_context(what)?;
     print(&told(&deeds))?;
     if !at_stop {
         later.cancel().with_context(what)?;
@@ -279,6 +279,6 @@ impl Later {
     }
 
     fn remove(&self) -> Result<()> {
-        self.place.uninstall(&self.app, &self.service).map(drop)
+        self.place.uninstall((&self.app, &self.service)).map(drop)
     }
 }

@@ -89,8 +89,8 @@ struct Found {
 }
 
 impl Found {
-    fn owner(&self) -> Option<&(AppName, ServiceName)> {
-        self.seal.as_ref()?.owner.as_ref()
+    fn owner(&self) -> Option<Owner<'_>> {
+        self.seal.as_ref()?.owner.as_ref().map(|(app, service)| (app, service))
     }
 
     /// Refuses what is not as we wrote it.
@@ -124,11 +124,12 @@ impl Place {
     ///
     /// # Errors
     /// When a file that is not ours is in the way, or the app or the service belongs to another.
-    pub fn plan(&self, (app, service): Owner, files: Vec<UnitFile>) -> Result<Plan> {
+    pub fn plan(&self, owner: Owner, files: Vec<UnitFile>) -> Result<Plan> {
+        let (app, service) = owner;
         let mut stale = Vec::new();
         for found in self.all()? {
             match found.owner() {
-                Some((a, s)) if a == app && s == service => stale.push(found),
+                Some(of) if of == owner => stale.push(found),
                 Some((a, s)) if a == app => {
                     bail!("the name {app} is that of {s}; give {service} another (--app)");
                 }
@@ -150,7 +151,7 @@ impl Place {
                 Some((_, text)) if text == file.text => false,
                 Some((found, _)) => {
                     found.may_go()?;
-                    if let Some((a, s)) = found.owner().filter(|(a, s)| (a, s) != (app, service)) {
+                    if let Some((a, s)) = found.owner().filter(|of| *of != owner) {
                         bail!("{} is that of app {a} ({s})", path.display());
                     }
                     true
@@ -166,23 +167,24 @@ impl Place {
     ///
     /// # Errors
     /// When one of them was changed, a file of the same name is not ours, or the disk refuses.
-    pub fn uninstall(&self, app: &AppName, service: &ServiceName) -> Result<Deeds> {
+    pub fn uninstall(&self, owner: Owner) -> Result<Deeds> {
+        let own_drop_ins = self.0.join(format!("{}.d", owner.1));
         // One in the place of ours would seem to be taken away when it is not.
-        if let Some((found, _)) = look(&self.0.join(format!("{service}.d")).join(DROP_IN))? {
+        if let Some((found, _)) = look(&own_drop_ins.join(DROP_IN))? {
             found.may_go()?;
         }
         let (ours, others): (Vec<Found>, Vec<Found>) = self
             .all()?
             .into_iter()
             .filter(|found| found.seal.is_some())
-            .partition(|found| found.owner().is_some_and(|(a, s)| a == app && s == service));
+            .partition(|found| found.owner() == Some(owner));
         for found in &ours {
             found.may_go()?;
         }
         let is_last = !ours.is_empty() && others.iter().all(|found| found.owner().is_none());
         let mut going = ours;
         // What makes the service use the rest goes first.
-        going.sort_by_key(|found| !found.path.starts_with(self.0.join(format!("{service}.d"))));
+        going.sort_by_key(|found| !found.path.starts_with(&own_drop_ins));
         // A template that was changed is somebody else's by now.
         going.extend(others.into_iter().filter(|found| is_last && found.may_go().is_ok()));
         going.into_iter().map(|f| Ok((Done::Removed, self.take_away(f.path)?))).collect()
@@ -193,7 +195,8 @@ impl Place {
     /// # Errors
     /// When the directory cannot be read.
     pub fn owners(&self) -> Result<BTreeSet<(AppName, ServiceName)>> {
-        Ok(self.all()?.iter().filter_map(|found| found.owner().cloned()).collect())
+        let all = self.all()?.into_iter();
+        Ok(all.filter_map(|found| found.seal?.owner).collect())
     }
 
     /// The muxes that have files of an app here: their units, and the names by which they are
@@ -201,9 +204,9 @@ impl Place {
     ///
     /// # Errors
     /// When the directory cannot be read.
-    pub fn muxes(&self, app: &AppName, service: &ServiceName) -> Result<Vec<(String, AppName)>> {
+    pub fn muxes(&self, owner: Owner) -> Result<Vec<(String, AppName)>> {
         let all = self.all()?;
-        let ours = all.iter().filter(|f| f.owner().is_some_and(|(a, s)| a == app && s == service));
+        let ours = all.iter().filter(|found| found.owner() == Some(owner));
         let envs = ours.filter(|found| found.path.ends_with(ENV));
         let mux = |found: &Found| {
             let unit = found.path.parent()?.file_name()?.to_str()?.strip_suffix(".d")?;

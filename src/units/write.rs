@@ -65,8 +65,8 @@ pub fn remove(apps: &[App], dir: &Path, state: Option<&StateDir>) -> Result<()> 
     let place = Place::new(dir.to_owned());
     for app in apps {
         let what = || format!("units of app {}", app.name);
-        let muxes = place.muxes(&app.name, &app.service).with_context(what)?;
-        print(&told(&place.uninstall(&app.name, &app.service).with_context(what)?))?;
+        let muxes = place.muxes(app.owner()).with_context(what)?;
+        print(&told(&place.uninstall(app.owner()).with_context(what)?))?;
         for name in muxes.iter().map(|(_, name)| name).chain([&app.name]) {
             if let Some(state) = state {
                 clear_state(state, name)?;
