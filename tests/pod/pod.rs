@@ -85,10 +85,14 @@ impl Plan {
 
     /// A program in the pod's root.
     pub fn root_program(self, path: &str, text: &str) -> Self {
-        let plan = self.root_file(path, text);
-        let path = plan.dir.path().join("tree").join(path);
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        plan
+        self.root_file(path, text).root_mode(path, 0o755)
+    }
+
+    /// The mode of a file or directory of the pod's root.
+    pub fn root_mode(self, path: &str, mode: u32) -> Self {
+        let path = self.dir.path().join("tree").join(path.trim_start_matches('/'));
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        self
     }
 
     fn write(self, path: &str, text: &str) -> Self {
