@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
 use std::thread;
 
 use iottymux::stream::{Position, Stream};
@@ -172,13 +171,7 @@ fn memory_does_not_grow_with_clients_or_bytes() {
 #[test]
 fn without_a_free_descriptor_it_serves_on_and_accepts_later() {
     let rig = Rig::new();
-    let inner = rig.command(["stream", "--app", APP]);
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 40; exec \"$@\"", "sh"]);
-    command.arg(inner.get_program()).args(inner.get_args());
-    command.env("IOTTYMUX_STATE_DIR", rig.state());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mux = rig.start(command);
+    let mux = rig.few_descriptors(40);
     let mut first = rig.client("stdout");
     let mut app = rig.writer("stdout");
     app.write_all(b"a").unwrap();

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use iottymux::time::{Now, Stamp};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::Value;
 
 use crate::pattern::volume;
 use crate::proc::{Proc, Said, eventually};
-use crate::reader::{Entry, account, cri};
+use crate::reader::{Entry, account, cri, write_numbered};
 use crate::rig::{APP, Rig};
 
 /// A mux with this log, ready.
@@ -245,6 +246,46 @@ fn a_log_that_is_there_is_appended_to() {
     rig.writer("stdout").write_all(b"after\n").unwrap();
     end(mux);
     assert_eq!(fs::read_to_string(&log).unwrap(), "before\nafter\n");
+}
+
+/// A line has the time at which it was read, however long its target takes nothing.
+#[test]
+fn the_stamp_is_the_time_of_reading() {
+    let rig = Rig::new();
+    let path = rig.file("fifo");
+    nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+    let mux = logging(&rig, &format!("cri:{}", path.display()), &[]);
+    let client = Said::follow(rig.client("stdout"));
+    let mut app = rig.writer("stdout");
+    let before = Now::read().stamp;
+    app.write_all(b"early\n").unwrap();
+    client.wait_for("early\n");
+    let after = Now::read().stamp;
+    let log = Said::follow(File::open(&path).unwrap());
+    end(mux);
+    let log = log.bytes();
+    let entries = cri(&log);
+    let [entry] = &entries[..] else { panic!("{entries:?}") };
+    let stamp = Stamp::parse(entry.stamp).unwrap();
+    assert!(entry.text == b"early" && before <= stamp && stamp <= after, "{before:?} {entry:?}");
+}
+
+#[test]
+fn a_client_that_never_reads_does_not_stop_the_log() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let mux = logging(&rig, &format!("cri:{}", log.display()), &[]);
+    let _lazy = rig.client("stdout");
+    let lines = 40_000;
+    write_numbered(rig.writer("stdout"), 0, lines);
+    let last = format!(" {:099}\n", lines - 1);
+    // While it is still there.
+    eventually("the last line is logged", || {
+        fs::read(&log).is_ok_and(|text| text.ends_with(last.as_bytes()))
+    });
+    end(mux);
+    let log = fs::read(&log).unwrap();
+    assert_eq!(account(cri(&log).iter().map(|entry| entry.text), 0, lines), 0);
 }
 
 #[test]

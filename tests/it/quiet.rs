@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::proc::Proc;
-use crate::rig::{Rig, expect};
+use crate::rig::{APP, Rig, expect};
 
 /// How long a mux is watched: a loop without sleep would use most of it, a timer show itself.
 const WATCHED: Duration = Duration::from_millis(400);
@@ -26,15 +26,21 @@ fn work_of(mux: &Proc) -> (u64, u64) {
 
 /// `silent` is where nothing may come from meanwhile.
 fn assert_sleeps(mux: &Proc, silent: impl AsFd) {
+    let sleeps = assert_is_lazy(mux, silent);
+    // What was under way at the first look may take two more turns.
+    assert!(sleeps <= 3, "it woke up {sleeps} times");
+}
+
+/// It does next to nothing; returns how often it went to sleep.
+fn assert_is_lazy(mux: &Proc, silent: impl AsFd) -> u64 {
     let (sleeps, ran) = work_of(mux);
     let timeout = PollTimeout::try_from(WATCHED).unwrap();
     let heard = poll(&mut [PollFd::new(silent.as_fd(), PollFlags::POLLIN)], timeout).unwrap();
     assert_eq!(heard, 0, "it was not idle");
     let (sleeps_after, ran_after) = work_of(mux);
-    // What was under way at the first look may take two more turns.
-    assert!(sleeps_after - sleeps <= 3, "it woke up {} times", sleeps_after - sleeps);
     let ran = Duration::from_nanos(ran_after - ran);
     assert!(ran < WATCHED / 10, "it ran for {ran:?} of {WATCHED:?}");
+    sleeps_after - sleeps
 }
 
 #[test]
@@ -100,4 +106,40 @@ fn with_clients_that_closed_half_went_or_never_read() {
     let app = writing.join().unwrap();
     assert_sleeps(&mux, &reader);
     drop((app, lazy, half));
+}
+
+#[test]
+fn with_input_that_the_app_does_not_take() {
+    for kind in ["stream", "tty"] {
+        let rig = Rig::new();
+        let mux = rig.mux([kind, "--app", APP]);
+        let (typist, output) = if kind == "tty" {
+            (rig.client("tty"), None)
+        } else {
+            (rig.client("stdin"), Some(rig.client("stdout")))
+        };
+        // An app that is there, and does not read; a raw terminal echoes nothing.
+        let _app = if kind == "tty" { rig.slave() } else { rig.writer("stdout") };
+        typist.set_nonblocking(true).unwrap();
+        let full = || {
+            while (&typist).write(&[b'x'; 4096]).is_ok() {}
+            mux.rests();
+            (&typist).write(b"x").is_err()
+        };
+        crate::proc::eventually("no more is taken", full);
+        assert_sleeps(&mux, output.as_ref().unwrap_or(&typist));
+    }
+}
+
+/// It looks again now and then; a loop without sleep would be seen.
+#[test]
+fn without_a_descriptor_for_those_who_wait() {
+    let rig = Rig::new();
+    let mux = rig.few_descriptors(40);
+    let mut client = rig.client("stderr");
+    rig.writer("stderr").write_all(b"x").unwrap();
+    expect(&mut client, "x");
+    let _crowd = [(); 60].map(|()| rig.client("stdout"));
+    mux.stderr.wait_for("trying again shortly");
+    assert_is_lazy(&mux, &client);
 }

@@ -106,6 +106,17 @@ impl Rig {
         mux
     }
 
+    /// The mux for FIFOs, ready, which may have so many descriptors.
+    pub fn few_descriptors(&self, most: u32) -> Proc {
+        let inner = self.command(["stream", "--app", APP]);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {most}; exec \"$@\""), "sh"]);
+        command.arg(inner.get_program()).args(inner.get_args());
+        command.env("IOTTYMUX_STATE_DIR", self.state());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.start(command)
+    }
+
     /// A raw client; to be read to its end within the watchdog's time.
     pub fn client(&self, stream: &str) -> UnixStream {
         dial(&self.path(&format!("sock-{stream}")))

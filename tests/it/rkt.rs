@@ -1,12 +1,13 @@
 //! rkt's spelling: the same words, codes and texts as its own mux.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 
 use crate::proc::Proc;
+use crate::pty::Pty;
 use crate::rig::{Rig, expect};
 
 #[test]
@@ -130,4 +131,50 @@ fn both_muxes_and_auto_attach_in_rkts_words() {
     expect(&mut client, "shown");
     mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
+}
+
+/// As `rkt attach` at a person's terminal: keys go to the app one by one and are not echoed twice, ^C is
+/// the app's, and the usual keys leave.
+#[test]
+fn auto_attach_at_a_terminal() {
+    let rig = Rig::new();
+    let mut mux = rig.mux(["--action=ttymux", "--app=demo"]);
+    let app = rig.slave_as_it_is();
+    let local = Pty::open(24, 80);
+    let mut attach = local.spawn(rig.command(["--action=auto-attach", "--app=demo"]));
+    (&app).write_all(b"$ ").unwrap();
+    local.shown.wait_for("$ ");
+    assert!(local.is_raw());
+    local.press(b"half\x15whole\r");
+    let mut line = String::new();
+    BufReader::new(&app).read_line(&mut line).unwrap();
+    assert_eq!(line, "whole\n");
+    (&app).write_all(b"done").unwrap();
+    local.shown.wait_for("done");
+    assert_eq!(local.shown.so_far().matches("whole").count(), 1, "{}", local.shown.so_far());
+    local.press(b"\x03");
+    local.shown.wait_for("^C");
+    assert!(attach.runs());
+    local.press(b"\x10\x11");
+    assert_eq!(attach.ends(), 0);
+    assert!(local.is_as_before());
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+}
+
+/// The tests that docs/units.md names are there.
+#[test]
+fn what_is_said_of_rkts_own_mux_is_tested() {
+    let read = |path: &str| {
+        fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap_or_default()
+    };
+    let text = read("docs/units.md");
+    let (_, table) = text.split_once("### In the place of rkt's own mux").unwrap();
+    let named: Vec<_> = table.split('`').filter_map(|word| word.split_once("::")).collect();
+    assert!(named.len() > 30, "{named:?}");
+    for (module, test) in named {
+        let sources = ["it", "pod"].map(|dir| read(&format!("tests/{dir}/{module}.rs")));
+        let there = sources.concat().contains(&format!("#[test]\nfn {test}()"));
+        assert!(there, "{module}::{test}");
+    }
 }

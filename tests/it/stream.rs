@@ -66,13 +66,17 @@ fn ready_means_that_every_socket_accepts() {
     }
     drop(mux);
     let (ready, name) = abstract_ready();
-    let mut command = rig.command(["stream", "--app", APP]);
-    command.env("NOTIFY_SOCKET", name);
-    let mux = Proc::spawn(command);
-    wait_until_ready(&ready, &mux);
-    assert!(rig.exists("endpoints"));
-    for stream in ["stdin", "stdout", "stderr", "session"] {
-        rig.client(stream);
+    for (kind, sockets) in
+        [("stream", &["stdin", "stdout", "stderr", "session"][..]), ("tty", &["tty", "session"])]
+    {
+        let mut command = rig.command([kind, "--app", APP]);
+        command.env("NOTIFY_SOCKET", &name);
+        let mux = Proc::spawn(command);
+        wait_until_ready(&ready, &mux);
+        assert!(rig.exists("endpoints"));
+        for socket in sockets {
+            rig.client(socket);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::thread;
 
@@ -154,6 +155,26 @@ fn three_clients_all_see_every_byte() {
     for client in clients {
         assert_eq!(crate::rig::rest(client), "");
     }
+}
+
+#[test]
+fn who_has_gone_takes_nothing_with_it() {
+    let rig = Rig::new();
+    let mux = rig.tty();
+    let mut slave = rig.slave();
+    let mut stays = rig.client("tty");
+    let mut known = rig.client("tty");
+    slave.write_all(b"first").unwrap();
+    expect(&mut stays, "first");
+    expect(&mut known, "first");
+    // Another attached client loses nothing to the one that has gone, nor does the next.
+    known.shutdown(Shutdown::Both).unwrap();
+    slave.write_all(b"second").unwrap();
+    expect(&mut stays, "second");
+    stays.shutdown(Shutdown::Both).unwrap();
+    mux.rests();
+    slave.write_all(b"third").unwrap();
+    expect(rig.client("tty"), "third");
 }
 
 #[test]
