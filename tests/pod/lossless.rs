@@ -121,7 +121,7 @@ fn check(script: &str, more: &str, stdout: &str, stderr: &str) {
 }
 
 /// The numbers up to one, as seq(1) prints them.
-fn numbers(last: u32) -> String {
+pub fn numbers(last: u32) -> String {
     (1..=last).flat_map(|n| [n.to_string(), "\n".to_owned()]).collect()
 }
 

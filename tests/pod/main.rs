@@ -9,6 +9,7 @@ mod direct;
 mod documented;
 mod enable;
 mod hardened;
+mod immutable;
 mod input;
 mod log;
 mod lossless;
@@ -20,6 +21,9 @@ mod proc;
 #[path = "../it/pty.rs"]
 #[allow(dead_code, reason = "of the other tests")]
 mod pty;
+#[path = "../it/reader.rs"]
+#[allow(dead_code, reason = "of the other tests")]
+mod reader;
 mod restart;
 mod rkt;
 mod status;

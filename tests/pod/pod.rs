@@ -95,6 +95,12 @@ impl Plan {
         self
     }
 
+    /// A FIFO that is /shared/NAME inside.
+    pub fn shared_fifo(self, name: &str) -> Self {
+        make_fifo(&self.dir.path().join("shared").join(name));
+        self
+    }
+
     fn write(self, path: &str, text: &str) -> Self {
         write_below(self.dir.path(), path, text);
         self
@@ -134,6 +140,10 @@ fn write_below(dir: &Path, path: &str, text: &str) {
     let path = dir.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
+}
+
+fn make_fifo(path: &Path) {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
 }
 
 impl Pod {
@@ -184,7 +194,7 @@ impl Pod {
     /// A FIFO that is /shared/NAME inside.
     pub fn shared_fifo(&self, name: &str) -> PathBuf {
         let path = self.shared(name);
-        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        make_fifo(&path);
         path
     }
 
