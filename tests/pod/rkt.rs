@@ -327,11 +327,11 @@ fn stop_what_runs(pod: &Pod, kind: &Kind) {
 
 /// The app starts and stops again and again, with its mux.
 fn cycles(pod: &Pod, kind: &Kind) {
-    for _ in 0..rounds(3, 20) {
+    for _ in 0..rounds(3, 12) {
         assert_works(pod, kind);
         start(pod);
     }
-    for _ in 0..rounds(2, 10) {
+    for _ in 0..rounds(2, 6) {
         pod.run(&["timeout", NO_HANG, "systemctl", "restart", "demo.service"]);
     }
     assert_works(pod, kind);
