@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
 
 use self::files::Files;
 pub use self::lines::Wants;
@@ -60,7 +61,7 @@ fn read(request: &Request) -> Result<()> {
     let watch = if request.follow { Some(Watch::new()?) } else { None };
     look(&mut files, watch.as_ref(), request)?;
     if files.open().is_empty() && watch.is_none() {
-        return Err(io::Error::from(ErrorKind::NotFound))
+        return Err(io::Error::from(Errno::ENOENT))
             .with_context(|| format!("opening {}", path.display()));
     }
     let start = match request.tail {

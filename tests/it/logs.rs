@@ -496,7 +496,8 @@ fn what_makes_no_sense_is_refused() {
     }
     let mut logs = log.read(&[]);
     assert_eq!(logs.ends(), 1);
-    assert!(logs.stderr.text().starts_with(&format!("iottymux: opening {path}: ")));
+    let said = format!("iottymux: opening {path}: No such file or directory (os error 2)\n");
+    assert_eq!(logs.stderr.text(), said);
     fs::create_dir(&log.path).unwrap();
     let mut logs = log.read(&["--follow"]);
     assert_eq!(logs.ends(), 1);
