@@ -409,7 +409,8 @@ pub enum RequestArgs {
         #[arg(value_name = "CLIENT")]
         client: u64,
     },
-    /// Open the log files anew, after somebody has renamed them; ends when the new ones are there.
+    /// Open the log files anew, after somebody has renamed them; ends when the new ones are there,
+    /// and fails where the app has none.
     ReopenLogs,
     /// Give the terminal a size, until a client's window changes.
     Resize {

@@ -207,8 +207,11 @@ impl Mux {
     /// Has all logs opened anew; the client is answered when they are.
     ///
     /// # Errors
-    /// When too many wait for that already.
+    /// When there is none in a file, or too many wait for that already.
     pub(super) fn reopen_logs_for(&mut self, client: ClientId) -> Result<()> {
+        if !self.logs.iter().any(Log::is_file) {
+            bail!("it has no log in a file");
+        }
         self.reopening.retain(|asked| self.clients.contains_key(&asked.client));
         let waiting = self.reopening.len();
         if waiting >= limits::LOG_REOPENERS {

@@ -320,6 +320,17 @@ fn a_renamed_log_is_opened_anew_when_it_is_asked_for() {
 }
 
 #[test]
+fn where_there_is_no_file_none_is_opened_anew() {
+    for options in [&[][..], &["--log", "journald"]] {
+        let rig = Rig::new();
+        let _mux = rig.mux([&["stream", "--app", APP], options].concat());
+        let mut control = rig.run(&["control", "--app", APP, "reopen-logs"]);
+        assert_eq!(control.ends(), 1);
+        assert_eq!(control.stderr.text(), "iottymux: app demo: it has no log in a file\n");
+    }
+}
+
+#[test]
 fn own_rotation_keeps_lines_whole_and_so_many_files() {
     let rig = Rig::new();
     let log = rig.file("app.log");

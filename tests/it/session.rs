@@ -395,7 +395,8 @@ fn who_does_not_say_hello_is_told_and_dropped_alone() {
 #[test]
 fn every_request_is_answered() {
     let rig = Rig::new();
-    let _mux = rig.stream();
+    let spec = format!("raw:{}", rig.file("app.log").display());
+    let _mux = rig.mux(["stream", "--app", APP, "--log", &spec]);
     let mut session = Session::new(&rig, &json!({"version": 1}));
     session.wait_told(Kind::Welcome);
     for (body, why) in [

@@ -177,6 +177,12 @@ impl Log {
         &self.name
     }
 
+    /// Whether its target is a file, which can be opened anew.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        !matches!(self.format, Format::Journal(_))
+    }
+
     /// Who has its target.
     pub fn writer(&mut self) -> &mut Writer {
         &mut self.writer
