@@ -13,7 +13,7 @@ use nix::unistd::Uid;
 use super::life::Life;
 use super::logs::{self, LogPlan};
 use super::screen::Terminal;
-use super::{Mux, Phase};
+use super::{Mux, Phase, signals};
 use crate::app::App;
 use crate::endpoints::Endpoints;
 use crate::hub::Hub;
@@ -99,6 +99,7 @@ impl Mux {
     pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
         let Plan { dir, service, streams, backlog, patience, others, logs, keeps_ends, mut app } =
             plan;
+        signals::outlive_file_limit().context("setting up signals")?;
         let dir = dir.shared(others.let_others_in());
         let notify = Notify::from_env(keeps_ends)?;
         let owns_app = app.is_some();

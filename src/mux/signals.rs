@@ -25,11 +25,14 @@ pub(super) struct Signals {
     child: unix::Signal,
 }
 
+/// Has what is too large for the limit of a file's size (SIGXFSZ) fail, and not end the process: a log is
+/// then one that fails. A handler stays, though nobody listens, and a child does not inherit it.
+pub(super) fn outlive_file_limit() -> io::Result<()> {
+    unix::signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
+}
+
 impl Signals {
     pub fn new() -> io::Result<Self> {
-        // A log at the limit of a file's size is a log that fails, and not the end of the mux. A
-        // handler stays, though nobody listens, and a child does not inherit it.
-        let _ = unix::signal(SignalKind::from_raw(Signal::SIGXFSZ as i32))?;
         Ok(Self {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,

@@ -12,7 +12,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::peer::Asker;
 use crate::proc::{Proc, Said, eventually};
@@ -236,6 +236,26 @@ fn a_file_that_may_not_grow() {
     all.truncate(all.iter().rposition(|b| *b == b'\n').unwrap() + 1);
     all.extend(fs::read(log).unwrap());
     assert_eq!(account_cri(&all, written), 1);
+}
+
+/// Also from the beginning: the mux says why it cannot begin, and the app has the signal as it is usual.
+#[test]
+fn a_limit_of_files_is_no_silent_end() {
+    // Tests run in processes of their own.
+    let limited = |limit: u64, rig: &Rig, script: &str| {
+        let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Fsize) };
+        setrlimit(Resource::Fsize, limit).unwrap();
+        rig.run(&["run", "--app", APP, "--", "sh", "-c", script])
+    };
+    let rig = Rig::new();
+    let script = format!("ulimit -c 0; exec head -c 4M /dev/zero >{}", rig.file("large").display());
+    let mut mux = limited(2 * 1024 * 1024, &rig, &script);
+    assert_eq!(mux.ends(), 128 + Signal::SIGXFSZ as i32, "{}", mux.stderr.text());
+    let mut mux = limited(0, &rig, "true");
+    assert_eq!(mux.ends(), 1);
+    let said = mux.stderr.text();
+    assert!(said.starts_with("iottymux: ") && said.contains("File too large"), "{said}");
+    assert_eq!(said.lines().count(), 1);
 }
 
 /// A FIFO as target, its path, its size at the least there is.

@@ -294,7 +294,8 @@ impl LogFile {
             Err(e) => {
                 match e.kind() {
                     // There may be room again.
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {}
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                    }
                     // The next reader begins with a whole entry.
                     ErrorKind::BrokenPipe => {
                         (self.open, self.begun) = (None, None);
