@@ -250,7 +250,8 @@ impl Files {
             };
             if !metadata.is_file() {
                 if age == Age::Written {
-                    bail!("reading {}: it is no plain file", path.display());
+                    return Err(io::Error::new(ErrorKind::InvalidData, "it is no plain file"))
+                        .with_context(|| format!("reading {}", path.display()));
                 }
                 continue;
             }
@@ -263,6 +264,16 @@ impl Files {
         found.sort_by(|a, b| a.age.cmp(&b.age));
         Ok(found)
     }
+}
+
+/// Whether an error means that something is in the way of a log, or it may not be read: both may be
+/// so for a moment only.
+#[must_use]
+pub fn is_hidden(error: &anyhow::Error) -> bool {
+    use ErrorKind::{InvalidData, NotADirectory, PermissionDenied};
+    let is_hidden =
+        |e: &io::Error| matches!(e.kind(), PermissionDenied | NotADirectory | InvalidData);
+    error.downcast_ref().is_some_and(is_hidden)
 }
 
 /// How a file of this name stands to the log of that name, if it belongs to it; and whether it is

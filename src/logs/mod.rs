@@ -74,6 +74,7 @@ fn read(request: &Request) -> Result<()> {
     }
     let mut reader = Reader::new(files, start);
     let mut output = Output::new(request.wants);
+    let mut hidden = false;
     loop {
         // Asked before reading: what an app that has ended wrote is all there.
         let ends_in = request.app.as_ref().filter(|_| request.follow).and_then(ends_in);
@@ -86,13 +87,18 @@ fn read(request: &Request) -> Result<()> {
                 && watch.names_changed()?
             {
                 names_changed = true;
-                look(&mut reader.files, Some(watch), request)?;
+                look_again(&mut reader.files, watch, request, &mut hidden)?;
             }
         }
         // It may have been the mux that has gone, of which nothing else will tell.
         if reader.files.are_cut() || names_changed {
-            look(&mut reader.files, watch.as_ref(), request)?;
-            continue;
+            let found = match &watch {
+                Some(watch) => look_again(&mut reader.files, watch, request, &mut hidden)?,
+                None => look(&mut reader.files, None, request).map(|()| true)?,
+            };
+            if found {
+                continue;
+            }
         }
         let Some(watch) = watch.as_ref().filter(|_| ends_in != Some(Duration::ZERO)) else {
             reader.finish(false, &mut |entry| output.print(entry))?;
@@ -101,25 +107,50 @@ fn read(request: &Request) -> Result<()> {
         output.flush()?;
         match watch.wait(&request.wants, ends_in)? {
             Woken::Writing => {}
-            Woken::Names => look(&mut reader.files, Some(watch), request)?,
+            Woken::Names => {
+                look_again(&mut reader.files, watch, request, &mut hidden)?;
+            }
             Woken::Closed => return Ok(()),
         }
     }
+}
+
+/// As [`look`], while following: what hides the log then may go again, and is waited for. Whether
+/// nothing does; `hidden` is whether something did, which is told once.
+fn look_again(
+    files: &mut Files,
+    watch: &Watch,
+    request: &Request,
+    hidden: &mut bool,
+) -> Result<bool> {
+    match look(files, Some(watch), request) {
+        Err(e) if files::is_hidden(&e) => {
+            if !std::mem::replace(hidden, true) {
+                log::warn!("{e:#}; waiting until it is a log that can be read");
+            }
+        }
+        looked => {
+            looked?;
+            *hidden = false;
+        }
+    }
+    Ok(!*hidden)
 }
 
 /// Opens the files that have come, and watches for others from before that on.
 fn look(files: &mut Files, watch: Option<&Watch>, request: &Request) -> Result<()> {
     if let Some(watch) = watch {
         let dir = files.path().parent().unwrap_or(Path::new("/")).to_owned();
-        watch.dir(&dir)?;
+        let watched = watch.dir(&dir);
         // Without its log the directory may go, too, and does not tell while a file of it is open:
         // the one above does, if that may be watched.
-        if !files.path().exists()
+        if (watched.is_err() || !files.path().exists())
             && let Some(above) = dir.parent()
             && watch.dir(above).is_ok()
         {
             watch.dir(&dir)?;
         }
+        watched?;
         if let Some(app) = &request.app {
             watch.dir(app.dir())?;
         }

@@ -22,7 +22,7 @@ use crate::stream::Stream;
 pub enum Woken {
     /// Something was written, or the time is over.
     Writing,
-    /// Files have come, gone, or changed their names.
+    /// Files have come, gone, or changed their names or who may read them.
     Names,
     /// An output is closed: nobody reads any more.
     Closed,
@@ -54,17 +54,16 @@ impl Watch {
         if find::watch_path(&self.0, dir, also)? {
             return Ok(());
         }
-        Err(Errno::EACCES).with_context(|| format!("watching {}", dir.display()))
+        Err(io::Error::from(Errno::EACCES)).with_context(|| format!("watching {}", dir.display()))
     }
 
-    /// Whether files have come, gone or changed their names since this was asked last, or waiting
-    /// was over.
+    /// Whether files have come, gone, changed their names or who may read them since this was asked
+    /// last, or waiting was over.
     ///
     /// # Errors
     /// Those of reading.
     pub fn names_changed(&self) -> Result<bool> {
-        let content =
-            AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_ATTRIB;
+        let content = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let mut changed = false;
         loop {
             match self.0.read_events() {

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -13,7 +15,7 @@ use serde_json::json;
 
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;
-use crate::proc::Proc;
+use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 
@@ -550,6 +552,67 @@ fn following_goes_on_over_rotations_and_truncations() {
     logs.stdout.wait_for(&printed(7..=13));
     let want = printed(2..=4) + "prompt$ \n" + &printed(7..=13);
     assert_eq!(logs.stdout.so_far(), want);
+}
+
+/// Whatever takes the log's place for a while: it is told once, and the log goes on.
+#[test]
+fn following_waits_for_what_hides_the_log() {
+    let log = Log::new();
+    let (path, aside) = (log.path.clone(), log.rig.file("log/aside"));
+    append(&path, lines(1..=1));
+    // One that root's rights do not help, where the tests are root's.
+    fs::set_permissions(log.rig.file(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = log.rig.command(["logs", "--follow", "--file", path.to_str().unwrap()]);
+    if nix::unistd::Uid::effective().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let logs = Proc::spawn(command);
+    logs.stdout.wait_for(&printed([1]));
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let told = |times: usize, why: &str| {
+        let said = || logs.stderr.so_far();
+        eventually("it is told", || said().lines().count() >= times);
+        let said = said();
+        let last = said.lines().last().unwrap();
+        assert_eq!(said.lines().count(), times, "{said}");
+        assert!(last.starts_with("iottymux: warn: ") && last.contains(why), "{said}");
+    };
+    for (number, kind) in (2..).zip(["directory", "FIFO"]) {
+        fs::rename(&path, &aside).unwrap();
+        match kind {
+            "directory" => fs::create_dir(&path).unwrap(),
+            _ => nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+        }
+        told(number - 1, "it is no plain file; waiting");
+        // What it has open is read on.
+        append(&aside, line(10 * number));
+        logs.stdout.wait_for(&printed([10 * number]));
+        match kind {
+            "directory" => fs::remove_dir(&path).unwrap(),
+            _ => fs::remove_file(&path).unwrap(),
+        }
+        fs::rename(&aside, &path).unwrap();
+        append(&path, lines(number..=number));
+        logs.stdout.wait_for(&printed([number]));
+    }
+    // Another file, which may not be read before its mode is changed, and a directory likewise.
+    fs::rename(&path, log.rotated(1)).unwrap();
+    File::options().create_new(true).write(true).mode(0o0).open(&path).unwrap();
+    told(3, "Permission denied (os error 13); waiting");
+    mode(&path, 0o644);
+    append(&path, lines(4..=4));
+    logs.stdout.wait_for(&printed([4]));
+    let dir = path.parent().unwrap();
+    mode(dir, 0o0);
+    told(4, "Permission denied (os error 13); waiting");
+    mode(dir, 0o755);
+    log.rotate(5);
+    append(&path, lines(5..=5));
+    logs.stdout.wait_for(&printed([5]));
+    assert_eq!(logs.stdout.so_far(), printed([1, 20, 2, 30, 3, 4, 5]));
+    told(4, "waiting");
 }
 
 #[test]
