@@ -287,6 +287,9 @@ pub const LOG_ENTRY: usize = 16 * 1024 * 1024;
 /// Bytes of a log that are looked through for the next part, backwards, of the oldest line that `--tail`
 /// asks for: parts of other lines may lie between its own.
 pub const LOG_PARTS: u64 = 1024 * 1024;
+/// Bytes of the sequences that set colours which are sent again when a terminal is written to after a
+/// while: what an app leaves on is set by one or two.
+pub const LOG_COLOURS: usize = 256;
 /// Rotated files of a log that are held open while they wait to be read: half of what a process
 /// may usually have open.
 pub const LOG_READ_FILES: usize = 512;

@@ -4,6 +4,7 @@
 //! exception of a last one that has no end yet. Nothing is held back: a part is printed when it is
 //! read, for lines have no longest length and a prompt no end.
 
+use super::colours::Colours;
 use super::entry::Entry;
 use crate::stream::Stream;
 use crate::time::Stamp;
@@ -31,8 +32,8 @@ impl Wants {
 #[derive(Debug)]
 pub struct Lines {
     wants: Wants,
-    /// Whether standard output and standard error are terminals.
-    screens: [bool; 2],
+    /// What is on at standard output and standard error, where they are terminals.
+    screens: [Option<Colours>; 2],
     /// Of each stream: whether the line is printed in which it is.
     inside: [Option<bool>; 2],
 }
@@ -41,6 +42,7 @@ impl Lines {
     /// All lines that are wanted; `screens` tells for which stream a terminal shows them.
     #[must_use]
     pub fn new(wants: Wants, screens: [bool; 2]) -> Self {
+        let screens = screens.map(|is_screen| is_screen.then(Colours::default));
         Self { wants, screens, inside: [None; 2] }
     }
 
@@ -57,17 +59,26 @@ impl Lines {
         if !shown {
             return;
         }
+        if let Some(colours) = &mut self.screens[index] {
+            colours.go_on(out);
+        }
         if begins && self.wants.stamps {
             out.extend_from_slice(entry.written.as_bytes());
             out.push(b' ');
         }
-        if self.screens[index] {
-            escape(&entry.text, out);
-        } else {
-            out.extend_from_slice(&entry.text);
+        match &mut self.screens[index] {
+            Some(colours) => escape(&entry.text, colours, out),
+            None => out.extend_from_slice(&entry.text),
         }
         if entry.ends {
             out.push(b'\n');
+        }
+    }
+
+    /// Appends what switches off what is on at a stream's terminal, until the next entry.
+    pub fn rest(&mut self, stream: Stream, out: &mut Vec<u8>) {
+        if let Some(colours) = &mut self.screens[index(stream)] {
+            colours.rest(out);
         }
     }
 }
@@ -80,13 +91,16 @@ pub fn index(stream: Stream) -> usize {
 
 /// Appends text for a terminal: as it is, with its colours, but with all else escaped that a
 /// terminal would obey.
-fn escape(text: &[u8], out: &mut Vec<u8>) {
+fn escape(text: &[u8], colours: &mut Colours, out: &mut Vec<u8>) {
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();
         let mut colour_ends = 0;
         for (at, c) in valid.char_indices() {
             if c == '\x1b' {
                 colour_ends = at + colour(&valid.as_bytes()[at..]);
+                if colour_ends > at {
+                    colours.read(&valid.as_bytes()[at..colour_ends]);
+                }
             }
             if at < colour_ends || !c.is_control() || matches!(c, '\t' | '\r' | '\n') {
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
@@ -159,7 +173,7 @@ mod tests {
             (b"\x1b[3\xff1m\x9b2J\0\x7f\xc2\x9b", "\\u{1b}[3\\xff1m\\x9b2J\\0\\u{7f}\\u{9b}"),
         ] {
             let mut out = Vec::new();
-            escape(text, &mut out);
+            escape(text, &mut Colours::default(), &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), want);
         }
     }

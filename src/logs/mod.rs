@@ -4,6 +4,7 @@
 //! reads, prints, and sleeps until a file changes. Nothing is written anywhere but to the two
 //! outputs. What is read may be what others have written: it is taken apart, never believed.
 
+mod colours;
 mod entry;
 mod files;
 mod lines;
@@ -102,9 +103,9 @@ fn read(request: &Request) -> Result<()> {
         }
         let Some(watch) = watch.as_ref().filter(|_| ends_in != Some(Duration::ZERO)) else {
             reader.finish(false, &mut |entry| output.print(entry))?;
-            return output.flush();
+            return output.rest();
         };
-        output.flush()?;
+        output.rest()?;
         match watch.wait(&request.wants, ends_in)? {
             Woken::Writing => {}
             Woken::Names => {

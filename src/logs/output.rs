@@ -10,7 +10,7 @@ use crate::limits;
 use crate::print::write_all;
 use crate::stream::Stream;
 
-/// Both outputs. Nothing is held back when [`Output::flush`] was called.
+/// Both outputs. Nothing is held back when [`Output::rest`] was called.
 #[derive(Debug)]
 pub struct Output {
     lines: Lines,
@@ -32,19 +32,37 @@ impl Output {
     /// # Errors
     /// Those of writing.
     pub fn print(&mut self, entry: &Entry<'_>) -> Result<()> {
-        if entry.stream != self.to || self.buffer.len() >= limits::LOG_READ {
+        self.turn_to(entry.stream)?;
+        if self.buffer.len() >= limits::LOG_READ {
             self.flush()?;
-            self.to = entry.stream;
         }
         self.lines.print(entry, &mut self.buffer);
         Ok(())
     }
 
-    /// Writes what is waiting.
+    /// Writes what is waiting, and switches off what colours the app has left on at a terminal, for this
+    /// may be the end.
     ///
     /// # Errors
     /// Those of writing; that an output is closed is one of them.
-    pub fn flush(&mut self) -> Result<()> {
+    pub fn rest(&mut self) -> Result<()> {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            self.turn_to(stream)?;
+            self.lines.rest(stream, &mut self.buffer);
+        }
+        self.flush()
+    }
+
+    fn turn_to(&mut self, stream: Stream) -> Result<()> {
+        if stream != self.to {
+            self.flush()?;
+            self.to = stream;
+        }
+        Ok(())
+    }
+
+    /// Writes what is waiting.
+    fn flush(&mut self) -> Result<()> {
         let written = match self.to {
             Stream::Stderr => write_all(&io::stderr(), &self.buffer),
             _ => write_all(&io::stdout(), &self.buffer),

@@ -481,6 +481,36 @@ fn a_terminal_shows_text_and_colours_and_obeys_nothing_else() {
 }
 
 #[test]
+fn colours_that_the_app_has_left_on_are_off_at_the_end() {
+    let log = Log::new();
+    append(
+        &log.path,
+        cri(1, "stdout", "F", "\x1b[31mred\x1b[K") + &cri(2, "stderr", "F", "\x1b[1mbold"),
+    );
+    let pty = Pty::open(24, 80);
+    let command = |more: &[&str]| {
+        log.rig.command([&["logs", "--file", log.path.to_str().unwrap()], more].concat())
+    };
+    let mut logs = pty.spawn(command(&[]));
+    assert_eq!(logs.ends(), 0);
+    let want = "\x1b[31mred\\u{1b}[K\r\n\x1b[1mbold\r\n\x1b[m\x1b[m";
+    assert_eq!(pty.shown_before_mark(), want);
+    // Also while it waits, for it ends by a signal then; what comes has them again.
+    let pty = Pty::open(24, 80);
+    let mut logs = pty.spawn(command(&["--follow", "--stream", "stdout"]));
+    pty.shown.wait_for("\x1b[31mred\\u{1b}[K\r\n\x1b[m");
+    append(&log.path, cri(3, "stdout", "F", "too\x1b[39m"));
+    append(&log.path, cri(4, "stdout", "F", "not"));
+    pty.shown.wait_for("not\r\n");
+    logs.signal(Signal::SIGINT);
+    assert_eq!(logs.ends(), -(Signal::SIGINT as i32));
+    let want = "\x1b[31mred\\u{1b}[K\r\n\x1b[m\x1b[31mtoo\x1b[39m\r\nnot\r\n";
+    assert_eq!(pty.shown_before_mark(), want);
+    // Where there is no terminal everything is as it was written.
+    assert_eq!(log.prints(&["--tail", "3", "--stream", "stdout"]).matches("\x1b[m").count(), 0);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let log = Log::new();
     let path = log.path.to_str().unwrap();
