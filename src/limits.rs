@@ -137,6 +137,9 @@ pub const LOG_AHEAD: usize = 2;
 pub const LOG_STUCK: Duration = Duration::from_secs(5);
 /// Pause between two attempts with a log's target that fails.
 pub const LOG_RETRY: Duration = Duration::from_secs(1);
+/// How long a mux that gives up a log waits for its writer to say what is left: it does so at once unless
+/// a write hangs.
+pub const LOG_LEFT: Duration = Duration::from_secs(1);
 /// Longest text of an event of a recording, bytes: a read of a terminal mostly gives less than this.
 pub const RECORD_EVENT: usize = 16 * 1024;
 /// Notes (sizes of the terminal, input) that wait for a recording which is behind the app. There are

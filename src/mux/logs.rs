@@ -14,7 +14,7 @@ use crate::poll::Token;
 use crate::proto::{Answer, Kind, LogReport, Size};
 use crate::service::ServiceName;
 use crate::sink::log::cast::Cast;
-use crate::sink::log::file::{LogFile, LogPath, Rotation};
+use crate::sink::log::file::{Claims, LogFile, LogPath, Rotation};
 use crate::sink::log::format::Format;
 use crate::sink::log::journal::{self, Fields, Journal};
 use crate::sink::log::writer::{Target, Word, Writer};
@@ -106,6 +106,7 @@ pub(super) fn open(
     let LogPlan { targets, rotation, policy } = plan;
     let app = dir.name();
     let (mut logs, mut files) = (Vec::new(), Vec::new());
+    let claims = Claims::default();
     for target in targets {
         let (name, format, target) = match target {
             LogTarget::File(format, path) => {
@@ -116,7 +117,7 @@ pub(super) fn open(
                 };
                 let name = format!("{word}:{}", path.path().display());
                 files.push(logged::LogFile { format: logged, path: path.path() });
-                let file = LogFile::new(path, rotation, format.is_lines());
+                let file = LogFile::new(path, &claims, rotation, format.is_lines());
                 (name, format, Target::File(Box::new(file)))
             }
             LogTarget::Journald => {
@@ -131,7 +132,7 @@ pub(super) fn open(
                 let Some(size) = size else { bail!("only a terminal can be recorded") };
                 let name = format!("cast:{}", path.path().display());
                 files.push(logged::LogFile { format: logged::Format::Other, path: path.path() });
-                let file = LogFile::recording(path, Cast::new(term, size));
+                let file = LogFile::recording(path, &claims, Cast::new(term, size));
                 (name, Format::Cast { input }, Target::File(Box::new(file)))
             }
         };
@@ -267,12 +268,26 @@ impl Mux {
             done &= log.finish(&mut self.hub, now);
         }
         if !done && now >= until {
-            for log in &mut self.logs {
-                log.give_up(&mut self.hub, now);
-            }
+            self.give_up_logs(now);
             return true;
         }
         done
+    }
+
+    /// Gives up what the logs have not taken, and tells how much that is.
+    fn give_up_logs(&mut self, now: Instant) {
+        for log in &mut self.logs {
+            log.give_up(&mut self.hub, now);
+        }
+        let until = Instant::now() + limits::LOG_LEFT;
+        for index in 0..self.logs.len() {
+            while self.logs[index].awaits_rest() && Instant::now() < until {
+                let left = until.saturating_duration_since(Instant::now());
+                self.logs[index].writer().ear.await_word(left);
+                self.on_log(index, now);
+            }
+            self.logs[index].tell_lost();
+        }
     }
 
     /// What the logs have to tell of themselves.

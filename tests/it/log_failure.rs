@@ -166,7 +166,6 @@ fn a_full_disk_and_then_another_file() {
     app.wait_works();
     let (_rig, written) = app.end();
     // What the old files have of an entry that did not fit is in the new ones again.
-    let whole = |log: &[u8]| log[..=log.iter().rposition(|b| *b == b'\n').unwrap()].to_vec();
     let all = [whole(&before), whole(&middle), fs::read(log).unwrap()].concat();
     assert_eq!(account_cri(&all, written), 2);
 }
@@ -213,6 +212,45 @@ fn a_read_only_disk() {
     let (_rig, written) = app.end();
     // There was room for it meanwhile.
     assert_eq!(account_cri(&fs::read(log).unwrap(), written), 0);
+}
+
+/// By whatever names: one of them has it, and the other fails until it is another file.
+#[test]
+fn two_logs_have_no_file_in_common() {
+    let rig = Rig::new();
+    let (dir, link) = (rig.file("logs"), rig.file("link"));
+    fs::create_dir(&dir).unwrap();
+    std::os::unix::fs::symlink(&dir, &link).unwrap();
+    let (first, second) = (dir.join("app.log"), link.join("app.log"));
+    let mut app = App::start(rig, &spec("cri", &first), &["--log", &spec("cri", &second)]);
+    app.write(1000);
+    let failing = || {
+        let logs = app.rig.status()["logs"].clone();
+        let is_shared = |log: &serde_json::Value| {
+            log["failing"]
+                .as_str()
+                .is_some_and(|why| why == "another log of this app has the same file")
+        };
+        [is_shared(&logs[0]), is_shared(&logs[1])]
+    };
+    // Who comes first is not said.
+    eventually("one of them fails", || failing().contains(&true));
+    app.wait_seen();
+    assert_ne!(failing(), [true, true]);
+    // Another one by its name.
+    fs::remove_file(&link).unwrap();
+    fs::create_dir(&link).unwrap();
+    app.write(1000);
+    eventually("both work", || {
+        let logs = app.rig.status()["logs"].clone();
+        logs[0]["failing"].is_null() && logs[1]["failing"].is_null()
+    });
+    app.write(10);
+    let (_rig, written) = app.end();
+    let text = |path| fs::read(path).unwrap();
+    let all = [text(&first), text(&second)];
+    let counts = all.each_ref().map(|log| cri(log).len() as u64);
+    assert!(counts.contains(&written), "{counts:?} of {written}");
 }
 
 #[test]
@@ -400,14 +438,58 @@ fn a_slow_target_loses_lines_if_that_was_asked_for() {
     assert!(account_cri(&all, written) > 0 && lost > 0);
 }
 
+/// What a log has not is told to the line; where a write hangs, between what is certain and all.
 #[test]
 fn a_log_that_cannot_be_finished_is_told() {
+    /// Both numbers of a range, or one twice.
+    fn range(text: &str) -> (u64, u64) {
+        let (least, most) = text.split_once(" to ").unwrap_or((text, text));
+        (least.parse().unwrap(), most.parse().unwrap())
+    }
+    const TEXT: u64 = LINE as u64 - 1;
     let rig = Rig::new();
-    let path = fifo(&rig);
-    let mut app = App::start(rig, &spec("cri", &path), &[]);
+    let fifos = ["unread", "stopped"].map(|name| {
+        nix::unistd::mkfifo(&rig.file(name), Mode::S_IRWXU).unwrap();
+        spec("cri", &rig.file(name))
+    });
+    let stopped = rig.file("stopped");
+    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(stopped).unwrap();
+    let files = ["cri", "raw", "json-file"].map(|format| spec(format, &rig.file(format)));
+    let more: Vec<&str> = files.iter().chain([&fifos[1]]).flat_map(|log| ["--log", log]).collect();
+    let mut app = App::start(rig, &fifos[0], &[&more[..], &["--log-buffer", "256K"]].concat());
+    let limit = Rlimit { current: Some(1_000_000), maximum: None };
+    let pid = rustix::process::Pid::from_raw(app.mux.pid().as_raw());
+    rustix::process::prlimit(pid, Resource::Fsize, limit).unwrap();
     app.write(50_000);
     app.wait_seen();
     app.mux.signal(Signal::SIGTERM);
     assert_eq!(app.mux.ends(), 0);
-    app.mux.stderr.wait_for("up to 50000 lines (4950000 bytes) are lost: No such device");
+    let stderr = app.mux.stderr.text();
+    let told = |log: &str| {
+        let begin = format!("iottymux: error: log {log}: ");
+        let told = stderr.lines().filter_map(|line| line.strip_prefix(&begin));
+        let told = told.filter_map(|line| line.split_once(" are lost: ")).next_back();
+        let (lines, bytes) = told.unwrap().0.split_once(" lines (").unwrap();
+        (range(lines), range(bytes.strip_suffix(" bytes)").unwrap()))
+    };
+    let exactly = |lines, bytes| ((lines, lines), (bytes, bytes));
+    assert_eq!(told(&fifos[0]), exactly(app.written, app.written * TEXT));
+    let read = |format| fs::read(app.rig.file(format)).unwrap();
+    let lacks = |log: &[u8]| app.written + 1 - log.split(|b| *b == b'\n').count() as u64;
+    let lost = lacks(&read("cri"));
+    assert_eq!(told(&files[0]), exactly(lost, lost * TEXT));
+    let raw = read("raw");
+    let lost = lacks(&raw);
+    let text = raw.len() as u64 - (app.written - lost);
+    assert_eq!(told(&files[1]), exactly(lost, app.written * TEXT - text));
+    may_wait(&reader);
+    for (name, log) in [(&files[2], read("json-file")), (&fifos[1], Said::follow(reader).bytes())] {
+        let ((least, most), lost) = (told(name).0, lacks(&log));
+        assert!(least <= lost && lost <= most, "{lost}, not {least} to {most}");
+    }
+}
+
+/// Without an entry at the end that is not whole.
+fn whole(log: &[u8]) -> Vec<u8> {
+    log[..=log.iter().rposition(|b| *b == b'\n').unwrap()].to_vec()
 }

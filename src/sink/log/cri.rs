@@ -3,6 +3,7 @@
 //! Pure. The stamp has exactly nine digits behind the point, and the space before an empty text
 //! stands: podman's reader takes no other width, the kubelet's none without the space.
 
+use super::Lost;
 use super::line::Entry;
 use super::stamp::StampText;
 use crate::stream::Stream;
@@ -26,6 +27,18 @@ pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
     out.push(b'\n');
 }
 
+/// What of the app is in the entries that are whole in these bytes.
+#[must_use]
+pub fn count(bytes: &[u8]) -> Lost {
+    let entries = bytes.split_inclusive(|byte| *byte == b'\n').filter(|e| e.ends_with(b"\n"));
+    entries.fold(Lost::default(), |Lost { lines, bytes }, entry| {
+        let mut fields = entry.splitn(4, |byte| *byte == b' ').skip(2);
+        let is_last = fields.next() == Some(b"F");
+        let text = fields.next().map_or(0, |text| text.len() - 1);
+        Lost { lines: lines + u64::from(is_last), bytes: bytes + text as u64 }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +58,8 @@ mod tests {
             let want = format!("2016-10-06T00:17:09.669794202Z {want}");
             assert_eq!(String::from_utf8_lossy(&out), want);
             assert!(out.len() <= AROUND + pieces.concat().len());
+            let text = Lost { lines: u64::from(last), bytes: pieces.concat().len() as u64 };
+            assert_eq!((count(&out), count(&out[..out.len() - 1])), (text, Lost::default()));
         }
     }
 }

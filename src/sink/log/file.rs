@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memchr::{memchr, memrchr};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -54,6 +55,7 @@ pub struct Rotation {
 #[derive(Debug)]
 pub struct LogFile {
     path: LogPath,
+    claims: Claims,
     rotation: Option<Rotation>,
     /// Whether it may be cut behind each line end.
     is_lines: bool,
@@ -86,6 +88,24 @@ struct Open {
 
 /// Device and inode.
 type FileId = (u64, u64);
+
+/// The files that the logs of an app have: no two may have the same one, by whatever names. That is found
+/// out when it is open, and not at the start: looking may take as long as a target hangs.
+#[derive(Clone, Debug, Default)]
+pub struct Claims(Arc<Mutex<Vec<(LogPath, FileId)>>>);
+
+impl Claims {
+    /// Makes a file that of the log with this path, and of no other one from now on.
+    fn claim(&self, path: &LogPath, file: FileId) -> io::Result<()> {
+        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if claims.iter().any(|(other, its)| other != path && *its == file) {
+            return Err(io::Error::other("another log of this app has the same file"));
+        }
+        claims.retain(|(other, _)| other != path);
+        claims.push((path.clone(), file));
+        Ok(())
+    }
+}
 
 impl LogPath {
     /// A path as it was written, made absolute; its links are followed.
@@ -196,17 +216,20 @@ impl LogPath {
 }
 
 impl LogFile {
-    /// A log that is opened when something is written, or by [`LogFile::reopen`].
+    /// A log that is opened when something is written, or by [`LogFile::reopen`]. `claims` are those of
+    /// all logs of its app.
     #[must_use]
-    pub fn new(path: LogPath, rotation: Option<Rotation>, is_lines: bool) -> Self {
-        let (recording, open, is_tidy, begun) = (None, None, false, None);
-        Self { path, rotation, is_lines, recording, open, is_tidy, begun, unrotated: 0 }
+    pub fn new(path: LogPath, claims: &Claims, rotation: Option<Rotation>, is_lines: bool) -> Self {
+        let (claims, recording, open, begun) = (claims.clone(), None, None, None);
+        let (is_tidy, unrotated) = (false, 0);
+        Self { path, claims, rotation, is_lines, recording, open, is_tidy, begun, unrotated }
     }
 
     /// A recording, which has a header and is one file always.
     #[must_use]
-    pub fn recording(path: LogPath, cast: Cast) -> Self {
-        Self { recording: Some(Recording { cast, of: None }), ..Self::new(path, None, true) }
+    pub fn recording(path: LogPath, claims: &Claims, cast: Cast) -> Self {
+        let recording = Some(Recording { cast, of: None });
+        Self { recording, ..Self::new(path, claims, None, true) }
     }
 
     /// Opens the file anew, as it is found by its name now; on failure the old one is kept.
@@ -220,6 +243,10 @@ impl LogFile {
 
     fn open_anew(&mut self) -> io::Result<&mut Open> {
         let mut open = self.path.open()?;
+        let stat = fstat(&open.file)?;
+        if is_plain(&stat) {
+            self.claims.claim(&self.path, id(&stat))?;
+        }
         if let Some(recording) = &mut self.recording {
             recording.meet(&self.path, &mut open, self.begun)?;
         }

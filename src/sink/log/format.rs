@@ -1,9 +1,11 @@
 //! The formats of logs. Pure.
 
+use memchr::memchr_iter;
+
 use super::journal::Fields;
 use super::line::{Entry, Splitter};
 use super::stamp::StampText;
-use super::{cast, cri, journal, json};
+use super::{Lost, cast, cri, journal, json};
 use crate::limits;
 
 /// Bytes before each entry for journald: its length, for the writer sends each by itself.
@@ -53,6 +55,21 @@ impl Format {
     #[must_use]
     pub fn is_lines(&self) -> bool {
         matches!(self, Self::Cri | Self::Json | Self::Cast { .. })
+    }
+
+    /// What of the app is in the beginning of a chunk, where that can be told: of an entry that is not
+    /// whole nothing counts, but for the raw bytes.
+    #[must_use]
+    pub fn count(&self, begun: &[u8]) -> Option<Lost> {
+        match self {
+            _ if begun.is_empty() => Some(Lost::default()),
+            Self::Cri => Some(cri::count(begun)),
+            Self::Raw => {
+                let lines = memchr_iter(b'\n', begun).count() as u64;
+                Some(Lost { lines, bytes: begun.len() as u64 - lines })
+            }
+            Self::Json | Self::Journal(_) | Self::Cast { .. } => None,
+        }
     }
 
     /// Appends an entry.

@@ -44,9 +44,9 @@ pub struct Chunk {
     pub cut: Option<usize>,
     /// What the times of a recording's events that are not done count from, microseconds since 1970.
     zero: u64,
-    /// Lines that end in it.
+    /// Lines that end in it, or that it tells of as lost.
     lines: u64,
-    /// Bytes of the app in it.
+    /// Bytes of the app in it, likewise.
     text: u64,
     /// When its last entry was read.
     last: Stamp,
@@ -76,6 +76,22 @@ pub struct Lost {
     pub lines: u64,
     /// Bytes, without those of line ends.
     pub bytes: u64,
+}
+
+/// What has become of a log that is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// The writer is asked what is left of what it was given.
+    Asked,
+    /// That is at least this, and at most that.
+    Known(Lost, Lost),
+}
+
+impl Lost {
+    fn add(&mut self, more: Self) {
+        self.lines += more.lines;
+        self.bytes += more.bytes;
+    }
 }
 
 /// See the module.
@@ -122,6 +138,8 @@ pub struct Log {
     mixed: bool,
     /// There is no room before the writer has written.
     full: bool,
+    /// What is left with the writer, once the log is given up.
+    rest: Option<Rest>,
     /// How far the streams have been read.
     at: [u64; Stream::ALL.len()],
 }
@@ -168,6 +186,7 @@ impl Log {
             other_waits: None,
             mixed: false,
             full: false,
+            rest: None,
         }
     }
 
@@ -274,23 +293,71 @@ impl Log {
         self.writing.is_none() && self.filling.bytes.is_empty() && self.queue.is_empty()
     }
 
-    /// The time for it is over: what is not written counts as lost, and that is told.
+    /// The time for it is over: what is not written counts as lost. The writer is asked how much it has
+    /// still, and tells so by a word.
     pub fn give_up(&mut self, hub: &mut Hub, now: Instant) {
         let why = "it has not taken everything in time";
-        let why = self.failing.get_or_insert_with(|| why.to_owned()).clone();
-        if self.finish(hub, now) {
-            return;
+        self.failing.get_or_insert_with(|| why.to_owned());
+        if !self.finish(hub, now) {
+            self.rest = Some(Rest::Asked);
+            self.writer.give_up();
         }
-        for chunk in std::mem::take(&mut self.queue) {
-            self.lose(&chunk);
+    }
+
+    /// Whether it is given up, and the writer has not told what it has still.
+    #[must_use]
+    pub fn awaits_rest(&self) -> bool {
+        self.rest == Some(Rest::Asked)
+    }
+
+    /// Tells what is lost of a log that was given up, as narrowly as it is known.
+    pub fn tell_lost(&mut self) {
+        let (mut least, mut most) = match self.rest {
+            None => return,
+            Some(Rest::Known(least, most)) => (least, most),
+            // A write that does not come back: the target may have some of what it was given, or all.
+            Some(Rest::Asked) => {
+                let mut most = Lost::default();
+                self.handed.iter().for_each(|lost| most.add(*lost));
+                (Lost::default(), most)
+            }
+        };
+        let certain = self.queue.iter().chain([&self.filling]).map(Chunk::text);
+        for lost in certain.chain([self.untold.0]) {
+            least.add(lost);
+            most.add(lost);
         }
-        let filling = std::mem::take(&mut self.filling);
-        self.lose(&filling);
-        // The target may have some of what it was given last.
-        let (Lost { lines, bytes }, _) = self.untold;
-        let lines = lines + self.handed.iter().map(|lost| lost.lines).sum::<u64>();
-        let bytes = bytes + self.handed.iter().map(|lost| lost.bytes).sum::<u64>();
-        log::error!("log {}: up to {lines} lines ({bytes} bytes) are lost: {why}", self.name);
+        let range = |least: u64, most: u64| {
+            if least == most { most.to_string() } else { format!("{least} to {most}") }
+        };
+        if most != Lost::default() {
+            let (name, lines) = (&self.name, range(least.lines, most.lines));
+            let bytes = range(least.bytes, most.bytes);
+            let why = self.failing.as_deref().unwrap_or_default();
+            log::error!("log {name}: {lines} lines ({bytes} bytes) are lost: {why}");
+        }
+    }
+
+    /// What the writer has given back: all of it is lost but what the target has of the first.
+    fn left(&mut self, chunks: &[Chunk]) {
+        self.handed.clear();
+        let (mut least, mut most) = (Lost::default(), Lost::default());
+        for chunk in chunks {
+            let all = chunk.text();
+            // A marker stands for what it tells, as a whole.
+            let is_marker = chunk.ends == [0; Stream::ALL.len()];
+            let begun = if is_marker { &[] } else { &chunk.bytes[..chunk.done] };
+            match self.format.count(begun) {
+                Some(Lost { lines, bytes }) => {
+                    let lines = all.lines.saturating_sub(lines);
+                    let rest = Lost { lines, bytes: all.bytes.saturating_sub(bytes) };
+                    least.add(rest);
+                    most.add(rest);
+                }
+                None => most.add(all),
+            }
+        }
+        self.rest = Some(Rest::Known(least, most));
     }
 
     /// The writer has something to tell.
@@ -310,6 +377,7 @@ impl Log {
             }
             Word::Failing(why) => self.fail(why),
             Word::Reopened(_) => {}
+            Word::Left(chunks) => self.left(&chunks),
         }
     }
 
@@ -448,7 +516,8 @@ impl Log {
     /// Gives the writer what there is, if it waits for something, and the next full chunk, so that it
     /// need not wait.
     fn hand_over(&mut self, now: Instant) {
-        while self.handed.len() < limits::LOG_AHEAD
+        while self.rest.is_none()
+            && self.handed.len() < limits::LOG_AHEAD
             && (self.handed.is_empty() || self.failing.is_none())
         {
             let next = self.marker().or_else(|| self.queue.pop_front()).or_else(|| {
@@ -456,7 +525,7 @@ impl Log {
                 some.then(|| self.take_filling())
             });
             let Some(chunk) = next else { return };
-            self.handed.push_back(Lost { lines: chunk.lines, bytes: chunk.text });
+            self.handed.push_back(chunk.text());
             self.handed_half = chunk.bytes.last().is_some_and(|byte| *byte != b'\n');
             self.writer.write(chunk);
             self.writing.get_or_insert(now);
@@ -479,7 +548,7 @@ impl Log {
         let breaks = matches!(self.format, Format::Raw) && self.handed_half;
         let pieces = [if breaks { b"\n" } else { &b""[..] }, text.as_bytes()];
         let entry = Entry { stream: Stream::Stderr, first: true, last: true, pieces };
-        let mut chunk = Chunk { cut: Some(0), ..Chunk::default() };
+        let mut chunk = Chunk { cut: Some(0), lines, text: bytes, ..Chunk::default() };
         self.format.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
         if let Some(size) = self.untold_size.take() {
             cast::encode_size(&mut chunk.bytes, stamp, size);
@@ -554,6 +623,11 @@ impl Chunk {
         format.encode(&mut self.bytes, stamp, entry);
         let text = entry.pieces.iter().map(|piece| piece.len()).sum();
         self.count(u64::from(entry.last), text, stamp.stamp());
+    }
+
+    /// What of the app it stands for.
+    fn text(&self) -> Lost {
+        Lost { lines: self.lines, bytes: self.text }
     }
 
     fn count(&mut self, lines: u64, text: usize, stamp: Stamp) {

@@ -31,6 +31,7 @@ pub enum Target {
 enum Order {
     Write(Chunk),
     Reopen,
+    GiveUp,
 }
 
 /// What the thread has to tell.
@@ -42,6 +43,8 @@ pub enum Word {
     Failing(String),
     /// It was opened anew, or why that failed: then the old file is still written.
     Reopened(Result<(), String>),
+    /// It has given up, and these are what the target has not, or not all of: the first of them.
+    Left(Vec<Chunk>),
 }
 
 /// The way to the thread. When this is dropped the thread ends, at the latest after its next attempt.
@@ -94,6 +97,11 @@ impl Writer {
         self.reopening = true;
         let _ = self.orders.send(Order::Reopen);
         1
+    }
+
+    /// Has it end when a write has failed, or all is written, and tell what is left.
+    pub fn give_up(&mut self) {
+        let _ = self.orders.send(Order::GiveUp);
     }
 
     /// When the target last took something.
@@ -153,6 +161,10 @@ impl Thread {
                 self.next.push_back(chunk);
                 Ok(())
             }
+            Order::GiveUp => {
+                self.mouth.tell(Word::Left(self.next.drain(..).collect()))?;
+                Err(Over)
+            }
         }
     }
 
@@ -164,6 +176,10 @@ impl Thread {
             };
             self.mouth.tell(Word::Failing(e.to_string()))?;
             match self.orders.recv_timeout(limits::LOG_RETRY) {
+                Ok(Order::GiveUp) => {
+                    self.next.push_front(chunk);
+                    return self.obey(Order::GiveUp);
+                }
                 Ok(order) => self.obey(order)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Over),
