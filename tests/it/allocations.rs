@@ -15,7 +15,7 @@ use iottymux::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::hub::{Hub, Room};
 use iottymux::proto::Size;
 use iottymux::sink::log::cast::Cast;
-use iottymux::sink::log::file::{LogFile, LogPath};
+use iottymux::sink::log::file::{Claims, LogFile, LogPath};
 use iottymux::sink::log::format::Format;
 use iottymux::sink::log::journal::Fields;
 use iottymux::sink::log::stamp::StampText;
@@ -157,12 +157,16 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
         drops: false,
     };
     for (at, format) in formats().into_iter().enumerate() {
-        let path = rig.file(&at.to_string());
+        let (claims, path) = (Claims::default(), rig.file(&at.to_string()));
         let path = LogPath::free(Path::new(&path)).unwrap();
         let file = if let Format::Cast { .. } = format {
-            LogFile::recording(path, Cast::new("xterm".into(), Size { rows: 24, cols: 80 }))
+            LogFile::recording(
+                path,
+                &claims,
+                Cast::new("xterm".into(), Size { rows: 24, cols: 80 }),
+            )
         } else {
-            LogFile::new(path, None, format.is_lines())
+            LogFile::new(path, &claims, None, format.is_lines())
         };
         let writer = Writer::start("x", Target::File(Box::new(file))).unwrap();
         let mut hub = hub();

@@ -13,7 +13,7 @@ use iottymux::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::hub::{Hub, Room};
 use iottymux::proto::Size;
 use iottymux::sink::log::cast::Cast;
-use iottymux::sink::log::file::{LogFile, LogPath};
+use iottymux::sink::log::file::{Claims, LogFile, LogPath};
 use iottymux::sink::log::format::Format;
 use iottymux::sink::log::writer::{Target, Writer};
 use iottymux::sink::log::{Log, Policy};
@@ -247,7 +247,7 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
     };
     let size = |cols| Size { rows: 24, cols };
     let cast = Cast::new("xterm".into(), size(80));
-    let file = LogFile::recording(LogPath::free(&path).unwrap(), cast);
+    let file = LogFile::recording(LogPath::free(&path).unwrap(), &Claims::default(), cast);
     let writer = Writer::start("x", Target::File(Box::new(file))).unwrap();
     let mut log = Log::new("x".into(), Format::Cast { input: true }, policy, writer, &mut hub);
     let print = |hub: &mut Hub, log: &mut Log| {
