@@ -27,8 +27,10 @@ use super::peer::wait_for;
 /// Keys of one round.
 const KEYS: usize = 1000;
 const SIZE: Size = Size { rows: 24, cols: 80 };
-/// What the app is: it gives back what it reads, byte for byte.
-const APP: &str = "stty raw -echo; exec cat";
+/// What the app is: it gives back what it reads, byte for byte, once the file is there that it is given.
+const APP: &str = "stty raw -echo; : >\"$0\"; exec cat";
+/// That file.
+const READY: &str = "ready";
 /// Bytes that are printed in one round.
 const PRINTED: usize = 32 << 20;
 
@@ -147,8 +149,8 @@ fn stream(path: &Path) -> UnixStream {
 
 /// Waits for the app: it is there when it gives a key back.
 fn ready(name: &'static str, mut way: Way, children: Vec<Child>, dir: TempDir) -> Peer {
-    // The terminal's own echo comes before that of the app, and not any more behind it.
-    thread::sleep(Duration::from_millis(300));
+    // Before that the terminal's own echo is heard.
+    wait_for(|| dir.path().join(READY).exists());
     way.press(b'!');
     way.await_echo(b'!', &mut [0; 4096]);
     Peer { name, way, children, _dir: dir }
@@ -159,7 +161,8 @@ fn ours(name: &'static str, session: bool) -> Peer {
     let mut mux = Command::new(env!("CARGO_BIN_EXE_iottymux"));
     mux.arg("--state-dir")
         .arg(dir.path())
-        .args(["run", "--app", "bench", "--tty", "--", "sh", "-c", APP]);
+        .args(["run", "--app", "bench", "--tty", "--", "sh", "-c", APP])
+        .arg(dir.path().join(READY));
     let mux = mux.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let way = if session {
         let mut socket = stream(&dir.path().join("bench/sock-session"));
@@ -183,7 +186,7 @@ fn dtach() -> Peer {
     let socket = dir.path().join("socket");
     let mut dtach = Command::new("dtach");
     // In front, so that it can be killed.
-    dtach.arg("-N").arg(&socket).args(["sh", "-c", APP]);
+    dtach.arg("-N").arg(&socket).args(["sh", "-c", APP]).arg(dir.path().join(READY));
     let (_, slave) = pair();
     dtach.stdin(slave.try_clone().unwrap()).stdout(slave).stderr(Stdio::null());
     let child = dtach.spawn().unwrap();
@@ -195,10 +198,14 @@ fn dtach() -> Peer {
 
 fn bare() -> Peer {
     let (master, slave) = pair();
-    let mut app = Command::new("sh");
-    app.args(["-c", APP]).stdin(slave.try_clone().unwrap()).stdout(slave).process_group(0);
+    let (mut app, dir) = (Command::new("sh"), tempdir().unwrap());
+    app.args(["-c", APP])
+        .arg(dir.path().join(READY))
+        .stdin(slave.try_clone().unwrap())
+        .stdout(slave)
+        .process_group(0);
     let app = app.spawn().unwrap();
-    ready("no mux", Way::Bare(master), vec![app], tempdir().unwrap())
+    ready("no mux", Way::Bare(master), vec![app], dir)
 }
 
 /// conmon, with a runtime that gives it a terminal: this program, as `terminal`.
@@ -243,7 +250,9 @@ fn conmon(program: &Path) -> Peer {
 pub fn give_terminal(console: &str, pid: &str) {
     let (master, slave) = pair();
     let mut app = Command::new("setsid");
-    app.args(["--ctty", "sh", "-c", APP]).stdin(slave.try_clone().unwrap());
+    app.args(["--ctty", "sh", "-c", APP])
+        .arg(Path::new(pid).with_file_name(READY))
+        .stdin(slave.try_clone().unwrap());
     let app = app.stdout(slave.try_clone().unwrap()).stderr(slave).spawn().unwrap();
     let to = UnixStream::connect(console).unwrap();
     let fds = [master.as_raw_fd()];

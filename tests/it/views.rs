@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::thread;
 
 use iottymux::limits;
 use iottymux::proto::{Kind, Size};
@@ -142,7 +141,12 @@ fn the_size_is_that_of_who_typed_or_resized_last() {
     viewer.wait_told(Kind::Report);
     first.send(Kind::Status, b"");
     first.wait_told(Kind::Report);
-    thread::sleep(2 * limits::RESIZE_PAUSE);
+    // Nor later: between two screens for a viewer is more time than between two sizes.
+    const { assert!(limits::SCREEN_PAUSE.as_millis() > limits::RESIZE_PAUSE.as_millis()) };
+    for text in ["one", "two"] {
+        write!(&slave, "\x1b[1;1H{text}").unwrap();
+        viewer.read_until(|frames| picture(6, 6, frames).0.contains(text));
+    }
     assert_eq!(size_of(&slave), (21, 61));
     let mut control = rig.run(&["control", "--app", APP, "resize", "40x90"]);
     assert_eq!(control.ends(), 0, "{}", control.stderr.text());
@@ -292,20 +296,33 @@ fn each_window_ends_with_the_apps_screen() {
         attach.signal(Signal::SIGWINCH);
     }
     eventually("the last size", || size_of(&slave) == (20, 70));
-    slave.write_all(b"\x1b[2J\x1b[1;1Hall is over\x1b[20;70H.\x1b[3;3H").unwrap();
-    let mut want = terminal(20, 70);
-    want.process(b"\x1b[2J\x1b[1;1Hall is over\x1b[20;70H.\x1b[3;3H");
-    for local in &locals {
-        eventually("the app's screen", || {
-            // What came before may have been for another window.
-            let shown = local.shown.so_far();
-            let from = shown.rfind("\x1b[H\x1b[J").unwrap_or(0);
-            let mut seen = terminal(20, 70);
-            seen.process(&shown.as_bytes()[from..]);
+    // What was typed or told before may still give the terminal another size for a moment, and cut off
+    // what was drawn. Apps draw again then, and so does this one, as soon as all have been shown that.
+    let is_shown = |number: u32| {
+        let drawn = format!("\x1b[2J\x1b[20;70H.\x1b[1;1H{number:04}");
+        (&slave).write_all(drawn.as_bytes()).unwrap();
+        let mut want = terminal(20, 70);
+        want.process(drawn.as_bytes());
+        let same = locals.each_ref().map(|local| {
+            let seen = || {
+                // What came before may have been for another window.
+                let shown = local.shown.so_far();
+                let from = shown.rfind("\x1b[H\x1b[J").unwrap_or(0);
+                let mut seen = terminal(20, 70);
+                seen.process(&shown.as_bytes()[from..]);
+                seen
+            };
+            let is_new =
+                || seen().screen().contents().trim_start().starts_with(&format!("{number:04}"));
+            eventually("it is shown", is_new);
+            let seen = seen();
             seen.screen().contents() == want.screen().contents()
                 && seen.screen().cursor_position() == want.screen().cursor_position()
         });
-    }
+        same == [true; 3]
+    };
+    let drawings = (1..100).find(|number| is_shown(*number));
+    println!("drawn {} times", drawings.expect("not the app's screen"));
     for attach in &mut attached {
         attach.signal(Signal::SIGTERM);
         attach.ends();
