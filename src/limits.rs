@@ -137,6 +137,9 @@ pub const LOG_AHEAD: usize = 2;
 pub const LOG_STUCK: Duration = Duration::from_secs(5);
 /// Pause between two attempts with a log's target that fails.
 pub const LOG_RETRY: Duration = Duration::from_secs(1);
+/// Bytes of the end of a log in which lines are looked for that an app before this one has not ended: the
+/// last entries of both streams are mostly there.
+pub const LOG_OPEN_TAIL: usize = 128 * 1024;
 /// How long a mux that gives up a log waits for its writer to say what is left: it does so at once unless
 /// a write hangs.
 pub const LOG_LEFT: Duration = Duration::from_secs(1);

@@ -46,6 +46,12 @@ impl Follower {
 }
 
 impl Hub {
+    /// Whether the next log, if it has this number, goes on where one before it was.
+    #[must_use]
+    pub fn is_followed(&self, log: u64) -> bool {
+        self.log_places.get(self.followers.len()).is_some_and(|place| place.is_of(log))
+    }
+
     /// A log, by a number that is its name's. It goes on where one of that name was written to, if
     /// there was one at its place in the memory, else it begins with the next byte of each stream.
     /// The offsets where it begins, and the bytes that it lost because they are kept no more.

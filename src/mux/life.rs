@@ -56,6 +56,10 @@ impl Mux {
         }
         if let Turn::Ended(_) = turn {
             self.reset_terminal();
+            let now = Instant::now();
+            for log in &mut self.logs {
+                log.app_ended(&mut self.hub, now);
+            }
         }
         let end = |stream: Stream| self.hub.extent(stream).map_or(0, |(end, _)| end);
         let ends: Ends = Stream::ALL.map(end);

@@ -117,7 +117,7 @@ pub(super) fn open(
                 };
                 let name = format!("{word}:{}", path.path().display());
                 files.push(logged::LogFile { format: logged, path: path.path() });
-                let file = LogFile::new(path, &claims, rotation, format.is_lines());
+                let file = LogFile::new(path, &claims, rotation, format.clone());
                 (name, format, Target::File(Box::new(file)))
             }
             LogTarget::Journald => {
@@ -132,8 +132,9 @@ pub(super) fn open(
                 let Some(size) = size else { bail!("only a terminal can be recorded") };
                 let name = format!("cast:{}", path.path().display());
                 files.push(logged::LogFile { format: logged::Format::Other, path: path.path() });
-                let file = LogFile::recording(path, &claims, Cast::new(term, size));
-                (name, Format::Cast { input }, Target::File(Box::new(file)))
+                let (cast, format) = (Cast::new(term, size), Format::Cast { input });
+                let file = LogFile::recording(path, &claims, cast, format.clone());
+                (name, format, Target::File(Box::new(file)))
             }
         };
         let writer = Writer::start(&name, target).with_context(|| format!("log {name}"))?;

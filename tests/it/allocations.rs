@@ -164,9 +164,10 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
                 path,
                 &claims,
                 Cast::new("xterm".into(), Size { rows: 24, cols: 80 }),
+                format.clone(),
             )
         } else {
-            LogFile::new(path, &claims, None, format.is_lines())
+            LogFile::new(path, &claims, None, format.clone())
         };
         let writer = Writer::start("x", Target::File(Box::new(file))).unwrap();
         let mut hub = hub();

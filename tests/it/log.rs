@@ -447,3 +447,45 @@ fn the_log_of_an_app_is_found_and_followed_to_its_end() {
     let mut again = rig.run(&["logs", "--app", APP, "--tail", "1", "--stream", "stderr"]);
     assert_eq!((again.stderr.text().as_str(), again.ends()), ("an error\n", 0));
 }
+
+/// What an app has left of a line is not the beginning of the next one's first line.
+#[test]
+fn half_a_line_ends_with_its_app() {
+    for (word, before, closed) in [
+        (
+            "cri",
+            "2020-01-01T00:00:01.000000000Z stdout P half\n2020-01-01T00:00:02.000000000Z stderr F x\n",
+            "2020-01-01T00:00:02.000000000Z stdout F \n",
+        ),
+        (
+            "json-file",
+            "{\"log\":\"half\",\"stream\":\"stdout\",\"time\":\"2020-01-01T00:00:01.000000000Z\"}\n",
+            "{\"log\":\"\\n\",\"stream\":\"stdout\",\"time\":\"2020-01-01T00:00:01.000000000Z\"}\n",
+        ),
+    ] {
+        let rig = Rig::new();
+        let log = rig.file("app.log");
+        fs::write(&log, before).unwrap();
+        let mut mux = logging(&rig, &format!("{word}:{}", log.display()), &[]);
+        let mut out = rig.writer("stdout");
+        out.write_all(b"one\nhal").unwrap();
+        let variables =
+            [("SERVICE_RESULT", "success"), ("EXIT_CODE", "exited"), ("EXIT_STATUS", "0")];
+        let mut hook = rig.command(["control", "--app", APP, "ended"]);
+        let mut hook = Proc::spawn({
+            hook.envs(variables);
+            hook
+        });
+        assert_eq!(hook.ends(), 0, "{}", hook.stderr.text());
+        out.write_all(b"two\nthe end").unwrap();
+        mux.signal(Signal::SIGTERM);
+        assert_eq!(mux.ends(), 0);
+        let text = fs::read_to_string(&log).unwrap();
+        assert!(text.starts_with(&format!("{before}{closed}")), "{text}");
+        let mut logs = rig.run(&["logs", "--app", APP, "--stream", "stdout"]);
+        assert_eq!((logs.ends(), logs.stdout.text()), (0, "half\none\nhal\ntwo\nthe end".into()));
+        // Nothing is ended twice, and nothing that has ended.
+        end(logging(&rig, &format!("{word}:{}", log.display()), &[]));
+        assert_eq!(fs::read_to_string(&log).unwrap(), text);
+    }
+}

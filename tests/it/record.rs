@@ -247,7 +247,12 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
     };
     let size = |cols| Size { rows: 24, cols };
     let cast = Cast::new("xterm".into(), size(80));
-    let file = LogFile::recording(LogPath::free(&path).unwrap(), &Claims::default(), cast);
+    let file = LogFile::recording(
+        LogPath::free(&path).unwrap(),
+        &Claims::default(),
+        cast,
+        Format::Cast { input: true },
+    );
     let writer = Writer::start("x", Target::File(Box::new(file))).unwrap();
     let mut log = Log::new("x".into(), Format::Cast { input: true }, policy, writer, &mut hub);
     let print = |hub: &mut Hub, log: &mut Log| {

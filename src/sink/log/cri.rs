@@ -7,6 +7,7 @@ use super::Lost;
 use super::line::Entry;
 use super::stamp::StampText;
 use crate::stream::Stream;
+use crate::time::Stamp;
 
 /// Bytes around a text, at most: stamp, stream, tag, spaces, line end.
 pub const AROUND: usize = 48;
@@ -27,6 +28,20 @@ pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
     out.push(b'\n');
 }
 
+/// The time and the stream of an entry, and whether a line ends with it.
+#[must_use]
+pub fn part(entry: &[u8]) -> Option<(Stamp, Stream, bool)> {
+    let mut fields = entry.splitn(4, |byte| *byte == b' ');
+    let stamp = Stamp::parse(str::from_utf8(fields.next()?).ok()?)?;
+    let stream = match fields.next()? {
+        b"stdout" => Stream::Stdout,
+        b"stderr" => Stream::Stderr,
+        _ => return None,
+    };
+    let ends = fields.next()?.split(|byte| *byte == b':').next() != Some(b"P");
+    fields.next().map(|_| (stamp, stream, ends))
+}
+
 /// What of the app is in the entries that are whole in these bytes.
 #[must_use]
 pub fn count(bytes: &[u8]) -> Lost {
@@ -42,7 +57,6 @@ pub fn count(bytes: &[u8]) -> Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Stamp;
 
     #[test]
     fn entries_as_the_readers_want_them() {
@@ -59,6 +73,8 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&out), want);
             assert!(out.len() <= AROUND + pieces.concat().len());
             let text = Lost { lines: u64::from(last), bytes: pieces.concat().len() as u64 };
+            let written = if stream == Stream::Stderr { stream } else { Stream::Stdout };
+            assert_eq!(part(&out), Some((stamp.stamp(), written, last)));
             assert_eq!((count(&out), count(&out[..out.len() - 1])), (text, Lost::default()));
         }
     }

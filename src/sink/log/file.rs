@@ -22,6 +22,7 @@ use rustix::fs::{
 
 use super::Chunk;
 use super::cast::{self, Cast};
+use super::format::Format;
 use crate::limits;
 
 /// Mode of a log.
@@ -57,10 +58,11 @@ pub struct LogFile {
     path: LogPath,
     claims: Claims,
     rotation: Option<Rotation>,
-    /// Whether it may be cut behind each line end.
-    is_lines: bool,
+    format: Format,
     recording: Option<Recording>,
     open: Option<Open>,
+    /// The file may end with a line that an app before this one has begun.
+    begins: bool,
     /// Files beyond the number that is kept have been removed.
     is_tidy: bool,
     /// The file that has the chunk up to where it is done.
@@ -206,12 +208,17 @@ impl LogPath {
 
     /// Whether a file ends amid a line, as far as it can be read.
     fn is_torn(&self, dir: &OwnedFd, size: u64) -> bool {
+        self.read_end(dir, size, 1).is_ok_and(|last| last != b"\n")
+    }
+
+    /// The last bytes of a file of this size, as many as there are of these.
+    fn read_end(&self, dir: &OwnedFd, size: u64, len: usize) -> io::Result<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let mut last = [0];
-        let read = self
-            .open_below(dir, &self.name, flags)
-            .and_then(|file| File::from(file).read_exact_at(&mut last, size - 1));
-        read.is_ok() && last != *b"\n"
+        let file = File::from(self.open_below(dir, &self.name, flags)?);
+        let mut end = vec![0; usize::try_from(size).map_or(len, |size| size.min(len))];
+        let at = size - end.len() as u64;
+        file.read_exact_at(&mut end, at)?;
+        Ok(end)
     }
 }
 
@@ -219,17 +226,22 @@ impl LogFile {
     /// A log that is opened when something is written, or by [`LogFile::reopen`]. `claims` are those of
     /// all logs of its app.
     #[must_use]
-    pub fn new(path: LogPath, claims: &Claims, rotation: Option<Rotation>, is_lines: bool) -> Self {
+    pub fn new(path: LogPath, claims: &Claims, rotation: Option<Rotation>, format: Format) -> Self {
         let (claims, recording, open, begun) = (claims.clone(), None, None, None);
-        let (is_tidy, unrotated) = (false, 0);
-        Self { path, claims, rotation, is_lines, recording, open, is_tidy, begun, unrotated }
+        let (begins, is_tidy, unrotated) = (false, false, 0);
+        Self { path, claims, rotation, format, recording, open, begins, is_tidy, begun, unrotated }
     }
 
     /// A recording, which has a header and is one file always.
     #[must_use]
-    pub fn recording(path: LogPath, claims: &Claims, cast: Cast) -> Self {
+    pub fn recording(path: LogPath, claims: &Claims, cast: Cast, format: Format) -> Self {
         let recording = Some(Recording { cast, of: None });
-        Self { recording, ..Self::new(path, claims, None, true) }
+        Self { recording, ..Self::new(path, claims, None, format) }
+    }
+
+    /// What is written next is of another app than what is there.
+    pub fn begin(&mut self) {
+        self.begins = true;
     }
 
     /// Opens the file anew, as it is found by its name now; on failure the old one is kept.
@@ -265,13 +277,16 @@ impl LogFile {
         let stat = self.be_open()?;
         self.go_back(chunk, &stat);
         let is_file = is_plain(&stat);
+        if std::mem::take(&mut self.begins) && is_file && chunk.done == 0 {
+            self.close_lines(chunk);
+        }
         if let Some(recording) = &mut self.recording {
             recording.place(chunk, &stat);
         }
         let Some(open) = &mut self.open else { return Ok(()) };
         let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
         let knows_it = self.begun == Some(id(&stat)) || self.recording.is_some();
-        if self.is_lines && open.is_torn && !knows_it {
+        if self.format.is_lines() && open.is_torn && !knows_it {
             // An entry that a mux before this one could not end.
             open.file.write_all(b"\n")?;
             (open.size, self.begun) = (open.size + 1, Some(id(&stat)));
@@ -338,6 +353,16 @@ impl LogFile {
         Ok(())
     }
 
+    /// Puts the ends of lines that an app before this one has begun before the first entry. A file that may
+    /// not be read is written on as it is.
+    fn close_lines(&self, chunk: &mut Chunk) {
+        let Some(open) = &self.open else { return };
+        let tail = self.path.read_end(&open.dir, open.size, limits::LOG_OPEN_TAIL);
+        let ends = self.format.close(&tail.unwrap_or_default());
+        chunk.cut = chunk.cut.map(|cut| cut + ends.len());
+        chunk.bytes.splice(0..0, ends);
+    }
+
     /// Opens the file if there is none that is open, or if it was removed.
     fn be_open(&mut self) -> io::Result<Stat> {
         if let Some(open) = &self.open {
@@ -353,7 +378,7 @@ impl LogFile {
     /// What a file has of an entry is completed in that file. In another one, or where somebody has
     /// truncated it, the entry is written whole: a file begins with an entry.
     fn go_back(&self, chunk: &mut Chunk, stat: &Stat) {
-        if self.is_lines && (self.begun != Some(id(stat)) || is_empty(stat)) {
+        if self.format.is_lines() && (self.begun != Some(id(stat)) || is_empty(stat)) {
             let end = memrchr(b'\n', &chunk.bytes[..chunk.done]);
             chunk.done = end.map_or(0, |at| at + 1);
         }

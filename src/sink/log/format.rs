@@ -7,6 +7,8 @@ use super::line::{Entry, Splitter};
 use super::stamp::StampText;
 use super::{Lost, cast, cri, journal, json};
 use crate::limits;
+use crate::stream::Stream;
+use crate::time::Stamp;
 
 /// Bytes before each entry for journald: its length, for the writer sends each by itself.
 pub const LENGTH: usize = size_of::<u32>();
@@ -57,6 +59,29 @@ impl Format {
         matches!(self, Self::Cri | Self::Json | Self::Cast { .. })
     }
 
+    /// What is to be appended to a file that ends so: the end of each line that has none and would
+    /// get one of another app's.
+    #[must_use]
+    pub fn close(&self, tail: &[u8]) -> Vec<u8> {
+        let part = match self {
+            Self::Cri => cri::part,
+            Self::Json => json::part,
+            // A journal is no file, and the raw bytes are the app's alone.
+            Self::Journal(_) | Self::Raw | Self::Cast { .. } => return Vec::new(),
+        };
+        let (mut open, mut last) = ([false; Stream::ALL.len()], Stamp::default());
+        for (stamp, stream, ends) in tail.split(|byte| *byte == b'\n').filter_map(part) {
+            open[stream as usize] = !ends;
+            last = stamp;
+        }
+        let mut out = Vec::new();
+        for stream in Stream::ALL.into_iter().filter(|stream| open[*stream as usize]) {
+            let end = Entry { stream, first: false, last: true, pieces: [&[]; 2] };
+            self.encode(&mut out, &StampText::new(last), &end);
+        }
+        out
+    }
+
     /// What of the app is in the beginning of a chunk, where that can be told: of an entry that is not
     /// whole nothing counts, but for the raw bytes.
     #[must_use]
@@ -94,6 +119,51 @@ impl Format {
                     out.push(b'\n');
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries of these streams and texts, which end their lines or not.
+    fn log(format: &Format, entries: &[(Stream, &str, bool)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (second, (stream, text, last)) in (1..).zip(entries) {
+            let pieces = [text.as_bytes(), &[]];
+            let entry = Entry { stream: *stream, first: true, last: *last, pieces };
+            format.encode(&mut out, &StampText::new(Stamp(second * 1_000_000_000)), &entry);
+        }
+        out
+    }
+
+    #[test]
+    fn lines_without_an_end_get_one() {
+        use Stream::{Stderr, Stdout};
+        for format in [Format::Cri, Format::Json] {
+            let half = log(&format, &[(Stderr, "x", true), (Stdout, "half", false)]);
+            let end = log(&format, &[(Stdout, "", true)]);
+            let at = |second: u8| {
+                let text = String::from_utf8(end.clone()).unwrap();
+                text.replace("00:00:01", &format!("00:00:0{second}"))
+            };
+            assert_eq!(String::from_utf8(format.close(&half)).unwrap(), at(2));
+            // From the middle of an entry on, and torn off.
+            assert_eq!(format.close(&half[9..half.len() - 1]), at(2).as_bytes());
+            for entries in [
+                &[][..],
+                &[(Stdout, "half", false), (Stdout, "", true)],
+                &[(Stdout, "a \\n\",\"stream\":\"stderr", true)],
+            ] {
+                assert_eq!(format.close(&log(&format, entries)), b"", "{entries:?}");
+            }
+            // The text is no line end.
+            assert!(!format.close(&log(&format, &[(Stdout, "a\\n", false)])).is_empty());
+            let both = log(&format, &[(Stdout, "a", false), (Stderr, "b", false)]);
+            assert_eq!(memchr_iter(b'\n', &format.close(&both)).count(), 2);
+            assert!(format.close(&[both.clone(), format.close(&both)].concat()).is_empty());
+            assert_eq!(format.close(b"no log\n\n{}\n"), b"");
         }
     }
 }

@@ -3,8 +3,12 @@
 //! Pure. Escapes as docker's own: bytes that are no UTF-8 become U+FFFD, one for each byte; only
 //! the last part of a line has its line end.
 
+use memchr::memmem;
+
 use super::line::{Entry, unfinished};
 use super::stamp::StampText;
+use crate::stream::Stream;
+use crate::time::Stamp;
 
 /// Bytes around a text, at most.
 pub const AROUND: usize = 80;
@@ -20,6 +24,26 @@ pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
     out.extend_from_slice(b"\",\"time\":\"");
     out.extend_from_slice(stamp.as_bytes());
     out.extend_from_slice(b"\"}\n");
+}
+
+/// The time and the stream of an entry, and whether a line ends with it; of one that is written as here.
+#[must_use]
+pub fn part(entry: &[u8]) -> Option<(Stamp, Stream, bool)> {
+    let at = memmem::rfind(entry, b"\",\"stream\":\"std")?;
+    let (text, rest) = entry.split_at(at);
+    let rest = rest.strip_prefix(b"\",\"stream\":\"")?;
+    let (stream, rest) = match rest.strip_prefix(b"stderr\"") {
+        Some(rest) => (Stream::Stderr, rest),
+        None => (Stream::Stdout, rest.strip_prefix(b"stdout\"")?),
+    };
+    let at = memmem::find(rest, b"\"time\":\"")? + b"\"time\":\"".len();
+    let stamp = rest[at..].split(|byte| *byte == b'"').next()?;
+    let stamp = Stamp::parse(str::from_utf8(stamp).ok()?)?;
+    // A backslash that another one stands before is one of the text.
+    let escapes = text
+        .strip_suffix(b"n")
+        .map_or(0, |text| text.iter().rev().take_while(|byte| **byte == b'\\').count());
+    text.starts_with(b"{\"log\":\"").then_some((stamp, stream, escapes % 2 == 1))
 }
 
 /// Appends text, one piece behind the other, as the inside of a JSON string.

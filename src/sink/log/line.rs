@@ -120,6 +120,19 @@ impl Splitter {
         Some(Entry { stream, first, last: false, pieces: [&half.bytes[..half.given], &[]] })
     }
 
+    /// Ends the line that has begun, if one has: what wrote it writes no more.
+    pub fn end(&mut self, stream: Stream) -> Option<Entry<'_>> {
+        let half = &mut self.halves[stream as usize];
+        half.forget_given();
+        if self.of_reads || half.bytes.is_empty() && !half.open {
+            return None;
+        }
+        let first = !half.open;
+        half.open = false;
+        half.given = half.bytes.len();
+        Some(Entry { stream, first, last: true, pieces: [&half.bytes, &[]] })
+    }
+
     /// Bytes that wait for their line end.
     #[must_use]
     pub fn waiting(&self, stream: Stream) -> usize {
@@ -311,6 +324,17 @@ mod tests {
         assert!(splitter.waiting(OUT) == 0 && splitter.open().is_none());
         let end = splitter.next(Stream::Stderr, &mut &b"or\n"[..]).unwrap();
         assert_eq!((end.first, end.pieces.concat()), (true, b"error".to_vec()));
+        // What has begun is ended, whether a part of it was given or not.
+        assert_eq!(splitter.end(OUT), None);
+        assert_eq!(splitter.next(OUT, &mut &b"half"[..]), None);
+        let end = splitter.end(OUT).unwrap();
+        assert_eq!((end.first, end.last, end.pieces.concat()), (true, true, b"half".to_vec()));
+        assert_eq!(splitter.next(OUT, &mut &b"part"[..]), None);
+        assert!(splitter.flush(OUT, false).is_some());
+        let end = splitter.end(OUT).unwrap();
+        assert_eq!((end.first, end.last, end.pieces.concat()), (false, true, Vec::new()));
+        assert_eq!(splitter.end(OUT), None);
+        assert_eq!((splitter.open(), splitter.waiting(OUT)), (None, 0));
     }
 
     #[test]

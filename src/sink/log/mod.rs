@@ -138,6 +138,8 @@ pub struct Log {
     mixed: bool,
     /// There is no room before the writer has written.
     full: bool,
+    /// Where the app has ended in the streams, before that was read so far.
+    app_ends: [Option<u64>; Stream::ALL.len()],
     /// What is left with the writer, once the log is given up.
     rest: Option<Rest>,
     /// How far the streams have been read.
@@ -158,7 +160,11 @@ impl Log {
         let now = Now::read().stamp;
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
-        let (id, at, bytes) = hub.follow(hasher.finish().max(1), now);
+        let number = hasher.finish().max(1);
+        if !hub.is_followed(number) {
+            writer.begin();
+        }
+        let (id, at, bytes) = hub.follow(number, now);
         let lost = Lost { lines: 0, bytes };
         let splitter = format.splitter(policy.line_limit);
         Self {
@@ -186,6 +192,7 @@ impl Log {
             other_waits: None,
             mixed: false,
             full: false,
+            app_ends: [None; Stream::ALL.len()],
             rest: None,
         }
     }
@@ -223,11 +230,14 @@ impl Log {
     pub fn advance(&mut self, hub: &mut Hub, now: Instant) {
         self.watch(now);
         while self.has_room(now) {
-            if self.take_note() {
+            if self.take_note() || self.end_line() {
                 continue;
             }
             let Some(stream) = self.next_stream(hub, now) else { break };
-            let Some((stamp, range)) = hub.unread(self.id, stream) else { break };
+            let Some((stamp, mut range)) = hub.unread(self.id, stream) else { break };
+            if let Some(end) = self.app_ends[stream as usize] {
+                range.end = range.end.min(end);
+            }
             self.set_stamp(stamp);
             let len = self.take(stream, hub.bytes(stream, range), now);
             hub.read_on(self.id, stream, len);
@@ -267,6 +277,16 @@ impl Log {
             self.count_lost(0, lost as u64, now.stamp);
         }
         self.advance(hub, now.at);
+    }
+
+    /// The app has ended, and will be started again perhaps: what it has printed so far ends with a line
+    /// end, whether it had one or not.
+    pub fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
+        // The raw bytes are its own.
+        if !matches!(self.format, Format::Raw | Format::Cast { .. }) {
+            self.app_ends = Stream::ALL.map(|stream| hub.extent(stream).map(|(end, _)| end));
+            self.advance(hub, now);
+        }
     }
 
     /// When something is due though nothing happens.
@@ -427,6 +447,23 @@ impl Log {
         }
         self.notes.done(len);
         true
+    }
+
+    /// Ends the next line whose app has ended there; whether there was one.
+    fn end_line(&mut self) -> bool {
+        for stream in Stream::ALL {
+            let (end, at) = (self.app_ends[stream as usize], self.at[stream as usize]);
+            if end.is_some_and(|end| end <= at) {
+                self.app_ends[stream as usize] = None;
+                self.half[stream as usize] = None;
+                if let Some(entry) = self.splitter.end(stream) {
+                    self.filling.put(&self.format, &self.stamp, &entry);
+                    self.note_cut();
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Times of a log do not go back, whatever the clock does.

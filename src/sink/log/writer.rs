@@ -29,6 +29,7 @@ pub enum Target {
 /// What the thread is to do.
 #[derive(Debug)]
 enum Order {
+    Begin,
     Write(Chunk),
     Reopen,
     GiveUp,
@@ -78,6 +79,11 @@ impl Writer {
         };
         thread::Builder::new().name(format!("log {name}")).spawn(move || thread.work())?;
         Ok(Self { orders, moved, reopening: false, again: false, ear })
+    }
+
+    /// Nothing was written there by a mux that this one goes on for: to be told before the first chunk.
+    pub fn begin(&self) {
+        let _ = self.orders.send(Order::Begin);
     }
 
     /// Has a chunk written; its end is told by a word.
@@ -153,6 +159,12 @@ impl Thread {
 
     fn obey(&mut self, order: Order) -> Result<(), Over> {
         match order {
+            Order::Begin => {
+                if let Target::File(file) = &mut self.target {
+                    file.begin();
+                }
+                Ok(())
+            }
             Order::Reopen => {
                 let done = self.target.reopen().map_err(|e| e.to_string());
                 self.mouth.tell(Word::Reopened(done))
