@@ -345,7 +345,7 @@ impl<'a> Attached<'a> {
         if terminal::note(&format!("iottymux: {text}")) {
             self.noted = Some(Instant::now() + limits::NOTE);
         } else {
-            diagnostics::say_on_screen(text);
+            terminal::say(text);
         }
     }
 

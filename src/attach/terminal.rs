@@ -18,7 +18,7 @@ use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use rustix::termios::tcgetwinsize;
 
 use super::undo::Undo;
-use crate::diagnostics::visible;
+use crate::diagnostics::{say_on_screen, visible};
 use crate::limits;
 use crate::proto::Size;
 
@@ -137,15 +137,29 @@ pub fn greet(lines: &[String]) -> bool {
         })
 }
 
+/// Tells something on a line of its own, behind what the app has shown.
+pub fn say(line: &str) {
+    let until = Instant::now() + limits::STUCK;
+    let screen = lock_between(until);
+    let undo = screen.as_ref().and_then(|screen| screen.undo.as_ref());
+    let undo = undo.filter(|_| io::stderr().is_terminal() && !OVER.load(Ordering::Relaxed));
+    write_soon(undo.map_or("", Undo::end).as_bytes(), until);
+    say_on_screen(line);
+    write_soon(&undo.map(Undo::begun).unwrap_or_default(), until);
+}
+
 /// Writes a text of ours on the app's screen, in a look of its own, if that is a `full` one as is wanted.
 fn write_note(full: bool, text: impl Fn(Size) -> String) -> bool {
-    let Some(screen) = lock_soon(Instant::now() + limits::STUCK) else { return false };
+    let until = Instant::now() + limits::STUCK;
+    let Some(screen) = lock_between(until) else { return false };
     let is_apps = screen.owner == Owner::App && !OVER.load(Ordering::Relaxed);
-    let is_full = screen.undo.as_ref().is_some_and(Undo::is_full_screen);
-    let Some(size) = size().filter(|_| is_apps && is_full == full) else { return false };
+    let Some(undo) = &screen.undo else { return false };
+    let is_wanted = is_apps && undo.is_full_screen() == full;
+    let Some(size) = size().filter(|_| is_wanted) else { return false };
     // Cursor, colours, character set and origin are saved and restored together.
-    let text = format!("\x1b7\x1b[?6l\x1b[0;7m\x1b(B\x0f{}\x1b[0m\x1b8", text(size));
-    write_soon(text.as_bytes(), Instant::now() + limits::STUCK)
+    let (end, text) = (undo.end(), text(size));
+    let text = format!("{end}\x1b7\x1b[?6l\x1b[0;7m\x1b(B\x0f{text}\x1b[0m\x1b8");
+    write_soon(&[text.as_bytes(), &undo.begun()].concat(), until)
 }
 
 /// Shows bytes of the app's terminal by `write`. Its modes are noted first, and once all has been
@@ -210,9 +224,10 @@ pub fn restore_on_panic() {
 /// Undoes what the app has changed on the screen, if it has it.
 pub fn undo_modes() {
     let until = Instant::now() + limits::STUCK;
-    if let Some(screen) = lock_soon(until).filter(|screen| screen.owner == Owner::App) {
+    if let Some(mut screen) = lock_soon(until).filter(|screen| screen.owner == Owner::App) {
         let undone = screen.undo.as_ref().map(Undo::sequence).unwrap_or_default();
         write_soon(&undone, until);
+        screen.undo.iter_mut().for_each(Undo::break_off);
     }
 }
 
@@ -242,6 +257,21 @@ fn hand_over(to: Owner, text: &str) -> bool {
     }
     BACK.notify_all();
     done
+}
+
+/// The screen, between two characters or sequences of the app; in the middle of one, if that does not end
+/// soon, or is the last that it has printed.
+fn lock_between(until: Instant) -> Option<MutexGuard<'static, Screen>> {
+    let hold = until.min(Instant::now() + limits::NOTE_HOLD);
+    loop {
+        let screen = lock_soon(until)?;
+        let is_whole = screen.undo.as_ref().is_none_or(Undo::is_whole);
+        if is_whole || screen.owner != Owner::App || Instant::now() >= hold {
+            return Some(screen);
+        }
+        drop(screen);
+        thread::sleep(LOOK);
+    }
 }
 
 /// The screen, unless somebody is stuck in writing to it.

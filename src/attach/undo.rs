@@ -3,13 +3,15 @@
 //! Reads along with what goes to the terminal. Pure, with constant memory.
 
 use crate::screen::modes::Modes;
-use crate::screen::scan::Scanner;
+use crate::screen::scan::{Piece, Scanner, unfinished};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Undo {
     scanner: Scanner,
     modes: Modes,
+    /// The beginning of a character at the end of what was shown.
+    begun: Vec<u8>,
     /// Whether anything at all was shown.
     used: bool,
 }
@@ -21,7 +23,38 @@ impl Undo {
         let mut at = 0;
         while let Some(piece) = self.scanner.next(shown, &mut at) {
             self.modes.read(piece);
+            if let Piece::Text(text) = piece {
+                // With the last three bytes a character ends that was begun before them.
+                self.begun.extend_from_slice(&text[text.len().saturating_sub(3)..]);
+                self.begun.drain(..unfinished(&self.begun).start);
+            } else {
+                self.begun.clear();
+            }
         }
+    }
+
+    /// Whether what was shown ends with a whole character or sequence: then something of ours may come.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.scanner.is_in_text() && self.begun.is_empty()
+    }
+
+    /// What has begun and goes on with the next byte, as far as it is kept: behind something of ours it is
+    /// to be shown once more.
+    #[must_use]
+    pub fn begun(&self) -> Vec<u8> {
+        [&self.begun, self.scanner.held()].concat()
+    }
+
+    /// What ends a sequence that has begun, and does nothing where none has.
+    #[must_use]
+    pub fn end(&self) -> &'static str {
+        if self.scanner.is_in_text() { "" } else { "\x1b\\" }
+    }
+
+    /// The app goes on with nothing that has begun.
+    pub fn break_off(&mut self) {
+        self.read(b"\x18");
     }
 
     /// Whether the app has the alternate screen.
@@ -33,7 +66,7 @@ impl Undo {
     /// What takes everything back.
     #[must_use]
     pub fn sequence(&self) -> Vec<u8> {
-        let mut out = self.modes.undo();
+        let mut out = self.end().to_owned() + &self.modes.undo();
         if self.used {
             // Colours back to normal, and the usual character set.
             out.push_str("\x1b[0m\x0f");
@@ -86,9 +119,40 @@ mod tests {
             (&["\x1b(0\x1b(B"], CALM),
             (&["\x1b[?2026h\x1b[?1004h"], "\x1b[?1004l\x1b[?2026l\x1b[0m\x0f"),
             (&["\x1b]2;\x1b[?25l\x1b\\"], "\x1b[?25h\x1b[0m\x0f"),
+            (&["\x1b]2;tit"], "\x1b\\\x1b[0m\x0f"),
+            (&["\x1b[?25l\x1b[?10"], "\x1b\\\x1b[?25h\x1b[0m\x0f"),
         ] {
             assert_eq!(undo(shown), want, "{shown:?}");
         }
+    }
+
+    #[test]
+    fn what_has_begun_is_known() {
+        for (shown, begun) in [
+            (&[&b"text"[..]][..], &b""[..]),
+            (&[b"a\xc3", b"\xa9"], b""),
+            (&[b"a\xf0", b"\x9f", b"\x98"], b"\xf0\x9f\x98"),
+            (&[b"a\xf0", b"\x9f", b"\x98", b"\x80"], b""),
+            (&[b"abcd\xe2\x82"], b"\xe2\x82"),
+            (&[b"\xe2\x82", b"abcd"], b""),
+            (&[b"\xe2\x82", b"\x1b[m"], b""),
+            (&[b"\x1b[3", b"8;5"], b"\x1b[38;5"),
+            (&[b"\x1b[3", b"1m"], b""),
+            (&[b"\x1b]2;tit", b"le\x1b"], b"\x1b]2;title\x1b"),
+        ] {
+            let mut undo = Undo::default();
+            for piece in shown {
+                undo.read(piece);
+            }
+            assert_eq!(undo.begun(), begun, "{shown:?}");
+            assert_eq!(undo.is_whole(), begun.is_empty(), "{shown:?}");
+            undo.break_off();
+            assert!(undo.is_whole() && undo.end().is_empty(), "{shown:?}");
+        }
+        // Of what is too long the beginning is not kept.
+        let mut undo = Undo::default();
+        undo.read(&[b"\x1bPq", &[b'#'; 4000][..]].concat());
+        assert_eq!((undo.begun().len(), undo.is_whole()), (0, false));
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::pattern;
-use crate::proc::Proc;
+use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 use crate::session::{Frame, Session, told};
@@ -192,6 +192,45 @@ fn on_a_raw_terminal_a_restart_has_a_line_of_its_own() {
     started(&rig, "4711");
     local.shown.wait_for("\r\niottymux: app demo ended with status 1 and was started again\r\n");
     assert!(local.is_raw());
+    drop(attach);
+}
+
+/// A line of ours is never inside of a sequence of the app: what has begun goes on behind it; but not
+/// with what another app prints.
+#[test]
+fn a_line_comes_between_the_sequences_of_the_app() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let local = Pty::open(24, 80);
+    let attach = local.spawn(rig.command(["attach", "--app", APP, "--redraw", "none"]));
+    let mut app = rig.slave();
+    let shown = |count: usize, text: &str| {
+        let what = format!("{text:?} is shown {count} times");
+        eventually(&what, || local.shown.so_far().matches(text).count() == count);
+    };
+    for (count, (whole, cut)) in
+        (1..).zip([("\x1b[31mred", 3), ("\u{20ac}", 2), ("\x1b]2;title\x07", 7)])
+    {
+        let (begun, rest) = whole.as_bytes().split_at(cut);
+        app.write_all(&[b"<begun>", begun].concat()).unwrap();
+        shown(count, "<begun>");
+        let other = rig.attach(&["--take-over"]);
+        shown(count, "you only look");
+        app.write_all(&[rest, b"<ends>"].concat()).unwrap();
+        shown(count, "<ends>");
+        let so_far = local.shown.so_far();
+        assert!(so_far.ends_with(&format!("\r\n{whole}<ends>")), "{so_far:?}");
+        drop(other);
+        shown(count, "you type again");
+    }
+    app.write_all(b"<last>\x1b[3").unwrap();
+    shown(1, "<last>");
+    ended(&rig, "exited", "1");
+    started(&rig, "4711");
+    local.shown.wait_for("was started again\r\n");
+    app.write_all(b"1mnew").unwrap();
+    local.shown.wait_for("was started again\r\n1mnew");
+    assert!(local.shown.so_far().contains("<last>\x1b[3\x1b\\"), "{:?}", local.shown.so_far());
     drop(attach);
 }
 
