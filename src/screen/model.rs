@@ -52,7 +52,12 @@ impl Model {
     /// Shows bytes. A character that is not finished by them is none: of one that comes in two pieces the
     /// emulator sometimes loses what is behind it.
     pub fn process(&mut self, bytes: &[u8]) {
-        let whole = &bytes[..scan::unfinished(bytes).start];
+        let (mut whole, mut end) = (bytes, usize::MAX);
+        // Before the beginning of a character may be another one, which what comes next does not end.
+        while whole.len() < end {
+            end = whole.len();
+            whole = &whole[..scan::unfinished(whole).start];
+        }
         if !whole.is_empty() {
             self.with(|parser| parser.process(whole));
         }

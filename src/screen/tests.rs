@@ -50,6 +50,17 @@ fn assert_redrawn(bytes: &[u8]) {
     assert_eq!(other.scanner.held(), screen.scanner.held());
 }
 
+/// Found by fuzzing: two beginnings of characters, none of which is ended by what comes behind a query.
+#[test]
+fn characters_that_never_end_show_nothing_however_they_are_cut() {
+    let bytes = b"\xdb\xc5\x05\x85\x85x";
+    for at in 0..=bytes.len() {
+        let mut screen = shown(SIZE, &bytes[..at]);
+        screen.process(&bytes[at..]);
+        assert_eq!(state(&screen), state(&shown(SIZE, b"x")), "{at}");
+    }
+}
+
 #[test]
 fn the_screen_as_it_is() {
     for bytes in [
