@@ -218,10 +218,12 @@ fn a_read_only_disk() {
 #[test]
 fn two_logs_have_no_file_in_common() {
     let rig = Rig::new();
-    let (dir, link) = (rig.file("logs"), rig.file("link"));
+    let (dir, links) = (rig.file("logs"), ["one", "other"].map(|name| rig.file(name)));
     fs::create_dir(&dir).unwrap();
-    std::os::unix::fs::symlink(&dir, &link).unwrap();
-    let (first, second) = (dir.join("app.log"), link.join("app.log"));
+    for link in &links {
+        std::os::unix::fs::symlink(&dir, link).unwrap();
+    }
+    let [first, second] = links.each_ref().map(|link| link.join("app.log"));
     let mut app = App::start(rig, &spec("cri", &first), &["--log", &spec("cri", &second)]);
     app.write(1000);
     let failing = || {
@@ -236,10 +238,12 @@ fn two_logs_have_no_file_in_common() {
     // Who comes first is not said.
     eventually("one of them fails", || failing().contains(&true));
     app.wait_seen();
-    assert_ne!(failing(), [true, true]);
-    // Another one by its name.
-    fs::remove_file(&link).unwrap();
-    fs::create_dir(&link).unwrap();
+    let fails = failing();
+    assert_ne!(fails, [true, true]);
+    // Another one by the name of the one that has none.
+    let link = &links[usize::from(fails[1])];
+    fs::remove_file(link).unwrap();
+    fs::create_dir(link).unwrap();
     app.write(1000);
     eventually("both work", || {
         let logs = app.rig.status()["logs"].clone();
