@@ -8,6 +8,7 @@
 //! of in their place.
 
 pub mod cast;
+mod chunk;
 mod cri;
 pub mod file;
 pub mod format;
@@ -15,6 +16,7 @@ pub mod journal;
 mod json;
 pub mod line;
 mod notes;
+mod rest;
 pub mod stamp;
 pub mod writer;
 
@@ -22,9 +24,12 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
+pub use self::chunk::{Chunk, Lost};
+
 use self::format::Format;
 use self::line::{Entry, Splitter};
 use self::notes::{Note, Notes};
+use self::rest::Rest;
 use self::stamp::StampText;
 use self::writer::{Word, Writer};
 use crate::hub::{Hub, LogId};
@@ -32,27 +37,6 @@ use crate::limits;
 use crate::proto::Size;
 use crate::stream::Stream;
 use crate::time::{Now, Stamp};
-
-/// Encoded entries on their way to a target.
-#[derive(Debug, Default)]
-pub struct Chunk {
-    /// The entries.
-    pub bytes: Vec<u8>,
-    /// How many of the bytes the target has.
-    pub done: usize,
-    /// Where no line is split for the first time: a new file can begin there.
-    pub cut: Option<usize>,
-    /// What the times of a recording's events that are not done count from, microseconds since 1970.
-    zero: u64,
-    /// Lines that end in it, or that it tells of as lost.
-    lines: u64,
-    /// Bytes of the app in it, likewise.
-    text: u64,
-    /// When its last entry was read.
-    last: Stamp,
-    /// Offsets in the streams after what is in it.
-    ends: [u64; Stream::ALL.len()],
-}
 
 /// What holds for all logs of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,31 +51,6 @@ pub struct Policy {
     pub buffer: usize,
     /// Whether lines are lost rather than that the app waits for a slow target.
     pub drops: bool,
-}
-
-/// Lines and bytes of the app that were lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// Lines.
-    pub lines: u64,
-    /// Bytes, without those of line ends.
-    pub bytes: u64,
-}
-
-/// What has become of a log that is given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
-    /// The writer is asked what is left of what it was given.
-    Asked,
-    /// That is at least this, and at most that.
-    Known(Lost, Lost),
-}
-
-impl Lost {
-    fn add(&mut self, more: Self) {
-        self.lines += more.lines;
-        self.bytes += more.bytes;
-    }
 }
 
 /// See the module.
@@ -311,73 +270,6 @@ impl Log {
             self.hand_over(now);
         }
         self.writing.is_none() && self.filling.bytes.is_empty() && self.queue.is_empty()
-    }
-
-    /// The time for it is over: what is not written counts as lost. The writer is asked how much it has
-    /// still, and tells so by a word.
-    pub fn give_up(&mut self, hub: &mut Hub, now: Instant) {
-        let why = "it has not taken everything in time";
-        self.failing.get_or_insert_with(|| why.to_owned());
-        if !self.finish(hub, now) {
-            self.rest = Some(Rest::Asked);
-            self.writer.give_up();
-        }
-    }
-
-    /// Whether it is given up, and the writer has not told what it has still.
-    #[must_use]
-    pub fn awaits_rest(&self) -> bool {
-        self.rest == Some(Rest::Asked)
-    }
-
-    /// Tells what is lost of a log that was given up, as narrowly as it is known.
-    pub fn tell_lost(&mut self) {
-        let (mut least, mut most) = match self.rest {
-            None => return,
-            Some(Rest::Known(least, most)) => (least, most),
-            // A write that does not come back: the target may have some of what it was given, or all.
-            Some(Rest::Asked) => {
-                let mut most = Lost::default();
-                self.handed.iter().for_each(|lost| most.add(*lost));
-                (Lost::default(), most)
-            }
-        };
-        let certain = self.queue.iter().chain([&self.filling]).map(Chunk::text);
-        for lost in certain.chain([self.untold.0]) {
-            least.add(lost);
-            most.add(lost);
-        }
-        let range = |least: u64, most: u64| {
-            if least == most { most.to_string() } else { format!("{least} to {most}") }
-        };
-        if most != Lost::default() {
-            let (name, lines) = (&self.name, range(least.lines, most.lines));
-            let bytes = range(least.bytes, most.bytes);
-            let why = self.failing.as_deref().unwrap_or_default();
-            log::error!("log {name}: {lines} lines ({bytes} bytes) are lost: {why}");
-        }
-    }
-
-    /// What the writer has given back: all of it is lost but what the target has of the first.
-    fn left(&mut self, chunks: &[Chunk]) {
-        self.handed.clear();
-        let (mut least, mut most) = (Lost::default(), Lost::default());
-        for chunk in chunks {
-            let all = chunk.text();
-            // A marker stands for what it tells, as a whole.
-            let is_marker = chunk.ends == [0; Stream::ALL.len()];
-            let begun = if is_marker { &[] } else { &chunk.bytes[..chunk.done] };
-            match self.format.count(begun) {
-                Some(Lost { lines, bytes }) => {
-                    let lines = all.lines.saturating_sub(lines);
-                    let rest = Lost { lines, bytes: all.bytes.saturating_sub(bytes) };
-                    least.add(rest);
-                    most.add(rest);
-                }
-                None => most.add(all),
-            }
-        }
-        self.rest = Some(Rest::Known(least, most));
     }
 
     /// The writer has something to tell.
@@ -652,24 +544,4 @@ impl Log {
 /// The offset of what the app will print next.
 fn end_of_terminal(hub: &Hub) -> u64 {
     hub.extent(Stream::Tty).map_or(0, |(end, _)| end)
-}
-
-impl Chunk {
-    /// Appends an entry and counts it.
-    fn put(&mut self, format: &Format, stamp: &StampText, entry: &Entry<'_>) {
-        format.encode(&mut self.bytes, stamp, entry);
-        let text = entry.pieces.iter().map(|piece| piece.len()).sum();
-        self.count(u64::from(entry.last), text, stamp.stamp());
-    }
-
-    /// What of the app it stands for.
-    fn text(&self) -> Lost {
-        Lost { lines: self.lines, bytes: self.text }
-    }
-
-    fn count(&mut self, lines: u64, text: usize, stamp: Stamp) {
-        self.lines += lines;
-        self.text += text as u64;
-        self.last = stamp;
-    }
 }
