@@ -229,3 +229,26 @@ fn names_of_services_as_systemd_escapes_them() {
         assert_eq!(ours, theirs.trim_end_matches('\n'), "{name:?}");
     }
 }
+
+/// What docs/units.md shows of a pod is what is written.
+#[test]
+fn the_example_of_a_pod() {
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/units.md")).unwrap();
+    let section = text.split("\n## Example: a pod\n").nth(1).unwrap();
+    let block = |kind: &str| {
+        let block = section.split(&format!("```{kind}\n")).nth(1).unwrap();
+        block.split("```").next().unwrap()
+    };
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("pod"), block("json")).unwrap();
+    let words = block("console").lines().next().unwrap().strip_prefix("$ iottymux ").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_iottymux"))
+        .args(words.split(' '))
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let files = tree(&dir.path().join("rootfs/etc/systemd/system"));
+    assert_eq!(lines(&files["web.service.d/50-iottymux.conf"]), lines(block("ini")));
+    assert!(files.contains_key("ttymux@shell.service.d/iottymux.env"));
+}
