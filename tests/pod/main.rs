@@ -13,6 +13,7 @@ mod immutable;
 mod input;
 mod log;
 mod lossless;
+mod modes;
 mod mutable;
 mod pod;
 #[path = "../it/proc.rs"]
