@@ -140,7 +140,7 @@ impl Flags {
         Ok(match self.action.as_deref().unwrap_or("list") {
             "iomux" => {
                 let enabled = config::rkt_streams().unwrap_or_default();
-                mux(config::fifos(dir, enabled, &args)?)
+                mux(config::fifos(dir, (enabled, false), &args)?)
             }
             "ttymux" => {
                 let (rows, cols) = limits::SIZE;

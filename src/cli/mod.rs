@@ -235,6 +235,10 @@ pub struct StreamArgs {
     #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
           value_parser = values::plain_stream)]
     pub streams: Option<Vec<Stream>>,
+    /// The FIFOs are somebody else's, as those of socket units: none is made, put away or removed, and
+    /// the app's input cannot be ended.
+    #[arg(long, env = "IOTTYMUX_FOREIGN_FIFOS", value_parser = BoolishValueParser::new())]
+    pub foreign_fifos: bool,
     /// What every mux has.
     #[command(flatten)]
     pub mux: MuxArgs,

@@ -42,16 +42,16 @@ pub fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
         (None, Some(streams)) => streams,
         (None, None) => Stream::PLAIN.to_vec(),
     };
-    fifos(state.app(&args.app.name), enabled, &args.mux)
+    fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)
 }
 
-/// The plan of a mux for these FIFOs. In rkt's mixed modes (a terminal for some of the streams) no
-/// FIFO is made: those of the terminal must stay away.
+/// The plan of a mux for these FIFOs, which may be somebody else's. In rkt's mixed modes (a terminal for
+/// some of the streams) none is made either: those of the terminal must stay away.
 ///
 /// # Errors
 /// When rkt's variables ask for a log that there cannot be.
-pub fn fifos(dir: AppDir, enabled: Vec<Stream>, mux: &MuxArgs) -> Result<Plan> {
-    let make = !go_bool("STAGE2_TTY");
+pub fn fifos(dir: AppDir, (enabled, foreign): (Vec<Stream>, bool), mux: &MuxArgs) -> Result<Plan> {
+    let make = !foreign && !go_bool("STAGE2_TTY");
     plan(dir, Streams::Fifos { enabled, make }, mux, Vec::new(), None)
 }
 

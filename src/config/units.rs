@@ -23,8 +23,13 @@ use crate::units::{App, Kind, Layout, Mode, Modes, Setup, Variable};
 /// Where the state of services is if nobody says otherwise, whatever else is on the machine.
 const STATE: &str = "/run/iottymux";
 /// What `units` writes itself, and which so cannot be given.
-const TAKEN: [&str; 4] =
-    ["IOTTYMUX_APP", "IOTTYMUX_SERVICE", "IOTTYMUX_STREAMS", "IOTTYMUX_STATE_DIR"];
+const TAKEN: [&str; 5] = [
+    "IOTTYMUX_APP",
+    "IOTTYMUX_SERVICE",
+    "IOTTYMUX_STREAMS",
+    "IOTTYMUX_STATE_DIR",
+    "IOTTYMUX_FOREIGN_FIFOS",
+];
 
 /// The state directory of the services of a manager.
 ///

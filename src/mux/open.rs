@@ -42,7 +42,8 @@ pub enum Streams {
     Fifos {
         /// The streams that the app has.
         enabled: Vec<Stream>,
-        /// Whether a FIFO that is not there is made, or the stream is left out.
+        /// Whether they are ours: one that is not there is made, and all are taken away in the end.
+        /// Else the stream is left out.
         make: bool,
     },
     /// A terminal.
@@ -126,8 +127,9 @@ impl Mux {
             listeners.push(Listener::new(Some(*stream), dir.listen(stream.socket())?));
         }
         listeners.push(Listener::new(None, dir.listen(SESSION)?));
-        // A terminal's input has no end, and rkt's units keep a writer of their own.
-        let ends_input = !has_terminal && (owns_app || keeps_ends);
+        // A terminal's input has no end, and of a socket unit's FIFO systemd keeps a writer.
+        let ours = matches!(streams, Streams::Fifos { make: true, .. });
+        let ends_input = ours && (owns_app || keeps_ends);
         let hub = open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?;
         let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
         let terminal = terminal.transpose()?;

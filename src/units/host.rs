@@ -1,7 +1,7 @@
 //! A service of this machine that is made attachable, and no longer: the files of the other modules,
 //! and what systemd has to be told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
-use super::place::Place;
+use super::place::{Place, is_socket};
 use super::text::{argument, is_path, seal, value};
 use super::write::{all_files, clear_state, told};
 use super::{App, Setup, UnitFile};
@@ -139,10 +139,15 @@ pub fn enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Result<(
     }
     let place = Place::new(manager.units()?);
     let before = place.muxes(app.owner()).with_context(what)?;
-    let plan = place.plan(app.owner(), all_files(app, setup, &place)?).with_context(what)?;
+    let files = all_files(app, setup, &place)?;
+    let sockets: BTreeSet<PathBuf> =
+        files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path)).collect();
     let muxes = app.muxes()?;
     let leaves = |unit: &str| muxes.iter().all(|mux| mux.unit() != unit);
-    if runs && !now && before.iter().any(|(unit, _)| leaves(unit)) {
+    // From one layout to the other its FIFOs would go, though its mux does not.
+    let other = !before.is_empty() && place.sockets(app.owner()).with_context(what)? != sockets;
+    let plan = place.plan(app.owner(), files).with_context(what)?;
+    if runs && !now && (other || before.iter().any(|(unit, _)| leaves(unit))) {
         bail!("enabling {service}: it runs on other streams; stop it first, or restart it (--now)");
     }
     Later::new(manager, name, service)?.cancel().with_context(what)?;

@@ -222,7 +222,7 @@ pub fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
     for (index, mux) in muxes.iter().enumerate() {
         let dir = drop_ins(&mux.unit());
         let logs = logging == Some(index);
-        file(dir.join(ENV), &env(app, mux, logs));
+        file(dir.join(ENV), &env(app, mux, logs, setup));
         file(dir.join(DROP_IN), &mux_drop_in(app, mux, logs, setup));
         if setup.layout == Layout::Sockets && mux.kind == Kind::Streams {
             for stream in &mux.streams {
@@ -289,7 +289,7 @@ fn socket_name(mux: &Mux, stream: Stream) -> String {
 }
 
 /// The options of a mux.
-fn env(app: &App, mux: &Mux, logs: bool) -> String {
+fn env(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
     let mut out = String::new();
     let mut set = |name: &str, value: &str| {
         // Writing into a string does not fail.
@@ -298,6 +298,9 @@ fn env(app: &App, mux: &Mux, logs: bool) -> String {
     if mux.kind == Kind::Streams {
         let names: Vec<&str> = mux.streams.iter().map(|stream| stream.name()).collect();
         set("IOTTYMUX_STREAMS", &names.join(","));
+        if setup.layout == Layout::Sockets {
+            set("IOTTYMUX_FOREIGN_FIFOS", "true");
+        }
     }
     if ServiceName::of(&mux.name) != app.service {
         set("IOTTYMUX_SERVICE", app.service.as_str());

@@ -216,6 +216,17 @@ impl Place {
         Ok(envs.filter_map(mux).collect())
     }
 
+    /// The socket units that an app has here, by their names.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn sockets(&self, owner: Owner) -> Result<BTreeSet<PathBuf>> {
+        let all = self.all()?;
+        let ours = all.iter().filter(|found| found.owner() == Some(owner));
+        let names = ours.filter_map(|found| found.path.file_name().map(PathBuf::from));
+        Ok(names.filter(|name| is_socket(name)).collect())
+    }
+
     /// Whether there is a file of this name.
     #[must_use]
     pub fn has(&self, file: &Path) -> bool {
@@ -264,6 +275,12 @@ impl Place {
         }
         Ok(path)
     }
+}
+
+/// Whether a file is a socket unit, by its name.
+#[must_use]
+pub fn is_socket(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "socket")
 }
 
 /// What is at a path, if anything is.

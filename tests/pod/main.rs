@@ -27,6 +27,7 @@ mod pty;
 mod reader;
 mod restart;
 mod rkt;
+mod sockets;
 mod status;
 mod templates;
 mod terminal;

@@ -1,0 +1,125 @@
+//! The layout with socket units as `enable` writes it: its FIFOs are systemd's, and stay so.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::pod::{Plan, Pod};
+
+const MUX: &str = "iomux@demo.service";
+const UNIT: &str = "[Service]\nExecStart=/bin/sh -c 'echo up; echo error >&2; exec cat'\n";
+const STREAMS: [&str; 9] =
+    ["iottymux", "enable", "demo", "--stdin", "stream", "--stdout", "stream", "--stderr", "stream"];
+const SOCKETS: [&str; 2] = ["--layout", "sockets"];
+
+fn pod() -> Option<Pod> {
+    let mux = "[Service]\nStandardError=append:/shared/mux-log\n";
+    let plan = Plan::new()?.unit("demo.service", UNIT).unit("iomux@.service.d/log.conf", mux);
+    Some(plan.boot())
+}
+
+fn assert_echo(pod: &Pod, word: &str) {
+    let mut stdout = pod.connect("demo", "sock-stdout");
+    pod.connect("demo", "sock-stdin").say(&format!("{word}\n"));
+    stdout.line_ending(word);
+}
+
+fn kill_mux(pod: &Pod) {
+    let before = pod.property(MUX, "MainPID");
+    pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", MUX]);
+    pod.await_mux("demo", "stdin");
+    assert_ne!(pod.property(MUX, "MainPID"), before);
+}
+
+/// Stops the app and waits for its mux; returns what is left.
+fn stop(pod: &Pod) -> Vec<String> {
+    pod.systemctl(&["stop", "demo"]);
+    pod.systemctl(&["stop", MUX]);
+    for stream in ["stdin", "stdout", "stderr"] {
+        let socket = format!("demo-{stream}.socket");
+        assert_eq!(pod.property(&socket, "ActiveState"), "inactive", "{socket}");
+    }
+    pod.names("/run/iottymux/demo")
+}
+
+/// Whatever becomes of the mux: no FIFO is left, moved, or complained of.
+#[test]
+fn nothing_is_left() {
+    let Some(pod) = pod() else { return };
+    pod.run(&[&STREAMS[..], &SOCKETS].concat());
+    for round in 0..5 {
+        pod.systemctl(&["start", "demo"]);
+        let app = pod.property("demo.service", "MainPID");
+        assert_echo(&pod, "first");
+        for kill in 0..round % 3 {
+            kill_mux(&pod);
+            assert_echo(&pod, &format!("after kill {kill}"));
+        }
+        if round % 2 == 1 {
+            pod.systemctl(&["restart", MUX]);
+            assert_echo(&pod, "after a restart");
+        }
+        assert_eq!(pod.property("demo.service", "MainPID"), app, "it has noticed");
+        assert_eq!(stop(&pod), ["last.json", "lock"], "round {round}");
+    }
+    let said = fs::read_to_string(pod.shared("mux-log")).unwrap();
+    assert!(!said.contains("error:") && !said.contains("warning:"), "{said}");
+}
+
+/// systemd keeps a writer of the app's input, so the mux does not promise that it ends.
+#[test]
+fn the_input_has_no_end() {
+    let Some(pod) = pod() else { return };
+    pod.run(&[&STREAMS[..], &SOCKETS].concat());
+    pod.systemctl(&["start", "demo"]);
+    let attach = ["iottymux", "attach", "--app", "demo", "--stdin-once"];
+    let refused = pod.command(&attach).stdin(Stdio::null()).output().unwrap();
+    assert!(!refused.status.success(), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("input") && said.lines().count() == 1, "{said}");
+}
+
+/// From one layout, and from one mode, to the other, while the service does not run; while it does,
+/// it is refused, and the service goes on.
+#[test]
+fn other_streams() {
+    let Some(pod) = pod() else { return };
+    let to_sockets = [&STREAMS[..], &SOCKETS].concat();
+    let to_tty = ["iottymux", "enable", "demo", "--tty"];
+    pod.run(&STREAMS);
+    for round in 0..2 {
+        for (words, fifos) in [(&STREAMS[..], true), (&to_sockets, true), (&to_tty, false)] {
+            pod.run(words);
+            pod.systemctl(&["start", "demo"]);
+            if fifos {
+                assert_echo(&pod, &format!("round {round}"));
+            } else {
+                let mut tty = pod.connect("demo", "sock-tty");
+                tty.say("typed\n");
+                tty.line_ending("typed");
+            }
+            for other in [&STREAMS[..], &to_sockets, &to_tty] {
+                let output = pod.try_run(other);
+                let said = String::from_utf8(output.stderr).unwrap();
+                assert_eq!(output.status.success(), other == words, "{words:?} {other:?}: {said}");
+                assert_eq!(said.contains("runs on other streams"), other != words, "{said}");
+            }
+            pod.run(words);
+            let mux = if fifos { MUX } else { "ttymux@demo.service" };
+            assert_eq!(pod.property(mux, "NRestarts"), "0");
+            pod.systemctl(&["stop", "demo"]);
+            pod.systemctl(&["stop", mux]);
+        }
+    }
+    // At once, by stopping and starting it.
+    for words in [&to_sockets[..], &STREAMS, &to_tty, &to_sockets] {
+        pod.run(&[words, &["--now"]].concat());
+        assert_eq!(pod.property("demo.service", "ActiveState"), "active");
+    }
+    assert_echo(&pod, "at last");
+    pod.run(&["iottymux", "disable", "demo", "--now"]);
+    assert!(!pod.path("/run/iottymux/demo").exists());
+    assert_eq!(
+        pod.names("/etc/systemd/system"),
+        ["default.target", "demo.service", "iomux@.service.d"]
+    );
+}
