@@ -51,8 +51,10 @@ fn obey(cli: Cli) -> Result<Exit> {
         }
         Command::Logs(args) => logs::show(&config::logs(&args, &state()?)).map(|()| Exit::Done),
         Command::Control(args) => {
-            let request = config::request(&args)?;
-            status::control(&state()?.app(&args.app.name), request).map(|()| Exit::Done)
+            if let Some(request) = config::request(&args)? {
+                status::control(&state()?.app(&args.app.name), request)?;
+            }
+            Ok(Exit::Done)
         }
         Command::Enable(args) => match config::units::enable(&args, given.as_deref()) {
             Ok((app, setup)) => {

@@ -187,18 +187,20 @@ pub fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
     }
 }
 
-/// What `control` is to ask for.
+/// What `control` is to ask for; `None` when it is a hook of a unit that has nothing to tell.
 ///
 /// # Errors
 /// When it is for a hook of a unit, and this is none.
-pub fn request(args: &ControlArgs) -> Result<Request> {
+pub fn request(args: &ControlArgs) -> Result<Option<Request>> {
     let what = |hook: &str| format!("control {hook} of app {}", args.app.name);
     Ok(match args.request {
-        RequestArgs::Detach { client } => Request::Detach { client },
-        RequestArgs::Resize { size } => Request::Resize(size),
-        RequestArgs::ReopenLogs => Request::ReopenLogs,
-        RequestArgs::Ended => Request::Ended(unit::ended().with_context(|| what("ended"))?),
-        RequestArgs::Started => Request::Started(unit::started().with_context(|| what("started"))?),
+        RequestArgs::Detach { client } => Some(Request::Detach { client }),
+        RequestArgs::Resize { size } => Some(Request::Resize(size)),
+        RequestArgs::ReopenLogs => Some(Request::ReopenLogs),
+        RequestArgs::Ended => unit::ended().with_context(|| what("ended"))?.map(Request::Ended),
+        RequestArgs::Started => {
+            unit::started().with_context(|| what("started"))?.map(Request::Started)
+        }
     })
 }
 

@@ -27,31 +27,36 @@ pub fn is_ours() -> bool {
 /// The highest number of a signal.
 const LAST_SIGNAL: u8 = 64;
 
-/// What systemd tells an `ExecStopPost=` hook of the main process in its environment.
+/// What systemd tells an `ExecStopPost=` hook of the main process in its environment; `None` where there
+/// was none, as after an `ExecStartPre=` that failed.
 ///
 /// # Errors
-/// When this is no such hook, or there was no main process.
-pub fn ended() -> Result<AppStatus> {
-    let variable = |name: &str| {
-        env::var(name).with_context(|| format!("no ExecStopPost= hook of an app that ran: {name}"))
-    };
+/// When this is no such hook.
+pub fn ended() -> Result<Option<AppStatus>> {
     // Set in such a hook only, even when the others are not.
-    variable("SERVICE_RESULT")?;
-    let (code, status) = (variable("EXIT_CODE")?, variable("EXIT_STATUS")?);
-    told_to_hook(&code, &status).with_context(|| {
+    env::var("SERVICE_RESULT").context("no ExecStopPost= hook of an app: SERVICE_RESULT")?;
+    let Ok(code) = env::var("EXIT_CODE") else { return Ok(None) };
+    let status = env::var("EXIT_STATUS").context("EXIT_CODE without EXIT_STATUS")?;
+    let told = told_to_hook(&code, &status).with_context(|| {
         let (code, status) = (code.escape_debug(), status.escape_debug());
         format!("EXIT_CODE={code} with EXIT_STATUS={status} is no end of an app")
-    })
+    });
+    told.map(Some)
 }
 
-/// What systemd tells an `ExecStartPost=` hook of the main process in its environment.
+/// What systemd tells an `ExecStartPost=` hook of the main process in its environment; `None` where there
+/// is none, as with `Type=oneshot`, which has ended by then.
 ///
 /// # Errors
-/// When this is no such hook, or there is no main process.
-pub fn started() -> Result<Started> {
-    let pid = env::var("MAINPID").context("no ExecStartPost= hook of an app that runs: MAINPID")?;
+/// When this is no such hook.
+pub fn started() -> Result<Option<Started>> {
+    let pid = match env::var("MAINPID") {
+        Ok(pid) => pid,
+        Err(_) if is_ours() => return Ok(None),
+        Err(e) => return Err(e).context("no ExecStartPost= hook of an app: MAINPID"),
+    };
     match pid.parse() {
-        Ok(pid) if pid > 0 => Ok(Started { pid }),
+        Ok(pid) if pid > 0 => Ok(Some(Started { pid })),
         _ => bail!("MAINPID={} is no process", pid.escape_debug()),
     }
 }

@@ -11,6 +11,7 @@ mod enable;
 mod hardened;
 mod immutable;
 mod input;
+mod kinds;
 mod log;
 mod lossless;
 mod modes;
