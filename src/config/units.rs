@@ -17,7 +17,7 @@ use crate::sink::log::file::LogPath;
 use crate::state::StateDir;
 use crate::units::host::{self, Manager};
 use crate::units::manifest::{self, Wishes};
-use crate::units::text::is_path;
+use crate::units::text::{is_path, is_program};
 use crate::units::{App, Kind, Layout, Mode, Modes, Setup, Variable};
 
 /// Where the state of services is if nobody says otherwise, whatever else is on the machine.
@@ -95,9 +95,13 @@ pub fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<App>, Setup)
         (None, None) => Manager { user: args.modes.user }.units()?,
     };
     if let Some(binary) = &args.binary
-        && !is_path(binary)
+        && !is_program(binary)
     {
-        bail!("--binary {}: a program is named by an absolute path", binary.escape_debug());
+        bail!(
+            "--binary {}: a program is named by an absolute path, and systemd takes none with \
+             quotes or backslashes",
+            binary.escape_debug()
+        );
     }
     Ok((apps, setup(&args.modes, state, (args.binary.clone(), &seen_as))?))
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
 use super::place::{Place, is_socket};
-use super::text::{argument, is_path, seal, value};
+use super::text::{argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told};
 use super::{App, Setup, UnitFile};
 use crate::name::AppName;
@@ -120,9 +120,13 @@ pub fn binary() -> Result<Option<String>> {
     if PROGRAMS.iter().any(|dir| Path::new(dir).join("iottymux").is_file()) {
         return Ok(None);
     }
+    this_program().map(Some)
+}
+
+fn this_program() -> Result<String> {
     let path = env::current_exe().context("finding this program")?;
-    let path = path.into_os_string().into_string().ok().filter(|path| is_path(path));
-    path.map(Some).context("the path of this program cannot stand in a unit: install it elsewhere")
+    let path = path.into_os_string().into_string().ok().filter(|path| is_program(path));
+    path.context("the path of this program cannot stand in a unit: install it elsewhere")
 }
 
 /// Makes a service attachable from its next start on, or at once.
@@ -251,7 +255,6 @@ impl Later {
     }
 
     fn begin(&self) -> Result<()> {
-        let program = env::current_exe().context("finding this program")?;
         let user = if self.manager.user { " --user" } else { "" };
         let text = format!(
             "[Unit]\n\
@@ -265,7 +268,7 @@ impl Later {
              ExecStop={program} disable{user} --at-stop {name}\n",
             service = self.service,
             name = argument(self.service.as_str()),
-            program = argument(&value(&program.to_string_lossy())),
+            program = program(&this_program()?),
         );
         let text = seal(Some((&self.app, &self.service)), &text);
         let file = UnitFile { path: PathBuf::from(&self.unit), text };

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::mode::{Mode, Modes};
 
-use self::text::{Owner, argument, env_value, seal, value, word};
+use self::text::{Owner, argument, env_value, program, seal, value, word};
 use crate::app;
 use crate::name::{AppName, NameError};
 use crate::service::ServiceName;
@@ -198,9 +198,9 @@ impl Setup {
         format!("{}/{}/{file}", self.state(), mux.name)
     }
 
-    /// The first words of a command line of iottymux.
+    /// The first word of a command line of iottymux.
     fn command(&self) -> String {
-        argument(&value(self.binary.as_deref().unwrap_or(BINARY)))
+        program(self.binary.as_deref().unwrap_or(BINARY))
     }
 }
 

@@ -21,6 +21,13 @@ pub fn is_path(text: &str) -> bool {
         && !text.ends_with('\\')
 }
 
+/// Whether a text can be the program of a command in a unit: systemd takes none with quotes or
+/// backslashes, however they are written.
+#[must_use]
+pub fn is_program(text: &str) -> bool {
+    is_path(text) && !text.contains(['"', '\'', '\\'])
+}
+
 /// A text that stands alone as a value: only `%` means anything there (systemd.unit(5)).
 #[must_use]
 pub fn value(text: &str) -> String {
@@ -37,7 +44,13 @@ pub fn word(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A value as a word of a command, where `$` means something as well.
+/// A path as the program of a command, where `$` means nothing.
+#[must_use]
+pub fn program(path: &str) -> String {
+    word(&value(path))
+}
+
+/// A value as a later word of a command, where `$` means something as well.
 #[must_use]
 pub fn argument(value: &str) -> String {
     word(value).replace('$', "$$")
@@ -126,7 +139,11 @@ mod tests {
         for bad in ["", "a/b", "/a\nb", "/a ", "/a\\"] {
             assert!(!is_path(bad), "{bad:?}");
         }
-        assert!(is_path("/a b/c\\d%"));
+        assert!(is_path("/a b/c\\d%") && is_program("/$a b%"));
+        assert_eq!(program("/$a b%"), r#""/$a b%%""#);
+        for bad in ["a", "/a\"b", "/a'b", "/a\\b"] {
+            assert!(!is_program(bad), "{bad:?}");
+        }
     }
 
     #[test]

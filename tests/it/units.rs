@@ -126,6 +126,7 @@ fn what_cannot_be_is_refused() {
         (&["--app", "a", "--state-dir", "run"], "cannot stand in a unit"),
         (&["--app", "a", "--state-dir", "/a\nb"], "cannot stand in a unit"),
         (&["--app", "a", "--binary", "iottymux"], "absolute path"),
+        (&["--app", "a", "--binary", "/a'b"], "quotes"),
         (&["--app", "a", "--remove"], "--output"),
         (&["--pod-manifest", "/dev/null"], "pod manifest /dev/null"),
         (&["--pod-manifest", "/nothing"], "No such file"),

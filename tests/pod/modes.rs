@@ -27,7 +27,7 @@ if (: </dev/tty) 2>/dev/null; then own=yes; else own=no; fi
 if [ "$2" = "$9" ]; then front=yes; else front=no; fi
 links=$(for fd in 0 1 2; do readlink /proc/$$/fd/$fd; done)
 {
-    echo $ttys; echo "$links"
+    echo $ttys; printf "%s\n" "$links"
     echo "number $8 own $own front $front"
 } >"/shared/$1.new"
 mv "/shared/$1.new" "/shared/$1.report"
@@ -358,4 +358,79 @@ fn interactive() {
     assert!(!pod.path("/run/iottymux").exists());
     drop(OpenOptions::new().write(true).open(pod.shared("demo.go")).unwrap());
     eventually("it has ended", || pod.property("demo.service", "ExecMainStatus") == "3");
+}
+
+/// Names and paths with everything that means something to systemd: what is written is what is meant.
+#[test]
+fn nasty_values() {
+    let Some(plan) = Plan::new() else { return };
+    let state = r#"/run/a b%n$HOME"c'd\e;f#"#;
+    let dir = r#"/var/log/x y%i${PATH}"z'\w"#;
+    let binary = "/opt/p q%u$HOME${PATH};#/iottymux";
+    let service = "my app@1 %n.service";
+    let pod = plan
+        .unit(r"my\x20app@.service", "[Service]\nExecStart=/bin/sh /shared/probe demo\n")
+        .boot();
+    fs::write(pod.shared("probe"), PROBE).unwrap();
+    pod.shared_fifo("demo.go");
+    let program = Path::new(binary).parent().unwrap().to_str().unwrap();
+    pod.run(&["mkdir", "-p", program, dir]);
+    pod.run(&["ln", "-s", "/iottymux", binary]);
+    let real = pod.run(&["systemd-escape", "--mangle", service]);
+    let real = real.trim();
+    for (layout, modes) in [
+        ("direct", ["stream", "stream", "stream"]),
+        ("sockets", ["stream", "stream", "stream"]),
+        ("direct", ["tty", "tty", "tty"]),
+        ("direct", ["tty", "stream", "log"]),
+    ] {
+        let what = format!("{layout} {modes:?}");
+        let log = format!("cri:{dir}/log");
+        let to = ["--output", "/etc/systemd/system", "--app", "demo", "--service", service];
+        let how = ["--binary", binary, "--layout", layout, "--log", &log];
+        let streams = ["--stdin", modes[0], "--stdout", modes[1], "--stderr", modes[2]];
+        let units = ["iottymux", "--state-dir", state, "units"];
+        pod.run(&[&units[..], &to, &how, &streams].concat());
+        let verified = pod.try_run(&["systemd-analyze", "verify", "--man=no", real]);
+        assert!(verified.status.success() && verified.stderr.is_empty(), "{what}: {verified:?}");
+        pod.systemctl(&["daemon-reload"]);
+        pod.systemctl(&["start", real]);
+        let report = Report::read(&pod.shared("demo.report"));
+        for (link, (mode, stream)) in
+            report.links.iter().zip(modes.iter().zip(["stdin", "stdout", "stderr"]))
+        {
+            if *mode == "stream" {
+                assert_eq!(*link, format!("{state}/demo/stage2-{stream}"), "{what}");
+            }
+        }
+        let of = |app: &str| {
+            let attach = ["iottymux", "--state-dir", state, "attach", "--app", app];
+            let mut command = pod.command(&attach);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut proc = Proc::spawn(command);
+            let stdin = proc.stdin();
+            (proc, stdin)
+        };
+        let has = |mode| modes.contains(&mode);
+        let (mut first, mut typed) = of("demo");
+        let mut second = (has("tty") && has("stream")).then(|| of("demo-tty"));
+        let input = second.as_mut().map_or(&mut typed, |(_, typed)| typed);
+        input.write_all(b"hello\n").unwrap();
+        first.stdout.wait_for("got hello");
+        drop(OpenOptions::new().write(true).open(pod.shared("demo.go")).unwrap());
+        assert_eq!(first.ends(), 3, "{what}: {}", pod.console());
+        if let Some((second, _)) = &mut second {
+            assert_eq!(second.ends(), 3, "{what}");
+        }
+        pod.run(&["sh", "-c", "systemctl stop 'iomux@*' 'ttymux@*'"]);
+        let path = pod.path(dir).join("log");
+        let log = fs::read_to_string(&path).unwrap();
+        assert!(log.contains(" stdout F out demo"), "{what}: {log}");
+        fs::remove_file(path).unwrap();
+        fs::remove_file(pod.shared("demo.report")).unwrap();
+        pod.run(&[&units[..], &to, &["--remove"]].concat());
+        assert_eq!(pod.names(state), Vec::<String>::new(), "{what}");
+        let left = pod.names("/etc/systemd/system");
+        assert_eq!(left, ["default.target", r"my\x20app@.service"], "{what}");
+    }
 }
