@@ -6,11 +6,11 @@ use std::process::exit;
 
 use anyhow::Result;
 use clap::Parser;
-use iottymux::cli::{Cli, Command, UnitsArgs};
+use iottymux::cli::{Cli, Command, Later, UnitsArgs};
 use iottymux::exit::Exit;
 use iottymux::mux::Plan;
 use iottymux::state::StateDir;
-use iottymux::units::host::{self, Manager};
+use iottymux::units::host::{self, Manager, When};
 use iottymux::units::write;
 use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status, systemd};
 
@@ -64,10 +64,13 @@ fn obey(cli: Cli) -> Result<Exit> {
             Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
         },
         Command::Disable(args) => {
-            let state = config::units::state(given.as_deref(), args.user)?;
-            let how = (args.now, args.at_stop);
-            host::disable(Manager { user: args.user }, &args.service, &state, how)
-                .map(|()| Exit::Done)
+            let when = match args.later {
+                Some(Later::Wait) => When::Await,
+                Some(Later::Finish) => When::AtStop,
+                None if args.now => When::Now,
+                None => When::Stopped,
+            };
+            host::disable(Manager { user: args.user }, &args.service, when).map(|()| Exit::Done)
         }
         Command::Units(args) => write_units(&args, given.as_deref()),
         Command::List(args) => match args.app {
@@ -92,9 +95,7 @@ fn write_units(args: &UnitsArgs, state: Option<&Path>) -> Result<Exit> {
         None => write::show(&apps, &setup),
         Some(dir) if args.remove => {
             // The state of another root is not to be found here.
-            let is_here = args.seen_as.is_none();
-            let state = is_here.then(|| config::units::state(state, setup.user)).transpose()?;
-            write::remove(&apps, dir, state.as_ref())
+            write::remove(&apps, dir, args.seen_as.is_none())
         }
         Some(dir) => write::write(&apps, &setup, dir),
     }

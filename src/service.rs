@@ -31,6 +31,8 @@ pub enum ServiceError {
     Kind,
     /// A template, which is no service before it has an instance.
     Template,
+    /// A name whose drop-ins are also those of others.
+    Prefix,
 }
 
 impl fmt::Display for ServiceError {
@@ -43,6 +45,11 @@ impl fmt::Display for ServiceError {
             Self::Path => write!(f, "a service is named, not a path"),
             Self::Kind => write!(f, "only services have streams"),
             Self::Template => write!(f, "a template is no service, name an instance (NAME@WHICH)"),
+            Self::Prefix => write!(
+                f,
+                "what is added to a service whose name ends with '-' holds for all whose names \
+                 begin so"
+            ),
         }
     }
 }
@@ -98,6 +105,10 @@ impl FromStr for ServiceName {
             _ if stem.is_empty() => Err(ServiceError::Empty),
             Some(("", _)) => Err(ServiceError::Kind),
             Some((_, "")) => Err(ServiceError::Template),
+            // systemd.unit(5): `a-.service.d` is of `a-b.service`, too.
+            _ if stem.split('@').next().is_some_and(|prefix| prefix.ends_with('-')) => {
+                Err(ServiceError::Prefix)
+            }
             _ => Ok(Self(name)),
         }
     }
@@ -168,6 +179,8 @@ mod tests {
             ("demo.timer", ServiceError::Kind),
             ("@a", ServiceError::Kind),
             ("game@", ServiceError::Template),
+            ("game-", ServiceError::Prefix),
+            ("game-@1", ServiceError::Prefix),
             ("game@.service", ServiceError::Template),
             (&"x".repeat(UNIT_NAME_MAX), ServiceError::TooLong),
             (&"\n".repeat(100), ServiceError::TooLong),

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
@@ -334,6 +334,16 @@ impl AppDir {
         let _ = fs::remove_file(self.path(LOCK));
         let _ = fs::remove_dir(self.path.join(ENDS));
         let _ = fs::remove_dir(&self.path);
+    }
+
+    /// Waits until no mux has the lock; at once where there is none.
+    ///
+    /// # Errors
+    /// Those of flock(2).
+    pub fn await_unlocked(&self) -> Result<()> {
+        let Ok(file) = File::open(self.path(LOCK)) else { return Ok(()) };
+        let what = |(_, e)| anyhow!("waiting for {}: {e}", self.path(LOCK).display());
+        Flock::lock(file, FlockArg::LockShared).map(drop).map_err(what)
     }
 
     /// Removes all that a mux has ever left, and the directory if nothing else is in it; whether there

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::units::{DisableArgs, EnableArgs, LayoutArg, ModeArgs, UnitsArgs};
+pub use self::units::{DisableArgs, EnableArgs, Later, LayoutArg, ModeArgs, UnitsArgs};
 
 use crate::app::AWAIT_CLIENT;
 use crate::attach::keys::Sequence;

@@ -100,9 +100,18 @@ pub struct DisableArgs {
     /// One of your own services, those of `systemctl --user`.
     #[arg(long)]
     pub user: bool,
-    /// Only if it has stopped (used by what waits for that).
-    #[arg(long, hide = true, conflicts_with = "now")]
-    pub at_stop: bool,
+    /// What the unit does that waits until the service stops.
+    #[arg(long, hide = true, conflicts_with = "now", value_enum)]
+    pub later: Option<Later>,
+}
+
+/// The two commands of the unit that disables a service when that stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Later {
+    /// Wait until it has stopped.
+    Wait,
+    /// Disable it if it has.
+    Finish,
 }
 
 /// Arguments of `units`.

@@ -1,6 +1,6 @@
 //! What is asked of `enable`, `disable` and `units`, checked.
 
-use std::env;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,10 @@ use crate::diagnostics;
 use crate::limits;
 use crate::service::ServiceName;
 use crate::sink::log::file::LogPath;
-use crate::state::StateDir;
 use crate::units::host::{self, Manager};
 use crate::units::manifest::{self, Wishes};
 use crate::units::text::{is_path, is_program};
-use crate::units::{App, Kind, Layout, Mode, Modes, Setup, Variable};
+use crate::units::{App, Kind, Layout, Mode, Modes, Mux, Setup, Variable};
 
 /// Where the state of services is if nobody says otherwise, whatever else is on the machine.
 const STATE: &str = "/run/iottymux";
@@ -31,22 +30,6 @@ const TAKEN: [&str; 5] = [
     "IOTTYMUX_FOREIGN_FIFOS",
 ];
 
-/// The state directory of the services of a manager.
-///
-/// # Errors
-/// When a user has no session.
-pub fn state(given: Option<&Path>, user: bool) -> Result<StateDir> {
-    let path = match given {
-        Some(path) => path.to_owned(),
-        None if user => {
-            let dir = env::var_os("XDG_RUNTIME_DIR").context("XDG_RUNTIME_DIR is not set")?;
-            Path::new(&dir).join("iottymux")
-        }
-        None => STATE.into(),
-    };
-    StateDir::resolve(Some(path))
-}
-
 /// The app that `enable` is to make of a service.
 ///
 /// # Errors
@@ -56,6 +39,9 @@ pub fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
     if asked == [None; 3] {
         bail!("say what is to be attached: --tty, or --stdin, --stdout and --stderr with a mode");
     }
+    if ["iomux@", "ttymux@"].iter().any(|mux| args.service.as_str().starts_with(mux)) {
+        bail!("{} is a mux, and no app", args.service);
+    }
     let modes = Modes::new(asked).map_err(|why| anyhow!(why))?;
     let name = match &args.app {
         Some(name) => name.clone(),
@@ -64,8 +50,12 @@ pub fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
         })?,
     };
     let app = app(name, args.service.clone(), (modes, None), &args.modes)?;
-    if app.muxes()?.is_empty() {
+    let muxes = app.muxes()?;
+    if muxes.is_empty() {
         bail!("nothing of {} could be attached: no stream of it is stream or tty", app.service);
+    }
+    if !args.modes.log.is_empty() && !muxes.iter().any(Mux::has_output) {
+        bail!("{} has nothing for --log: no output of it is stream or tty", app.service);
     }
     let seen_as = Manager { user: args.modes.user }.units()?;
     Ok((app, setup(&args.modes, state, (host::binary()?, &seen_as))?))
@@ -85,7 +75,9 @@ pub fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<App>, Setup)
                 let service = ServiceName::of(&name);
                 app(name, service, (modes, log), &args.modes)
             };
-            asked.into_iter().map(app).collect::<Result<_>>()?
+            let apps = asked.into_iter().map(app).collect::<Result<Vec<_>>>()?;
+            one_name_each(&apps).with_context(what)?;
+            apps
         }
         None => vec![single(args)?],
     };
@@ -104,6 +96,19 @@ pub fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<App>, Setup)
         );
     }
     Ok((apps, setup(&args.modes, state, (args.binary.clone(), &seen_as))?))
+}
+
+/// Each mux is attached to by a name of its own.
+fn one_name_each(apps: &[App]) -> Result<()> {
+    let mut names = BTreeSet::new();
+    for app in apps {
+        for mux in app.muxes()? {
+            if !names.insert(mux.name.clone()) {
+                bail!("app {}: there is another mux with the name {}", app.name, mux.name);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn single(args: &UnitsArgs) -> Result<App> {

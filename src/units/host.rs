@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
-use super::place::{Place, is_socket};
-use super::text::{argument, is_program, program, seal};
+use super::place::{Place, Plan, is_socket};
+use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told};
 use super::{App, Setup, UnitFile};
+use crate::limits;
 use crate::name::AppName;
 use crate::print::print;
 use crate::service::ServiceName;
-use crate::state::StateDir;
+use crate::state::AppDir;
 use crate::systemd;
 
 /// Where systemd looks for a program by its bare name.
@@ -29,12 +31,18 @@ pub struct Manager {
     pub user: bool,
 }
 
-/// What the manager says of a service.
-struct Service {
+/// What the manager says of a unit.
+struct Shown {
     /// Whether it is there, and not masked.
     is_loaded: bool,
     /// Whether it has processes, or will have without anybody's doing.
     runs: bool,
+    /// Whether it is being stopped.
+    stops: bool,
+    /// The name that it has beside others.
+    id: String,
+    /// What it wants.
+    wants: String,
 }
 
 impl Manager {
@@ -83,21 +91,37 @@ impl Manager {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn show(self, service: &ServiceName) -> Result<Service> {
-        let names = "--property=LoadState,ActiveState,SubState";
-        let text = self.systemctl(&["show", names, "--", service.as_str()])?;
-        let properties: BTreeMap<&str, &str> =
-            text.lines().filter_map(|line| line.split_once('=')).collect();
-        let property = |name: &str| properties.get(name).copied().unwrap_or_default();
-        let is_active = matches!(
-            property("ActiveState"),
-            "active" | "activating" | "reloading" | "deactivating"
-        );
-        Ok(Service {
+    /// The properties of a unit, by their names.
+    fn properties(self, unit: &str, names: &str) -> Result<BTreeMap<String, String>> {
+        let text = self.systemctl(&["show", &format!("--property={names}"), "--", unit])?;
+        let property = |line: &str| {
+            let (name, value) = line.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        Ok(text.lines().filter_map(property).collect())
+    }
+
+    fn show(self, unit: &str) -> Result<Shown> {
+        let mut all = self.properties(unit, "Id,LoadState,ActiveState,Wants")?;
+        let mut property = |name: &str| all.remove(name).unwrap_or_default();
+        let state = property("ActiveState");
+        let is_active =
+            ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*state);
+        Ok(Shown {
             is_loaded: property("LoadState") == "loaded",
-            // Between two starts of Restart= there is nothing that could be disturbed.
-            runs: is_active && property("SubState") != "auto-restart",
+            runs: is_active,
+            stops: state == "deactivating",
+            id: property("Id"),
+            wants: property("Wants"),
         })
+    }
+
+    /// Stops a unit, if there is something to stop.
+    fn stop(self, unit: &str) -> Result<()> {
+        if self.show(unit)?.runs {
+            self.systemctl(&["stop", "--", unit])?;
+        }
+        Ok(())
     }
 }
 
@@ -135,44 +159,83 @@ fn this_program() -> Result<String> {
 /// When there is no such service, its files cannot be written, or systemd refuses; or when it runs and
 /// would lose the mux that it has.
 pub fn enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Result<()> {
-    let (name, service) = (&app.name, &app.service);
+    let (owner, service) = (app.owner(), &app.service);
     let what = || format!("enabling {service}");
-    let Service { is_loaded, runs } = manager.show(service).with_context(what)?;
-    if !is_loaded {
+    let place = Place::new(manager.units()?);
+    let before = place.muxes(owner).with_context(what)?;
+    let shown = manager.show(service.as_str()).with_context(what)?;
+    if !shown.is_loaded {
         bail!("enabling {service}: there is no such service, or it is masked");
     }
-    let place = Place::new(manager.units()?);
-    let before = place.muxes(app.owner()).with_context(what)?;
+    if shown.id != service.as_str() {
+        let id = shown.id.escape_debug();
+        bail!("enabling {service}: it is another name of {id}, which can be enabled");
+    }
+    let runs = shown.runs;
     let files = all_files(app, setup, &place)?;
-    let sockets: BTreeSet<PathBuf> =
-        files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path)).collect();
     let muxes = app.muxes()?;
     let leaves = |unit: &str| muxes.iter().all(|mux| mux.unit() != unit);
     // From one layout to the other its FIFOs would go, though its mux does not.
-    let other = !before.is_empty() && place.sockets(app.owner()).with_context(what)? != sockets;
-    let plan = place.plan(app.owner(), files).with_context(what)?;
-    if runs && !now && (other || before.iter().any(|(unit, _)| leaves(unit))) {
+    let sockets: BTreeSet<PathBuf> =
+        files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path)).collect();
+    let other = !before.is_empty() && place.sockets(owner).with_context(what)? != sockets
+        || before.iter().any(|(unit, _)| leaves(unit));
+    if runs && !now && other {
         bail!("enabling {service}: it runs on other streams; stop it first, or restart it (--now)");
     }
-    Later::new(manager, name, service)?.cancel().with_context(what)?;
-    if now {
-        // Its muxes, too: they begin with what is written now.
-        let units = before.iter().map(|(unit, _)| unit.as_str());
-        for unit in [service.as_str()].into_iter().chain(units) {
-            manager.systemctl(&["stop", "--", unit]).with_context(what)?;
-        }
+    place.plan(owner, files.clone()).with_context(what)?;
+    if let Some(mux) = foreign_mux(&shown, &before) {
+        let mux = mux.escape_debug();
+        bail!(
+            "enabling {service}: it has {mux} by lines that iottymux did not write; take them away \
+             first"
+        );
     }
-    print(&told(&plan.carry_out().with_context(what)?))?;
-    manager.systemctl(&["daemon-reload"]).with_context(what)?;
+    // Which may take away what is here, if the service does not run.
+    Later::new(manager, owner)?.cancel().with_context(what)?;
+    let deeds = place.plan(owner, files.clone()).and_then(Plan::carry_out).with_context(what)?;
+    print(&told(&deeds))?;
+    let restarted = || -> Result<()> {
+        if now && runs && other {
+            manager.stop(service.as_str())?;
+            for (unit, _) in &before {
+                manager.stop(unit)?;
+            }
+        }
+        manager.systemctl(&["daemon-reload"])?;
+        for mux in &muxes {
+            // The app of a mux that runs already does not notice.
+            manager.systemctl(&["try-restart", &mux.unit()])?;
+        }
+        if now && !(runs && other) {
+            manager.systemctl(&["restart", "--", service.as_str()])?;
+        }
+        Ok(())
+    };
+    if now && runs && other {
+        uninterrupted(|| {
+            let done = restarted();
+            // Whatever has failed, it ran before.
+            done.and(manager.systemctl(&["start", "--", service.as_str()]).map(drop))
+        })
+    } else {
+        restarted()
+    }
+    .with_context(what)?;
+    let overridden = overridden(manager, service, &files).with_context(what)?;
+    for line in overridden {
+        log::warn!(
+            "{service} says otherwise in a drop-in of its own: {line} (systemctl cat {service})"
+        );
+    }
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
-    if now {
-        manager.systemctl(&["start", "--", service.as_str()]).with_context(what)?;
-        return print(&format!("{service} can be attached: {attach}\n"));
-    }
+    let mut serves = runs;
     for mux in &muxes {
-        // The app of a mux that runs already does not notice.
-        manager.systemctl(&["try-restart", &mux.unit()]).with_context(what)?;
+        serves = serves && manager.show(&mux.unit()).with_context(what)?.runs;
+    }
+    if now || serves {
+        return print(&format!("{service} can be attached: {attach}\n"));
     }
     let (user, verb) =
         (if manager.user { "--user " } else { "" }, if runs { "restart" } else { "start" });
@@ -181,112 +244,179 @@ pub fn enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Result<(
     ))
 }
 
-/// Gives a service back the streams that its own files say: when it is not running at once, else at
-/// its next stop, or with `now` by stopping and starting it. `at_stop` is said by what waits for
-/// that stop.
+/// A mux that the service has beside those that it has from us.
+fn foreign_mux<'a>(shown: &'a Shown, before: &[(String, AppName)]) -> Option<&'a str> {
+    shown.wants.split_whitespace().find(|unit| {
+        ["iomux@", "ttymux@"].iter().any(|mux| unit.starts_with(mux))
+            && before.iter().all(|(ours, _)| ours != unit)
+    })
+}
+
+/// What of our drop-in is not what holds for a service, as it does there.
+fn overridden(manager: Manager, service: &ServiceName, files: &[UnitFile]) -> Result<Vec<String>> {
+    const STREAMS: &str = "StandardInput,StandardOutput,StandardError";
+    let all = manager.properties(service.as_str(), STREAMS)?;
+    let Some(drop_in) = files.last() else { return Ok(Vec::new()) };
+    let wanted = drop_in.text.lines().filter_map(|line| line.split_once('='));
+    let differs = |(name, value): (&str, &str)| {
+        let holds = all.get(name)?;
+        // Without what is behind it: a path, or a name.
+        let kind = |value: &str| value.split(':').next().unwrap_or_default().to_owned();
+        (kind(holds) != kind(value)).then(|| format!("{name}={}", holds.escape_debug()))
+    };
+    Ok(wanted.filter_map(differs).collect())
+}
+
+/// Does something in whose middle a service is stopped: ^C waits for its end.
+fn uninterrupted<T>(does: impl FnOnce() -> T) -> T {
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let blocked = signals.thread_block();
+    let done = does();
+    if blocked.is_ok() {
+        let _ = signals.thread_unblock();
+    }
+    done
+}
+
+/// When [`disable`] is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// When the service has stopped, which it has perhaps.
+    Stopped,
+    /// Now: a service that runs is restarted.
+    Now,
+    /// If it has stopped: it is looked again.
+    AtStop,
+    /// Never: this only waits until it has stopped.
+    Await,
+}
+
+/// Gives a service back the streams that its own files say.
 ///
 /// # Errors
 /// When it was not enabled, one of its files was changed since, or systemd refuses.
-pub fn disable(
-    manager: Manager,
-    service: &ServiceName,
-    state: &StateDir,
-    (now, at_stop): (bool, bool),
-) -> Result<()> {
+pub fn disable(manager: Manager, service: &ServiceName, when: When) -> Result<()> {
     let what = || format!("disabling {service}");
     let place = Place::new(manager.units()?);
-    let owners = place.owners().with_context(what)?;
-    let Some((app, _)) = owners.into_iter().find(|(_, of)| of == service) else {
-        if at_stop {
+    let find = || -> Result<_> {
+        Ok(place.owners().with_context(what)?.into_iter().find(|(_, of)| of == service))
+    };
+    let Some((app, _)) = find()? else {
+        if matches!(when, When::AtStop | When::Await) {
             return Ok(());
         }
         bail!("disabling {service}: nothing of it was written to {}", place.path().display());
     };
-    let runs = manager.show(service).with_context(what)?.runs;
-    let later = Later::new(manager, &app, service)?;
-    if runs && !now {
-        if at_stop {
-            return Ok(());
+    let owner = (&app, service);
+    let later = Later::new(manager, owner)?;
+    let shown = manager.show(service.as_str()).with_context(what)?;
+    match when {
+        When::Await => return later.wait(&place.state(owner)?),
+        When::AtStop if shown.runs => return Ok(()),
+        When::Stopped if shown.runs => {
+            place.may_uninstall(owner).with_context(what)?;
+            later.begin(when, shown.stops).with_context(what)?;
+            return print(&format!(
+                "{service} runs: it is disabled when it stops, not by a restart; `iottymux disable \
+                 --now {service}` restarts it\n"
+            ));
         }
-        later.begin().with_context(what)?;
-        return print(&format!(
-            "{service} runs: it is disabled when it stops; `iottymux disable --now {service}` \
-             restarts it at once\n"
-        ));
+        When::Now if shown.runs => {
+            place.may_uninstall(owner).with_context(what)?;
+            // One job of systemd's, which goes on whatever becomes of this process.
+            later.begin(when, shown.stops).with_context(what)?;
+            manager.systemctl(&["restart", "--", service.as_str()]).with_context(what)?;
+            if find()?.is_some() {
+                later.cancel().with_context(what)?;
+                bail!(
+                    "disabling {service}: it was restarted as it is (journalctl -u {})",
+                    later.unit
+                );
+            }
+            return print(&format!("{service} is as its own files say\n"));
+        }
+        _ => {}
     }
-    if runs {
-        manager.systemctl(&["stop", "--", service.as_str()]).with_context(what)?;
-    }
-    let muxes = place.muxes((&app, service)).with_context(what)?;
-    for (unit, _) in &muxes {
+    let (state, muxes) = (place.state(owner)?, place.muxes(owner).with_context(what)?);
+    print(&told(&place.uninstall(owner).with_context(what)?))?;
+    for (unit, _) in muxes {
         // It ends by itself, but what it leaves is removed behind it.
-        manager.systemctl(&["stop", unit]).with_context(what)?;
+        manager.stop(&unit).with_context(what)?;
     }
-    let deeds = place.uninstall((&app, service)).with_context(what)?;
-    print(&told(&deeds))?;
-    if !at_stop {
+    clear_state(&state)?;
+    if when == When::AtStop {
+        later.remove().with_context(what)?;
+    } else {
         later.cancel().with_context(what)?;
     }
-    later.remove().with_context(what)?;
+    // The last: from then on nothing keeps the service from its next start.
     manager.systemctl(&["daemon-reload"]).with_context(what)?;
-    for (_, name) in &muxes {
-        clear_state(state, name)?;
-    }
-    if runs {
-        manager.systemctl(&["start", "--", service.as_str()]).with_context(what)?;
-    }
     print(&format!("{service} is as its own files say\n"))
 }
 
-/// The unit that disables a service when that stops: it is bound to it, and ends after it.
-struct Later {
+/// The unit that disables a service when that stops. It has no claim on the service, which would be started
+/// for it, or kept from stopping: it waits for the end of its mux, which is there as long as the service
+/// or its next start by Restart= is. The one that is to do it now is stopped in the middle of the service's
+/// restart, and that is its turn.
+struct Later<'a> {
     manager: Manager,
     place: Place,
-    app: AppName,
-    service: ServiceName,
+    owner: Owner<'a>,
     unit: String,
 }
 
-impl Later {
-    fn new(manager: Manager, app: &AppName, service: &ServiceName) -> Result<Self> {
+impl<'a> Later<'a> {
+    fn new(manager: Manager, owner: Owner<'a>) -> Result<Self> {
         let place = Place::new(manager.runtime_units()?);
-        let unit = format!("iottymux-disable-{app}.service");
-        Ok(Self { manager, place, app: app.clone(), service: service.clone(), unit })
+        let unit = format!("iottymux-disable-{}.service", owner.0);
+        Ok(Self { manager, place, owner, unit })
     }
 
-    fn begin(&self) -> Result<()> {
+    /// Begins to wait; not before the service has stopped, if it does.
+    fn begin(&self, when: When, stops: bool) -> Result<()> {
+        let program = program(&this_program()?);
         let user = if self.manager.user { " --user" } else { "" };
+        let command = format!("{program} disable{user}");
+        let (service, name) = (self.owner.1, argument(self.owner.1.as_str()));
+        let part = if when == When::Now { format!("PartOf={service}\n") } else { String::new() };
         let text = format!(
             "[Unit]\n\
              Description=Disables attaching to {service} when that stops\n\
-             BindsTo={service}\n\
-             Before={service}\n\
+             {part}Before={service}\n\
              \n\
              [Service]\n\
-             Type=oneshot\n\
-             RemainAfterExit=yes\n\
-             ExecStop={program} disable{user} --at-stop {name}\n",
-            service = self.service,
-            name = argument(self.service.as_str()),
-            program = program(&this_program()?),
+             Type=exec\n\
+             ExecStart={command} --later wait {name}\n\
+             ExecStopPost={command} --later finish {name}\n\
+             Restart=on-failure\n"
         );
-        let text = seal(Some((&self.app, &self.service)), &text);
-        let file = UnitFile { path: PathBuf::from(&self.unit), text };
-        self.place.plan((&self.app, &self.service), vec![file])?.carry_out()?;
+        let file =
+            UnitFile { path: PathBuf::from(&self.unit), text: seal(Some(self.owner), &text) };
+        self.place.plan(self.owner, vec![file])?.carry_out()?;
         self.manager.systemctl(&["daemon-reload"])?;
-        self.manager.systemctl(&["start", &self.unit]).map(drop)
+        let wait = if stops { &["--no-block"][..] } else { &[] };
+        self.manager.systemctl(&[&["start"], wait, &[&self.unit]].concat()).map(drop)
     }
 
-    /// Stops waiting.
-    fn cancel(&self) -> Result<()> {
-        if self.place.has(Path::new(&self.unit)) {
-            self.manager.systemctl(&["stop", &self.unit])?;
-            self.remove()?;
+    /// Waits until the service has stopped.
+    fn wait(&self, state: &[AppDir]) -> Result<()> {
+        while self.manager.show(self.owner.1.as_str())?.runs {
+            for dir in state {
+                dir.await_unlocked()?;
+            }
+            // Its mux is only started again, or ends a moment before it.
+            std::thread::sleep(limits::LOOK_AGAIN);
         }
         Ok(())
     }
 
+    /// Stops waiting.
+    fn cancel(&self) -> Result<()> {
+        self.remove()?;
+        self.manager.stop(&self.unit)
+    }
+
     fn remove(&self) -> Result<()> {
-        self.place.uninstall((&self.app, &self.service)).map(drop)
+        self.place.uninstall(self.owner).map(drop)
     }
 }

@@ -136,6 +136,12 @@ pub struct Mux {
 }
 
 impl Mux {
+    /// Whether the app prints to it.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.streams.iter().any(|stream| *stream != Stream::Stdin)
+    }
+
     /// Its unit.
     #[must_use]
     pub fn unit(&self) -> String {

@@ -4,6 +4,7 @@
 //! and then nothing else is. Each file appears whole.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use super::{DROP_IN, ENV, UnitFile};
 use crate::limits;
 use crate::name::AppName;
 use crate::service::ServiceName;
-use crate::state::{read_plain, remove, replace};
+use crate::state::{AppDir, StateDir, read_plain, remove, replace};
 
 /// Mode of unit files: everybody may read them, `systemctl cat` does.
 const READABLE: u32 = 0o644;
@@ -54,31 +55,50 @@ pub struct Place(PathBuf);
 #[derive(Debug)]
 pub struct Plan {
     place: Place,
-    /// The files in their order; with a text where they are not so already.
-    steps: Vec<(PathBuf, Option<String>)>,
+    /// The files in their order; with what they become and were where they are not so already.
+    steps: Vec<(PathBuf, Option<Change>)>,
     stale: Vec<PathBuf>,
+}
+
+/// What a file becomes, and what it was, if it was there.
+#[derive(Debug)]
+struct Change {
+    text: String,
+    old: Option<String>,
 }
 
 impl Plan {
     /// Does it.
     ///
     /// # Errors
-    /// When the disk refuses: then what makes the service use the rest is as it was.
+    /// When the disk refuses: then all is as it was, as far as the disk allows.
     pub fn carry_out(self) -> Result<Deeds> {
         let mut deeds = Deeds::new();
-        for (path, text) in self.steps {
-            if let Some(text) = &text {
-                let dir = path.parent().unwrap_or(&self.place.0);
-                fs::create_dir_all(dir)
-                    .with_context(|| format!("making directory {}", dir.display()))?;
-                replace(&path, text.as_bytes(), READABLE)?;
+        for (at, (path, change)) in self.steps.iter().enumerate() {
+            if let Some(change) = change
+                && let Err(e) = self.place.put(path, &change.text)
+            {
+                self.take_back(at);
+                return Err(e);
             }
-            deeds.push((if text.is_some() { Done::Wrote } else { Done::Kept }, path));
+            deeds.push((if change.is_some() { Done::Wrote } else { Done::Kept }, path.clone()));
         }
         for path in self.stale {
             deeds.push((Done::Removed, self.place.take_away(path)?));
         }
         Ok(deeds)
+    }
+
+    /// Undoes the steps up to this one, which has failed.
+    fn take_back(&self, failed: usize) {
+        for (path, change) in self.steps[..=failed].iter().rev() {
+            // There is nobody to tell: the failure itself is told.
+            let _ = match change {
+                Some(Change { old: Some(old), .. }) => self.place.put(path, old),
+                Some(Change { old: None, .. }) => self.place.take_away(path.clone()).map(drop),
+                None => Ok(()),
+            };
+        }
     }
 }
 
@@ -126,8 +146,11 @@ impl Place {
     /// When a file that is not ours is in the way, or the app or the service belongs to another.
     pub fn plan(&self, owner: Owner, files: Vec<UnitFile>) -> Result<Plan> {
         let (app, service) = owner;
+        let names: Vec<AppName> =
+            files.iter().filter_map(|file| mux(&file.path)).map(|(_, name)| name).collect();
         let mut stale = Vec::new();
         for found in self.all()? {
+            let its = mux(&found.path).map(|(_, name)| name);
             match found.owner() {
                 Some(of) if of == owner => stale.push(found),
                 Some((a, s)) if a == app => {
@@ -135,6 +158,10 @@ impl Place {
                 }
                 Some((a, s)) if s == service => {
                     bail!("{service} is app {a} already; take that away first");
+                }
+                Some((_, s)) if its.as_ref().is_some_and(|name| names.contains(name)) => {
+                    let name = its.map(|name| name.to_string()).unwrap_or_default();
+                    bail!("the name {name} is that of {s}; give {service} another (--app)");
                 }
                 _ => {}
             }
@@ -146,28 +173,60 @@ impl Place {
         let mut steps = Vec::new();
         for file in files {
             let path = self.0.join(&file.path);
-            let is_new = match look(&path)? {
-                None => true,
-                Some((_, text)) if text == file.text => false,
-                Some((found, _)) => {
+            let dir = path.parent().unwrap_or(&self.0);
+            if dir.symlink_metadata().is_ok() && !dir.is_dir() {
+                bail!("{} is no directory; nothing was changed", dir.display());
+            }
+            let change = match look(&path)? {
+                None => Some(Change { text: file.text, old: None }),
+                Some((_, text)) if text == file.text => None,
+                Some((found, text)) => {
                     found.may_go()?;
                     if let Some((a, s)) = found.owner().filter(|of| *of != owner) {
                         bail!("{} is that of app {a} ({s})", path.display());
                     }
-                    true
+                    Some(Change { text: file.text, old: Some(text) })
                 }
             };
-            steps.push((path, is_new.then_some(file.text)));
+            steps.push((path, change));
         }
         let stale = stale.into_iter().map(|found| found.path).collect();
         Ok(Plan { place: self.clone(), steps, stale })
     }
 
+    /// The state directories of an app, as its own drop-in has them.
+    ///
+    /// # Errors
+    /// When a user has no session.
+    pub fn state(&self, owner: Owner) -> Result<Vec<AppDir>> {
+        let drop_in = look(&self.0.join(format!("{}.d", owner.1)).join(DROP_IN))?;
+        let Some((_, text)) = drop_in.filter(|(found, _)| found.owner() == Some(owner)) else {
+            return Ok(Vec::new());
+        };
+        let path = |line: &str| {
+            Some(line.strip_prefix("AssertPathExists=")?.strip_suffix("/endpoints")?.to_owned())
+        };
+        text.lines().filter_map(path).map(|path| app_dir(&path)).collect()
+    }
+
+    /// Checks whether [`Place::uninstall`] may do what it does.
+    ///
+    /// # Errors
+    /// When one of the files was changed, or a file of the same name is not ours.
+    pub fn may_uninstall(&self, owner: Owner) -> Result<()> {
+        self.going(owner).map(drop)
+    }
+
     /// Removes all files of an app, and the templates that we wrote when it was the last one.
     ///
     /// # Errors
-    /// When one of them was changed, a file of the same name is not ours, or the disk refuses.
+    /// As of [`Place::may_uninstall`], or when the disk refuses.
     pub fn uninstall(&self, owner: Owner) -> Result<Deeds> {
+        let going = self.going(owner)?.into_iter();
+        going.map(|path| Ok((Done::Removed, self.take_away(path)?))).collect()
+    }
+
+    fn going(&self, owner: Owner) -> Result<Vec<PathBuf>> {
         let own_drop_ins = self.0.join(format!("{}.d", owner.1));
         // One in the place of ours would seem to be taken away when it is not.
         if let Some((found, _)) = look(&own_drop_ins.join(DROP_IN))? {
@@ -187,7 +246,7 @@ impl Place {
         going.sort_by_key(|found| !found.path.starts_with(&own_drop_ins));
         // A template that was changed is somebody else's by now.
         going.extend(others.into_iter().filter(|found| is_last && found.may_go().is_ok()));
-        going.into_iter().map(|f| Ok((Done::Removed, self.take_away(f.path)?))).collect()
+        Ok(going.into_iter().map(|found| found.path).collect())
     }
 
     /// The apps that have files here, with their services.
@@ -207,13 +266,7 @@ impl Place {
     pub fn muxes(&self, owner: Owner) -> Result<Vec<(String, AppName)>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
-        let envs = ours.filter(|found| found.path.ends_with(ENV));
-        let mux = |found: &Found| {
-            let unit = found.path.parent()?.file_name()?.to_str()?.strip_suffix(".d")?;
-            let name = unit.split_once('@')?.1.strip_suffix(".service")?.parse().ok()?;
-            Some((unit.to_owned(), name))
-        };
-        Ok(envs.filter_map(mux).collect())
+        Ok(ours.filter_map(|found| mux(&found.path)).collect())
     }
 
     /// The socket units that an app has here, by their names.
@@ -267,6 +320,13 @@ impl Place {
         Ok(found)
     }
 
+    /// Writes a file, in its directory.
+    fn put(&self, path: &Path, text: &str) -> Result<()> {
+        let dir = path.parent().unwrap_or(&self.0);
+        fs::create_dir_all(dir).with_context(|| format!("making directory {}", dir.display()))?;
+        replace(path, text.as_bytes(), READABLE)
+    }
+
     /// Removes a file, and its directory if that is empty then.
     fn take_away(&self, path: PathBuf) -> Result<PathBuf> {
         remove(&path).with_context(|| format!("removing {}", path.display()))?;
@@ -281,6 +341,30 @@ impl Place {
 #[must_use]
 pub fn is_socket(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "socket")
+}
+
+/// The unit of the mux whose options are in this file, and the name by which it is attached to.
+fn mux(path: &Path) -> Option<(String, AppName)> {
+    if !path.ends_with(ENV) {
+        return None;
+    }
+    let unit = path.parent()?.file_name()?.to_str()?.strip_suffix(".d")?;
+    let name = unit.split_once('@')?.1.strip_suffix(".service")?.parse().ok()?;
+    Some((unit.to_owned(), name))
+}
+
+/// The state directory at a path that is written as a unit has it.
+fn app_dir(path: &str) -> Result<AppDir> {
+    let path = match path.strip_prefix("%t/") {
+        Some(rest) => {
+            let session = env::var_os("XDG_RUNTIME_DIR").context("XDG_RUNTIME_DIR is not set")?;
+            Path::new(&session).join(rest.replace("%%", "%"))
+        }
+        None => PathBuf::from(path.replace("%%", "%")),
+    };
+    let (dir, name) = (path.parent(), path.file_name().and_then(|name| name.to_str()));
+    let name: AppName = name.unwrap_or_default().parse()?;
+    Ok(StateDir::resolve(dir.map(Path::to_owned))?.app(&name))
 }
 
 /// What is at a path, if anything is.

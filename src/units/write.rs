@@ -7,9 +7,8 @@ use anyhow::{Context, Result};
 
 use super::place::{Deeds, Done, Place};
 use super::{App, Setup, UnitFile, files, templates};
-use crate::name::AppName;
 use crate::print::print;
-use crate::state::StateDir;
+use crate::state::AppDir;
 
 /// Where units are found besides the directory that is written to (systemd.unit(5)).
 const SYSTEM: [&str; 4] = [
@@ -56,21 +55,19 @@ pub fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes the units of apps away from a directory, and what their muxes have left, where there is such
-/// a state directory. That there is nothing is fine.
+/// Takes the units of apps away from a directory, and what their muxes have left, unless that is in
+/// another root. That there is nothing is fine.
 ///
 /// # Errors
-/// When a file was changed or is not ours, a mux still runs, or the disk refuses.
-pub fn remove(apps: &[App], dir: &Path, state: Option<&StateDir>) -> Result<()> {
+/// When a file was changed or is not ours, or the disk refuses.
+pub fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
     let place = Place::new(dir.to_owned());
     for app in apps {
         let what = || format!("units of app {}", app.name);
-        let muxes = place.muxes(app.owner()).with_context(what)?;
+        let state = place.state(app.owner()).with_context(what)?;
         print(&told(&place.uninstall(app.owner()).with_context(what)?))?;
-        for name in muxes.iter().map(|(_, name)| name).chain([&app.name]) {
-            if let Some(state) = state {
-                clear_state(state, name)?;
-            }
+        if is_here {
+            clear_state(&state)?;
         }
     }
     Ok(())
@@ -107,10 +104,11 @@ pub fn told(deeds: &Deeds) -> String {
 ///
 /// # Errors
 /// When it is there and stays.
-pub fn clear_state(state: &StateDir, app: &AppName) -> Result<()> {
-    let dir = state.app(app);
-    if !dir.clear()? {
-        log::warn!("the mux of app {app} still runs: {} stays", dir.dir().display());
+pub fn clear_state(state: &[AppDir]) -> Result<()> {
+    for dir in state {
+        if !dir.clear()? {
+            log::warn!("the mux of app {} still runs: {} stays", dir.name(), dir.dir().display());
+        }
     }
     Ok(())
 }

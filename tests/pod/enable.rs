@@ -20,6 +20,14 @@ fn written(pod: &Pod) -> Vec<String> {
     names
 }
 
+/// Waits until a service that has stopped is disabled.
+fn await_disabled(pod: &Pod, app: &str) {
+    let later = format!("/run/systemd/system/iottymux-disable-{app}.service");
+    // The last that goes.
+    crate::proc::eventually("it is disabled", || !pod.path(&later).exists());
+    assert_nothing_is_left(pod, app);
+}
+
 fn assert_nothing_is_left(pod: &Pod, app: &str) {
     assert_eq!(written(pod), Vec::<String>::new());
     assert!(!pod.path("/run/iottymux").join(app).exists());
@@ -78,29 +86,28 @@ fn a_console_for_a_service_that_runs() {
     assert_eq!(stdout.line(), "still");
     pod.systemctl(&["stop", "game"]);
     assert_eq!(stdout.rest(), b"saving\n");
-    crate::proc::eventually("its units are gone", || written(&pod).is_empty());
-    crate::proc::eventually("its state is gone", || !pod.path("/run/iottymux/game").exists());
-    assert_nothing_is_left(&pod, "game");
+    await_disabled(&pod, "game");
     pod.systemctl(&["start", "game"]);
     assert_eq!(pod.property("game.service", "StandardOutput"), before);
     assert_eq!(fs::read_to_string(pod.path("/etc/systemd/system/game.service")).unwrap(), GAME);
 }
 
-/// A restart is a stop, too; and --now is one.
+/// Now, whether it was to be disabled later or not.
 #[test]
 fn disabled_by_a_restart() {
     let Some(pod) = pod("game.service", GAME) else { return };
-    for now in [false, true] {
+    for waits in [false, true] {
         pod.systemctl(&["start", "game"]);
         pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
         assert_eq!(pod.connect("game", "sock-stdout").line(), "up");
-        let pid = pod.property("game.service", "MainPID");
-        if now {
-            pod.run(&["iottymux", "disable", "game", "--now"]);
-        } else {
+        if waits {
+            // A restart by others is no stop.
             pod.run(&["iottymux", "disable", "game"]);
             pod.systemctl(&["restart", "game"]);
+            pod.connect("game", "sock-stdout").line_ending("up");
         }
+        let pid = pod.property("game.service", "MainPID");
+        pod.run(&["iottymux", "disable", "game", "--now"]);
         assert_ne!(pod.property("game.service", "MainPID"), pid);
         assert_eq!(pod.property("game.service", "ActiveState"), "active");
         assert_nothing_is_left(&pod, "game");
@@ -198,4 +205,142 @@ fn what_is_refused() {
     assert!(String::from_utf8_lossy(&other.stderr).contains("is app game already"), "{other:?}");
     pod.run(&["iottymux", "disable", "game"]);
     assert_nothing_is_left(&pod, "game");
+}
+
+/// `disable` never starts a service, and does not keep it from stopping.
+#[test]
+fn disabled_while_it_stops() {
+    let unit = "[Service]\nExecStart=/bin/sh -c 'echo x >>/shared/runs; trap \"\" TERM; exec sleep 1000'\nTimeoutStopSec=1s\n";
+    let Some(pod) = pod("game.service", unit) else { return };
+    pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+    let mut stop = pod.command(&["systemctl", "stop", "game"]).spawn().unwrap();
+    crate::proc::eventually("it stops", || {
+        pod.property("game.service", "ActiveState") == "deactivating"
+    });
+    pod.run(&["iottymux", "disable", "game"]);
+    assert!(stop.wait().unwrap().success());
+    await_disabled(&pod, "game");
+    assert_eq!(pod.property("game.service", "Result"), "timeout");
+    assert_ne!(pod.property("game.service", "ActiveState"), "active");
+    assert_eq!(fs::read_to_string(pod.shared("runs")).unwrap(), "x\n", "it ran once");
+}
+
+/// A service that ends by itself, fails or is killed has stopped as well.
+#[test]
+fn disabled_when_it_ends_by_itself() {
+    let unit =
+        "[Service]\nExecStart=/bin/sh -c 'read how; exit $how'\nExecStopPost=/bin/sleep 0.1\n";
+    let Some(pod) = pod("game.service", unit) else { return };
+    for how in ["0", "3", "kill"] {
+        pod.run(&[
+            "iottymux", "enable", "game", "--stdin", "stream", "--stdout", "stream", "--now",
+        ]);
+        pod.run(&["iottymux", "disable", "game"]);
+        if how == "kill" {
+            pod.systemctl(&["kill", "--signal=KILL", "game"]);
+        } else {
+            pod.connect("game", "sock-stdin").say(&format!("{how}\n"));
+        }
+        await_disabled(&pod, "game");
+    }
+}
+
+/// One that systemd starts again has not stopped, until it has.
+#[test]
+fn disabled_only_when_it_is_not_started_again() {
+    let unit = "[Service]\nExecStart=/bin/sh -c 'echo up; exec sleep 1000'\nRestart=always\nRestartSec=0\n";
+    let Some(pod) = pod("game.service", unit) else { return };
+    pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+    pod.run(&["iottymux", "disable", "game"]);
+    for round in 1..=3 {
+        let pid = pod.property("game.service", "MainPID");
+        pod.systemctl(&["kill", "--signal=KILL", "game"]);
+        crate::proc::eventually("it is started again", || {
+            let now = pod.property("game.service", "MainPID");
+            now != pid && now != "0"
+        });
+        assert_eq!(pod.property("game.service", "NRestarts"), round.to_string());
+        // The mux is killed, too: that is no stop either.
+        pod.systemctl(&["kill", "--signal=KILL", "iomux@game"]);
+        crate::proc::eventually("its mux is there again", || {
+            pod.try_run(&["iottymux", "status", "--app", "game"]).status.success()
+        });
+    }
+    assert!(!written(&pod).is_empty());
+    pod.systemctl(&["stop", "game"]);
+    await_disabled(&pod, "game");
+}
+
+/// A restart that cannot be prepared leaves the service as it was: running.
+#[test]
+fn a_service_runs_on_where_nothing_can_be_written() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.systemctl(&["start", "game"]);
+    let read_only = |on: bool| {
+        let options = if on { "remount,bind,ro" } else { "remount,bind,rw" };
+        pod.run(&["mount", "-o", options, "/etc/systemd/system"]);
+    };
+    let pid = || pod.property("game.service", "MainPID");
+    let before = pid();
+    read_only(true);
+    let refused = |words: &[&str]| {
+        let output = pod.try_run(&[&["iottymux"], words].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(pod.property("game.service", "ActiveState"), "active", "{output:?}");
+    };
+    refused(&["enable", "game", "--tty", "--now"]);
+    assert_eq!(pid(), before);
+    read_only(false);
+    pod.run(&["iottymux", "enable", "game", "--tty", "--now"]);
+    read_only(true);
+    refused(&["enable", "game", "--stdout", "stream", "--now"]);
+    refused(&["disable", "game", "--now"]);
+    read_only(false);
+    pod.run(&["iottymux", "disable", "game", "--now"]);
+    assert_eq!(pod.property("game.service", "ActiveState"), "active");
+    assert_nothing_is_left(&pod, "game");
+}
+
+/// What else can be wrong with a service or its names.
+#[test]
+fn services_that_cannot_be_enabled() {
+    let Some(plan) = Plan::new() else { return };
+    let by_hand = "[Unit]\nWants=iomux@game.service\n[Service]\nExecStart=/bin/sleep 1000\n";
+    let other = "[Service]\nExecStart=/bin/sleep 1000\n";
+    let pod = plan
+        .unit("game.service", by_hand)
+        .unit("w.service", other)
+        .unit("w-tty.service", other)
+        .boot();
+    std::os::unix::fs::symlink("w.service", pod.path("/etc/systemd/system/alias.service")).unwrap();
+    pod.systemctl(&["daemon-reload"]);
+    let refused = |words: &[&str], why: &str| {
+        let output = pod.try_run(&[&["iottymux", "enable"], words].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+    };
+    refused(&["game", "--tty"], "it has iomux@game.service by lines");
+    refused(&["alias", "--tty"], "it is another name of w.service");
+    refused(&["iomux@w", "--tty"], "is a mux, and no app");
+    refused(&["w-", "--tty"], "holds for all whose names begin so");
+    refused(&["w", "--stdin", "stream", "--log", "raw:/a"], "nothing for --log");
+    pod.run(&["iottymux", "enable", "w-tty", "--stdout", "stream"]);
+    refused(
+        &["w", "--stdin", "tty", "--stdout", "stream"],
+        "the name w-tty is that of w-tty.service",
+    );
+
+    // A drop-in behind ours is told of; one that is no directory is in the way of all.
+    pod.set_unit("w.service.d/zz.conf", "[Service]\nStandardOutput=null\n");
+    let output = pod.try_run(&["iottymux", "enable", "w", "--tty"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("StandardOutput=null"), "{said}");
+    // A template that is gone keeps nobody from disabling.
+    fs::remove_file(pod.path("/etc/systemd/system/ttymux@.service")).unwrap();
+    pod.systemctl(&["daemon-reload"]);
+    pod.run(&["iottymux", "disable", "w"]);
+    fs::remove_dir_all(pod.path("/etc/systemd/system/w.service.d")).unwrap();
+    fs::write(pod.path("/etc/systemd/system/w.service.d"), "").unwrap();
+    refused(&["w", "--tty"], "is no directory; nothing was changed");
+    assert!(!pod.path("/etc/systemd/system/ttymux@w.service.d").exists());
 }
