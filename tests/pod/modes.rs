@@ -434,3 +434,41 @@ fn nasty_values() {
         assert_eq!(left, ["default.target", r"my\x20app@.service"], "{what}");
     }
 }
+
+/// What goes to the kubelet's log goes there by a mux, also of streams that nobody is to attach to.
+#[test]
+fn the_kubelets_log_in_both_layouts() {
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/bin/sh /shared/probe demo\n";
+    let pod = plan.unit("demo.service", unit).root_file("rkt/kubernetes/log/.keep", "").boot();
+    fs::write(pod.shared("probe"), PROBE).unwrap();
+    pod.shared_fifo("demo.go");
+    let rkt = |name: &str| format!("--annotation=coreos.com/rkt/{name}");
+    let (mode, path) =
+        (rkt("experiment/logmode=k8s-plain"), rkt("experiment/kubernetes-log-path=hello/0.log"));
+    for (layout, stdout) in [("direct", "log"), ("direct", "stream"), ("sockets", "stream")] {
+        let stdout = rkt(&format!("stage2/stdout={stdout}"));
+        let units = ["iottymux", "units", "--output", "/etc/systemd/system", "--app", "demo"];
+        pod.run(&[&units[..], &["--layout", layout, &stdout, &mode, &path]].concat());
+        let verified = pod.try_run(&["systemd-analyze", "verify", "--man=no", "demo.service"]);
+        assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
+        pod.systemctl(&["daemon-reload"]);
+        pod.systemctl(&["start", "demo.service"]);
+        let log = pod.path("/rkt/kubernetes/log/hello/0.log");
+        let lines = || -> Vec<String> {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let entry = |line: &str| line.split_once("Z ").map(|(_, entry)| entry.to_owned());
+            let mut entries: Vec<String> = text.lines().filter_map(entry).collect();
+            entries.sort();
+            entries
+        };
+        let want =
+            ["stderr F end demo", "stderr F err demo", "stdout F got nothing", "stdout F out demo"];
+        eventually("it is logged", || lines() == want);
+        drop(OpenOptions::new().write(true).open(pod.shared("demo.go")).unwrap());
+        pod.systemctl(&["stop", "demo.service", "iomux@demo.service"]);
+        pod.systemctl(&["reset-failed"]);
+        fs::remove_file(&log).unwrap();
+        pod.run(&[&units[..], &["--remove"]].concat());
+    }
+}
