@@ -353,7 +353,6 @@ fn socket(app: &App, mux: &Mux, stream: Stream, setup: &Setup) -> String {
          StopWhenUnneeded=yes\n\
          RefuseManualStart=yes\n\
          RefuseManualStop=yes\n\
-         BindsTo={service}\n\
          \n\
          [Socket]\n\
          RemoveOnStop=yes\n\

@@ -1,9 +1,11 @@
 //! The layout with socket units as `enable` writes it: its FIFOs are systemd's, and stay so.
 
 use std::fs;
+use std::io::Write;
 use std::process::Stdio;
 
 use crate::pod::{Plan, Pod};
+use crate::proc::eventually;
 
 const MUX: &str = "iomux@demo.service";
 const UNIT: &str = "[Service]\nExecStart=/bin/sh -c 'echo up; echo error >&2; exec cat'\n";
@@ -122,4 +124,54 @@ fn other_streams() {
         pod.names("/etc/systemd/system"),
         ["default.target", "demo.service", "iomux@.service.d"]
     );
+}
+
+/// The FIFOs and the mux stay over restarts of the service, by itself and by hand.
+#[test]
+fn the_service_is_started_again() {
+    let Some(pod) = pod() else { return };
+    pod.set_unit(
+        "demo.service.d/x.conf",
+        "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=0\n",
+    );
+    pod.run(&[&STREAMS[..], &SOCKETS].concat());
+    pod.systemctl(&["start", "demo"]);
+    let mut stdout = pod.connect("demo", "sock-stdout");
+    stdout.line_ending("up");
+    for round in 0..4 {
+        pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", "demo"]);
+        stdout.line_ending("up");
+        assert_echo(&pod, &format!("killed {round}"));
+        stdout.line_ending(&format!("killed {round}"));
+    }
+    for round in 0..4 {
+        pod.run(&["timeout", "40", "systemctl", "restart", "demo"]);
+        pod.await_mux("demo", "stdin");
+        assert_echo(&pod, &format!("restarted {round}"));
+    }
+    assert_eq!(stop(&pod), ["last.json", "lock"]);
+}
+
+/// What nobody has read when the service ends is no reason for systemd to start it.
+#[test]
+fn what_is_left_starts_nothing() {
+    let Some(pod) = pod() else { return };
+    pod.set_unit("demo.service.d/x.conf", "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo start >>/shared/starts; exec sleep 1000'\n");
+    pod.run(&[&STREAMS[..], &SOCKETS].concat());
+    for (starts, signal) in ["--signal=KILL", "--signal=TERM"].into_iter().enumerate() {
+        pod.systemctl(&["start", "demo"]);
+        pod.await_mux("demo", "stdin");
+        // Ends when it is in the FIFO.
+        let attach = ["iottymux", "attach", "--app", "demo", "--mode", "stdin"];
+        let mut attach = pod.command(&attach).stdin(Stdio::piped()).spawn().unwrap();
+        attach.stdin.take().unwrap().write_all(b"nobody reads this\n").unwrap();
+        assert!(attach.wait().unwrap().success());
+        pod.systemctl(&["kill", "--kill-who=main", signal, "demo"]);
+        eventually("its FIFOs are gone", || {
+            pod.property("demo-stdin.socket", "ActiveState") == "inactive"
+        });
+        assert_ne!(pod.property("demo.service", "ActiveState"), "active");
+        let told = fs::read_to_string(pod.shared("starts")).unwrap();
+        assert_eq!(told.lines().count(), starts + 1, "{}", pod.console());
+    }
 }
