@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nix::libc::O_NOCTTY;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
+use crate::limits;
 use crate::proto::{AppStatus, Started, Turn};
 use crate::state::AppDir;
 use crate::stream::Stream;
@@ -32,6 +33,8 @@ pub struct App {
     child: Option<Child>,
     /// Until when it waits for a client before it starts, if it does.
     pub waits_until: Option<Instant>,
+    /// When it is to be hung up, if it has been asked to end.
+    pub hangs_up_at: Option<Instant>,
 }
 
 impl App {
@@ -52,7 +55,7 @@ impl App {
             command.env_remove(name);
         }
         sys::in_own_session(&mut command, terminal);
-        Self { command, terminal, child: None, waits_until }
+        Self { command, terminal, child: None, waits_until, hangs_up_at: None }
     }
 
     /// Opens its ends of the streams, which this process has opened on its side.
@@ -109,18 +112,34 @@ impl App {
         Ok(child.try_wait()?.map(status))
     }
 
-    /// Passes a signal on; whether there is a process to take it. With a terminal SIGHUP follows, as
-    /// when a terminal closes: interactive shells ignore the others.
-    pub fn signal(&mut self, signal: Signal) -> bool {
-        let Some(child) = &self.child else { return false };
-        // Until try_wait has told of its end the number is not used again.
-        let Ok(pid) = i32::try_from(child.id()) else { return false };
-        let pid = Pid::from_raw(pid);
-        let taken = kill(pid, signal).is_ok();
-        if self.terminal {
-            let _ = kill(pid, Signal::SIGHUP);
+    /// Passes a signal on; whether there is a process to take it. One at a terminal that has not ended a
+    /// while after SIGTERM, or when that comes again, is to be hung up: interactive shells ignore it.
+    pub fn signal(&mut self, signal: Signal, now: Instant) -> bool {
+        let Some(pid) = self.pid() else { return false };
+        if self.terminal && signal == Signal::SIGTERM {
+            let again = self.hangs_up_at.is_some();
+            self.hangs_up_at = Some(if again { now } else { now + limits::HANG_UP });
         }
-        taken
+        kill(pid, signal).is_ok()
+    }
+
+    /// Does to it what a terminal that is closed does: it and the job in its foreground get SIGHUP.
+    pub fn hang_up(&mut self, foreground: Option<Pid>) {
+        self.hangs_up_at = None;
+        if let Some(pid) = self.pid() {
+            let _ = kill(pid, Signal::SIGHUP);
+            let _ = kill(pid, Signal::SIGCONT);
+        }
+        if let Some(group) = foreground {
+            let _ = killpg(group, Signal::SIGHUP);
+            let _ = killpg(group, Signal::SIGCONT);
+        }
+    }
+
+    /// Its process, until [`App::try_wait`] has told of its end: so long the number is not used again.
+    fn pid(&self) -> Option<Pid> {
+        let child = self.child.as_ref()?;
+        i32::try_from(child.id()).ok().map(Pid::from_raw)
     }
 }
 

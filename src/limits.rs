@@ -208,6 +208,9 @@ pub const DRAIN_DELIVER: Duration = Duration::from_secs(10);
 /// start the mux of an app that has ended waits for clients that it made come, while there is
 /// something that nobody has seen.
 pub const LINGER: Duration = Duration::from_millis(500);
+/// How long a command at a terminal has after SIGTERM, before `run` hangs its terminal up: what container
+/// engines give theirs.
+pub const HANG_UP: Duration = Duration::from_secs(10);
 /// How long `run --attach` waits for its own client before the app is not started at all.
 pub const FIRST_CLIENT: Duration = Duration::from_secs(30);
 

@@ -199,7 +199,7 @@ impl Mux {
         match asked {
             Asked::Stop(signal) => {
                 let app = self.app.as_mut().filter(|_| self.phase == Phase::Ready);
-                if app.is_some_and(|app| app.signal(signal)) {
+                if app.is_some_and(|app| app.signal(signal, Instant::now())) {
                     log::info!("app {}: passed {signal} on to it", self.dir.name());
                 } else {
                     log::info!("app {}: ending on {signal}", self.dir.name());
@@ -249,6 +249,7 @@ impl Mux {
             self.on_turn(turn);
         }
         self.start_when_attached(now)?;
+        self.hang_up(now);
         self.advance(now);
         Ok(())
     }
@@ -258,9 +259,10 @@ impl Mux {
         let held = self.held.iter().flatten().copied();
         let paused = self.listeners.iter().filter_map(|l| l.paused);
         let starts = self.app.as_ref().and_then(|app| app.waits_until);
+        let hangs_up = self.app.as_ref().and_then(|app| app.hangs_up_at);
         let hello = self.silent.front().map(|(_, until)| *until);
         let terminal = self.terminal.as_ref().and_then(Terminal::deadline);
-        let due = [self.input.deadline(), self.end_due(), starts, hello, terminal];
+        let due = [self.input.deadline(), self.end_due(), starts, hangs_up, hello, terminal];
         let logs = self.logs.iter().filter_map(Log::deadline);
         let reopening = self.reopening.front().map(|asked| asked.until);
         let due = due.into_iter().flatten().chain(reopening);

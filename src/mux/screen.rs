@@ -317,6 +317,18 @@ impl Mux {
         self.sources.iter().flatten().find(|source| source.stream == Stream::Tty)
     }
 
+    /// Hangs the app up at its terminal, if it was asked to end and has not for so long.
+    pub(super) fn hang_up(&mut self, now: Instant) {
+        if self.app.as_ref().and_then(|app| app.hangs_up_at).is_none_or(|at| now < at) {
+            return;
+        }
+        log::info!("app {}: it has not ended, its terminal hangs up", self.dir.name());
+        let foreground = self.tty().and_then(|source| pty::foreground(&source.fd));
+        if let Some(app) = &mut self.app {
+            app.hang_up(foreground);
+        }
+    }
+
     /// The app has ended: the next one begins with a terminal as it was at first.
     pub(super) fn reset_terminal(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };

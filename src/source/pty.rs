@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::mount::{MntFlags, umount2};
+use nix::unistd::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
@@ -106,6 +107,13 @@ pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
 pub fn size(master: impl AsFd) -> io::Result<Size> {
     let size = rustix::termios::tcgetwinsize(master)?;
     Ok(Size { rows: size.ws_row, cols: size.ws_col })
+}
+
+/// The processes in the terminal's foreground, if it is anybody's.
+#[must_use]
+pub fn foreground(master: impl AsFd) -> Option<Pid> {
+    let group = rustix::termios::tcgetpgrp(master).ok()?;
+    Some(Pid::from_raw(group.as_raw_nonzero().get()))
 }
 
 /// Gives the terminal the modes of a new one; its special characters stay.

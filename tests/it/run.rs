@@ -6,6 +6,7 @@ use std::io::Write;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::pattern;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
 
@@ -53,17 +54,21 @@ fn an_attach_ends_as_the_app_does() {
 
 #[test]
 fn its_signals_are_the_apps() {
-    for (signal, name) in [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT")] {
-        let rig = Rig::new();
-        // The background process lets the shell hear the signal at once.
-        let script = format!("sleep 60 & trap 'kill $!; echo got; exit 7' {name}; echo up; wait");
-        let mut mux = rig.mux(run(&[], &["sh", "-c", &script]));
-        let mut attach = rig.attach(&["--mode", "stdout"]);
-        attach.stdout.wait_for("up\n");
-        mux.signal(signal);
-        assert_eq!(attach.ends(), 7);
-        assert_eq!(attach.stdout.text(), "up\ngot\n");
-        assert_eq!(mux.ends(), 7);
+    for (tty, mode, end) in [(&[][..], "stdout", "\n"), (&["--tty"], "tty-out", "\r\n")] {
+        for (signal, name) in [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT")] {
+            let rig = Rig::new();
+            // The background process lets the shell hear the signal at once. With a terminal nothing
+            // else comes with it: a hangup would end the shell.
+            let script =
+                format!("sleep 60 & trap 'kill $!; echo got; exit 7' {name}; echo up; wait");
+            let mut mux = rig.mux(run(tty, &["sh", "-c", &script]));
+            let mut attach = rig.attach(&["--mode", mode]);
+            attach.stdout.wait_for("up");
+            mux.signal(signal);
+            assert_eq!(attach.ends(), 7);
+            assert_eq!(attach.stdout.text(), format!("up{end}got{end}"));
+            assert_eq!(mux.ends(), 7);
+        }
     }
 }
 
@@ -163,14 +168,35 @@ fn attached_to_a_command_that_is_not_there() {
     assert!(said.contains("no-such-command"), "{said}");
 }
 
-/// Interactive shells ignore SIGTERM: at a terminal it is followed by what a closing one sends.
+/// Interactive shells ignore SIGTERM: at a terminal it is followed by what a closing one sends, when
+/// it comes again, or after a while.
 #[test]
 fn a_shell_at_a_terminal_ends_too() {
+    for waits in [false, true].into_iter().take(pattern::volume(1, 2)) {
+        let rig = Rig::new();
+        let script = "trap '' TERM; trap 'exit 9' HUP; echo up; while :; do read x; done";
+        let mut run = rig.mux(run(&["--tty"], &["sh", "-c", script]));
+        expect(rig.client("tty"), "up\r\n");
+        run.signal(Signal::SIGTERM);
+        run.stderr.wait_for("passed SIGTERM on to it");
+        if !waits {
+            run.signal(Signal::SIGTERM);
+        }
+        assert_eq!(run.ends(), 9);
+    }
+}
+
+/// A shell that waits for a job in its foreground ends when that does.
+#[test]
+fn the_job_in_front_is_hung_up_with_its_shell() {
     let rig = Rig::new();
-    let script = "trap '' TERM; trap 'exit 9' HUP; echo up; while :; do read x; done";
-    let mut run = rig.run(&["run", "--app", "demo", "--tty", "--", "sh", "-c", script]);
-    run.stderr.wait_for("ready at");
+    let script = "set -m; trap '' TERM; trap 'exit 9' HUP; \
+                  sh -c 'trap \"\" TERM; trap \"exit 1\" HUP; echo up; while :; do read x; done'; \
+                  while :; do read x; done";
+    let mut run = rig.mux(run(&["--tty"], &["sh", "-c", script]));
     expect(rig.client("tty"), "up\r\n");
+    run.signal(Signal::SIGTERM);
+    run.stderr.wait_for("passed SIGTERM on to it");
     run.signal(Signal::SIGTERM);
     assert_eq!(run.ends(), 9);
 }
