@@ -91,7 +91,7 @@ enum Input {
     Held,
     /// It has ended, and the mux is told so.
     Ended,
-    /// Nobody wants it, or wants it any more.
+    /// Nobody wants it, or wants it any more: what is typed is thrown away.
     Closed,
 }
 
@@ -102,7 +102,7 @@ enum Local {
     Apart,
     /// It shows what the app's shows.
     Shown,
-    /// It is raw: what is typed on it is the app's.
+    /// It is raw: what is typed on it is the app's, or nobody's.
     Raw,
 }
 
@@ -171,7 +171,8 @@ pub fn attach(request: &Request) -> Result<Exit> {
     let on_tty = link.wanted.all().any(|s| s == Stream::Tty);
     terminal::restore_on_panic();
     let on_screen = link.wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
-    let keyboard = types && on_tty && io::stdin().is_terminal();
+    // Who only looks has keys, too, and a terminal that replies to what the app asks.
+    let keyboard = (types && on_tty || on_screen) && io::stdin().is_terminal();
     let keys = if keyboard { keys(on_screen)? } else { Keys::none() };
     // A screen would wipe away what is told before it.
     let is_drawn = on_screen && link.is_session() && request.redraw == Some(Redraw::Screen);
@@ -180,7 +181,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
     if let Some(line) = others.as_ref().filter(|_| !is_drawn) {
         diagnostics::say(line);
     }
-    let local = match keyboard && terminal::make_raw().context("the local terminal")? {
+    let local = match keyboard && terminal::make_raw(types).context("the local terminal")? {
         true => Local::Raw,
         false if on_screen => Local::Shown,
         false => Local::Apart,
@@ -290,8 +291,8 @@ impl<'a> Attached<'a> {
         // program's input waits.
         let reads = match (self.input, uplink) {
             (Input::Open, Some(uplink)) => uplink.room() > 0,
-            (Input::Open, None) | (Input::Held, _) => self.local == Local::Raw,
-            (Input::Ended | Input::Closed, _) => false,
+            (Input::Open, None) | (Input::Held | Input::Closed, _) => self.local == Local::Raw,
+            (Input::Ended, _) => false,
         };
         let input = add(reads, stdin.as_fd(), PollFlags::POLLIN);
         // No event is asked for: that a reader has gone is told as an error.

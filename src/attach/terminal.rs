@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use nix::sys::termios::{
+    FlushArg, LocalFlags, SetArg, Termios, cfmakeraw, tcflush, tcgetattr, tcsetattr,
+};
 use rustix::termios::tcgetwinsize;
 
 use super::undo::Undo;
@@ -22,8 +24,8 @@ use crate::diagnostics::{say_on_screen, visible};
 use crate::limits;
 use crate::proto::Size;
 
-/// The modes to be put back. Locked for moments only.
-static MODES: Mutex<Option<Termios>> = Mutex::new(None);
+/// Those to be put back, and those until then. Locked for moments only.
+static MODES: Mutex<Option<Modes>> = Mutex::new(None);
 /// Locked while something is written there, which may take as long as the terminal does.
 static SCREEN: Mutex<Screen> = Mutex::new(Screen { undo: None, owner: Owner::App });
 /// Tells those who wait for it that the screen is the app's again.
@@ -33,6 +35,15 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 /// Whether everything is being put back for good. Who has locked the screen and finds it false
 /// comes first.
 static OVER: AtomicBool = AtomicBool::new(false);
+
+/// The modes of the terminal.
+#[derive(Clone)]
+struct Modes {
+    before: Termios,
+    raw: Termios,
+    /// Whether what nobody has read when they are put back was typed for whoever comes then.
+    keeps_typed: bool,
+}
 
 /// What is known of the screen.
 struct Screen {
@@ -71,19 +82,21 @@ pub fn watch_screen() -> bool {
     is_terminal
 }
 
-/// Makes the terminal on standard input raw; whether there is one.
+/// Makes the terminal on standard input raw; whether there is one. For who only looks, ^C and the like
+/// stay signals for this process, and what is typed is nobody's, also what has not been read at the end.
 ///
 /// # Errors
 /// When it is one and cannot be made raw.
-pub fn make_raw() -> io::Result<bool> {
+pub fn make_raw(types: bool) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         return Ok(false);
     }
-    let modes = tcgetattr(io::stdin())?;
-    let mut raw = modes.clone();
+    let before = tcgetattr(io::stdin())?;
+    let mut raw = before.clone();
     cfmakeraw(&mut raw);
+    raw.local_flags.set(LocalFlags::ISIG, !types);
     // Saved before it is changed: from here on every way out puts it back.
-    *lock(&MODES) = Some(modes);
+    *lock(&MODES) = Some(Modes { before, raw: raw.clone(), keeps_typed: types });
     take(&raw)?;
     Ok(true)
 }
@@ -95,8 +108,7 @@ pub fn make_raw() -> io::Result<bool> {
 /// Those of tcsetattr(3).
 pub fn resume() -> io::Result<()> {
     let modes = lock(&MODES).clone();
-    if let Some(mut raw) = modes {
-        cfmakeraw(&mut raw);
+    if let Some(Modes { raw, .. }) = modes {
         take(&raw)?;
     }
     hand_over(Owner::App, "");
@@ -312,12 +324,15 @@ fn take(modes: &Termios) -> io::Result<()> {
 }
 
 /// Changes the modes, in the background too, where the kernel would otherwise stop this process.
-fn put_back(modes: &Termios) -> io::Result<()> {
+fn put_back(modes: &Modes) -> io::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGTTOU);
-    let before = blocked.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;
-    let done = tcsetattr(io::stdin().as_fd(), SetArg::TCSANOW, modes);
-    before.thread_set_mask()?;
+    let mask = blocked.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;
+    if !modes.keeps_typed {
+        let _ = tcflush(io::stdin().as_fd(), FlushArg::TCIFLUSH);
+    }
+    let done = tcsetattr(io::stdin().as_fd(), SetArg::TCSANOW, &modes.before);
+    mask.thread_set_mask()?;
     Ok(done?)
 }
 

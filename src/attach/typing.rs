@@ -34,8 +34,8 @@ impl Attached<'_> {
             Err(e) => return Err(e).context("reading standard input"),
         };
         if len == 0 {
-            self.input = Input::Ended;
-            if let Some(uplink) = &mut self.uplink {
+            let was = std::mem::replace(&mut self.input, Input::Ended);
+            if let Some(uplink) = self.uplink.as_mut().filter(|_| was != Input::Closed) {
                 uplink.end();
             }
             return Ok(Step::Continue);
@@ -149,7 +149,7 @@ impl Attached<'_> {
 
     /// Input for the app, if there is a way to it.
     pub(super) fn send(&mut self, bytes: &[u8]) {
-        if let Some(uplink) = self.uplink.as_mut().filter(|_| self.input != Input::Held) {
+        if let Some(uplink) = self.uplink.as_mut().filter(|_| self.input == Input::Open) {
             uplink.input(bytes);
             self.unconfirmed |= !bytes.is_empty() && !io::stdin().is_terminal();
         }

@@ -95,6 +95,11 @@ impl Pty {
         !tcgetattr(&self.slave).unwrap().local_flags.intersects(cooked)
     }
 
+    /// Whether it shows what is typed.
+    pub fn echoes(&self) -> bool {
+        tcgetattr(&self.slave).unwrap().local_flags.contains(LocalFlags::ECHO)
+    }
+
     /// Whether its modes are those it began with.
     pub fn is_as_before(&self) -> bool {
         tcgetattr(&self.slave).unwrap() == self.before

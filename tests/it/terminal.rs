@@ -29,7 +29,9 @@ impl Desk {
 
     /// As [`Desk::new`], with hands off the keys.
     fn looking() -> Self {
-        Self::sit_down(&["--read-only"])
+        let desk = Self::sit_down(&["--read-only"]);
+        assert!(!desk.local.echoes());
+        desk
     }
 
     fn sit_down(arguments: &[&str]) -> Self {
@@ -313,7 +315,43 @@ fn the_screen_is_as_before_where_nothing_is_typed() {
         desk.attach.signal(way);
         assert_eq!(desk.attach.ends(), code);
         desk.local.shown.wait_for("\x1b[?25h\x1b[?1049l");
+        assert!(desk.local.is_as_before());
     }
+}
+
+/// What is typed there, and what that terminal replies, is neither shown nor anybody's, now or later.
+#[test]
+fn what_one_types_who_only_looks_is_thrown_away() {
+    type Way = fn(&mut Desk);
+    let ways: [(Way, i32); 4] = [
+        (|desk| desk.local.press(DETACH), 0),
+        (|desk| desk.local.press(b"\x10?d"), 0),
+        (|desk| desk.local.press(b"\x03"), -2),
+        (|desk| desk.mux.signal(Signal::SIGTERM), 0),
+    ];
+    for (way, code) in ways {
+        let mut desk = Desk::looking();
+        desk.local.press(b"touch typed\r\x1b[?1;2c");
+        eventually("it is read", || desk.local.unread() == 0);
+        desk.local.press(b"\x10?");
+        desk.local.shown.wait_for("looks (here)");
+        desk.local.press(b"q");
+        desk.app.write_all(b"seen").unwrap();
+        desk.local.shown.wait_for("seen");
+        way(&mut desk);
+        assert_eq!(desk.attach.ends(), code);
+        assert!(desk.local.is_as_before());
+        assert_eq!(desk.local.unread(), 0);
+        assert!(!desk.local.shown_before_mark().contains("touch"));
+    }
+    // What has not been read when it leaves is not left to the shell either.
+    let mut desk = Desk::looking();
+    desk.attach.stop();
+    desk.local.press(b"touch typed\r");
+    desk.attach.signal(Signal::SIGTERM);
+    desk.attach.go_on();
+    assert_eq!(desk.attach.ends(), -15);
+    assert_eq!(desk.local.unread(), 0);
 }
 
 #[test]
