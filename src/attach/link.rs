@@ -157,6 +157,8 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
             streams: wanted.outputs.iter().map(want).collect(),
             stdin: wanted.input.is_some(),
             stdin_once: *stdin_once,
+            // Those of a program; a person's keys are not to wait.
+            lines: wanted.input.is_some() && !io::stdin().is_terminal(),
             exclusive: request.exclusive,
             patience_ms: all_shown(&wanted).then_some(0),
             size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::size()),

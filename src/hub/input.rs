@@ -1,9 +1,9 @@
 //! The way in: what clients type, merged into one sequence for the app.
 //!
-//! A single writer passes through byte for byte. While more than one is typing, plain input is
-//! merged at line ends: a half line keeps the turn for a bounded time and length. Terminal input is
-//! merged as it comes. Invariant: no byte is lost or changed, and the bytes of one client stay in
-//! order. Pure: no I/O, no clock, no failure.
+//! A single writer passes through byte for byte. While more than one writes lines, these are merged at
+//! their ends: a half line keeps the turn for a bounded time and length. What a person types at a
+//! terminal has its turn at once, and keeps none. Invariant: no byte is lost or changed, and the bytes
+//! of one client stay in order. Pure: no I/O, no clock, no failure.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -11,18 +11,19 @@ use std::time::Instant;
 use super::ClientId;
 use crate::limits;
 
-/// How the input of several clients is put together.
+/// How a client's input is put together with that of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// At line ends.
+    /// At line ends: no half line of it is mixed with another's.
     Lines,
-    /// As it comes.
+    /// As it comes, also into another's half line.
     AsTyped,
 }
 
 /// What one client has typed that may not go to the app yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writer {
+    merge: Merge,
     waiting: VecDeque<u8>,
     ended: bool,
 }
@@ -36,9 +37,8 @@ struct Turn {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Input {
-    merge: Merge,
     /// Bytes cleared for the app.
     queue: VecDeque<u8>,
     /// Bytes that the app's pipe or terminal has accepted.
@@ -54,24 +54,9 @@ pub struct Input {
 }
 
 impl Input {
-    /// Nothing typed yet.
-    #[must_use]
-    pub fn new(merge: Merge) -> Self {
-        Self {
-            merge,
-            queue: VecDeque::new(),
-            written: 0,
-            writers: BTreeMap::new(),
-            turn: None,
-            only: None,
-            last: None,
-            ends: VecDeque::new(),
-        }
-    }
-
-    /// A client that may type.
-    pub fn join(&mut self, id: ClientId) {
-        self.writers.entry(id).or_default();
+    /// A client that may type, for the first time.
+    pub fn join(&mut self, id: ClientId, merge: Merge) {
+        self.writers.insert(id, Writer { merge, waiting: VecDeque::new(), ended: false });
     }
 
     /// How many bytes of this client may be read now; 0 until the app or the other writers have
@@ -133,11 +118,17 @@ impl Input {
         self.only.is_none_or(|only| only == id)
     }
 
-    /// Those who have something that may go on.
-    fn at_work(&self) -> impl Iterator<Item = ClientId> {
-        let works =
-            |(id, w): (&ClientId, &Writer)| (w.has_work() && self.may_go_on(*id)).then_some(*id);
+    /// Those who have something that may go on, and how.
+    fn at_work(&self) -> impl Iterator<Item = (ClientId, Merge)> {
+        let works = |(id, w): (&ClientId, &Writer)| {
+            (w.has_work() && self.may_go_on(*id)).then_some((*id, w.merge))
+        };
         self.writers.iter().filter_map(works)
+    }
+
+    /// Whether somebody else has lines that may go on.
+    fn are_lines_beside(&self, id: ClientId) -> bool {
+        self.at_work().any(|(other, merge)| other != id && merge == Merge::Lines)
     }
 
     /// The bytes that the app is to be given next, in one piece or two.
@@ -168,14 +159,14 @@ impl Input {
     /// Forgets everything that the app has not been given, and all writers: its input is closed. Who has
     /// it alone keeps that.
     pub fn close(&mut self) {
-        *self = Self { written: self.written, only: self.only, ..Self::new(self.merge) };
+        *self = Self { written: self.written, only: self.only, ..Self::default() };
     }
 
     /// When somebody's half line stops keeping others waiting.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let turn = self.turn?;
-        self.at_work().any(|id| id != turn.client).then(|| turn.since + limits::INPUT_TURN)
+        self.are_lines_beside(turn.client).then(|| turn.since + limits::INPUT_TURN)
     }
 
     /// Goes on with what may go on now.
@@ -193,22 +184,21 @@ impl Input {
         {
             self.turn = None;
         }
-        let Some(id) = self.turn.map(|t| t.client).or_else(|| self.next_writer()) else {
-            return false;
-        };
-        let alone = self.at_work().all(|other| other == id);
-        let Some(writer) = self.writers.get_mut(&id).filter(|w| w.has_work()) else {
-            // The one whose turn it is has nothing now; its half line keeps the others waiting.
-            return false;
-        };
+        let Some(id) = self.next_writer() else { return false };
+        let alone = !self.are_lines_beside(id);
+        let Some(writer) = self.writers.get_mut(&id) else { return false };
         self.last = Some(id);
-        let len = self.merge.portion(&writer.waiting, alone, self.turn.is_some());
-        let whole = len == 0 || writer.waiting[len - 1] == b'\n' || self.merge == Merge::AsTyped;
+        let merge = writer.merge;
+        let len = merge.portion(&writer.waiting, alone, self.turn.is_some());
+        let whole = len == 0 || writer.waiting[len - 1] == b'\n';
         self.queue.extend(writer.waiting.drain(..len));
         let ended = writer.ended && writer.waiting.is_empty();
         if ended {
             self.ends.push_back((self.written + self.queue.len() as u64, id));
             self.writers.remove(&id);
+        }
+        if merge == Merge::AsTyped {
+            return true;
         }
         self.turn = if whole || ended {
             None
@@ -219,10 +209,16 @@ impl Input {
         true
     }
 
-    /// The first client after the one served last that has something.
+    /// The first client after the one served last that has something; while one is in a line, no other
+    /// with lines, even if that one has nothing now.
     fn next_writer(&self) -> Option<ClientId> {
+        let may = |(id, merge): (ClientId, Merge)| {
+            let waits = merge == Merge::Lines && self.turn.is_some_and(|turn| turn.client != id);
+            (!waits).then_some(id)
+        };
         let after = |id: &ClientId| self.last.is_some_and(|last| *id > last);
-        self.at_work().find(after).or_else(|| self.at_work().next())
+        let first = self.at_work().find_map(may);
+        self.at_work().filter_map(may).find(after).or(first)
     }
 }
 
@@ -265,9 +261,9 @@ mod tests {
     }
 
     fn two(merge: Merge) -> (Input, Instant) {
-        let mut input = Input::new(merge);
-        input.join(A);
-        input.join(B);
+        let mut input = Input::default();
+        input.join(A, merge);
+        input.join(B, merge);
         (input, Instant::now())
     }
 
@@ -330,7 +326,7 @@ mod tests {
         input.reserve(Some(A), now);
         input.close();
         // The app was started again, and these come anew.
-        input.join(B);
+        input.join(B, Merge::Lines);
         input.push(B, b"b", now);
         assert_eq!(take(&mut input, now), "");
         input.reserve(None, now);
@@ -361,12 +357,33 @@ mod tests {
     }
 
     #[test]
-    fn terminals_are_merged_as_typed() {
+    fn keys_are_merged_as_typed() {
         let (mut input, now) = two(Merge::AsTyped);
         input.push(A, b"a", now);
         input.push(B, b"b", now);
         input.push(A, b"c", now);
         assert_eq!(take(&mut input, now), "abc");
+    }
+
+    #[test]
+    fn keys_wait_for_no_line_and_lines_for_no_key() {
+        const KEYS: ClientId = ClientId(3);
+        let (mut input, now) = two(Merge::Lines);
+        input.join(KEYS, Merge::AsTyped);
+        input.push(A, b"half", now);
+        input.push(B, b"whole\n", now);
+        input.push(KEYS, b"k", now);
+        assert_eq!(take(&mut input, now), "halfk");
+        input.push(KEYS, b"e", now);
+        input.push(A, b" line\n", now);
+        assert_eq!(take(&mut input, now), "e line\nwhole\n");
+        assert_eq!(input.deadline(), None);
+        // A key that waits for room is no line that waits for its turn.
+        input.push(A, &vec![b'x'; limits::INPUT], now);
+        input.push(KEYS, b"y", now);
+        assert_eq!(input.deadline(), None);
+        assert_eq!(take(&mut input, now).len(), limits::INPUT);
+        assert_eq!(take(&mut input, now), "y");
     }
 
     #[test]
@@ -383,14 +400,14 @@ mod tests {
         #[test]
         fn nothing_is_lost_or_reordered(
             steps in prop::collection::vec((0u64..3, "[a-c\n]{0,6}", 0u64..600), 0..60),
-            lines in prop::bool::ANY,
+            lines in prop::array::uniform3(prop::bool::ANY),
         ) {
-            let mut input = Input::new(if lines { Merge::Lines } else { Merge::AsTyped });
+            let mut input = Input::default();
             let mut at = Instant::now();
             let mut typed: [String; 3] = Default::default();
             let mut got: [String; 3] = Default::default();
-            for id in 0..3 {
-                input.join(ClientId(id));
+            for (id, lines) in (0..3).zip(lines) {
+                input.join(ClientId(id), if lines { Merge::Lines } else { Merge::AsTyped });
             }
             for (id, text, wait) in steps {
                 // Each client has an alphabet of its own; the first one alone ends lines.

@@ -8,6 +8,7 @@ use anyhow::{Error, Result, anyhow};
 
 use super::{Mux, Phase, log_watch};
 use crate::hub::ClientId;
+use crate::hub::input::Merge;
 use crate::limits;
 use crate::poll::{Event, Interest, Token};
 use crate::proto::{Begin, Kind, Refusal, Rights, Want};
@@ -60,7 +61,9 @@ impl Mux {
             return Ok(());
         };
         let want = Want { stream, from: Position::Unseen };
-        self.attach(id, &[want], stream.is_input() && may >= Right::Write);
+        // Of one who types at a terminal in this way nothing is known: it may well be a person.
+        let types = (stream.is_input() && may >= Right::Write).then(|| self.merge(false));
+        self.attach(id, &[want], types);
         match (stream, &self.inlet) {
             // The app's input is closed, and nobody will read what this client types.
             (Stream::Stdin, None) => self.drop_client(id),
@@ -80,9 +83,19 @@ impl Mux {
         Ok(self.rules.of(peer.uid, &gids)?)
     }
 
-    /// Puts a client on output streams and, if it may type, among the writers; returns where its
+    /// How a client's input is put together with that of others; at a terminal that is its own choice.
+    pub(super) fn merge(&self, lines: bool) -> Merge {
+        if lines || self.terminal.is_none() { Merge::Lines } else { Merge::AsTyped }
+    }
+
+    /// Puts a client on output streams and, if it `types`, among the writers; returns where its
     /// streams begin.
-    pub(super) fn attach(&mut self, id: ClientId, wants: &[Want], types: bool) -> Vec<Begin> {
+    pub(super) fn attach(
+        &mut self,
+        id: ClientId,
+        wants: &[Want],
+        types: Option<Merge>,
+    ) -> Vec<Begin> {
         let begins: Vec<Begin> = wants
             .iter()
             .filter_map(|Want { stream, from }| {
@@ -95,11 +108,13 @@ impl Mux {
             session.greeted = true;
             session.streams = begins.iter().map(|begin| begin.stream).collect();
         }
-        if types && self.inlet.is_some() {
-            client.typing = Typing::Open;
-            self.input.join(id);
-        } else if types {
-            client.typing = Typing::Ended;
+        match types {
+            Some(merge) if self.inlet.is_some() => {
+                client.typing = Typing::Open;
+                self.input.join(id, merge);
+            }
+            Some(_) => client.typing = Typing::Ended,
+            None => {}
         }
         let does = client.does();
         if !does.is_empty() {

@@ -184,6 +184,7 @@ impl Mux {
         let others = self.clients.values().filter(|client| client.is_attached()).count();
         let turn = self.turn_for_newcomers();
         let epoch = self.hub.epoch();
+        let types = types.then(|| self.merge(hello.lines));
         let streams = self.attach(id, &hello.wants(epoch), types);
         if !streams.is_empty() {
             self.hub.will_return(id);

@@ -17,7 +17,7 @@ use super::{Mux, Phase, signals};
 use crate::app::App;
 use crate::endpoints::Endpoints;
 use crate::hub::Hub;
-use crate::hub::input::{Input, Merge};
+use crate::hub::input::Input;
 use crate::hub::memory::{self, Memory};
 use crate::limits;
 use crate::poll::Poller;
@@ -112,7 +112,6 @@ impl Mux {
             raise_descriptor_limit();
         }
         let has_terminal = matches!(streams, Streams::Terminal { .. });
-        let merge = if has_terminal { Merge::AsTyped } else { Merge::Lines };
         let mut ends = open_ends(&dir, &streams, &mut stored, &notify)?;
         if owns_app {
             // What a `run` that was killed has left is of no use to anybody else.
@@ -136,7 +135,7 @@ impl Mux {
         let mut mux = Self {
             poller: Poller::new().context("making an epoll set")?,
             hub,
-            input: Input::new(merge),
+            input: Input::default(),
             held: vec![None; ends.sources.len()],
             sources: ends.sources.into_iter().map(Some).collect(),
             inlet: ends.inlet,

@@ -21,6 +21,9 @@ pub struct Hello {
     /// Whether the end of its input ends the app's.
     #[serde(default)]
     pub stdin_once: bool,
+    /// Whether its input is lines, of which none is to be mixed with another's; else the mux chooses.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lines: bool,
     /// Whether nobody else is to type while it is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<Exclusive>,
@@ -61,6 +64,7 @@ impl Default for Hello {
             streams: Vec::new(),
             stdin: false,
             stdin_once: false,
+            lines: false,
             exclusive: None,
             size: None,
             redraw: None,

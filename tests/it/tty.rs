@@ -11,6 +11,7 @@ use nix::sys::termios::{InputFlags, tcgetattr};
 use rustix::termios::tcgetwinsize;
 
 use crate::pattern;
+use crate::proc::eventually;
 use crate::rig::{APP, Rig, expect};
 
 #[test]
@@ -154,6 +155,45 @@ fn three_clients_all_see_every_byte() {
     assert_eq!(mux.ends(), 0);
     for client in clients {
         assert_eq!(crate::rig::rest(client), "");
+    }
+}
+
+/// Scripts that write lines at the same time, more than fits anywhere on the way.
+#[test]
+fn lines_of_several_programs_are_not_mixed() {
+    const WRITERS: usize = 6;
+    let lines = pattern::volume(3000, 30_000);
+    let rig = Rig::new();
+    let mux = rig.tty();
+    let mut slave = rig.slave();
+    let attached = [(); WRITERS].map(|()| rig.attach(&["--mode", "tty-in"]));
+    let are_there = || mux.stderr.so_far().matches("attached to typing").count() == WRITERS;
+    eventually("all are attached", are_there);
+    let mut number = 0;
+    let writers = attached.map(|mut attach| {
+        let (own, mut input) = (number, attach.stdin());
+        number += 1;
+        thread::spawn(move || {
+            for line in 0..lines {
+                writeln!(input, "client {own} line {line} {}", "x".repeat(30)).unwrap();
+            }
+            drop(input);
+            assert_eq!(attach.ends(), 0);
+        })
+    });
+    let mut next = [0; WRITERS];
+    let mut reader = std::io::BufReader::new(&mut slave);
+    for _ in 0..WRITERS * lines {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["client", number, "line", count, rest] = words[..] else { panic!("{line:?}") };
+        let number: usize = number.parse().unwrap();
+        assert_eq!((count.parse(), rest), (Ok(next[number]), &"x".repeat(30)[..]), "{line:?}");
+        next[number] += 1;
+    }
+    for writer in writers {
+        writer.join().unwrap();
     }
 }
 
