@@ -65,6 +65,9 @@ pub const MARKS: usize = 4096;
 /// Bytes of input kept per mux for an app that does not read, and the most that one client may
 /// have waiting for its turn.
 pub const INPUT: usize = 64 * 1024;
+/// Bytes typed or pasted at a terminal that may wait in `attach` for an app that does not read: more than
+/// anybody pastes, for its own keys are found in what it has read only.
+pub const TYPED: usize = 4 * 1024 * 1024;
 /// How long a half line of input keeps other writers waiting.
 pub const INPUT_TURN: Duration = Duration::from_secs(1);
 

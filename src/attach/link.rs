@@ -228,16 +228,10 @@ impl Uplink {
         Self { socket, session, waiting: Vec::new(), closing: false, stays_open: false }
     }
 
-    /// Whether something waits for the socket to take it.
+    /// How many bytes wait for the socket to take them.
     #[must_use]
-    pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// How much more input may be taken in now, in bytes.
-    #[must_use]
-    pub fn room(&self) -> usize {
-        limits::INPUT.saturating_sub(self.waiting.len())
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Input for the app.

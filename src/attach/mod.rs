@@ -287,19 +287,12 @@ impl<'a> Attached<'a> {
                 fds.len() - 1
             })
         };
-        // With nobody there, or while we may not type, a person's keys are still looked at; a
-        // program's input waits.
-        let reads = match (self.input, uplink) {
-            (Input::Open, Some(uplink)) => uplink.room() > 0,
-            (Input::Open, None) | (Input::Held | Input::Closed, _) => self.local == Local::Raw,
-            (Input::Ended, _) => false,
-        };
-        let input = add(reads, stdin.as_fd(), PollFlags::POLLIN);
+        let input = add(self.room() > 0, stdin.as_fd(), PollFlags::POLLIN);
         // No event is asked for: that a reader has gone is told as an error.
         let shows = self.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
         let output = add(shows, stdout.as_fd(), PollFlags::empty());
         if let Some(uplink) = uplink {
-            add(uplink.is_waiting(), uplink.as_fd(), PollFlags::POLLOUT);
+            add(uplink.waiting() > 0, uplink.as_fd(), PollFlags::POLLOUT);
         }
         let gap = self.gap.map(|(_, due)| due);
         let deadline = self.keys.deadline().into_iter().chain(gap).chain(self.noted).min();
@@ -318,6 +311,19 @@ impl<'a> Attached<'a> {
             output_closed: events(output).contains(PollFlags::POLLERR),
             input: !events(input).is_empty(),
         })
+    }
+
+    /// How many bytes of this process's input may be read now. With nobody there, or while we may not
+    /// type, a person's keys are still looked at; a program's input waits.
+    fn room(&self) -> usize {
+        let most = if self.local == Local::Raw { limits::TYPED } else { limits::INPUT };
+        match (self.input, &self.uplink) {
+            (Input::Open, Some(uplink)) => most.saturating_sub(uplink.waiting()).min(limits::READ),
+            (Input::Ended, _) => 0,
+            // What is typed now goes nowhere.
+            _ if self.local == Local::Raw => limits::READ,
+            _ => 0,
+        }
     }
 
     fn send_size(&mut self) {

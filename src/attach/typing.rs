@@ -20,12 +20,7 @@ use crate::status;
 impl Attached<'_> {
     /// This process's input has something, or its end.
     pub(super) fn read_input(&mut self) -> Result<Step> {
-        let room = match (self.input, &self.uplink) {
-            (Input::Open, Some(uplink)) => uplink.room(),
-            // What is typed now goes nowhere.
-            _ => limits::READ,
-        };
-        let mut buffer = vec![0; room.min(limits::READ)];
+        let mut buffer = vec![0; self.room()];
         let len = match nix::unistd::read(io::stdin(), &mut buffer) {
             Ok(len) => len,
             Err(Errno::EINTR | Errno::EAGAIN) => return Ok(Step::Continue),
@@ -77,8 +72,10 @@ impl Attached<'_> {
             Command::Detach => {
                 // What was typed before goes first, as far as it is taken.
                 let _ = self.uplink.as_mut().map_or(Ok(()), Uplink::flush);
+                let is_left = self.uplink.as_ref().is_some_and(|uplink| uplink.waiting() > 0);
+                let but = if is_left { "; not all that was typed was taken" } else { "" };
                 terminal::restore();
-                self.say(&format!("detached from app {}", self.name()));
+                self.say(&format!("detached from app {}{but}", self.name()));
                 return Ok(Step::Leave(self.complete(Exit::Done)));
             }
             // All of the job, as the terminal would; it comes back to us as a signal, too.

@@ -165,12 +165,8 @@ impl Mux {
 
     /// Something happened at a client's socket.
     pub(super) fn on_client(&mut self, id: ClientId, event: Event) {
-        if event.hangup
-            && let Some(client) = self.clients.get_mut(&id)
-        {
-            // Nothing can reach it any more, but what it typed before it went still counts.
-            client.outlet = Outlet::Gone;
-            self.hub.leave(id);
+        if event.hangup {
+            self.depart(id);
         }
         if event.readable || event.hangup {
             match self.hear(id) {
@@ -180,6 +176,22 @@ impl Mux {
             }
         }
         self.touch(id);
+    }
+
+    /// Nothing can reach a client any more, and it decides nothing, but what it typed before it went still
+    /// counts.
+    fn depart(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.is_gone()) else {
+            return;
+        };
+        client.outlet = Outlet::Gone;
+        self.hub.leave(id);
+        if let Some(terminal) = &mut self.terminal {
+            terminal.sizes.leave(id);
+        }
+        if self.input.only() == Some(id) {
+            self.reserve(None);
+        }
     }
 
     /// Copies what the next `len` bytes of a stream would overwrite in the middle of a frame.
@@ -232,8 +244,7 @@ impl Mux {
             Err(e) => {
                 // What it typed may still wait to be read.
                 log::debug!("app {}: writing to {}: {e}", self.dir.name(), client.peer);
-                client.outlet = Outlet::Gone;
-                self.hub.leave(id);
+                self.depart(id);
                 if self.hear(id).unwrap_or(false) {
                     self.watch_client(id);
                 } else {

@@ -18,7 +18,9 @@ impl Mux {
             let (bytes, unseen) = self.hub.extent(stream)?;
             Some(StreamReport { stream, bytes, unseen })
         };
-        let clients = self.clients.iter().take(limits::REPORTED).map(|(id, client)| ClientReport {
+        // One that has gone may have left input that the app does not take yet.
+        let present = || self.clients.iter().filter(|(_, client)| !client.is_gone());
+        let clients = present().take(limits::REPORTED).map(|(id, client)| ClientReport {
             client: id.0,
             uid: client.peer.uid,
             pid: client.peer.pid,
@@ -43,7 +45,7 @@ impl Mux {
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
             logs: self.log_reports(),
-            unlisted: self.clients.len().saturating_sub(limits::REPORTED),
+            unlisted: present().count().saturating_sub(limits::REPORTED),
             errors: diagnostics::complaints()
                 .into_iter()
                 .map(|(at, error)| ErrorReport { at_ms: at.millis(), error })

@@ -86,6 +86,34 @@ fn it_detaches_by_its_keys_which_swallow_nothing_else() {
     desk.local.shown.wait_for("meanwhile");
 }
 
+/// The app reads nothing: what was pasted waits, and the keys behind it are found all the same. Who has gone
+/// then is nobody, though the mux keeps what it typed.
+#[test]
+fn it_detaches_behind_a_paste_that_nobody_takes() {
+    let paste = vec![b'x'; 1_000_000];
+    let mut desk = Desk::new(&["--exclusive"]);
+    let other = desk.rig.attach(&["--mode", "tty-in"]);
+    other.stderr.wait_for("you only look");
+    desk.local.press(&paste);
+    desk.local.press(b"\x10?");
+    desk.local.shown.wait_for("types alone (here)");
+    desk.local.press(DETACH);
+    assert_eq!(desk.attach.ends(), 0);
+    assert!(desk.local.is_as_before());
+    assert_eq!(desk.local.unread(), 0);
+    desk.local.shown.wait_for("detached from app demo; not all that was typed was taken");
+    other.stderr.wait_for("you type again");
+    let clients = desk.rig.status()["clients"].clone();
+    let listed = |pid: i32| clients.as_array().unwrap().iter().any(|client| client["pid"] == pid);
+    assert!(!listed(desk.attach.pid().as_raw()) && listed(other.pid().as_raw()), "{clients}");
+    // All that is given to an app that does read.
+    let mut desk = Desk::new(&[]);
+    desk.local.press(&paste);
+    desk.local.press(b"y");
+    desk.assert_typed(&paste);
+    desk.assert_typed(b"y");
+}
+
 #[test]
 fn other_detach_keys_and_none() {
     let mut desk = Desk::new(&["--detach-keys", "ctrl-],q"]);
