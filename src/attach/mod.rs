@@ -245,6 +245,10 @@ impl<'a> Attached<'a> {
                 self.uplink = None;
             }
             let heard = self.wait(inbox)?;
+            if heard.mux_gone {
+                // What it has said last waits behind the page.
+                self.come_back()?;
+            }
             if heard.news {
                 let mut bell = [0; 64];
                 while matches!((&inbox.bell).read(&mut bell), Ok(1..)) {}
@@ -291,9 +295,13 @@ impl<'a> Attached<'a> {
         // No event is asked for: that a reader has gone is told as an error.
         let shows = self.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
         let output = add(shows, stdout.as_fd(), PollFlags::empty());
-        if let Some(uplink) = uplink {
-            add(uplink.waiting() > 0, uplink.as_fd(), PollFlags::POLLOUT);
-        }
+        // While our page is shown nobody reads what comes, and its end neither: that is told as an error.
+        let mux = uplink.filter(|uplink| uplink.waiting() > 0 || self.page.is_some());
+        let mux = mux.and_then(|uplink| {
+            let is_waiting = uplink.waiting() > 0;
+            let wanted = if is_waiting { PollFlags::POLLOUT } else { PollFlags::empty() };
+            add(true, uplink.as_fd(), wanted)
+        });
         let gap = self.gap.map(|(_, due)| due);
         let deadline = self.keys.deadline().into_iter().chain(gap).chain(self.noted).min();
         let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
@@ -310,6 +318,7 @@ impl<'a> Attached<'a> {
             news: events(Some(0)).contains(PollFlags::POLLIN),
             output_closed: events(output).contains(PollFlags::POLLERR),
             input: !events(input).is_empty(),
+            mux_gone: self.page.is_some() && events(mux).contains(PollFlags::POLLHUP),
         })
     }
 
@@ -381,8 +390,11 @@ impl<'a> Attached<'a> {
 }
 
 /// What [`Attached::wait`] found.
+#[allow(clippy::struct_excessive_bools, reason = "any of them may come with any other")]
 struct Heard {
     news: bool,
     output_closed: bool,
     input: bool,
+    /// It has closed the connection, and our page is shown.
+    mux_gone: bool,
 }

@@ -250,6 +250,23 @@ fn the_page_comes_and_goes_while_the_app_writes_without_a_break() {
     flood.join().unwrap();
 }
 
+/// The end of the app, or of its mux, ends the page as well, and what was written last is seen.
+#[test]
+fn the_page_ends_with_the_app() {
+    for (signal, code) in [(Signal::SIGTERM, 0), (Signal::SIGKILL, 125)] {
+        let mut desk = Desk::new(&[]);
+        desk.local.press(b"\x10?");
+        desk.local.shown.wait_for("types (here)");
+        desk.app.write_all(b"its last words").unwrap();
+        desk.mux.signal(signal);
+        assert_eq!(desk.attach.ends(), code);
+        assert!(desk.local.is_as_before());
+        if signal == Signal::SIGTERM {
+            desk.local.shown.wait_for("its last words");
+        }
+    }
+}
+
 /// The mux may be stuck: the page is shown, and left, all the same.
 #[test]
 fn the_page_needs_no_mux_that_answers() {
