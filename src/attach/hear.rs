@@ -79,6 +79,7 @@ impl Attached<'_> {
                 self.show_page();
             }
             News::Signal(SIGTSTP) => {
+                self.let_go_for_now();
                 terminal::suspend();
                 sys::suspend().context("suspending")?;
                 self.come_back()?;
@@ -113,6 +114,8 @@ impl Attached<'_> {
             (Input::Open, false) => {
                 self.say(&format!("attached to app {name}: you only look: {why}"));
                 self.input = Input::Held;
+                // Whoever has taken that over is not to lose it to us by a new mux.
+                self.exclusive = None;
             }
             _ => {}
         }

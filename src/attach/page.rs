@@ -25,31 +25,49 @@ pub fn others(app: &AppName, count: usize, keys: &Keys) -> String {
     format!("app {app}: {count} {are} attached{keys}")
 }
 
+/// What whoever sits here may type, which decides what the page has keys for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typing {
+    /// Nothing.
+    Never,
+    /// As others do, or nothing as long as one of them types alone.
+    Shared,
+    /// Everything, and nobody else does.
+    Alone,
+}
+
 /// What a key asks for while the page is shown.
 #[must_use]
-pub fn command(key: u8) -> Option<Command> {
-    match key {
-        b'd' => Some(Command::Detach),
-        b'z' => Some(Command::Suspend),
-        b't' => Some(Command::TakeOver),
-        b'a' => Some(Command::LetGo),
+pub fn command(key: u8, typing: Typing) -> Option<Command> {
+    match (key, typing) {
+        (b'd', _) => Some(Command::Detach),
+        (b'z', _) => Some(Command::Suspend),
+        (b't', Typing::Shared) => Some(Command::TakeOver),
+        (b'a', Typing::Alone) => Some(Command::LetGo),
         _ => None,
     }
 }
 
 /// The keys of the page itself.
-const HERE: [&str; 6] = [
-    "",
-    "Here  d  detaches             z  suspends",
-    "      t  types alone          a  lets all type again",
-    "",
-    "Any other key goes back.",
-    "",
-];
+fn here(typing: Typing) -> impl Iterator<Item = &'static str> {
+    let alone = match typing {
+        Typing::Never => None,
+        Typing::Shared => Some("      t  types alone, also where another does so now"),
+        Typing::Alone => Some("      a  lets all type again"),
+    };
+    let keys = ["", "Here  d  detaches             z  suspends"].into_iter().chain(alone);
+    keys.chain(["", "Any other key goes back.", ""])
+}
 
 /// The page's text for a window of this size, for a terminal that is raw; `own` is our process.
 #[must_use]
-pub fn text(app: &AppName, keys: &Keys, presence: &Presence, size: Size, own: u32) -> String {
+pub fn text(
+    app: &AppName,
+    (keys, typing): (&Keys, Typing),
+    presence: &Presence,
+    size: Size,
+    own: u32,
+) -> String {
     let mut head = vec![format!("iottymux: attached to app {app}"), String::new()];
     for (command, does) in [
         (Command::Detach, "detaches: the app goes on"),
@@ -60,7 +78,7 @@ pub fn text(app: &AppName, keys: &Keys, presence: &Presence, size: Size, own: u3
             head.push(format!("  {:16} {does}", sequence.to_string()));
         }
     }
-    head.extend(HERE.map(str::to_owned));
+    head.extend(here(typing).map(str::to_owned));
     let people = match presence {
         Presence::Asked => vec!["Asking who is attached ...".to_owned()],
         Presence::Unknown(why) => {
@@ -127,7 +145,7 @@ mod tests {
         let keys =
             Keys::new(&"ctrl-p,ctrl-q".parse().unwrap(), &"ctrl-z".parse().unwrap(), true).unwrap();
         let app: AppName = "demo".parse().unwrap();
-        let text = text(&app, &keys, presence, Size { rows, cols }, 71);
+        let text = text(&app, (&keys, Typing::Shared), presence, Size { rows, cols }, 71);
         text.split_terminator("\r\n").map(str::to_owned).collect()
     }
 
@@ -147,6 +165,20 @@ mod tests {
         }
         let lines = shown(&Presence::Unknown("why".into()), 24, 80);
         assert_eq!(lines.last().unwrap(), "Who is attached is not known: why");
+    }
+
+    #[test]
+    fn only_the_keys_that_do_something_are_shown_and_do_it() {
+        use Typing::{Alone, Never, Shared};
+        for (typing, takes, lets_go) in
+            [(Never, false, false), (Shared, true, false), (Alone, false, true)]
+        {
+            let lines: Vec<_> = here(typing).collect();
+            let shows = |key: &str| lines.iter().any(|line| line.trim_start().starts_with(key));
+            assert_eq!((shows("t  "), shows("a  ")), (takes, lets_go), "{typing:?}");
+            assert_eq!(command(b't', typing).is_some(), takes, "{typing:?}");
+            assert_eq!(command(b'a', typing).is_some(), lets_go, "{typing:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use super::keys::Command;
 use super::link::Uplink;
-use super::page::Presence;
+use super::page::{Presence, Typing};
 use super::{Attached, Input, Step, page, pump, terminal};
 use crate::exit::Exit;
 use crate::limits;
@@ -58,7 +58,7 @@ impl Attached<'_> {
             (None, keys) => self.send(keys),
             (Some(_), []) => {}
             // One key at a time; what comes with it, as with an arrow's, belongs to it.
-            (Some(_), [key, ..]) => match page::command(*key) {
+            (Some(_), [key, ..]) => match page::command(*key, self.typing()) {
                 Some(command) => return self.obey(command),
                 None => self.come_back()?,
             },
@@ -118,12 +118,32 @@ impl Attached<'_> {
         self.say(&format!("attached to app {name}: {said}"));
     }
 
+    fn typing(&self) -> Typing {
+        match (self.input, self.exclusive) {
+            (Input::Ended | Input::Closed, _) => Typing::Never,
+            (Input::Open, Some(_)) => Typing::Alone,
+            _ => Typing::Shared,
+        }
+    }
+
+    /// Lets others type while we are suspended, for as long as that may take.
+    pub(super) fn let_go_for_now(&mut self) {
+        if self.typing() == Typing::Alone
+            && let Some(uplink) = &mut self.uplink
+            && uplink.ask(ForMux::LetGo)
+        {
+            self.asked.push_back(None);
+            // What it does not take now goes when we are back.
+            let _ = uplink.flush();
+        }
+    }
+
     /// Shows our page, if there is one and the terminal takes it.
     pub(super) fn show_page(&mut self) {
         let Some(presence) = &self.page else { return };
         let (rows, cols) = limits::SIZE;
         let size = terminal::size().unwrap_or(Size { rows, cols });
-        let keys = self.keys.keys();
+        let keys = (self.keys.keys(), self.typing());
         let text = page::text(self.name(), keys, presence, size, std::process::id());
         if !terminal::page(&text) {
             self.page = None;

@@ -324,14 +324,30 @@ fn who_is_attached_takes_over_and_lets_go() {
     desk.local.shown.wait_for("attached to app demo: you type alone no more\r\n");
     alone.stderr.wait_for("you type again");
     desk.assert_typed(b"late");
-    // Who does not type alone lets go of nothing.
+    // Who does not type alone lets go of nothing: the page has no such key.
     let _taker = desk.rig.attach(&["--take-over"]);
     let losses = || alone.stderr.so_far().matches("you only look").count();
     eventually("it is taken over again", || losses() == 2);
-    desk.local.press(b"\x10?a");
-    desk.local.shown.wait_for("attached to app demo: not so: it does not type alone\r\n");
+    let before = desk.local.shown.so_far().len();
+    let page = || desk.local.shown.so_far().split_off(before);
+    desk.local.press(b"\x10?");
+    eventually("the page is shown again", || page().contains("t  types alone, also"));
+    desk.local.press(b"a\x10?d");
+    assert_eq!(desk.attach.ends(), 0);
+    assert!(!page().contains("a  lets") && !page().contains("not so"), "{}", page());
     let clients = desk.rig.status()["clients"].clone();
     assert_eq!(clients.as_array().unwrap().iter().filter(|c| c["exclusive"] == true).count(), 1);
+}
+
+/// It may be away for long; whether it really is, is not its choice.
+#[test]
+fn who_suspends_lets_others_type() {
+    let desk = Desk::new(&["--exclusive"]);
+    let other = desk.rig.attach(&[]);
+    other.stderr.wait_for("you only look");
+    desk.attach.signal(Signal::SIGTSTP);
+    other.stderr.wait_for("you type again");
+    desk.local.shown.wait_for("you type alone no more");
 }
 
 /// In a full screen a line of ours has a place of its own, and moves nothing.
