@@ -17,13 +17,15 @@ use crate::limits;
 use crate::state::AppDir;
 
 /// Tries until it succeeds, the time is over, or it fails for another reason than that there is no
-/// mux (yet). `wait` of zero tries once; `None` waits for ever. Sleeps until something changes.
+/// mux (yet). `wait` of zero tries once, and then `advice` is how to wait; `None` waits for ever. Sleeps
+/// until something changes.
 ///
 /// # Errors
 /// The last failure, when the time is over; [`Ended`] where a mux has left how its app ended.
 pub fn retry<T>(
     dir: &AppDir,
     wait: Option<Duration>,
+    advice: &str,
     mut attempt: impl FnMut(&Endpoints) -> Result<T>,
 ) -> Result<T> {
     let until = wait.map(|wait| Instant::now() + wait);
@@ -39,7 +41,7 @@ pub fn retry<T>(
         };
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(explain(error, dir, wait));
+            return Err(explain(error, dir, wait, advice));
         }
         log::debug!("waiting for app {}", dir.name());
         if !watched {
@@ -121,11 +123,16 @@ impl fmt::Display for Ended {
 
 impl std::error::Error for Ended {}
 
-fn explain(error: anyhow::Error, dir: &AppDir, wait: Option<Duration>) -> anyhow::Error {
+fn explain(
+    error: anyhow::Error,
+    dir: &AppDir,
+    wait: Option<Duration>,
+    advice: &str,
+) -> anyhow::Error {
     let name = dir.name();
     let (hint, advice) = match wait {
         Some(wait) if !wait.is_zero() => (format!("app {name} did not appear within {wait:?}"), ""),
-        _ => (format!("app {name} is not running under a mux"), " (--wait waits for it)"),
+        _ => (format!("app {name} is not running under a mux"), advice),
     };
     match Last::read(dir) {
         Ok(Some(last)) => Ended { hint, last }.into(),

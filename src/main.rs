@@ -43,9 +43,15 @@ fn obey(cli: Cli) -> Result<Exit> {
     match cli.command {
         Command::Stream(args) => begin(config::stream(&args, &state()?)),
         Command::Tty(args) => begin(config::tty(&args, &state()?)),
-        Command::Run(args) if args.attach && !args.await_client => run::attached(&args, &state()?),
+        Command::Run(args) if args.attach && !args.await_client => match config::check_run(&args) {
+            Ok(()) => run::attached(&args, &state()?),
+            Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
+        },
         Command::Run(args) => begin(config::run(&args, &state()?)),
-        Command::Attach(args) => attach::attach(&config::attach(&args, &state()?)),
+        Command::Attach(args) => match config::attach(&args, &state()?) {
+            Ok(request) => attach::attach(&request),
+            Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
+        },
         Command::Status(args) => {
             status::show(&state()?.app(&args.app.name), args.json).map(|()| Exit::Done)
         }

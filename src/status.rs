@@ -123,7 +123,7 @@ fn ask(
     let until = Instant::now() + answers;
     // A socket's wait of zero would be one for ever.
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    find::retry(dir, Some(appears), |endpoints| {
+    find::retry(dir, Some(appears), "", |endpoints| {
         let Some(file) = endpoints.session() else { bail!("app {name}: its mux has no sessions") };
         let (mut socket, _) = session::open(dir, file, &Hello::default(), Some(left()))?;
         socket.write_all(question).context("asking")?;

@@ -172,7 +172,7 @@ impl Attached<'_> {
             ..self.request.clone()
         };
         pump::dial(self.outbox.another()?, move || {
-            find::retry(&request.dir, request.wait, |endpoints| {
+            find::retry(&request.dir, request.wait, "", |endpoints| {
                 if unsure {
                     bail!("there is a new mux{UNSURE}");
                 }
@@ -186,6 +186,10 @@ impl Attached<'_> {
     pub(super) fn go_on(&mut self, link: Link) -> Result<()> {
         let reads = !self.wanted.outputs.is_empty();
         let knows = self.epoch.is_some() && self.epoch == link.epoch || !reads;
+        if !knows && self.is_drawn {
+            // A screen comes, which would wipe that away.
+            self.welcome.get_or_insert_default();
+        }
         let but = if knows { "" } else { "; what it wrote meanwhile may be missing" };
         self.say(&format!("app {}: attached again{but}", self.name()));
         self.uncertain |= !knows;

@@ -73,6 +73,8 @@ pub fn usual_redraw(from: Position) -> Option<Redraw> {
     (from == Position::Unseen && io::stdout().is_terminal()).then_some(Redraw::Screen)
 }
 
+/// How to be there before the app.
+const WAITS: &str = " (--wait waits for it)";
 /// Why a program's input does not go on with another mux.
 const UNSURE: &str = ", and whether the app was given all of the input is not known";
 
@@ -130,6 +132,8 @@ struct Attached<'a> {
     page: Option<Presence>,
     /// Until when a line of ours is in the place of one of the app's.
     noted: Option<Instant>,
+    /// Whether a session with a new mux begins with a screen.
+    is_drawn: bool,
     /// What is to be told when the first screen has been shown; `None` when it has, or none comes.
     welcome: Option<Vec<String>>,
     /// Whether we type alone, or wish to: the next mux is asked for it again.
@@ -162,10 +166,10 @@ pub fn attach(request: &Request) -> Result<Exit> {
     let keys = |page| Keys::new(detach_keys, suspend_key, page).map_err(|why| anyhow!(why));
     keys(true)?;
     if *mode == Mode::List {
-        let endpoints = find::retry(dir, *wait, |endpoints| Ok(endpoints.clone()))?;
+        let endpoints = find::retry(dir, *wait, WAITS, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
-    let link = find::retry(dir, *wait, |endpoints| link::dial(request, endpoints, None))?;
+    let link = find::retry(dir, *wait, WAITS, |endpoints| link::dial(request, endpoints, None))?;
     let (outbox, inbox) = pump::mailbox().context("making a mailbox")?;
     let types = link.wanted.input.is_some();
     let on_tty = link.wanted.all().any(|s| s == Stream::Tty);
@@ -198,6 +202,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             keys: Matcher::new(keys),
             page: None,
             noted: None,
+            is_drawn,
             welcome: is_drawn.then(|| others.into_iter().collect()),
             exclusive: request.exclusive,
             asked: VecDeque::new(),

@@ -4,6 +4,7 @@
 //! its end, a signal, or a panic in any thread. Calling it twice does no harm. While the screen is not
 //! the app's, nothing of the app is shown, and nothing is lost.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,8 @@ use crate::proto::Size;
 /// Those to be put back, and those until then. Locked for moments only.
 static MODES: Mutex<Option<Modes>> = Mutex::new(None);
 /// Locked while something is written there, which may take as long as the terminal does.
-static SCREEN: Mutex<Screen> = Mutex::new(Screen { undo: None, owner: Owner::App });
+static SCREEN: Mutex<Screen> =
+    Mutex::new(Screen { undo: None, owner: Owner::App, note: String::new() });
 /// Tells those who wait for it that the screen is the app's again.
 static BACK: Condvar = Condvar::new();
 /// Whether somebody waits for the screen: who shows a flood of output lets go of it for a moment.
@@ -50,6 +52,8 @@ struct Screen {
     /// What the app has changed on it, where its output goes to a terminal.
     undo: Option<Undo>,
     owner: Owner,
+    /// What wipes away our lines among the app's, as long as they are where they were written.
+    note: String,
 }
 
 /// Whose the screen is.
@@ -127,25 +131,26 @@ pub fn note(line: &str) -> bool {
     write_note(true, |Size { rows, cols }| {
         // The last column stays free: what is written there may go on in the next row.
         let line: String = visible(line).chars().take(usize::from(cols) - 1).collect();
-        format!("\x1b[{rows};1H{line}\x1b[0m\x1b[K")
+        (format!("\x1b[{rows};1H{line}\x1b[0m\x1b[K"), String::new())
     })
 }
 
 /// Shows lines at the top right, where a prompt is least, or on the last row of a full screen, for a while:
-/// whoever calls this has the screen drawn again. Whether it was shown.
+/// whoever calls this has the screen drawn again. Each is cut to its row. Whether it was shown.
 pub fn greet(lines: &[String]) -> bool {
     let lines: Vec<String> = lines.iter().map(|line| format!("iottymux: {line}")).collect();
     note(&lines.join("; "))
         || write_note(false, |Size { rows, cols }| {
-            let width = usize::from(cols) - 1;
-            let chars: Vec<Vec<char>> =
-                lines.iter().map(|line| visible(line).chars().collect()).collect();
-            let parts = chars.iter().flat_map(|line| line.chunks(width));
-            let shown = (1..rows).zip(parts).map(|(row, part)| {
-                let (col, part) = (usize::from(cols) - part.len(), part.iter().collect::<String>());
-                format!("\x1b[{row};{col}H{part}")
-            });
-            shown.collect()
+            let (mut out, mut wipe) = (String::new(), String::new());
+            for (row, line) in (1..rows).zip(&lines) {
+                let line: String = visible(line).chars().take(usize::from(cols) - 1).collect();
+                let len = line.chars().count();
+                let place = format!("\x1b[{row};{}H", usize::from(cols) - len);
+                // Writing into a string does not fail.
+                let _ = write!(wipe, "{place}\x1b[{len}X");
+                let _ = write!(out, "{place}{line}");
+            }
+            (out, wipe)
         })
 }
 
@@ -160,18 +165,25 @@ pub fn say(line: &str) {
     write_soon(&undo.map(Undo::begun).unwrap_or_default(), until);
 }
 
-/// Writes a text of ours on the app's screen, in a look of its own, if that is a `full` one as is wanted.
-fn write_note(full: bool, text: impl Fn(Size) -> String) -> bool {
+/// Writes a text of ours on the app's screen, in a look of its own, if that is a `full` one as is wanted. The
+/// second text is what wipes it away.
+fn write_note(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
+    // Cursor, colours, character set and origin are saved and restored together.
+    let aside =
+        |look: &str, text: &str| format!("\x1b7\x1b[?6l\x1b[{look}m\x1b(B\x0f{text}\x1b[0m\x1b8");
     let until = Instant::now() + limits::STUCK;
-    let Some(screen) = lock_between(until) else { return false };
+    let Some(mut screen) = lock_between(until) else { return false };
     let is_apps = screen.owner == Owner::App && !OVER.load(Ordering::Relaxed);
     let Some(undo) = &screen.undo else { return false };
     let is_wanted = is_apps && undo.is_full_screen() == full;
     let Some(size) = size().filter(|_| is_wanted) else { return false };
-    // Cursor, colours, character set and origin are saved and restored together.
-    let (end, text) = (undo.end(), text(size));
-    let text = format!("{end}\x1b7\x1b[?6l\x1b[0;7m\x1b(B\x0f{text}\x1b[0m\x1b8");
-    write_soon(&[text.as_bytes(), &undo.begun()].concat(), until)
+    let (text, wipe) = text(size);
+    let text = format!("{}{}", undo.end(), aside("0;7", &text));
+    let written = write_soon(&[text.as_bytes(), &undo.begun()].concat(), until);
+    if written && !wipe.is_empty() {
+        screen.note = aside("0", &wipe);
+    }
+    written
 }
 
 /// Shows bytes of the app's terminal by `write`. Its modes are noted first, and once all has been
@@ -196,6 +208,10 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
         }
         if let Some(undo) = screen.undo.as_mut() {
             undo.read(piece);
+            // It may have scrolled away, or the screen is drawn anew, which begins so.
+            if piece.iter().any(|byte| matches!(byte, b'\n' | 0x18)) {
+                screen.note.clear();
+            }
             // Under the lock, so that it does not come after what undoes it.
             write(piece)?;
         } else {
@@ -252,7 +268,10 @@ fn hand_over(to: Owner, text: &str) -> bool {
         (Owner::Page, Owner::Page) | (Owner::Shell, Owner::Shell) | (Owner::App, Owner::App) => {
             Vec::new()
         }
-        (Owner::App, _) => screen.undo.as_ref().map(Undo::sequence).unwrap_or_default(),
+        (Owner::App, _) => {
+            let undone = screen.undo.as_ref().map(Undo::sequence).unwrap_or_default();
+            [std::mem::take(&mut screen.note).into_bytes(), undone].concat()
+        }
         (Owner::Page, _) => b"\x1b[?1049l".to_vec(),
         (Owner::Shell, _) => Vec::new(),
     };

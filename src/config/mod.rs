@@ -11,8 +11,9 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::app::{self, App};
 use crate::attach;
+use crate::attach::keys::Keys;
 use crate::cli::{
-    AloneArgs, AttachArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
+    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
     RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::limits;
@@ -124,6 +125,7 @@ fn log_plan(args: &LogArgs) -> Result<LogPlan> {
 
 /// The recordings that were asked for.
 fn recordings(args: &RecordArgs) -> Result<Vec<LogTarget>> {
+    check_recording(args)?;
     let term = env::var("TERM").ok().filter(|term| !term.is_empty());
     let term = term.unwrap_or_else(|| app::TERM.to_owned());
     let recording = |path: &PathBuf| {
@@ -152,11 +154,34 @@ fn rkt_log() -> Result<Option<LogPath>> {
     }
 }
 
+/// Whether the options of `run` make sense together.
+///
+/// # Errors
+/// When one of them would do nothing, or one sequence of keys hides another.
+pub fn check_run(args: &RunArgs) -> Result<()> {
+    if !args.tty && !args.record.record.is_empty() {
+        bail!("only a terminal can be recorded: --record needs --tty");
+    }
+    if !args.tty && args.size.is_some() {
+        bail!("only a terminal has a size: --size needs --tty");
+    }
+    check_recording(&args.record)?;
+    check_keys(&args.keys)
+}
+
+fn check_recording(args: &RecordArgs) -> Result<()> {
+    if args.record_input && args.record.is_empty() {
+        bail!("there is no recording for what is typed: --record-input needs --record");
+    }
+    Ok(())
+}
+
 /// The plan of `run`.
 ///
 /// # Errors
-/// When rkt's variables ask for a log that there cannot be.
+/// When its options do not make sense, or rkt's variables ask for a log that there cannot be.
 pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
+    check_run(args)?;
     let (rows, cols) = limits::SIZE;
     let streams = if args.tty {
         Streams::Terminal { size: args.size.unwrap_or(Size { rows, cols }) }
@@ -165,9 +190,6 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
     };
     let waits_until = args.await_client.then(|| Instant::now() + limits::FIRST_CLIENT);
     let app = App::new(&args.command, args.tty, waits_until);
-    if !args.tty && !args.record.record.is_empty() {
-        bail!("only a terminal can be recorded: --record needs --tty");
-    }
     plan(state.app(&args.app.name), streams, &args.mux, recordings(&args.record)?, Some(app))
 }
 
@@ -204,10 +226,18 @@ pub fn request(args: &ControlArgs) -> Result<Option<Request>> {
     })
 }
 
+/// Whether the keys of a person can all be typed.
+fn check_keys(args: &KeyArgs) -> Result<()> {
+    Keys::new(&args.detach_keys, &args.suspend_key, true).map(drop).map_err(|why| anyhow!(why))
+}
+
 /// What `attach` is to do.
-#[must_use]
-pub fn attach(args: &AttachArgs, state: &StateDir) -> attach::Request {
-    attach::Request {
+///
+/// # Errors
+/// When one sequence of keys hides another.
+pub fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Request> {
+    check_keys(&args.keys)?;
+    Ok(attach::Request {
         dir: state.app(&args.app.name),
         mode: args.mode.clone(),
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
@@ -228,7 +258,7 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> attach::Request {
         },
         detach_keys: args.keys.detach_keys.clone(),
         suspend_key: args.keys.suspend_key.clone(),
-    }
+    })
 }
 
 /// The streams that rkt's variables enable; `None` when none of them is set.

@@ -37,7 +37,17 @@ fn assert_fails(attach: &mut Proc, code: i32, why: &str) {
 #[test]
 fn without_a_mux_it_says_so() {
     let rig = Rig::new();
-    assert_fails(&mut rig.attach(&[]), 1, "app demo is not running under a mux");
+    assert_fails(
+        &mut rig.attach(&[]),
+        1,
+        "app demo is not running under a mux (--wait waits for it)",
+    );
+    // Who has no such option is not told of it.
+    assert_fails(
+        &mut rig.run(&["status", "--app", APP]),
+        1,
+        "app demo is not running under a mux: ",
+    );
     let mut mux = rig.stream();
     mux.signal(Signal::SIGKILL);
     mux.ends();

@@ -159,6 +159,22 @@ fn attached_the_end_of_input_is_the_apps() {
 }
 
 #[test]
+fn options_that_would_do_nothing_are_refused() {
+    for (options, why) in [
+        (&["--size", "10x20"][..], "--size needs --tty"),
+        (&["--tty", "--record-input"], "--record-input needs --record"),
+        (&["--record", "cast:x"], "--record needs --tty"),
+    ] {
+        for attach in [&[][..], &["--attach"]] {
+            let rig = Rig::new();
+            let mut refused = rig.run(&run(&[options, attach].concat(), &["true"]));
+            assert_eq!(refused.ends(), 2, "{options:?}");
+            assert!(refused.stderr.text().trim_end().ends_with(why), "{options:?}");
+        }
+    }
+}
+
+#[test]
 fn attached_to_a_command_that_is_not_there() {
     let rig = Rig::new();
     let mut run = rig.run(&run(&["--attach"], &["no-such-command"]));

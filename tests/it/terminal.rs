@@ -284,11 +284,15 @@ fn keys_that_hide_each_other_are_refused() {
     let rig = Rig::new();
     let _mux = rig.tty();
     let mut attach = rig.attach(&["--suspend-key", "ctrl-p"]);
-    assert_eq!(attach.ends(), 1);
-    assert_eq!(
-        attach.stderr.text(),
-        "iottymux: the keys ctrl-p ctrl-q detach and ctrl-p suspend: one hides the other\n"
-    );
+    let mut run =
+        rig.run(&["run", "--app", "other", "--attach", "--suspend-key", "ctrl-p", "--", "true"]);
+    for refused in [&mut attach, &mut run] {
+        assert_eq!(refused.ends(), 2);
+        assert_eq!(
+            refused.stderr.text(),
+            "iottymux: the keys ctrl-p ctrl-q detach and ctrl-p suspend: one hides the other\n"
+        );
+    }
 }
 
 #[test]
@@ -301,6 +305,20 @@ fn who_comes_is_told_of_others() {
     let second = Pty::open(24, 80);
     let _second = second.spawn(desk.rig.command(["attach", "--app", APP]));
     second.shown.wait_for("iottymux: app demo: 1 other is attached (ctrl-p ? shows them)");
+    // It is gone when it leaves, and cut where the window is too narrow.
+    let leaves = Pty::open(24, 50);
+    let mut left = leaves.spawn(desk.rig.command(["attach", "--app", APP, "--read-only"]));
+    leaves.shown.wait_for("\x1b[1;1Hiottymux: app demo: 2 others are attached (ctrl-p\x1b[0m");
+    leaves.press(DETACH);
+    assert_eq!(left.ends(), 0);
+    let mut seen = vt100::Parser::new(
+        std::num::NonZeroU16::new(24).unwrap(),
+        std::num::NonZeroU16::new(50).unwrap(),
+        0,
+    );
+    seen.process(leaves.shown_before_mark().as_bytes());
+    let seen = seen.screen().contents();
+    assert!(!seen.contains("others") && seen.contains("detached from app demo"), "{seen}");
     let _raw = desk.rig.client("tty");
     desk.mux.rests();
     let third = Pty::open(24, 80);
@@ -348,6 +366,27 @@ fn who_suspends_lets_others_type() {
     desk.attach.signal(Signal::SIGTSTP);
     other.stderr.wait_for("you type again");
     desk.local.shown.wait_for("you type alone no more");
+}
+
+/// A mux that does not go on for the one before has a screen of its own; what is told of that is not wiped
+/// away by it.
+#[test]
+fn what_is_told_of_another_mux_is_on_its_screen() {
+    let rig = Rig::new();
+    let mux = rig.tty();
+    let local = Pty::open(24, 90);
+    let mut command = rig.command(["attach", "--app", APP]);
+    command.env("IOTTYMUX_RECONNECT", "30");
+    let _attach = local.spawn(command);
+    rig.slave().write_all(b"the first").unwrap();
+    local.shown.wait_for("the first");
+    drop(mux);
+    local.shown.wait_for("trying again");
+    let _mux = rig.tty();
+    let told = "app demo: attached again; what it wrote meanwhile may be missing";
+    local.shown.wait_for(told);
+    let shown = local.shown_before_mark();
+    assert!(shown.rfind(told) > shown.rfind("\x1b[H\x1b[J"), "{shown:?}");
 }
 
 /// In a full screen a line of ours has a place of its own, and moves nothing.
