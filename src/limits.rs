@@ -221,7 +221,7 @@ pub const FIRST_CLIENT: Duration = Duration::from_secs(30);
 /// starts one again within a tenth of a second, and an upgrade may drain first.
 pub const RECONNECT: Duration = Duration::from_secs(5);
 
-/// How long a mux may take to answer a request.
+/// How long a mux may take to answer a request; a person who attaches is told then that it does not.
 pub const ANSWER: Duration = Duration::from_secs(5);
 /// How long a hook of the app's unit waits for a mux that is just being started again, and for its
 /// answer, all in all: systemd waits for the hook.

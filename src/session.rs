@@ -4,17 +4,27 @@
 //! welcome has been read.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::limits;
 use crate::proto::{Decoder, Hello, Item, Kind, Refusal, Welcome};
 use crate::state::AppDir;
 
-/// Opens a session at a socket of an app's directory; what the client gets is in the welcome. A mux
-/// that says nothing is waited for as long as `patience`, now and whenever the socket is read;
-/// without one for ever.
+/// How long a mux that says nothing is waited for.
+#[derive(Clone, Copy)]
+pub enum Patience<'a> {
+    /// So long, when the session is opened and whenever its socket is read.
+    For(Duration),
+    /// For ever; after [`limits::ANSWER`] without a welcome this is called, once.
+    Endless(&'a dyn Fn()),
+}
+
+/// Opens a session at a socket of an app's directory; what the client gets is in the welcome.
 ///
 /// # Errors
 /// Those of the connection, to be told apart by their kind: a mux that is going ends it. Others
@@ -23,15 +33,23 @@ pub fn open(
     dir: &AppDir,
     file: &str,
     hello: &Hello,
-    patience: Option<Duration>,
+    patience: Patience<'_>,
 ) -> Result<(UnixStream, Welcome)> {
     let what = || format!("connecting to {}", dir.path(file).display());
     let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
-    socket.set_read_timeout(patience).with_context(what)?;
+    if let Patience::For(time) = patience {
+        socket.set_read_timeout(Some(time)).with_context(what)?;
+    }
     match socket.write_all(&Kind::Hello.message(hello)) {
         // It takes no hello from us; why, is still to be read.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
         sent => sent.with_context(what)?,
+    }
+    if let Patience::Endless(is_late) = patience {
+        let wait = PollTimeout::try_from(limits::ANSWER).unwrap_or(PollTimeout::MAX);
+        if poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], wait) == Ok(0) {
+            is_late();
+        }
     }
     match next(&mut socket, dir)? {
         (Kind::Welcome, body) => Ok((socket, serde_json::from_slice(&body)?)),

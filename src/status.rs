@@ -14,7 +14,7 @@ use crate::print::print;
 use crate::proto::{
     Answer, AppState, AppStatus, ClientReport, ErrorReport, Hello, Kind, LogReport, Report, Request,
 };
-use crate::session;
+use crate::session::{self, Patience};
 use crate::state::AppDir;
 use crate::time::Now;
 
@@ -125,7 +125,7 @@ fn ask(
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     find::retry(dir, Some(appears), "", |endpoints| {
         let Some(file) = endpoints.session() else { bail!("app {name}: its mux has no sessions") };
-        let (mut socket, _) = session::open(dir, file, &Hello::default(), Some(left()))?;
+        let (mut socket, _) = session::open(dir, file, &Hello::default(), Patience::For(left()))?;
         socket.write_all(question).context("asking")?;
         loop {
             socket.set_read_timeout(Some(left()))?;

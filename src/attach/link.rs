@@ -13,13 +13,14 @@ use nix::sys::socket::{MsgFlags, send};
 use super::Request;
 use super::mode::{Mode, Wanted};
 use super::terminal;
+use crate::diagnostics;
 use crate::endpoints::Endpoints;
 use crate::limits;
 use crate::proto::{
     Begin, Gap, Hello, Kind, Redraw, Redrawn, Request as ForMux, Rights, Size, VERSION, Want,
     Welcome,
 };
-use crate::session;
+use crate::session::{self, Patience};
 use crate::stream::{Epoch, Position, Stream};
 
 /// What came out of dialling.
@@ -170,7 +171,15 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
             epoch: after.and_then(|progress| progress.epoch),
         };
         let size = hello.size;
-        let (socket, welcome) = session::open(dir, file, &hello, None)?;
+        let is_late = || {
+            // Who had one before has been told that it is gone.
+            if after.is_none() {
+                diagnostics::say(&format!(
+                    "app {name}: its mux does not answer; waiting (^C leaves)"
+                ));
+            }
+        };
+        let (socket, welcome) = session::open(dir, file, &hello, Patience::Endless(&is_late))?;
         let Welcome { epoch, streams, others, rights, .. } = welcome;
         let uplink = Some(Uplink::new(socket.try_clone()?, true));
         let carries = Carries::Session(Progress { epoch, places: streams, undrawn: 0 });

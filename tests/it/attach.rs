@@ -220,3 +220,18 @@ fn the_mode_list_shows_the_document() {
     assert!(list.stdout.text().contains("\"targets\": ["));
     assert_eq!(attach.stdout.text(), list.stdout.text());
 }
+
+/// A mux that is stuck is waited for, but not in silence.
+#[test]
+fn a_mux_that_does_not_answer_is_told_of() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    mux.stop();
+    let mut attach = rig.attach(&["--mode", "stdout"]);
+    attach.stderr.wait_for("iottymux: app demo: its mux does not answer; waiting (^C leaves)\n");
+    mux.go_on();
+    rig.writer("stdout").write_all(b"here").unwrap();
+    attach.stdout.wait_for("here");
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(attach.ends(), 0);
+}

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use iottymux::proto::{Hello, Want, Welcome};
-use iottymux::session;
+use iottymux::session::{self, Patience};
 use iottymux::state::StateDir;
 use iottymux::stream::{Epoch, Position, Stream};
 
@@ -24,7 +24,8 @@ fn greet(pod: &Pod, from: Position, epoch: Option<Epoch>, first: &str) -> Welcom
     let dir = state.app(&"demo".parse().unwrap());
     let want = Want { stream: Stream::Stdout, from };
     let hello = Hello { streams: vec![want], epoch, ..Hello::default() };
-    let (mut socket, welcome) = session::open(&dir, "sock-session", &hello, None).unwrap();
+    let (mut socket, welcome) =
+        session::open(&dir, "sock-session", &hello, Patience::Endless(&|| ())).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut got = vec![0; if first.is_empty() { 0 } else { 8 + first.len() }];
     socket.read_exact(&mut got).unwrap();
