@@ -12,8 +12,8 @@
 //!
 //! A redraw needs nothing but a terminal that is like xterm, asks nothing, and leaves what was scrolled away
 //! as it is. It ends with the sequence or character that the app had begun, so that the app's next bytes
-//! follow behind it. Not redrawn, because the emulator does not know it: cursors saved by the app,
-//! tabulators that it has set, and blinking, hidden and struck text.
+//! follow behind it. Not redrawn, because the emulator does not know it: tabulators that the app has set, and
+//! blinking, hidden and struck text.
 
 mod dialect;
 mod model;
@@ -25,7 +25,7 @@ pub mod scan;
 use std::fmt::Write;
 
 use self::model::Model;
-use self::modes::Modes;
+use self::modes::{Modes, Saved};
 use self::query::{Asked, Query};
 use self::scan::{ESC, Piece, Scanner};
 use crate::limits;
@@ -200,6 +200,9 @@ impl Screen {
         }
         out.push_str(&model.draw(window, top));
         let region = self.state.region().filter(|(_, last)| top == 0 && *last <= window.rows);
+        if let Some(saved) = modes.saved() {
+            out.push_str(&save_again(model, saved, region, window, top));
+        }
         if let Some((first, last)) = region {
             let _ = write!(out, "\x1b[{first};{last}r");
         }
@@ -216,6 +219,30 @@ impl Screen {
         out.extend_from_slice(self.scanner.held());
         Some(out)
     }
+}
+
+/// Saves again what the program has saved, on a screen that was drawn and whose modes are the usual ones.
+fn save_again(
+    model: &Model,
+    saved: Saved,
+    region: Option<(u16, u16)>,
+    window: Size,
+    top: u16,
+) -> String {
+    let model = model.restored();
+    let row = model.cursor().0.saturating_sub(top).min(window.rows - 1) + 1;
+    let region = region.filter(|(first, last)| saved.origin && (*first..=*last).contains(&row));
+    let mut out = String::new();
+    if let Some((first, last)) = region {
+        let _ = write!(out, "\x1b[{first};{last}r");
+    }
+    if saved.origin {
+        out.push_str("\x1b[?6h");
+    }
+    out.push_str(&model.put_cursor(window, top, row - region.map_or(0, |(first, _)| first - 1)));
+    out.push_str(&saved.sets_again());
+    out.push_str("\x1b7\x1b(B\x1b)B\x0f\x1b[?6l\x1b[r\x1b[m");
+    out
 }
 
 /// The first row that is shown of a main screen.
@@ -245,8 +272,8 @@ impl State {
         };
         match raw {
             _ if dialect::plain_len(raw) == raw.len() => true,
-            [ESC, b'7' | b'8' | b'M'] => true,
-            [ESC, b'(' | b')', _] | [ESC, b'=' | b'>'] => {
+            [ESC, b'M'] => true,
+            [ESC, b'(' | b')', _] | [ESC, b'7' | b'8' | b'=' | b'>'] => {
                 self.modes.read(piece);
                 true
             }

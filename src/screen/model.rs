@@ -118,6 +118,19 @@ impl Model {
         main
     }
 
+    /// A copy with the cursor that the program has saved on the screen that is shown now.
+    #[must_use]
+    pub fn restored(&self) -> Self {
+        let mut restored = Self::new(self.size());
+        restored.with(|parser| {
+            if let Some(from) = &self.parser {
+                *parser.screen_mut() = from.screen().clone();
+                parser.process(b"\x1b8");
+            }
+        });
+        restored
+    }
+
     /// Draws on a cleared screen of this size, and leaves the cursor anywhere. `top` is the first row that
     /// is drawn.
     #[must_use]

@@ -92,6 +92,15 @@ struct Keyboard {
     depth: usize,
 }
 
+/// What a program has saved beside the cursor's place and look (`ESC 7`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Whether rows were counted from the first that scrolls.
+    pub origin: bool,
+    sets: [u8; 2],
+    shifted: bool,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Modes {
@@ -109,6 +118,8 @@ pub struct Modes {
     /// The character sets G0 and G1, by their final bytes.
     sets: [u8; 2],
     shifted: bool,
+    /// What was saved on the main and on the alternate screen.
+    saved: [Option<Saved>; 2],
     /// The first and the last row that scroll, from 1.
     region: Option<(u16, u16)>,
 }
@@ -126,6 +137,7 @@ impl Default for Modes {
             keyboards_used: false,
             sets: *b"BB",
             shifted: false,
+            saved: [None; 2],
             region: None,
         }
     }
@@ -184,7 +196,11 @@ impl Modes {
         if self.keypad {
             out.push_str("\x1b>");
         }
-        self.put_sets(&mut out, *b"BB");
+        for (at, name) in ['(', ')'].into_iter().enumerate() {
+            if self.sets[at] != b'B' {
+                let _ = write!(out, "\x1b{name}B");
+            }
+        }
         out
     }
 
@@ -264,12 +280,13 @@ impl Modes {
     /// Chooses the character sets again.
     #[must_use]
     pub fn sets_again(&self) -> String {
-        let mut out = String::new();
-        self.put_sets(&mut out, self.sets);
-        if self.shifted {
-            out.push(char::from(SHIFT_OUT));
-        }
-        out
+        sets_again(self.sets, self.shifted)
+    }
+
+    /// What was saved on the screen that is shown now, if anything was.
+    #[must_use]
+    pub fn saved(&self) -> Option<Saved> {
+        self.saved[usize::from(self.is_alternate())]
     }
 
     /// Whether a mode is set; none if it is not known.
@@ -319,14 +336,6 @@ impl Modes {
         self.changed[ALTERNATE..].contains(&true)
     }
 
-    fn put_sets(&self, out: &mut String, sets: [u8; 2]) {
-        for (at, name) in ['(', ')'].into_iter().enumerate() {
-            if self.sets[at] != b'B' {
-                let _ = write!(out, "\x1b{name}{}", char::from(sets[at]));
-            }
-        }
-    }
-
     fn sequence(&mut self, raw: &[u8]) {
         match raw {
             // Colours are most of what there is.
@@ -338,6 +347,8 @@ impl Modes {
             }
             [ESC, b'='] => self.keypad = true,
             [ESC, b'>'] => self.keypad = false,
+            [ESC, b'7'] => self.save(),
+            [ESC, b'8'] => self.restore(),
             [ESC, b'c'] => self.reset_all(),
             [ESC, b'(', set] => self.sets[0] = *set,
             [ESC, b')', set] => self.sets[1] = *set,
@@ -348,8 +359,10 @@ impl Modes {
     fn control(&mut self, control: &Control<'_>) {
         match (control.marker, control.mark, control.last) {
             (b'?' | 0, 0, last @ (b'h' | b'l')) => {
-                control.values().for_each(|n| self.switch(control.marker == b'?', n, last == b'h'));
+                control.values().for_each(|n| self.change(control.marker == b'?', n, last == b'h'));
             }
+            (0, 0, b's') if self.is_set(true, 69) != Some(true) => self.save(),
+            (0, 0, b'u') => self.restore(),
             (0, 0, b'r') => {
                 let first = control.value(0).max(1);
                 let last = Some(control.value(1)).filter(|last| *last != 0).unwrap_or(u16::MAX);
@@ -368,6 +381,38 @@ impl Modes {
             }
             _ => {}
         }
+    }
+
+    /// Switches a mode, with the cursor that some save and restore.
+    fn change(&mut self, private: bool, number: u16, on: bool) {
+        match (private, number, on) {
+            (true, 1048, true) => self.save(),
+            (true, 1048, false) => self.restore(),
+            (true, 1049, true) => {
+                self.save();
+                self.switch(private, number, on);
+                // That screen is a new one.
+                self.saved[1] = None;
+            }
+            (true, 1049, false) => {
+                self.switch(private, number, on);
+                self.restore();
+            }
+            _ => self.switch(private, number, on),
+        }
+    }
+
+    fn save(&mut self) {
+        let saved =
+            Saved { origin: self.counts_from_region(), sets: self.sets, shifted: self.shifted };
+        self.saved[usize::from(self.is_alternate())] = Some(saved);
+    }
+
+    fn restore(&mut self) {
+        let usual = Saved { origin: false, sets: *b"BB", shifted: false };
+        let Saved { origin, sets, shifted } = self.saved().unwrap_or(usual);
+        self.switch(true, 6, origin);
+        (self.sets, self.shifted) = (sets, shifted);
     }
 
     fn switch(&mut self, private: bool, number: u16, on: bool) {
@@ -404,6 +449,7 @@ impl Modes {
             self.switch(private, number, on);
         }
         (self.keypad, self.region, self.sets, self.shifted) = (false, None, *b"BB", false);
+        self.saved[usize::from(self.is_alternate())] = None;
     }
 }
 
@@ -456,6 +502,26 @@ impl Keyboard {
             let _ = write!(out, "\x1b[>{value}u");
         }
     }
+}
+
+impl Saved {
+    /// Chooses the character sets that were saved, behind [`Modes::reset`].
+    #[must_use]
+    pub fn sets_again(&self) -> String {
+        sets_again(self.sets, self.shifted)
+    }
+}
+
+/// Chooses character sets, where the usual ones are chosen.
+fn sets_again(sets: [u8; 2], shifted: bool) -> String {
+    let mut out = String::new();
+    for (name, set) in ['(', ')'].into_iter().zip(sets).filter(|(_, set)| *set != b'B') {
+        let _ = write!(out, "\x1b{name}{}", char::from(set));
+    }
+    if shifted {
+        out.push(char::from(SHIFT_OUT));
+    }
+    out
 }
 
 fn switch(out: &mut String, mode: &Mode, on: bool) {

@@ -48,6 +48,13 @@ fn assert_redrawn(bytes: &[u8]) {
         screen.redraw(SIZE).unwrap().escape_ascii()
     );
     assert_eq!(other.scanner.held(), screen.scanner.held());
+    if screen.modes().saved().is_some() {
+        let saved = |screen: &Screen| {
+            let mut seen = screen.state.model.restored().seen();
+            (screen.modes().saved(), seen.swap_remove(0), seen.pop())
+        };
+        assert_eq!(saved(&other), saved(&screen), "{}", bytes.escape_ascii());
+    }
 }
 
 /// Found by fuzzing: two beginnings of characters, none of which is ended by what comes behind a query.
@@ -89,6 +96,10 @@ fn the_screen_as_it_is() {
         "\x1b[?1047hother\x1b[?1047l\x1b[?1048h",
         "a\tb\x1b[Z\x1b[Ic",
         "x\x1b[65535b",
+        "\x1b[3;10H\x1b[1;31m\x1b7\x1b[H\x1b[0mplain",
+        "\x1b[?1049h\x1b[3;10H\x1b(0\x1b7\x1b[H\x1b(Bplain",
+        "\x1b[2;5r\x1b[?6h\x1b[2;2H\x1b7\x1b[?6l",
+        "\x1b[2r\x1b[?6h\x1b[?1048l",
     ] {
         assert_redrawn(bytes.as_bytes());
     }
