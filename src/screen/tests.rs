@@ -19,6 +19,11 @@ fn state(screen: &Screen) -> Vec<String> {
     let State { modes, model, title, .. } = &screen.state;
     let saved = modes.is_set(true, 1049) == Some(true);
     let mut all = model.seen();
+    if let Some((first, last)) = screen.state.region().filter(|_| modes.counts_from_region()) {
+        // The emulator has a cursor for each screen, which may be where no terminal lets it go.
+        let (row, col) = model.cursor();
+        all[0] = format!("{:?} {}", (row.clamp(first - 1, last - 1), col), model.is_alternate());
+    }
     if model.is_alternate() {
         all.extend(
             model.main(saved).seen().into_iter().skip(1).take(usize::from(model.size().rows)),
@@ -100,6 +105,7 @@ fn the_screen_as_it_is() {
         "\x1b[?1049h\x1b[3;10H\x1b(0\x1b7\x1b[H\x1b(Bplain",
         "\x1b[2;5r\x1b[?6h\x1b[2;2H\x1b7\x1b[?6l",
         "\x1b[2r\x1b[?6h\x1b[?1048l",
+        "\x1b[?6h\x1b[2r\x1b[?47h",
     ] {
         assert_redrawn(bytes.as_bytes());
     }
