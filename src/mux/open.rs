@@ -111,7 +111,6 @@ impl Mux {
         if !owns_app {
             raise_descriptor_limit();
         }
-        let has_terminal = matches!(streams, Streams::Terminal { .. });
         let mut ends = open_ends(&dir, &streams, &mut stored, &notify)?;
         if owns_app {
             // What a `run` that was killed has left is of no use to anybody else.
