@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
-use super::place::{Place, Plan, is_socket};
+use super::place::{Place, is_socket};
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told};
 use super::{App, Setup, UnitFile};
@@ -159,86 +159,76 @@ fn this_program() -> Result<String> {
 /// When there is no such service, its files cannot be written, or systemd refuses; or when it runs and
 /// would lose the mux that it has.
 pub fn enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Result<()> {
-    let (owner, service) = (app.owner(), &app.service);
-    let what = || format!("enabling {service}");
-    let place = Place::new(manager.units()?);
-    let before = place.muxes(owner).with_context(what)?;
-    let shown = manager.show(service.as_str()).with_context(what)?;
+    try_to_enable(manager, app, setup, now).with_context(|| format!("enabling {}", app.service))
+}
+
+fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Result<()> {
+    let (owner, service) = (app.owner(), app.service.as_str());
+    let shown = manager.show(service)?;
     if !shown.is_loaded {
-        bail!("enabling {service}: there is no such service, or it is masked");
+        bail!("there is no such service, or it is masked");
     }
-    if shown.id != service.as_str() {
-        let id = shown.id.escape_debug();
-        bail!("enabling {service}: it is another name of {id}, which can be enabled");
+    if shown.id != service {
+        bail!("it is another name of {}, which can be enabled", shown.id.escape_debug());
     }
-    let runs = shown.runs;
+    let place = Place::new(manager.units()?);
+    let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
     let files = all_files(app, setup, &place)?;
-    let muxes = app.muxes()?;
-    let leaves = |unit: &str| muxes.iter().all(|mux| mux.unit() != unit);
     // From one layout to the other its FIFOs would go, though its mux does not.
     let sockets: BTreeSet<PathBuf> =
         files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path)).collect();
-    let other = !before.is_empty() && place.sockets(owner).with_context(what)? != sockets
-        || before.iter().any(|(unit, _)| leaves(unit));
-    if runs && !now && other {
-        bail!("enabling {service}: it runs on other streams; stop it first, or restart it (--now)");
+    let leaves = |(unit, _): &(String, AppName)| muxes.iter().all(|mux| mux.unit() != *unit);
+    let loses = shown.runs
+        && (before.iter().any(leaves) || !before.is_empty() && place.sockets(owner)? != sockets);
+    if loses && !now {
+        bail!("it runs on other streams; stop it first, or restart it (--now)");
     }
-    place.plan(owner, files.clone()).with_context(what)?;
+    place.plan(owner, files.clone())?;
     if let Some(mux) = foreign_mux(&shown, &before) {
         let mux = mux.escape_debug();
-        bail!(
-            "enabling {service}: it has {mux} by lines that iottymux did not write; take them away \
-             first"
-        );
+        bail!("it has {mux} by lines that iottymux did not write; take them away first");
     }
     // Which may take away what is here, if the service does not run.
-    Later::new(manager, owner)?.cancel().with_context(what)?;
-    let deeds = place.plan(owner, files.clone()).and_then(Plan::carry_out).with_context(what)?;
-    print(&told(&deeds))?;
-    let restarted = || -> Result<()> {
-        if now && runs && other {
-            manager.stop(service.as_str())?;
-            for (unit, _) in &before {
-                manager.stop(unit)?;
-            }
-        }
-        manager.systemctl(&["daemon-reload"])?;
+    Later::new(manager, owner)?.cancel()?;
+    print(&told(&place.plan(owner, files.clone())?.carry_out()?))?;
+    let reload = || manager.systemctl(&["daemon-reload"]).map(drop);
+    if loses {
+        let stop = || -> Result<()> {
+            manager.stop(service)?;
+            before.iter().try_for_each(|(unit, _)| manager.stop(unit))
+        };
+        uninterrupted(|| {
+            let done = stop().and_then(|()| reload());
+            // Whatever has failed: it ran before.
+            let started = manager.systemctl(&["start", "--", service]).map(drop);
+            done.and(started)
+        })?;
+    } else {
+        reload()?;
         for mux in &muxes {
             // The app of a mux that runs already does not notice.
             manager.systemctl(&["try-restart", &mux.unit()])?;
         }
-        if now && !(runs && other) {
-            manager.systemctl(&["restart", "--", service.as_str()])?;
+        if now {
+            manager.systemctl(&["restart", "--", service])?;
         }
-        Ok(())
-    };
-    if now && runs && other {
-        uninterrupted(|| {
-            let done = restarted();
-            // Whatever has failed, it ran before.
-            done.and(manager.systemctl(&["start", "--", service.as_str()]).map(drop))
-        })
-    } else {
-        restarted()
     }
-    .with_context(what)?;
-    let overridden = overridden(manager, service, &files).with_context(what)?;
-    for line in overridden {
+    for line in overridden(manager, service, &files)? {
         log::warn!(
             "{service} says otherwise in a drop-in of its own: {line} (systemctl cat {service})"
         );
     }
+    let mut serves = shown.runs || now;
+    for mux in &muxes {
+        serves = serves && manager.show(&mux.unit())?.runs;
+    }
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
-    let mut serves = runs;
-    for mux in &muxes {
-        serves = serves && manager.show(&mux.unit()).with_context(what)?.runs;
-    }
-    if now || serves {
+    if serves {
         return print(&format!("{service} can be attached: {attach}\n"));
     }
-    let (user, verb) =
-        (if manager.user { "--user " } else { "" }, if runs { "restart" } else { "start" });
+    let user = if manager.user { "--user " } else { "" };
+    let verb = if shown.runs { "restart" } else { "start" };
     print(&format!(
         "{service} can be attached after: systemctl {user}{verb} {service}\nthen: {attach}\n"
     ))
@@ -253,9 +243,9 @@ fn foreign_mux<'a>(shown: &'a Shown, before: &[(String, AppName)]) -> Option<&'a
 }
 
 /// What of our drop-in is not what holds for a service, as it does there.
-fn overridden(manager: Manager, service: &ServiceName, files: &[UnitFile]) -> Result<Vec<String>> {
+fn overridden(manager: Manager, service: &str, files: &[UnitFile]) -> Result<Vec<String>> {
     const STREAMS: &str = "StandardInput,StandardOutput,StandardError";
-    let all = manager.properties(service.as_str(), STREAMS)?;
+    let all = manager.properties(service, STREAMS)?;
     let Some(drop_in) = files.last() else { return Ok(Vec::new()) };
     let wanted = drop_in.text.lines().filter_map(|line| line.split_once('='));
     let differs = |(name, value): (&str, &str)| {
@@ -296,61 +286,59 @@ pub enum When {
 /// # Errors
 /// When it was not enabled, one of its files was changed since, or systemd refuses.
 pub fn disable(manager: Manager, service: &ServiceName, when: When) -> Result<()> {
-    let what = || format!("disabling {service}");
+    try_to_disable(manager, service, when).with_context(|| format!("disabling {service}"))
+}
+
+fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result<()> {
     let place = Place::new(manager.units()?);
-    let find = || -> Result<_> {
-        Ok(place.owners().with_context(what)?.into_iter().find(|(_, of)| of == service))
-    };
+    let find = || Ok::<_, anyhow::Error>(place.owners()?.into_iter().find(|(_, of)| of == service));
     let Some((app, _)) = find()? else {
         if matches!(when, When::AtStop | When::Await) {
             return Ok(());
         }
-        bail!("disabling {service}: nothing of it was written to {}", place.path().display());
+        bail!("nothing of it was written to {}", place.path().display());
     };
     let owner = (&app, service);
     let later = Later::new(manager, owner)?;
-    let shown = manager.show(service.as_str()).with_context(what)?;
+    let shown = manager.show(service.as_str())?;
     match when {
         When::Await => return later.wait(&place.state(owner)?),
         When::AtStop if shown.runs => return Ok(()),
         When::Stopped if shown.runs => {
-            place.may_uninstall(owner).with_context(what)?;
-            later.begin(when, shown.stops).with_context(what)?;
+            place.may_uninstall(owner)?;
+            later.begin(when, shown.stops)?;
             return print(&format!(
                 "{service} runs: it is disabled when it stops, not by a restart; `iottymux disable \
                  --now {service}` restarts it\n"
             ));
         }
         When::Now if shown.runs => {
-            place.may_uninstall(owner).with_context(what)?;
+            place.may_uninstall(owner)?;
             // One job of systemd's, which goes on whatever becomes of this process.
-            later.begin(when, shown.stops).with_context(what)?;
-            manager.systemctl(&["restart", "--", service.as_str()]).with_context(what)?;
+            later.begin(when, shown.stops)?;
+            manager.systemctl(&["restart", "--", service.as_str()])?;
             if find()?.is_some() {
-                later.cancel().with_context(what)?;
-                bail!(
-                    "disabling {service}: it was restarted as it is (journalctl -u {})",
-                    later.unit
-                );
+                later.cancel()?;
+                bail!("it was restarted as it is (journalctl -u {})", later.unit);
             }
             return print(&format!("{service} is as its own files say\n"));
         }
         _ => {}
     }
-    let (state, muxes) = (place.state(owner)?, place.muxes(owner).with_context(what)?);
-    print(&told(&place.uninstall(owner).with_context(what)?))?;
+    let (state, muxes) = (place.state(owner)?, place.muxes(owner)?);
+    print(&told(&place.uninstall(owner)?))?;
     for (unit, _) in muxes {
         // It ends by itself, but what it leaves is removed behind it.
-        manager.stop(&unit).with_context(what)?;
+        manager.stop(&unit)?;
     }
     clear_state(&state)?;
     if when == When::AtStop {
-        later.remove().with_context(what)?;
+        later.remove()?;
     } else {
-        later.cancel().with_context(what)?;
+        later.cancel()?;
     }
     // The last: from then on nothing keeps the service from its next start.
-    manager.systemctl(&["daemon-reload"]).with_context(what)?;
+    manager.systemctl(&["daemon-reload"])?;
     print(&format!("{service} is as its own files say\n"))
 }
 
