@@ -112,10 +112,14 @@ impl App {
         Ok(child.try_wait()?.map(status))
     }
 
-    /// Passes a signal on; whether there is a process to take it. One at a terminal that has not ended a
-    /// while after SIGTERM, or when that comes again, is to be hung up: interactive shells ignore it.
-    pub fn signal(&mut self, signal: Signal, now: Instant) -> bool {
+    /// Passes a signal on; whether there is a process to take it. Those of keys go to the job in its
+    /// terminal's `foreground`, as there. One at a terminal that has not ended a while after SIGTERM, or when
+    /// that comes again, is to be hung up: interactive shells ignore it.
+    pub fn signal(&mut self, signal: Signal, foreground: Option<Pid>, now: Instant) -> bool {
         let Some(pid) = self.pid() else { return false };
+        if let (Signal::SIGINT | Signal::SIGQUIT, Some(group)) = (signal, foreground) {
+            return killpg(group, signal).is_ok();
+        }
         if self.terminal && signal == Signal::SIGTERM {
             let again = self.hangs_up_at.is_some();
             self.hangs_up_at = Some(if again { now } else { now + limits::HANG_UP });

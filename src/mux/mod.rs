@@ -198,8 +198,9 @@ impl Mux {
     fn on_signal(&mut self, asked: Asked) -> Result<()> {
         match asked {
             Asked::Stop(signal) => {
+                let foreground = self.foreground();
                 let app = self.app.as_mut().filter(|_| self.phase == Phase::Ready);
-                if app.is_some_and(|app| app.signal(signal, Instant::now())) {
+                if app.is_some_and(|app| app.signal(signal, foreground, Instant::now())) {
                     log::info!("app {}: passed {signal} on to it", self.dir.name());
                 } else {
                     log::info!("app {}: ending on {signal}", self.dir.name());

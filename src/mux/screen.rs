@@ -7,6 +7,7 @@ use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::Pid;
 
 use super::{Mux, Phase, log_watch, logs};
 use crate::hub::size::Sizes;
@@ -317,13 +318,18 @@ impl Mux {
         self.sources.iter().flatten().find(|source| source.stream == Stream::Tty)
     }
 
+    /// The job in the foreground of the app's terminal.
+    pub(super) fn foreground(&self) -> Option<Pid> {
+        self.tty().and_then(|source| pty::foreground(&source.fd))
+    }
+
     /// Hangs the app up at its terminal, if it was asked to end and has not for so long.
     pub(super) fn hang_up(&mut self, now: Instant) {
         if self.app.as_ref().and_then(|app| app.hangs_up_at).is_none_or(|at| now < at) {
             return;
         }
         log::info!("app {}: it has not ended, its terminal hangs up", self.dir.name());
-        let foreground = self.tty().and_then(|source| pty::foreground(&source.fd));
+        let foreground = self.foreground();
         if let Some(app) = &mut self.app {
             app.hang_up(foreground);
         }

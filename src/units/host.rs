@@ -188,6 +188,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
         let mux = mux.escape_debug();
         bail!("it has {mux} by lines that iottymux did not write; take them away first");
     }
+    let state = place.state(owner)?;
     // Which may take away what is here, if the service does not run.
     Later::new(manager, owner)?.cancel()?;
     print(&told(&place.plan(owner, files.clone())?.carry_out()?))?;
@@ -205,9 +206,11 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
         })?;
     } else {
         reload()?;
+        // A service that runs on other streams still has hooks to run, and these are given the new ones. The
+        // app of a mux that runs already does not notice that it is another.
+        let verb = if shown.runs { "restart" } else { "try-restart" };
         for mux in &muxes {
-            // The app of a mux that runs already does not notice.
-            manager.systemctl(&["try-restart", &mux.unit()])?;
+            manager.systemctl(&[verb, &mux.unit()])?;
         }
         if now {
             manager.systemctl(&["restart", "--", service])?;
@@ -218,20 +221,21 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
             "{service} says otherwise in a drop-in of its own: {line} (systemctl cat {service})"
         );
     }
-    let mut serves = shown.runs || now;
-    for mux in &muxes {
-        serves = serves && manager.show(&mux.unit())?.runs;
-    }
+    let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
+    clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
-    if serves {
-        return print(&format!("{service} can be attached: {attach}\n"));
-    }
-    let user = if manager.user { "--user " } else { "" };
-    let verb = if shown.runs { "restart" } else { "start" };
-    print(&format!(
-        "{service} can be attached after: systemctl {user}{verb} {service}\nthen: {attach}\n"
-    ))
+    let systemctl = if manager.user { "systemctl --user" } else { "systemctl" };
+    print(&match (now, shown.runs) {
+        (true, _) => format!("{service} can be attached: {attach}\n"),
+        (false, true) => format!(
+            "{service} can be attached: {attach}\nif it was started before it was enabled, after: \
+             {systemctl} restart {service}\n"
+        ),
+        (false, false) => format!(
+            "{service} can be attached after: {systemctl} start {service}\nthen: {attach}\n"
+        ),
+    })
 }
 
 /// A mux that the service has beside those that it has from us.
@@ -304,9 +308,9 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
     match when {
         When::Await => return later.wait(&place.state(owner)?),
         When::AtStop if shown.runs => return Ok(()),
-        When::Stopped if shown.runs => {
+        When::Stopped | When::Now if shown.runs && (shown.stops || when == When::Stopped) => {
             place.may_uninstall(owner)?;
-            later.begin(when, shown.stops)?;
+            later.begin(When::Stopped, shown.stops)?;
             return print(&format!(
                 "{service} runs: it is disabled when it stops, not by a restart; `iottymux disable \
                  --now {service}` restarts it\n"
@@ -371,12 +375,14 @@ impl<'a> Later<'a> {
             "[Unit]\n\
              Description=Disables attaching to {service} when that stops\n\
              {part}Before={service}\n\
+             StartLimitIntervalSec=0\n\
              \n\
              [Service]\n\
              Type=exec\n\
              ExecStart={command} --later wait {name}\n\
              ExecStopPost={command} --later finish {name}\n\
-             Restart=on-failure\n"
+             Restart=on-failure\n\
+             RestartSec=1s\n"
         );
         let file =
             UnitFile { path: PathBuf::from(&self.unit), text: seal(Some(self.owner), &text) };

@@ -72,6 +72,19 @@ fn its_signals_are_the_apps() {
     }
 }
 
+/// At a terminal ^C is for the job in its foreground, as there: a shell that waits for one ends only so.
+#[test]
+fn an_interrupt_is_for_the_job_in_the_foreground() {
+    let rig = Rig::new();
+    let script = "(echo up; exec sleep 1000); exit 9";
+    let mut mux = rig.mux(run(&["--tty"], &["bash", "-c", script]));
+    let mut attach = rig.attach(&["--mode", "tty-out"]);
+    attach.stdout.wait_for("up");
+    mux.signal(Signal::SIGINT);
+    assert_eq!(attach.ends(), 128 + 2);
+    assert_eq!(mux.ends(), 128 + 2);
+}
+
 #[test]
 fn a_child_that_is_left_over_does_not_keep_it() {
     let rig = Rig::new();
