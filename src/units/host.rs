@@ -118,10 +118,14 @@ impl Manager {
 
     /// Stops a unit, if there is something to stop.
     fn stop(self, unit: &str) -> Result<()> {
-        if self.show(unit)?.runs {
-            self.systemctl(&["stop", "--", unit])?;
+        if !self.show(unit)?.runs {
+            return Ok(());
         }
-        Ok(())
+        match self.systemctl(&["stop", "--", unit]) {
+            // Unless it has ended meanwhile, and is forgotten.
+            Err(e) if self.show(unit)?.runs => Err(e),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -321,6 +325,8 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
             // One job of systemd's, which goes on whatever becomes of this process.
             later.begin(when, shown.stops)?;
             manager.systemctl(&["restart", "--", service.as_str()])?;
+            // It has done its part, or goes on doing it.
+            manager.stop(&later.unit)?;
             if find()?.is_some() {
                 later.cancel()?;
                 bail!("it was restarted as it is (journalctl -u {})", later.unit);
@@ -331,18 +337,18 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
     }
     let (state, muxes) = (place.state(owner)?, place.muxes(owner)?);
     print(&told(&place.uninstall(owner)?))?;
-    for (unit, _) in muxes {
-        // It ends by itself, but what it leaves is removed behind it.
-        manager.stop(&unit)?;
-    }
-    clear_state(&state)?;
     if when == When::AtStop {
         later.remove()?;
     } else {
         later.cancel()?;
     }
-    // The last: from then on nothing keeps the service from its next start.
+    // At once: in between the service could not be started.
     manager.systemctl(&["daemon-reload"])?;
+    for (unit, _) in muxes {
+        // It ends by itself, but what it leaves is removed behind it.
+        manager.stop(&unit)?;
+    }
+    clear_state(&state)?;
     print(&format!("{service} is as its own files say\n"))
 }
 

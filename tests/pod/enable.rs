@@ -21,9 +21,10 @@ fn written(pod: &Pod) -> Vec<String> {
 
 /// Waits until a service that has stopped is disabled.
 fn await_disabled(pod: &Pod, app: &str) {
-    let later = format!("/run/systemd/system/iottymux-disable-{app}.service");
-    // The last that goes.
-    crate::proc::eventually("it is disabled", || !pod.path(&later).exists());
+    let later = format!("iottymux-disable-{app}.service");
+    crate::proc::eventually("it is disabled", || {
+        written(pod).is_empty() && pod.property(&later, "ActiveState") == "inactive"
+    });
     assert_nothing_is_left(pod, app);
 }
 
