@@ -1,7 +1,6 @@
 //! The program: reads the command line, does it, and ends with the right code.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::exit;
 
 use anyhow::Result;
@@ -11,7 +10,7 @@ use iottymux::exit::Exit;
 use iottymux::mux::Plan;
 use iottymux::state::StateDir;
 use iottymux::units::host::{self, Manager, When};
-use iottymux::units::write;
+use iottymux::units::{App, Setup, write};
 use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status, systemd};
 
 fn main() {
@@ -43,15 +42,13 @@ fn obey(cli: Cli) -> Result<Exit> {
     match cli.command {
         Command::Stream(args) => begin(config::stream(&args, &state()?)),
         Command::Tty(args) => begin(config::tty(&args, &state()?)),
-        Command::Run(args) if args.attach && !args.await_client => match config::check_run(&args) {
-            Ok(()) => run::attached(&args, &state()?),
-            Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
-        },
+        Command::Run(args) if args.attach && !args.await_client => {
+            if_sensible(config::check_run(&args), |()| run::attached(&args, &state()?))
+        }
         Command::Run(args) => begin(config::run(&args, &state()?)),
-        Command::Attach(args) => match config::attach(&args, &state()?) {
-            Ok(request) => attach::attach(&request),
-            Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
-        },
+        Command::Attach(args) => {
+            if_sensible(config::attach(&args, &state()?), |request| attach::attach(&request))
+        }
         Command::Status(args) => {
             status::show(&state()?.app(&args.app.name), args.json).map(|()| Exit::Done)
         }
@@ -62,13 +59,13 @@ fn obey(cli: Cli) -> Result<Exit> {
             }
             Ok(Exit::Done)
         }
-        Command::Enable(args) => match config::units::enable(&args, given.as_deref()) {
-            Ok((app, setup)) => {
-                let manager = Manager { user: args.modes.user };
+        Command::Enable(args) => {
+            let asked = config::units::enable(&args, given.as_deref());
+            let manager = Manager { user: args.modes.user };
+            if_sensible(asked, |(app, setup)| {
                 host::enable(manager, &app, &setup, args.now).map(|()| Exit::Done)
-            }
-            Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
-        },
+            })
+        }
         Command::Disable(args) => {
             let when = match args.later {
                 Some(Later::Wait) => When::Await,
@@ -78,7 +75,11 @@ fn obey(cli: Cli) -> Result<Exit> {
             };
             host::disable(Manager { user: args.user }, &args.service, when).map(|()| Exit::Done)
         }
-        Command::Units(args) => write_units(&args, given.as_deref()),
+        Command::Units(args) => {
+            if_sensible(config::units::units(&args, given.as_deref()), |(apps, setup)| {
+                write_units(&args, &apps, &setup).map(|()| Exit::Done)
+            })
+        }
         Command::List(args) => match args.app {
             Some(app) => list::one(&state()?.app(&app), "\n"),
             None => {
@@ -91,21 +92,22 @@ fn obey(cli: Cli) -> Result<Exit> {
     }
 }
 
-/// Writes, shows or takes away the units that were asked for, if that makes sense.
-fn write_units(args: &UnitsArgs, state: Option<&Path>) -> Result<Exit> {
-    let (apps, setup) = match config::units::units(args, state) {
-        Ok(plan) => plan,
-        Err(e) => return Ok(diagnostics::failed(&e, Exit::Usage)),
-    };
-    match &args.output {
-        None => write::show(&apps, &setup),
-        Some(dir) if args.remove => {
-            // The state of another root is not to be found here.
-            write::remove(&apps, dir, args.seen_as.is_none())
-        }
-        Some(dir) => write::write(&apps, &setup, dir),
+/// Does what was asked for, if it makes sense.
+fn if_sensible<T>(asked: Result<T>, does: impl FnOnce(T) -> Result<Exit>) -> Result<Exit> {
+    match asked {
+        Ok(asked) => does(asked),
+        Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
     }
-    .map(|()| Exit::Done)
+}
+
+/// Writes, shows or takes away units.
+fn write_units(args: &UnitsArgs, apps: &[App], setup: &Setup) -> Result<()> {
+    match &args.output {
+        None => write::show(apps, setup),
+        // The state of another root is not to be found here.
+        Some(dir) if args.remove => write::remove(apps, dir, args.seen_as.is_none()),
+        Some(dir) => write::write(apps, setup, dir),
+    }
 }
 
 /// Is a mux, if what was asked for makes sense.

@@ -336,6 +336,19 @@ impl AppDir {
         let _ = fs::remove_dir(&self.path);
     }
 
+    /// Removes what tells of a mux, and of how its app ended, the document first: nothing else is found then.
+    ///
+    /// # Errors
+    /// When something is there and stays.
+    pub fn remove_leftovers(&self) -> Result<()> {
+        self.remove(ENDPOINTS)?;
+        self.remove(LAST)?;
+        for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
+            self.remove(file)?;
+        }
+        Ok(())
+    }
+
     /// Waits until no mux has the lock; at once where there is none.
     ///
     /// # Errors
@@ -364,11 +377,9 @@ impl AppDir {
                 self.remove(&format!("{ENDS}/{end}"))?;
                 self.remove(&end)?;
             }
-            self.remove(stream.socket())?;
         }
-        for file in [ENDPOINTS, LAST, SESSION, LOGS] {
-            self.remove(file)?;
-        }
+        self.remove_leftovers()?;
+        self.remove(LOGS)?;
         self.remove_dir();
         Ok(true)
     }

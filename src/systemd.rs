@@ -26,6 +26,20 @@ const FIRST_FD: i32 = 3;
 /// The variables by which systemd speaks to one process, and which are not for its children.
 pub const PRIVATE_ENV: [&str; 4] = ["NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
+/// The way to ask the system's manager something, or a user's; without what that has told this process
+/// alone.
+#[must_use]
+pub fn systemctl(user: bool) -> Command {
+    let mut command = Command::new("systemctl");
+    if user {
+        command.arg("--user");
+    }
+    for name in PRIVATE_ENV {
+        command.env_remove(name);
+    }
+    command
+}
+
 /// Descriptors that came from systemd's store, by name.
 #[derive(Debug, Default)]
 pub struct Stored(BTreeMap<String, OwnedFd>);

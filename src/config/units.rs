@@ -12,15 +12,14 @@ use super::KUBERNETES_LOGS;
 use crate::cli::{Cli, EnableArgs, LayoutArg, ModeArgs, UnitsArgs};
 use crate::diagnostics;
 use crate::limits;
+use crate::name::AppName;
 use crate::service::ServiceName;
 use crate::sink::log::file::LogPath;
 use crate::units::host::{self, Manager};
 use crate::units::manifest::{self, Wishes};
 use crate::units::text::{is_path, is_program};
-use crate::units::{App, Kind, Layout, Mode, Modes, Mux, Setup, Variable};
+use crate::units::{App, Kind, Layout, Mode, Modes, Mux, Setup, Variable, is_mux};
 
-/// Where the state of services is if nobody says otherwise, whatever else is on the machine.
-const STATE: &str = "/run/iottymux";
 /// What `units` writes itself, and which so cannot be given.
 const TAKEN: [&str; 5] = [
     "IOTTYMUX_APP",
@@ -39,7 +38,7 @@ pub fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
     if asked == [None; 3] {
         bail!("say what is to be attached: --tty, or --stdin, --stdout and --stderr with a mode");
     }
-    if ["iomux@", "ttymux@"].iter().any(|mux| args.service.as_str().starts_with(mux)) {
+    if is_mux(args.service.as_str()) {
         bail!("{} is a mux, and no app", args.service);
     }
     let modes = Modes::new(asked).map_err(|why| anyhow!(why))?;
@@ -135,7 +134,7 @@ fn asked(args: &ModeArgs) -> [Option<Mode>; 3] {
 }
 
 fn app(
-    name: crate::name::AppName,
+    name: AppName,
     service: ServiceName,
     (modes, kubernetes): (Modes, Option<String>),
     args: &ModeArgs,
@@ -187,7 +186,7 @@ fn setup(
             LayoutArg::Direct => Layout::Direct,
             LayoutArg::Sockets => Layout::Sockets,
         },
-        state: state.filter(|path| args.user || *path != Path::new(STATE)).map(text).transpose()?,
+        state: state.map(text).transpose()?,
         binary,
         seen_as: text(seen_as)?,
         user: args.user,

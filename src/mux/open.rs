@@ -27,7 +27,7 @@ use crate::service::ServiceName;
 use crate::sink::client::{Client, Role};
 use crate::sink::listener::Listener;
 use crate::source::{Inlet, Source, fifo, pty};
-use crate::state::{AppDir, ENDPOINTS, LAST, SESSION};
+use crate::state::{AppDir, SESSION};
 use crate::stream::{Epoch, Stream};
 use crate::sys;
 use crate::systemd::{Notify, Stored};
@@ -107,7 +107,7 @@ impl Mux {
         dir.create()?;
         let lock = dir.lock()?;
         dir.arrange(&lock)?;
-        remove_leftovers(&dir)?;
+        dir.remove_leftovers()?;
         if !owns_app {
             raise_descriptor_limit();
         }
@@ -328,16 +328,6 @@ fn open_hub(
 /// without ever waiting for it.
 fn new_epoch() -> Epoch {
     Epoch(RandomState::new().build_hasher().finish())
-}
-
-/// What an earlier mux has left: nobody may find it before it is true again.
-fn remove_leftovers(dir: &AppDir) -> Result<()> {
-    dir.remove(ENDPOINTS)?;
-    dir.remove(LAST)?;
-    for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
-        dir.remove(file)?;
-    }
-    Ok(())
 }
 
 /// As many descriptors as the system allows: each client needs one.

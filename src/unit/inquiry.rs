@@ -8,7 +8,7 @@
 use std::env;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -93,17 +93,11 @@ impl Inquiry {
 
 /// Starts the question to the manager that started this process.
 fn ask(service: &ServiceName) -> io::Result<Child> {
-    let mut command = Command::new("systemctl");
-    if env::var_os("MANAGERPID").is_some() {
-        // Which only a user's manager sets.
-        command.arg("--user");
-    }
+    // Which only a user's manager sets.
+    let mut command = systemd::systemctl(env::var_os("MANAGERPID").is_some());
     command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
     // A name may begin with what looks like an option.
     command.args(["--", service.as_str()]);
-    for name in systemd::PRIVATE_ENV {
-        command.env_remove(name);
-    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     // systemd, which is stopping this unit, sends it to whatever is started now, too.
     sys::ignoring_sigterm(&mut command);

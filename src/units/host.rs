@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
@@ -13,7 +13,7 @@ use nix::unistd::Uid;
 use super::place::{Place, is_socket};
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told};
-use super::{App, Setup, UnitFile};
+use super::{App, Setup, UnitFile, is_mux};
 use crate::limits;
 use crate::name::AppName;
 use crate::print::print;
@@ -71,15 +71,12 @@ impl Manager {
     }
 
     fn systemctl(self, words: &[&str]) -> Result<String> {
-        let mut command = Command::new("systemctl");
-        if self.user {
-            command.arg("--user");
-        }
-        for name in systemd::PRIVATE_ENV {
-            command.env_remove(name);
-        }
         let what = || format!("systemctl {}", words.join(" "));
-        let output = command.args(words).stdin(Stdio::null()).output().with_context(what)?;
+        let output = systemd::systemctl(self.user)
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(what)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!(
@@ -135,9 +132,7 @@ impl Manager {
 pub fn enabled() -> Vec<AppName> {
     let manager = Manager { user: !Uid::effective().is_root() };
     let Ok(place) = manager.units().map(Place::new) else { return Vec::new() };
-    let owners = place.owners().unwrap_or_default();
-    let muxes = owners.iter().flat_map(|(app, of)| place.muxes((app, of)).unwrap_or_default());
-    muxes.map(|(_, name)| name).collect()
+    place.names().unwrap_or_default()
 }
 
 /// How iottymux is started by units of this machine: by its bare name where systemd finds it so.
@@ -244,10 +239,10 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
 
 /// A mux that the service has beside those that it has from us.
 fn foreign_mux<'a>(shown: &'a Shown, before: &[(String, AppName)]) -> Option<&'a str> {
-    shown.wants.split_whitespace().find(|unit| {
-        ["iomux@", "ttymux@"].iter().any(|mux| unit.starts_with(mux))
-            && before.iter().all(|(ours, _)| ours != unit)
-    })
+    shown
+        .wants
+        .split_whitespace()
+        .find(|unit| is_mux(unit) && before.iter().all(|(ours, _)| ours != unit))
 }
 
 /// What of our drop-in is not what holds for a service, as it does there.

@@ -12,7 +12,7 @@ pub mod text;
 pub mod write;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use self::mode::{Mode, Modes};
 
@@ -69,6 +69,13 @@ impl Kind {
             Self::Terminal => "tty",
         }
     }
+}
+
+/// Whether a unit is a mux.
+#[must_use]
+pub fn is_mux(unit: &str) -> bool {
+    let template = unit.split_once('@').map(|(template, _)| template);
+    [Kind::Streams, Kind::Terminal].iter().any(|kind| template == Some(kind.template()))
 }
 
 /// An option of a mux, by its variable.
@@ -240,16 +247,10 @@ pub fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
     Ok(files)
 }
 
-/// The templates of these muxes.
+/// The templates of an app's muxes, which are not of one kind.
 #[must_use]
 pub fn templates(muxes: &[Mux], user: bool) -> Vec<UnitFile> {
-    let mut kinds: Vec<Kind> = Vec::new();
-    for mux in muxes {
-        if !kinds.contains(&mux.kind) {
-            kinds.push(mux.kind);
-        }
-    }
-    kinds.into_iter().map(|kind| template(kind, user)).collect()
+    muxes.iter().map(|mux| template(mux.kind, user)).collect()
 }
 
 fn template(kind: Kind, user: bool) -> UnitFile {
@@ -287,7 +288,7 @@ fn for_user(text: &str) -> String {
 
 /// The directory of a unit's drop-ins.
 fn drop_ins(unit: &str) -> PathBuf {
-    Path::new(&format!("{unit}.d")).to_owned()
+    PathBuf::from(format!("{unit}.d"))
 }
 
 fn socket_name(mux: &Mux, stream: Stream) -> String {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::text::{self, Owner, Seal};
-use super::{DROP_IN, ENV, UnitFile};
+use super::{DROP_IN, ENV, UnitFile, drop_ins};
 use crate::limits;
 use crate::name::AppName;
 use crate::service::ServiceName;
@@ -199,7 +199,7 @@ impl Place {
     /// # Errors
     /// When a user has no session.
     pub fn state(&self, owner: Owner) -> Result<Vec<AppDir>> {
-        let drop_in = look(&self.0.join(format!("{}.d", owner.1)).join(DROP_IN))?;
+        let drop_in = look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
         let Some((_, text)) = drop_in.filter(|(found, _)| found.owner() == Some(owner)) else {
             return Ok(Vec::new());
         };
@@ -227,7 +227,7 @@ impl Place {
     }
 
     fn going(&self, owner: Owner) -> Result<Vec<PathBuf>> {
-        let own_drop_ins = self.0.join(format!("{}.d", owner.1));
+        let own_drop_ins = self.0.join(drop_ins(owner.1.as_str()));
         // One in the place of ours would seem to be taken away when it is not.
         if let Some((found, _)) = look(&own_drop_ins.join(DROP_IN))? {
             found.may_go()?;
@@ -256,6 +256,16 @@ impl Place {
     pub fn owners(&self) -> Result<BTreeSet<(AppName, ServiceName)>> {
         let all = self.all()?.into_iter();
         Ok(all.filter_map(|found| found.seal?.owner).collect())
+    }
+
+    /// The names by which the muxes of all apps that have files here are attached to.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn names(&self) -> Result<Vec<AppName>> {
+        let all = self.all()?;
+        let ours = all.iter().filter(|found| found.owner().is_some());
+        Ok(ours.filter_map(|found| mux(&found.path)).map(|(_, name)| name).collect())
     }
 
     /// The muxes that have files of an app here: their units, and the names by which they are

@@ -23,6 +23,7 @@ const USER: [&str; 4] = [
     "/usr/local/lib/systemd/user",
     "/usr/lib/systemd/user",
 ];
+
 /// Prints what would be written.
 ///
 /// # Errors
