@@ -10,11 +10,10 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::kept::Kept;
-use super::thread::{Ear, Mouth, Over, mailbox};
+use super::thread::{Ear, Mouth, Over, mailbox, spawn};
 use crate::hub::ClientId;
 use crate::limits;
 use crate::proto::Size;
@@ -200,7 +199,7 @@ impl Easel {
                 let Ok(()) = self.take(order) else { return };
             }
         };
-        thread::Builder::new().name("screen".into()).spawn(work)?;
+        spawn("screen".into(), work)?;
         Ok(orders)
     }
 

@@ -1,15 +1,32 @@
-//! What a thread beside the event loop tells the loop: words in a queue, and a bell that can be polled.
+//! Threads beside the event loop, and what they tell the loop: words in a queue, and a bell that can be
+//! polled.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::SigSet;
 
 use crate::poll::{Interest, Poller, Token, Watch};
+
+/// Starts a thread that has no signals: those of the process are the event loop's, and would break off a
+/// wait here.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let quietly = move || {
+        // It does not fail for a set of signals that there are.
+        let _ = SigSet::all().thread_block();
+        work();
+    };
+    thread::Builder::new().name(name).spawn(quietly).map(drop)
+}
 
 /// The thread's side.
 #[derive(Debug)]

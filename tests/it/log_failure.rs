@@ -378,6 +378,39 @@ fn a_target_that_hangs_and_is_to_be_opened_anew() {
     assert_eq!(account_cri(&reader.bytes(), written), 0);
 }
 
+/// The waits of a log's thread are its own.
+#[test]
+fn signals_are_no_failures_of_a_log() {
+    let rig = Rig::new();
+    let path = fifo(&rig);
+    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let mut app = App::start(rig, &spec("cri", &path), &[]);
+    app.write(1000);
+    app.wait_seen();
+    eventually("the FIFO is full", || rustix::io::ioctl_fionread(&reader).unwrap() == 4096);
+    // Signals to a process are any of its threads' that has not blocked them, mostly the first one's.
+    let tasks = fs::read_dir(format!("/proc/{}/task", app.mux.pid())).unwrap();
+    let log = tasks
+        .map(|task| task.unwrap().path())
+        .find(|task| fs::read_to_string(task.join("comm")).unwrap().starts_with("log "))
+        .expect("a log has a thread");
+    let status = fs::read_to_string(log.join("status")).unwrap();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+    let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+    for signal in [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGWINCH] {
+        assert_ne!(blocked & 1 << (signal as u64 - 1), 0, "{signal}: {status}");
+    }
+    for _ in 0..10_000 {
+        app.mux.signal(Signal::SIGHUP);
+    }
+    may_wait(&reader);
+    let reader = Said::follow(reader);
+    let (rig, written) = app.end();
+    assert_eq!(account_cri(&reader.bytes(), written), 0);
+    drop(rig);
+}
+
 /// From now on reading waits for bytes.
 fn may_wait(reader: &File) {
     fcntl(reader, FcntlArg::F_SETFL(OFlag::empty())).unwrap();

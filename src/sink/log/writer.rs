@@ -8,14 +8,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Chunk;
 use super::file::LogFile;
 use super::journal::Journal;
 use crate::limits;
-use crate::sink::thread::{Ear, Mouth, Over, mailbox};
+use crate::sink::thread::{Ear, Mouth, Over, mailbox, spawn};
 
 /// Where chunks go.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl Writer {
             mouth,
             moved: Arc::clone(&moved),
         };
-        thread::Builder::new().name(format!("log {name}")).spawn(move || thread.work())?;
+        spawn(format!("log {name}"), move || thread.work())?;
         Ok(Self { orders, moved, reopening: false, again: false, ear })
     }
 
