@@ -53,3 +53,4 @@ mod turns;
 mod units;
 mod views;
 mod ways_out;
+mod windows;

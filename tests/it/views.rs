@@ -11,7 +11,6 @@ use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
-use crate::dice::{Dice, seed};
 use crate::proc::eventually;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
@@ -261,70 +260,4 @@ fn after_a_flood_a_slow_terminal_has_the_last_screen() {
     attach.signal(Signal::SIGTERM);
     attach.ends();
     assert!(local.is_as_before());
-}
-
-/// Three people at windows of different sizes who type and resize while the app prints: at the end each
-/// sees what the app shows.
-#[test]
-fn each_window_ends_with_the_apps_screen() {
-    let rounds = if std::env::var_os("IOTTYMUX_LONG").is_some() { 3000 } else { 60 };
-    let rig = Rig::new();
-    let _mux = rig.tty();
-    let mut slave = rig.slave();
-    let mut dice = Dice::new(seed());
-    let locals = [(24, 80), (30, 100), (12, 40)].map(|(rows, cols)| Pty::open(rows, cols));
-    let mut attached: Vec<_> =
-        locals.iter().map(|local| local.spawn(rig.command(["attach", "--app", APP]))).collect();
-    eventually("three clients", || rig.status()["clients"].as_array().unwrap().len() >= 3);
-    for round in 0..rounds {
-        let at = dice.below(3);
-        let mut below = |end| u16::try_from(dice.below(end)).unwrap();
-        let (rows, cols) = (5 + below(20), 10 + below(90));
-        match dice.below(3) {
-            0 => {
-                locals[at].resize(rows, cols);
-                attached[at].signal(Signal::SIGWINCH);
-            }
-            1 => locals[at].press(b"k\n"),
-            _ => write!(slave, "\x1b[{rows};{cols}H\x1b[3{}mround {round}\x1b[m\x1b[K", round % 8)
-                .unwrap(),
-        }
-    }
-    // All have the same window at last, and the app draws what it does.
-    for (local, attach) in locals.iter().zip(&attached) {
-        local.resize(20, 70);
-        attach.signal(Signal::SIGWINCH);
-    }
-    eventually("the last size", || size_of(&slave) == (20, 70));
-    // What was typed or told before may still give the terminal another size for a moment, and cut off
-    // what was drawn. Apps draw again then, and so does this one, as soon as all have been shown that.
-    let is_shown = |number: u32| {
-        let drawn = format!("\x1b[2J\x1b[20;70H.\x1b[1;1H{number:04}");
-        (&slave).write_all(drawn.as_bytes()).unwrap();
-        let mut want = terminal(20, 70);
-        want.process(drawn.as_bytes());
-        let same = locals.each_ref().map(|local| {
-            let seen = || {
-                // What came before may have been for another window.
-                let shown = local.shown.so_far();
-                let from = shown.rfind("\x1b[H\x1b[J").unwrap_or(0);
-                let mut seen = terminal(20, 70);
-                seen.process(&shown.as_bytes()[from..]);
-                seen
-            };
-            let is_new =
-                || seen().screen().contents().trim_start().starts_with(&format!("{number:04}"));
-            eventually("it is shown", is_new);
-            let seen = seen();
-            seen.screen().contents() == want.screen().contents()
-                && seen.screen().cursor_position() == want.screen().cursor_position()
-        });
-        same == [true; 3]
-    };
-    let drawings = (1..100).find(|number| is_shown(*number));
-    println!("drawn {} times", drawings.expect("not the app's screen"));
-    for attach in &mut attached {
-        attach.signal(Signal::SIGTERM);
-        attach.ends();
-    }
 }
