@@ -38,12 +38,7 @@ impl Attached<'_> {
             }
             News::Closing => self.farewell = Some(Farewell::Mux),
             News::Rights(rights) => self.on_rights(&rights),
-            News::Drawn => {
-                let welcome = self.welcome.take().filter(|lines| !lines.is_empty());
-                if welcome.is_some_and(|lines| terminal::greet(&lines)) {
-                    self.noted = Some(Instant::now() + limits::NOTE);
-                }
-            }
+            News::Drawn => self.tell_on_screen(),
             News::Answer(answer) => self.on_answer(&answer),
             News::Detached => {
                 terminal::restore();
@@ -75,7 +70,7 @@ impl Attached<'_> {
                 }
             }
             News::Signal(SIGWINCH) => {
-                self.send_size();
+                self.redraw();
                 self.show_page();
             }
             News::Signal(SIGTSTP) => {
@@ -107,9 +102,9 @@ impl Attached<'_> {
         let (name, why) = (self.name(), rights.why.escape_debug());
         match (self.input, rights.types) {
             (Input::Held, true) => {
-                self.say(&format!("attached to app {name}: you type again"));
                 self.input = Input::Open;
-                self.send_size();
+                self.redraw();
+                self.say(&format!("attached to app {name}: you type again"));
             }
             (Input::Open, false) => {
                 self.say(&format!("attached to app {name}: you only look: {why}"));
@@ -132,6 +127,7 @@ impl Attached<'_> {
             return Ok(Step::Continue);
         }
         self.uplink = None;
+        self.tell_held();
         let reconnects = !self.request.reconnect.is_zero();
         match (self.farewell, progress, end) {
             (Some(Farewell::App(exit)), _, _) => Ok(Step::Leave(self.complete(exit))),
@@ -188,7 +184,7 @@ impl Attached<'_> {
         let knows = self.epoch.is_some() && self.epoch == link.epoch || !reads;
         if !knows && self.is_drawn {
             // A screen comes, which would wipe that away.
-            self.welcome.get_or_insert_default();
+            self.hold();
         }
         let but = if knows { "" } else { "; what it wrote meanwhile may be missing" };
         self.say(&format!("app {}: attached again{but}", self.name()));
@@ -202,7 +198,7 @@ impl Attached<'_> {
         }
         // The same again would be answered by a screen, which the terminal shows already.
         if terminal::size() != told {
-            self.send_size();
+            self.redraw();
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod link;
 pub mod mode;
 mod page;
 mod pump;
+mod tell;
 mod terminal;
 mod typing;
 mod undo;
@@ -29,6 +30,7 @@ use self::link::{Link, Uplink};
 use self::mode::{Mode, Wanted};
 use self::page::Presence;
 use self::pump::{Inbox, Outbox};
+use self::tell::Lines;
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::find;
@@ -130,12 +132,13 @@ struct Attached<'a> {
     local: Local,
     /// What our page tells of others, while it is shown.
     page: Option<Presence>,
-    /// Until when a line of ours is in the place of one of the app's.
-    noted: Option<Instant>,
+    /// Lines of ours that are in the place of the app's, and until when.
+    noted: Option<Lines>,
     /// Whether a session with a new mux begins with a screen.
     is_drawn: bool,
-    /// What is to be told when the first screen has been shown; `None` when it has, or none comes.
-    welcome: Option<Vec<String>>,
+    /// What is to be told when the screen has been shown that is to come, which would wipe it away; or at
+    /// that time, for a mux may hang. `None` when no screen comes.
+    held: Option<Lines>,
     /// Whether we type alone, or wish to: the next mux is asked for it again.
     exclusive: Option<Exclusive>,
     /// What the mux was asked for, and has not answered.
@@ -203,7 +206,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             page: None,
             noted: None,
             is_drawn,
-            welcome: is_drawn.then(|| others.into_iter().collect()),
+            held: None,
             exclusive: request.exclusive,
             asked: VecDeque::new(),
             open: 0,
@@ -215,11 +218,11 @@ pub fn attach(request: &Request) -> Result<Exit> {
             uncertain: false,
             ended: None,
         };
+        attached.hold();
+        others.filter(|_| is_drawn).iter().for_each(|line| attached.say(line));
         let outcome = attached.begin(link).and_then(|()| attached.stay(&inbox));
         terminal::restore();
-        for line in attached.welcome.take().unwrap_or_default() {
-            diagnostics::say(&line);
-        }
+        attached.tell_held();
         outcome
     })();
     terminal::restore();
@@ -275,8 +278,12 @@ impl<'a> Attached<'a> {
             if let Step::Leave(exit) = self.pass_on_held_keys()? {
                 return Ok(exit);
             }
-            if self.noted.take_if(|until| *until <= Instant::now()).is_some() {
+            let now = Instant::now();
+            if self.noted.take_if(|lines| lines.until <= now).is_some() {
                 self.redraw();
+            }
+            if self.held.as_ref().is_some_and(|lines| lines.until <= now) {
+                self.tell_held();
             }
             if let Some((len, _)) = self.gap.take_if(|(_, due)| *due <= Instant::now()) {
                 let name = self.name();
@@ -308,7 +315,8 @@ impl<'a> Attached<'a> {
             add(true, uplink.as_fd(), wanted)
         });
         let gap = self.gap.map(|(_, due)| due);
-        let deadline = self.keys.deadline().into_iter().chain(gap).chain(self.noted).min();
+        let lines = [&self.noted, &self.held].into_iter().flatten().map(|lines| lines.until);
+        let deadline = self.keys.deadline().into_iter().chain(gap).chain(lines).min();
         let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
@@ -340,57 +348,8 @@ impl<'a> Attached<'a> {
         }
     }
 
-    fn send_size(&mut self) {
-        if let (Some(uplink), Some(size)) = (&mut self.uplink, terminal::size()) {
-            uplink.resize(size);
-        }
-    }
-
     fn name(&self) -> &'a AppName {
         self.request.dir.name()
-    }
-
-    /// Tells people something, on a line of its own: on a terminal behind what the app has shown, or,
-    /// where that is a full screen, on its last line for a while.
-    fn say(&mut self, text: &str) {
-        if self.local == Local::Apart {
-            return diagnostics::say(text);
-        }
-        if let Some(lines) = &mut self.welcome {
-            return lines.push(text.to_owned());
-        }
-        if self.page.is_some() {
-            // A terminal that does not come back is not there to be told anything.
-            let _ = self.come_back();
-        }
-        if terminal::note(&format!("iottymux: {text}")) {
-            self.noted = Some(Instant::now() + limits::NOTE);
-        } else {
-            terminal::say(text);
-        }
-    }
-
-    /// The end as it is told: bytes that were lost make it incomplete.
-    fn complete(&mut self, exit: Exit) -> Exit {
-        terminal::restore();
-        self.tell_missing();
-        if self.missing > 0 || self.uncertain { Exit::Incomplete } else { exit }
-    }
-
-    fn tell_missing(&mut self) {
-        let name = self.name();
-        if self.missing > 0 {
-            let missing = self.missing;
-            self.say(&format!(
-                "attached to app {name}: {missing} bytes were lost: more came meanwhile than \
-                 the mux keeps"
-            ));
-        }
-        if self.uncertain {
-            self.say(&format!(
-                "attached to app {name}: what it wrote between two muxes may be missing"
-            ));
-        }
     }
 }
 

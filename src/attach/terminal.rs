@@ -105,8 +105,8 @@ pub fn make_raw(types: bool) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Makes it raw again, if it was, and the screen the app's, after [`suspend`] or [`page`]. What the app
-/// had on the screen is not put back.
+/// Makes it raw again, if it was, and the screen the app's, after [`suspend`] or [`page`], but not after
+/// [`restore`]. What the app had on the screen is not put back.
 ///
 /// # Errors
 /// Those of tcsetattr(3).
@@ -264,6 +264,9 @@ pub fn undo_modes() {
 fn hand_over(to: Owner, text: &str) -> bool {
     let until = Instant::now() + limits::STUCK;
     let Some(mut screen) = lock_soon(until) else { return false };
+    if to != Owner::Shell && OVER.load(Ordering::Relaxed) {
+        return false;
+    }
     let mut out = match (screen.owner, to) {
         (Owner::Page, Owner::Page) | (Owner::Shell, Owner::Shell) | (Owner::App, Owner::App) => {
             Vec::new()

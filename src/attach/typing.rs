@@ -158,12 +158,6 @@ impl Attached<'_> {
         Ok(())
     }
 
-    /// Has the screen drawn that was not the app's for a while: the mux does that for who tells it its
-    /// window again.
-    pub(super) fn redraw(&mut self) {
-        self.send_size();
-    }
-
     /// Input for the app, if there is a way to it.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         if let Some(uplink) = self.uplink.as_mut().filter(|_| self.input == Input::Open) {

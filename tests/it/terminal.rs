@@ -332,14 +332,14 @@ fn who_is_attached_takes_over_and_lets_go() {
     let mut alone = desk.rig.attach(&["--exclusive"]);
     desk.local.shown.wait_for("you only look: client");
     desk.local.press(b"lost\x10?t");
-    desk.local.shown.wait_for("attached to app demo: you type alone\r\n");
+    desk.local.shown.wait_for("iottymux: attached to app demo: you type alone\x1b");
     alone.stderr.wait_for("you only look: client");
     let mut types = alone.stdin();
     types.write_all(b"late").unwrap();
     desk.local.press(b"k");
     desk.assert_typed("k".as_bytes());
     desk.local.press(b"\x10?a");
-    desk.local.shown.wait_for("attached to app demo: you type alone no more\r\n");
+    desk.local.shown.wait_for("iottymux: attached to app demo: you type alone no more\x1b");
     alone.stderr.wait_for("you type again");
     desk.assert_typed(b"late");
     // Who does not type alone lets go of nothing: the page has no such key.

@@ -8,6 +8,7 @@ use iottymux::proto::Size;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;
+use rustix::termios::tcgetwinsize;
 
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig};
@@ -140,6 +141,12 @@ impl Scene {
         eventually("the terminal is as usual", || self.window.modes() == usual);
         let text = self.window.text();
         assert!(!text.contains("full screen"), "{text}");
+        // It was not written over what was told before it.
+        assert!(text.lines().any(|line| line.trim_end().ends_with(until)), "{text}");
+        let shown = self.shown();
+        if let Some((_, behind)) = shown.split_once("iottymux: detached from") {
+            assert!(!behind.contains("\x1b[?"), "{behind:?}");
+        }
         // What tmux does not tell.
         eventually("all is recorded", || self.shown().contains(until));
         for mode in ["1004", "2004"] {
@@ -266,6 +273,30 @@ fn suspended_by_key(scene: &mut Scene) {
 fn suspended_from_page(scene: &mut Scene) {
     scene.window.press(&["C-p", "?", "z"]);
     scene.suspended();
+}
+
+/// What is told then is there behind the screen that is drawn, and stays.
+#[test]
+fn who_typed_alone_is_told_behind_the_screen_that_all_do() {
+    let Some(tmux) = Tmux::start() else { return };
+    let mut scene = Scene::new(tmux, &IsSuspended("ATTACH --exclusive"), false);
+    scene.change();
+    scene.kill(Signal::SIGTSTP);
+    scene.window.wait_for("is suspended");
+    scene.window.press(&["Enter"]);
+    scene.window.wait_for("you type alone no more");
+    // Other screens do not wipe it away.
+    for (size, text) in [(Size { rows: 20, ..SIZE }, "more"), (SIZE, "and more")] {
+        scene.window.resize(size);
+        // tmux takes its time.
+        let terminal = scene.window.terminal();
+        eventually("it is", || tcgetwinsize(&terminal).unwrap().ws_row == size.rows);
+        write!(scene.app.as_mut().unwrap(), "\x1b[5H{text}").unwrap();
+        scene.window.wait_for(text);
+        scene.window.wait_for("you type alone no more");
+    }
+    scene.detach();
+    scene.assert_over(0, true);
 }
 
 #[test]
