@@ -221,6 +221,9 @@ pub const FIRST_CLIENT: Duration = Duration::from_secs(30);
 /// starts one again within a tenth of a second, and an upgrade may drain first.
 pub const RECONNECT: Duration = Duration::from_secs(5);
 
+/// How many muxes are asked for their status at the same time: enough that some that hang do not add up, and
+/// few beside what a user may have of threads and descriptors.
+pub const ASKED: usize = 64;
 /// How long a mux may take to answer a request; a person who attaches is told then that it does not.
 pub const ANSWER: Duration = Duration::from_secs(5);
 /// How long a hook of the app's unit waits for a mux that is just being started again, and for its

@@ -1,12 +1,16 @@
 //! Showing what can be attached.
 
 use std::fmt::Write as _;
+use std::io::{self, ErrorKind};
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Context, Result};
 
 use crate::endpoints::Endpoints;
 use crate::find;
 use crate::last::Last;
+use crate::limits;
 use crate::name::AppName;
 use crate::print::print;
 use crate::proto::AppState;
@@ -36,10 +40,10 @@ pub fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
 /// # Errors
 /// When the state directory cannot be read, or the lines cannot be printed.
 pub fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
-    let line = |name: AppName| {
-        let dir = state.app(&name);
+    let line = |name: &AppName| {
+        let dir = state.app(name);
         let Ok(endpoints) = Endpoints::read(&dir) else {
-            let is_enabled = enabled.contains(&name);
+            let is_enabled = enabled.contains(name);
             return [
                 name.to_string(),
                 without_endpoints(&dir, is_enabled).word().into(),
@@ -49,7 +53,7 @@ pub fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
         let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
         let state = match status::report(&dir) {
             Ok(report) => report.app_state().word(),
-            Err(e) if find::is_absence(&e) => AppState::Unknown.word(),
+            Err(e) if find::is_absence(&e) || is_late(&e) => AppState::Unknown.word(),
             // It answers, but not us.
             Err(_) => "refused",
         };
@@ -59,7 +63,15 @@ pub fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
     names.extend_from_slice(enabled);
     names.sort();
     names.dedup();
-    let apps: Vec<[String; 3]> = names.into_iter().map(line).collect();
+    // A mux that hangs is waited for, but not one behind the other.
+    let mut apps: Vec<[String; 3]> = Vec::new();
+    for names in names.chunks(limits::ASKED) {
+        thread::scope(|scope| {
+            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| line(name))).collect();
+            let lines = asked.into_iter().map(ScopedJoinHandle::join);
+            apps.extend(lines.map(|line| line.unwrap_or_else(|panic| resume_unwind(panic))));
+        });
+    }
     let width = apps.iter().map(|[name, ..]| name.len()).max().unwrap_or(0).max("APP".len());
     let mut text = format!("{:width$}  STATE      ENDPOINTS\n", "APP");
     for [name, state, streams] in apps {
@@ -67,6 +79,11 @@ pub fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     print(&text)
+}
+
+/// Whether a mux has not answered in time.
+fn is_late(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|e: &io::Error| e.kind() == ErrorKind::TimedOut)
 }
 
 /// The state of an app that has no document.

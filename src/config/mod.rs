@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::app::{self, App};
 use crate::attach;
 use crate::attach::keys::Keys;
+use crate::attach::mode::Mode;
 use crate::cli::{
     AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
     RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
@@ -234,9 +235,20 @@ fn check_keys(args: &KeyArgs) -> Result<()> {
 /// What `attach` is to do.
 ///
 /// # Errors
-/// When one sequence of keys hides another.
+/// When one sequence of keys hides another, or who types nothing wants what only typing is for.
 pub fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Request> {
     check_keys(&args.keys)?;
+    if matches!(&args.mode, Mode::Only(wanted) if wanted.input.is_none()) {
+        let AloneArgs { exclusive, take_over } = args.alone;
+        let needs_input = [
+            ("--exclusive", exclusive),
+            ("--take-over", take_over),
+            ("--stdin-once", args.stdin_once),
+        ];
+        if let Some((option, _)) = needs_input.iter().find(|(_, is_given)| *is_given) {
+            bail!("this mode types nothing, which {option} is for");
+        }
+    }
     Ok(attach::Request {
         dir: state.app(&args.app.name),
         mode: args.mode.clone(),

@@ -68,6 +68,10 @@ fn the_list_has_every_app_and_where_it_is_in_its_life() {
     let mut dead = rig.mux(["tty", "--app", "dead"]);
     dead.signal(nix::sys::signal::Signal::SIGKILL);
     dead.ends();
+    // Those that do not answer are waited for together.
+    let hung = ["hung-1", "hung-2", "hung-3", "hung-4", "hung-5", "hung-6", "hung-7", "hung-8"];
+    let stopped = hung.map(|name| rig.mux(["tty", "--app", name]));
+    stopped.iter().for_each(Proc::stop);
     std::fs::create_dir_all(rig.state().join("empty")).unwrap();
     std::fs::create_dir_all(rig.state().join("NO APP")).unwrap();
     let mut list = rig.run(&["list"]);
@@ -79,5 +83,19 @@ fn the_list_has_every_app_and_where_it_is_in_its_life() {
          dead        unknown    tty\n\
          demo        prepared   stdin,stdout,stderr\n\
          empty       unknown\n"
+            .to_owned()
+            + &hung.map(|name| format!("{name}      unknown    tty\n")).concat()
     );
+}
+
+#[test]
+fn who_types_nothing_asks_for_nothing_that_typing_is_for() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    for option in ["--exclusive", "--take-over", "--stdin-once"] {
+        let mut attach = rig.attach(&["--mode", "tty-out", option]);
+        assert_eq!(attach.ends(), 2);
+        let said = format!("iottymux: this mode types nothing, which {option} is for\n");
+        assert_eq!(attach.stderr.text(), said);
+    }
 }
