@@ -130,14 +130,14 @@ impl Mux {
     }
 
     /// From now on only this client types, or again all; those who can type no more, or again, are
-    /// told.
+    /// told, unless the mux ends and nothing is taken any more.
     pub(super) fn reserve(&mut self, only: Option<ClientId>) {
         let could: Vec<(ClientId, bool)> =
             self.writers().into_iter().map(|id| (id, self.types(id))).collect();
         self.input.reserve(only, Instant::now());
         for (id, could) in could {
             let rights = self.rights(id);
-            if rights.types == could {
+            if rights.types == could || self.phase != Phase::Ready {
                 continue;
             }
             let told = self.clients.get_mut(&id).map(|c| c.tell(&Kind::Rights.message(&rights)));

@@ -357,6 +357,19 @@ fn who_is_attached_takes_over_and_lets_go() {
     assert_eq!(clients.as_array().unwrap().iter().filter(|c| c["exclusive"] == true).count(), 1);
 }
 
+/// There is nobody any more to type to.
+#[test]
+fn who_looks_gets_no_right_to_type_at_the_end() {
+    let desk = Desk::new(&["--exclusive"]);
+    let mut others = [(); 3].map(|()| desk.rig.attach(&[]));
+    others.iter().for_each(|other| other.stderr.wait_for("you only look"));
+    desk.mux.signal(Signal::SIGTERM);
+    for other in &mut others {
+        other.ends();
+        assert!(!other.stderr.text().contains("again"), "{}", other.stderr.text());
+    }
+}
+
 /// It may be away for long; whether it really is, is not its choice.
 #[test]
 fn who_suspends_lets_others_type() {
