@@ -93,8 +93,11 @@ pub const SEQUENCE: usize = 1024;
 /// Numbers in a control sequence that are looked at.
 pub const NUMBERS: usize = 32;
 /// Most cells (rows times columns) of the model of a terminal's screen, which takes 64 bytes for each:
-/// 8 MiB. The largest windows that people have are 200 rows of 600 columns.
+/// 8 MiB; and half as much again for what a window that is smaller for a while does not show, or as much again when
+/// that comes while a program has the alternate screen. The largest windows that people have are 200 rows of 600 columns.
 pub const CELLS: usize = 128 * 1024;
+/// Most rows of that model: to find one, the emulator counts from the first.
+pub const MODEL_ROWS: u16 = 500;
 /// Fewest columns of that model: a wide character takes two.
 pub const MODEL_COLS: u16 = 2;
 /// Queries of the app that are told of at once: programs ask for a handful when they start.

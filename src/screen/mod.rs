@@ -3,7 +3,7 @@
 //! ```text
 //! bytes ─▶ scan ─┬▶ modes                    ─┐
 //!                ├▶ query ─▶ Asked            ├▶ redraw
-//!                └▶ dialect ─▶ model (vt100) ─┘
+//!                └▶ dialect ─▶ model (vt100) ─┘   model ─▶ reflow
 //! ```
 //!
 //! Pure. Invariant: whatever bytes come, in whatever pieces, memory stays bounded and nothing panics; when
@@ -19,6 +19,7 @@ mod dialect;
 mod model;
 pub mod modes;
 pub mod query;
+mod reflow;
 pub mod replies;
 pub mod scan;
 
@@ -279,7 +280,9 @@ impl State {
             }
             // Alternate screens and saved cursors need more than a look, and so does the end of not wrapping.
             [ESC, b'[', b'?', numbers @ .., b'h' | b'l']
-                if self.modes.wraps() && !numbers.windows(3).any(|part| part == b"104") =>
+                if self.modes.wraps()
+                    && !numbers.windows(3).any(|part| part == b"104")
+                    && !numbers.ends_with(b"47") =>
             {
                 self.modes.read(piece);
                 true

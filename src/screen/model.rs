@@ -1,7 +1,7 @@
 //! The cells of a terminal: the only file that knows the emulator (the vt100 crate).
 //!
 //! What it is given is whole sequences and text. A panic inside of it is caught, prints nothing, and ends
-//! the model, never the caller; the reason is kept. Memory: 64 bytes for each of [`limits::CELLS`] at most.
+//! the model, never the caller; the reason is kept. Memory: see [`limits::CELLS`].
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,6 +12,7 @@ use std::sync::Once;
 
 use vt100::{Color, Parser};
 
+use super::reflow::{Glyph, Place, Row, reflow};
 use super::scan;
 use crate::limits;
 use crate::proto::Size;
@@ -21,6 +22,12 @@ pub struct Model {
     /// None when the emulator has panicked.
     parser: Option<Parser>,
     why: Option<String>,
+    /// The largest window of late. As long as it is smaller, what then no longer fits is kept, so that it is
+    /// there again when whoever has a small one has gone.
+    home: Size,
+    /// All as it was when the window changed first while the alternate screen was shown: the main screen is
+    /// changed when it is seen again.
+    behind: Option<Box<Model>>,
 }
 
 /// The colours and the like of text.
@@ -33,6 +40,9 @@ struct Look {
 }
 
 const PLAIN: Look = Look { text: Color::Default, back: Color::Default, flags: [false; 5] };
+/// The look of a space where a wide character does not fit into a row that is broken anew: without one, the
+/// emulator would not know that the line goes on. Nobody else prints such at the end of a row.
+const GAP: Look = Look { flags: [false, true, true, false, false], ..PLAIN };
 /// How these are chosen.
 const FLAGS: [u8; 5] = [1, 2, 3, 4, 7];
 
@@ -41,7 +51,7 @@ impl Model {
     #[must_use]
     pub fn new(size: Size) -> Self {
         let (rows, cols) = bounded(size);
-        let mut model = Self { parser: None, why: None };
+        let mut model = Self { parser: None, why: None, home: size, behind: None };
         match contain(|| Parser::new(rows, cols, 0)) {
             Ok(parser) => model.parser = Some(parser),
             Err(why) => model.why = Some(why),
@@ -58,15 +68,41 @@ impl Model {
             end = whole.len();
             whole = &whole[..scan::unfinished(whole).start];
         }
-        if !whole.is_empty() {
-            self.with(|parser| parser.process(whole));
+        if whole.is_empty() {
+            return;
+        }
+        self.with(|parser| parser.process(whole));
+        if !self.is_alternate()
+            && let Some(mut main) = self.behind.take()
+        {
+            main.process(whole);
+            main.resize(self.size());
+            *self = *main;
         }
     }
 
-    /// Changes the size, as terminals do that keep what fits.
+    /// Changes the size: lines are broken anew, and what does not fit above goes.
     pub fn resize(&mut self, size: Size) {
         let (rows, cols) = bounded(size);
-        self.with(|parser| parser.set_size(rows, cols));
+        let size = Size { rows: rows.get(), cols: cols.get() };
+        if size == self.size() {
+            return;
+        }
+        if self.is_alternate() {
+            if self.behind.is_none() {
+                self.behind = Some(Box::new(self.copy()));
+            }
+            return self.with(|parser| parser.set_size(rows, cols));
+        }
+        let mut above = 0;
+        if rows.get() >= self.home.rows && cols.get() >= self.home.cols {
+            self.home = size;
+        } else {
+            // Wide characters may leave the last column empty.
+            let pieces = self.home.cols.div_ceil(cols.get() - 1);
+            above = usize::from(self.home.rows) * usize::from(pieces);
+        }
+        self.with(|parser| *parser = resized(parser, (rows, cols), above));
     }
 
     /// Why there is no model any more; told once.
@@ -107,27 +143,28 @@ impl Model {
     /// with the cursor that was saved, if one was.
     #[must_use]
     pub fn main(&self, saved: bool) -> Self {
-        let size = self.size();
-        let mut main = Self::new(size);
-        main.with(|parser| {
+        let mut main = self.copy();
+        main.process(if saved { b"\x1b[?1049l" } else { b"\x1b[?47l" });
+        main
+    }
+
+    fn copy(&self) -> Self {
+        let mut copy = Self::new(self.size());
+        copy.home = self.home;
+        copy.behind = self.behind.as_ref().map(|behind| Box::new(behind.copy()));
+        copy.with(|parser| {
             if let Some(from) = &self.parser {
                 *parser.screen_mut() = from.screen().clone();
-                parser.process(if saved { b"\x1b[?1049l" } else { b"\x1b[?47l" });
             }
         });
-        main
+        copy
     }
 
     /// A copy with the cursor that the program has saved on the screen that is shown now.
     #[must_use]
     pub fn restored(&self) -> Self {
-        let mut restored = Self::new(self.size());
-        restored.with(|parser| {
-            if let Some(from) = &self.parser {
-                *parser.screen_mut() = from.screen().clone();
-                parser.process(b"\x1b8");
-            }
-        });
+        let mut restored = self.copy();
+        restored.process(b"\x1b8");
         restored
     }
 
@@ -160,8 +197,8 @@ impl Model {
 fn bounded(size: Size) -> (NonZeroU16, NonZeroU16) {
     let most = u16::try_from(limits::CELLS / usize::from(limits::MODEL_COLS)).unwrap_or(u16::MAX);
     let cols = size.cols.clamp(limits::MODEL_COLS, most);
-    let rows = usize::from(size.rows).min(limits::CELLS / usize::from(cols));
-    let rows = u16::try_from(rows).unwrap_or(u16::MAX);
+    let rows = u16::try_from(limits::CELLS / usize::from(cols)).unwrap_or(u16::MAX);
+    let rows = size.rows.min(rows).min(limits::MODEL_ROWS);
     (
         NonZeroU16::new(rows).unwrap_or(NonZeroU16::MIN),
         NonZeroU16::new(cols).unwrap_or(NonZeroU16::MIN),
@@ -195,6 +232,102 @@ fn reason(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("it does not say why").escape_debug().take(limits::REASON).collect()
+}
+
+/// A screen in another size, which keeps so many rows `above` it. The rows below the cursor that are empty are
+/// given up first; then what is above.
+fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) -> Parser {
+    let first = parser.screen().scrollback_len();
+    let mut old = all_rows(parser.screen_mut());
+    let saved = behind(parser.screen(), b"\x1b8");
+    let places = [parser.screen(), &saved].map(|screen| {
+        let (row, col) = screen.cursor_position();
+        Place { row: first + usize::from(row), col }
+    });
+    let [at, _] = places;
+    while old.len() > at.row + 1 && old.last().is_some_and(|row| row.glyphs.is_empty()) {
+        old.pop();
+    }
+    let (rows, [at, saved_at]) = reflow(old, size.1.get(), places);
+    let height = usize::from(size.0.get());
+    let top = rows.len().saturating_sub(height).min(at.row);
+    let kept = &rows[top.saturating_sub(above)..rows.len().min(top + height)];
+    let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
+    for (number, row) in kept.iter().enumerate() {
+        for glyph in &row.glyphs {
+            pen.glyph(glyph);
+        }
+        if row.goes_on && row.len() < size.1.get() {
+            pen.look(GAP);
+            pen.out.push(' ');
+        } else if !row.goes_on && number + 1 < kept.len() {
+            pen.out.push_str("\r\n");
+        }
+    }
+    pen.origin(&saved);
+    pen.place(saved_at, top);
+    pen.look(current(&saved));
+    pen.out.push_str("\x1b7");
+    pen.origin(parser.screen());
+    pen.place(at, top);
+    if let Some(last) = rows.get(at.row).and_then(|row| row.glyphs.last())
+        && at.col == size.1.get()
+    {
+        // Behind the last column: only a character printed there brings the cursor back to it.
+        pen.place(Place { col: at.col - last.cols, ..at }, top);
+        pen.glyph(last);
+    }
+    pen.look(current(parser.screen()));
+    let mut parser = Parser::new(size.0, size.1, above);
+    parser.process(pen.out.as_bytes());
+    parser
+}
+
+/// The rows that are kept above the screen, and its own.
+fn all_rows(screen: &mut vt100::Screen) -> Vec<Row<Look>> {
+    let height = screen.size().0.get();
+    let mut above = screen.scrollback_len();
+    let mut rows: Vec<Row<Look>> = Vec::new();
+    loop {
+        screen.set_scrollback(above);
+        let seen = u16::try_from(above).unwrap_or(u16::MAX).min(height);
+        let seen = if seen == 0 { height } else { seen };
+        rows.extend((0..seen).map(|row| one_row(screen, row)));
+        if above == 0 {
+            break;
+        }
+        above -= usize::from(seen);
+    }
+    rows
+}
+
+fn one_row(screen: &vt100::Screen, row: u16) -> Row<Look> {
+    let (mut glyphs, mut col) = (Vec::new(), 0);
+    while let Some(cell) = screen.cell(row, col) {
+        let whole = is_whole(screen, row, col);
+        let text = if whole { cell.contents().to_owned() } else { String::new() };
+        let cols = if whole && cell.is_wide() { 2 } else { 1 };
+        let look = if whole { look(cell) } else { Look { back: cell.bgcolor(), ..PLAIN } };
+        glyphs.push(Glyph { text, cols, look });
+        col += cols;
+    }
+    let goes_on = screen.row_wrapped(row);
+    if goes_on {
+        glyphs.pop_if(|glyph| glyph.text == " " && glyph.look == GAP);
+    }
+    while !goes_on && glyphs.pop_if(|glyph| glyph.text.is_empty() && glyph.look == PLAIN).is_some()
+    {
+    }
+    Row { glyphs, goes_on }
+}
+
+/// What a screen is like behind these bytes.
+fn behind(screen: &vt100::Screen, bytes: &[u8]) -> vt100::Screen {
+    let (rows, cols) = screen.size();
+    let mut parser = Parser::new(rows, cols, 0);
+    *parser.screen_mut() = screen.clone();
+    parser.process(bytes);
+    parser.screen().clone()
 }
 
 fn draw(screen: &vt100::Screen, window: Size, top: u16) -> String {
@@ -312,6 +445,23 @@ struct Pen {
 }
 
 impl Pen {
+    /// Prints it where the cursor is.
+    fn glyph(&mut self, glyph: &Glyph<Look>) {
+        self.look(glyph.look);
+        self.out.push_str(if glyph.text.is_empty() { " " } else { &glyph.text });
+    }
+
+    /// Moves the cursor to a place in rows of which this one is the first of the screen.
+    fn place(&mut self, place: Place, top: usize) {
+        let _ = write!(self.out, "\x1b[{};{}H", place.row.saturating_sub(top) + 1, place.col + 1);
+    }
+
+    /// Counts rows as this screen does: from the first, or from the first one that scrolls.
+    fn origin(&mut self, like: &vt100::Screen) {
+        let is_counted = behind(like, b"\x1b[2r\x1b[H").cursor_position().0 > 0;
+        self.out.push_str(if is_counted { "\x1b[?6h" } else { "\x1b[?6l" });
+    }
+
     fn go(&mut self, row: u16, col: u16) {
         if self.at != Some((row, col)) {
             let _ = write!(self.out, "\x1b[{};{}H", row + 1, col + 1);
@@ -401,7 +551,10 @@ mod tests {
     fn sizes_are_bounded() {
         for (rows, cols) in [(0, 0), (1, 1), (24, 80), (65535, 65535), (65535, 1), (1, 65535)] {
             let size = Model::new(Size { rows, cols }).size();
-            assert!(size.rows >= 1 && size.cols >= limits::MODEL_COLS, "{size:?}");
+            assert!(
+                (1..=limits::MODEL_ROWS).contains(&size.rows) && size.cols >= limits::MODEL_COLS,
+                "{size:?}"
+            );
             assert!(usize::from(size.rows) * usize::from(size.cols) <= limits::CELLS, "{size:?}");
         }
         let usual = Size { rows: 24, cols: 80 };

@@ -198,6 +198,31 @@ fn the_window_changes() {
 }
 
 /// Something that a program may print.
+/// Text of any kind, a program that comes or not, and a window that is smaller for a while.
+#[test]
+fn what_a_smaller_window_hides_comes_back() {
+    let printed = "\x1b[42;31mone\x1b[m\r\n\u{6f22}\u{5b57} and 0123456789\r\n\x1b[7m0123456789012345678901234567890123456789\
+        \x1b[m\r\nfour\x1b[43m\x1b[K\x1b[m\r\n\x1b7$ \x1b[1mtyped";
+    for (enter, leave) in [("", ""), ("\x1b[?1049h", "\x1b[?1049l"), ("\x1b[?47h", "\x1b[?47l")] {
+        for small in [(6, 7), (2, 20), (2, 3), (3, 40), (40, 3), (2, 2)] {
+            let mut screen = shown(SIZE, printed.as_bytes());
+            let before = state(&screen);
+            screen.process(enter.as_bytes());
+            screen.resize(Size { rows: small.0, cols: small.1 });
+            screen.resize(SIZE);
+            screen.process(leave.as_bytes());
+            assert_eq!(state(&screen), before, "{small:?} {enter:?}");
+            // Left while the window is small.
+            let mut screen = shown(SIZE, printed.as_bytes());
+            screen.process(enter.as_bytes());
+            screen.resize(Size { rows: small.0, cols: small.1 });
+            screen.process(leave.as_bytes());
+            screen.resize(SIZE);
+            assert_eq!(state(&screen), before, "{small:?} {enter:?}, left in it");
+        }
+    }
+}
+
 fn printed() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![4 => 0u16..10, 2 => 0u16..60, 1 => Just(1049u16), 1 => any::<u16>()];
     let numbers = prop::collection::vec(number, 0..4)

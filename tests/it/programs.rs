@@ -232,7 +232,27 @@ fn a_line_that_is_edited() {
             ("echo hello world\x01\x1bf\x1b[DXX\x05\x17end of it", "echXXo hello end of it"),
             ("\recho 'first\rsecond", "> second"),
             ("'\r\x1b[A", "second\n$ echo"),
-            ("\x03\x12hello", "reverse-i-search"),
+            // Not ^C: bash may come to that only after what is typed behind it.
+            ("\x15\x12hello", "reverse-i-search"),
+        ],
+    );
+}
+
+/// Long lines are broken anew in a small window, and come back, as those above it do.
+#[test]
+fn lines_of_a_shell() {
+    let lines = (1..=20).map(|n| format!("{n} {}", "abcdefg ".repeat(9))).collect::<Vec<_>>();
+    same_as_direct(
+        &["bash"],
+        &[("lines", &(lines.join("\n") + "\n"))],
+        "exec bash --norc --noprofile -i",
+        &Beside::Direct,
+        &[
+            ("", "$"),
+            ("cat lines\r", "20 abc"),
+            ("echo \x1b[200~wide\x1b[201~ \u{6f22}\u{5b57} >/dev/null\r", "null"),
+            ("echo small", "small"),
+            ("\x15echo back\r", "back"),
         ],
     );
 }

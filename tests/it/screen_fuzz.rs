@@ -18,9 +18,9 @@ use crate::pattern::volume;
 
 /// Sequences that are printed between two looks at everything.
 const ROUND: usize = 500;
-/// Memory that may be added to what the first rounds have used, KiB: two screens of the largest size, and
-/// a copy of one, which is made to draw it.
-const GROWTH: usize = 3 * 64 * limits::CELLS / 1024;
+/// Memory that may be added to what the first rounds have used, KiB: of both subjects a screen of the largest
+/// size, what is kept for when the window is as large again, and what making that takes for a moment.
+const GROWTH: usize = 2 * 4 * 64 * limits::CELLS / 1024;
 
 /// Everything that the bytes of one terminal go through.
 struct Subject {

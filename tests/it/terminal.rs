@@ -362,7 +362,9 @@ fn who_is_attached_takes_over_and_lets_go() {
 fn who_looks_gets_no_right_to_type_at_the_end() {
     let desk = Desk::new(&["--exclusive"]);
     let mut others = [(); 3].map(|()| desk.rig.attach(&[]));
-    others.iter().for_each(|other| other.stderr.wait_for("you only look"));
+    for other in &others {
+        other.stderr.wait_for("you only look");
+    }
     desk.mux.signal(Signal::SIGTERM);
     for other in &mut others {
         other.ends();

@@ -1,0 +1,170 @@
+//! Rows of a screen in another width: what a terminal has broken into rows is joined, and broken anew.
+//!
+//! Pure. Invariant: no character comes or goes, and each row fits.
+
+/// What one cell shows, or two beside each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glyph<L> {
+    /// Nothing in a cell that was erased.
+    pub text: String,
+    /// 1 or 2.
+    pub cols: u16,
+    pub look: L,
+}
+
+/// A row, as far as there is something in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row<L> {
+    pub glyphs: Vec<Glyph<L>>,
+    /// Whether the next row is of the same line.
+    pub goes_on: bool,
+}
+
+impl<L> Row<L> {
+    /// Columns of its glyphs.
+    #[must_use]
+    pub fn len(&self) -> u16 {
+        self.glyphs.iter().map(|glyph| glyph.cols).sum()
+    }
+}
+
+/// A row, and a column from 0; the column behind the last is one, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub row: usize,
+    pub col: u16,
+}
+
+/// The same in rows of so many columns, at least 2, and where these places are then.
+#[must_use]
+pub fn reflow<L, const N: usize>(
+    rows: Vec<Row<L>>,
+    cols: u16,
+    places: [Place; N],
+) -> (Vec<Row<L>>, [Place; N]) {
+    let mut out = Vec::with_capacity(rows.len());
+    let mut moved = [None; N];
+    let mut row = Row { glyphs: Vec::new(), goes_on: false };
+    let mut at = 0;
+    for (index, Row { glyphs, goes_on }) in rows.into_iter().enumerate() {
+        let mut from = 0;
+        for glyph in glyphs {
+            if at + glyph.cols > cols {
+                out.push(Row { goes_on: true, ..row });
+                (row, at) = (Row { glyphs: Vec::new(), goes_on: false }, 0);
+            }
+            for (place, to) in places.iter().zip(&mut moved) {
+                if place.row == index && (from..from + glyph.cols).contains(&place.col) {
+                    *to = Some(Place { row: out.len(), col: at + place.col - from });
+                }
+            }
+            at += glyph.cols;
+            from += glyph.cols;
+            row.glyphs.push(glyph);
+        }
+        for (place, to) in places.iter().zip(&mut moved) {
+            if place.row == index && to.is_none() {
+                // Only what was printed may be behind the last column.
+                let most = if place.col > from { cols - 1 } else { cols };
+                let col = at.saturating_add(place.col.saturating_sub(from)).min(most);
+                *to = Some(Place { row: out.len(), col });
+            }
+        }
+        if !goes_on {
+            out.push(row);
+            (row, at) = (Row { glyphs: Vec::new(), goes_on: false }, 0);
+        }
+    }
+    if at > 0 {
+        out.push(row);
+    }
+    let end = Place { row: out.len().saturating_sub(1), col: 0 };
+    (out, moved.map(|place| place.unwrap_or(end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Rows as a text: `>` at the end of those that go on, a capital for what takes two columns.
+    fn rows(text: &str) -> Vec<Row<()>> {
+        let row = |line: &str| {
+            let glyph = |c: char| Glyph {
+                text: c.into(),
+                cols: if c.is_uppercase() { 2 } else { 1 },
+                look: (),
+            };
+            let glyphs = line.trim_end_matches('>').chars().map(glyph).collect();
+            Row { glyphs, goes_on: line.ends_with('>') }
+        };
+        text.split('\n').map(row).collect()
+    }
+
+    fn text(rows: &[Row<()>]) -> String {
+        let line = |row: &Row<()>| {
+            let text: String = row.glyphs.iter().map(|glyph| glyph.text.as_str()).collect();
+            text + if row.goes_on { ">" } else { "" }
+        };
+        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn lines_are_broken_anew() {
+        for (before, cols, after) in [
+            ("abcdef\n\ngh", 3, "abc>\ndef\n\ngh"),
+            ("abc>\ndef\n\ngh", 6, "abcdef\n\ngh"),
+            ("abc>\ndef\n\ngh", 4, "abcd>\nef\n\ngh"),
+            ("aXbY", 2, "a>\nX>\nb>\nY"),
+            ("a>\nX>\nb>\nY", 6, "aXbY"),
+            ("aXbY", 3, "aX>\nbY"),
+            ("ab>", 2, "ab"),
+            ("", 5, ""),
+        ] {
+            assert_eq!(text(&reflow(rows(before), cols, []).0), after, "{before:?} in {cols}");
+        }
+    }
+
+    #[test]
+    fn places_go_along() {
+        let at = |row, col| Place { row, col };
+        for (before, cols, from, to) in [
+            ("abcdef", 3, at(0, 0), at(0, 0)),
+            ("abcdef", 3, at(0, 4), at(1, 1)),
+            // Behind the last character, and behind the last column.
+            ("abcdef", 3, at(0, 6), at(1, 3)),
+            ("abcde", 3, at(0, 5), at(1, 2)),
+            ("abc>\ndef", 8, at(1, 3), at(0, 6)),
+            // Where nothing was printed.
+            ("ab", 3, at(0, 7), at(0, 2)),
+            ("ab", 12, at(0, 7), at(0, 7)),
+            ("x\n", 3, at(1, 0), at(1, 0)),
+            // In the second half of a character.
+            ("abX", 3, at(0, 3), at(1, 1)),
+            ("x", 3, at(7, 7), at(0, 0)),
+        ] {
+            let (_, [place]) = reflow(rows(before), cols, [from]);
+            assert_eq!(place, to, "{before:?} in {cols} at {from:?}");
+        }
+    }
+
+    proptest! {
+        /// Whoever comes and goes with a smaller window leaves everything as it was.
+        #[test]
+        fn there_and_back(lines in prop::collection::vec("[a-dXY]{0,12}", 1..6), cols in 2u16..20,
+                          line in 0usize..6, col in 0u16..12) {
+            let (wide, [place]) = reflow(rows(&lines.join("\n")), 40, [Place { row: line.min(lines.len() - 1), col }]);
+            let (narrow, [moved]) = reflow(wide.clone(), cols, [place]);
+            for row in &narrow {
+                prop_assert!(row.len() <= cols);
+            }
+            let len = wide[place.row].len();
+            let (back, [again]) = reflow(narrow, 40, [moved]);
+            prop_assert_eq!(text(&back), text(&wide));
+            prop_assert_eq!(again.row, place.row);
+            if place.col <= len {
+                prop_assert_eq!(again.col, place.col);
+            }
+        }
+    }
+}
