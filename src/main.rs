@@ -9,7 +9,8 @@ use iottymux::cli::{Cli, Command, Later, UnitsArgs};
 use iottymux::exit::Exit;
 use iottymux::mux::Plan;
 use iottymux::state::StateDir;
-use iottymux::units::host::{self, Manager, When};
+use iottymux::units::host::{self, When};
+use iottymux::units::manager::Manager;
 use iottymux::units::{App, Setup, write};
 use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status, systemd};
 

@@ -1,15 +1,15 @@
 //! A service of this machine that is made attachable, and no longer: the files of the other modules,
 //! and what systemd has to be told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
+use super::manager::{Fate, Manager, Shown};
 use super::place::{Place, is_socket};
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told};
@@ -19,112 +19,9 @@ use crate::name::AppName;
 use crate::print::print;
 use crate::service::ServiceName;
 use crate::state::AppDir;
-use crate::systemd;
 
 /// Where systemd looks for a program by its bare name.
 const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
-
-/// A manager of services: the system's, or that of a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manager {
-    /// Whether it is the user's.
-    pub user: bool,
-}
-
-/// What the manager says of a unit.
-struct Shown {
-    /// Whether it is there, and not masked.
-    is_loaded: bool,
-    /// Whether it has processes, or will have without anybody's doing.
-    runs: bool,
-    /// Whether it is being stopped.
-    stops: bool,
-    /// The name that it has beside others.
-    id: String,
-    /// What it wants.
-    wants: String,
-}
-
-impl Manager {
-    /// Where an administrator's units are.
-    ///
-    /// # Errors
-    /// When a user has no home.
-    pub fn units(self) -> Result<PathBuf> {
-        if !self.user {
-            return Ok("/etc/systemd/system".into());
-        }
-        let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
-        absolute("XDG_CONFIG_HOME")
-            .or_else(|| Some(absolute("HOME")?.join(".config")))
-            .map(|dir| dir.join("systemd/user"))
-            .context("finding the directory of the user's units: HOME is not set")
-    }
-
-    /// Where units are until the next boot.
-    fn runtime_units(self) -> Result<PathBuf> {
-        if !self.user {
-            return Ok("/run/systemd/system".into());
-        }
-        let dir = env::var_os("XDG_RUNTIME_DIR").context("XDG_RUNTIME_DIR is not set")?;
-        Ok(Path::new(&dir).join("systemd/user"))
-    }
-
-    fn systemctl(self, words: &[&str]) -> Result<String> {
-        let what = || format!("systemctl {}", words.join(" "));
-        let output = systemd::systemctl(self.user)
-            .args(words)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(what)?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!(
-                "{}: {}",
-                what(),
-                said.trim().lines().collect::<Vec<_>>().join("; ").escape_debug()
-            );
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    /// The properties of a unit, by their names.
-    fn properties(self, unit: &str, names: &str) -> Result<BTreeMap<String, String>> {
-        let text = self.systemctl(&["show", &format!("--property={names}"), "--", unit])?;
-        let property = |line: &str| {
-            let (name, value) = line.split_once('=')?;
-            Some((name.to_owned(), value.to_owned()))
-        };
-        Ok(text.lines().filter_map(property).collect())
-    }
-
-    fn show(self, unit: &str) -> Result<Shown> {
-        let mut all = self.properties(unit, "Id,LoadState,ActiveState,Wants")?;
-        let mut property = |name: &str| all.remove(name).unwrap_or_default();
-        let state = property("ActiveState");
-        let is_active =
-            ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*state);
-        Ok(Shown {
-            is_loaded: property("LoadState") == "loaded",
-            runs: is_active,
-            stops: state == "deactivating",
-            id: property("Id"),
-            wants: property("Wants"),
-        })
-    }
-
-    /// Stops a unit, if there is something to stop.
-    fn stop(self, unit: &str) -> Result<()> {
-        if !self.show(unit)?.runs {
-            return Ok(());
-        }
-        match self.systemctl(&["stop", "--", unit]) {
-            // Unless it has ended meanwhile, and is forgotten.
-            Err(e) if self.show(unit)?.runs => Err(e),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// The apps that have units here, of the system for root and of the user for others; as far as can be
 /// seen.
@@ -177,7 +74,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     let sockets: BTreeSet<PathBuf> =
         files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path)).collect();
     let leaves = |(unit, _): &(String, AppName)| muxes.iter().all(|mux| mux.unit() != *unit);
-    let loses = shown.runs
+    let loses = shown.runs()
         && (before.iter().any(leaves) || !before.is_empty() && place.sockets(owner)? != sockets);
     if loses && !now {
         bail!("it runs on other streams; stop it first, or restart it (--now)");
@@ -192,6 +89,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     Later::new(manager, owner)?.cancel()?;
     print(&told(&place.plan(owner, files.clone())?.carry_out()?))?;
     let reload = || manager.systemctl(&["daemon-reload"]).map(drop);
+    let mut started = None;
     if loses {
         let stop = || -> Result<()> {
             manager.stop(service)?;
@@ -200,19 +98,19 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
         uninterrupted(|| {
             let done = stop().and_then(|()| reload());
             // Whatever has failed: it ran before.
-            let started = manager.systemctl(&["start", "--", service]).map(drop);
-            done.and(started)
+            started = Some(manager.systemctl(&["start", "--", service]).map(drop));
+            done
         })?;
     } else {
         reload()?;
         // A service that runs on other streams still has hooks to run, and these are given the new ones. The
         // app of a mux that runs already does not notice that it is another.
-        let verb = if shown.runs { "restart" } else { "try-restart" };
+        let verb = if shown.runs() { "restart" } else { "try-restart" };
         for mux in &muxes {
             manager.systemctl(&[verb, &mux.unit()])?;
         }
         if now {
-            manager.systemctl(&["restart", "--", service])?;
+            started = Some(manager.systemctl(&["restart", "--", service]).map(drop));
         }
     }
     for line in overridden(manager, service, &files)? {
@@ -225,13 +123,26 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
     let systemctl = if manager.user { "systemctl --user" } else { "systemctl" };
-    print(&match (now, shown.runs) {
-        (true, _) => format!("{service} can be attached: {attach}\n"),
-        (false, true) => format!(
+    let fate = started.map(|started| manager.fate(service, &shown, started)).transpose()?;
+    print(&match fate {
+        Some(fate @ Fate::Failed(_)) => {
+            bail!(
+                "it is enabled, but {fate}; iottymux status --app {} shows what it said",
+                app.name
+            )
+        }
+        Some(Fate::Runs) => format!("{service} can be attached: {attach}\n"),
+        Some(fate @ Fate::Repeats(_)) => {
+            format!("{service} {fate}; it can be attached: {attach}\n")
+        }
+        Some(fate) => {
+            format!("{service} {fate}; it can be attached from its next start on: {attach}\n")
+        }
+        None if shown.runs() => format!(
             "{service} can be attached: {attach}\nif it was started before it was enabled, after: \
              {systemctl} restart {service}\n"
         ),
-        (false, false) => format!(
+        None => format!(
             "{service} can be attached after: {systemctl} start {service}\nthen: {attach}\n"
         ),
     })
@@ -303,30 +214,39 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
     };
     let owner = (&app, service);
     let later = Later::new(manager, owner)?;
-    let shown = manager.show(service.as_str())?;
+    let shown = match when {
+        // Somebody stops it, or restarts it, and is not to be stopped in that.
+        When::Now => manager.show_settled(service.as_str())?,
+        _ => manager.show(service.as_str())?,
+    };
     match when {
         When::Await => return later.wait(&place.state(owner)?),
-        When::AtStop if shown.runs => return Ok(()),
-        When::Stopped | When::Now if shown.runs && (shown.stops || when == When::Stopped) => {
+        When::AtStop if shown.runs() => return Ok(()),
+        When::Stopped if shown.runs() => {
             place.may_uninstall(owner)?;
-            later.begin(When::Stopped, shown.stops)?;
+            later.begin(When::Stopped, shown.stops())?;
             return print(&format!(
                 "{service} runs: it is disabled when it stops, not by a restart; `iottymux disable \
                  --now {service}` restarts it\n"
             ));
         }
-        When::Now if shown.runs => {
+        When::Now if shown.runs() => {
             place.may_uninstall(owner)?;
             // One job of systemd's, which goes on whatever becomes of this process.
-            later.begin(when, shown.stops)?;
-            manager.systemctl(&["restart", "--", service.as_str()])?;
+            later.begin(when, shown.stops())?;
+            let restarted = manager.systemctl(&["restart", "--", service.as_str()]).map(drop);
             // It has done its part, or goes on doing it.
             manager.stop(&later.unit)?;
             if find()?.is_some() {
                 later.cancel()?;
+                restarted?;
                 bail!("it was restarted as it is (journalctl -u {})", later.unit);
             }
-            return print(&format!("{service} is as its own files say\n"));
+            return match manager.fate(service.as_str(), &shown, restarted)? {
+                Fate::Runs => print(&format!("{service} is as its own files say\n")),
+                fate @ Fate::Failed(_) => bail!("it is as its own files say, but {fate}"),
+                fate => print(&format!("{service} is as its own files say; it {fate}\n")),
+            };
         }
         _ => {}
     }
@@ -395,7 +315,7 @@ impl<'a> Later<'a> {
 
     /// Waits until the service has stopped.
     fn wait(&self, state: &[AppDir]) -> Result<()> {
-        while self.manager.show(self.owner.1.as_str())?.runs {
+        while self.manager.show(self.owner.1.as_str())?.runs() {
             for dir in state {
                 dir.await_unlocked()?;
             }

@@ -1,10 +1,11 @@
 //! The units that make a service attachable: what is asked for in, texts of files out.
 //!
 //! `mode`, `manifest` and `text` are pure, and so is what is here: [`files`] cannot fail and reads
-//! nothing. `place` is the directory that has the files, `write` fills it for any systemd, and `host`
-//! makes a service of this machine attachable. Why each line is in a unit: `docs/units.md`.
+//! nothing. `place` is the directory that has the files, `write` fills it for any systemd, `host`
+//! makes a service of this machine attachable, whose `manager` it asks. Why each line is in a unit: `docs/units.md`.
 
 pub mod host;
+pub mod manager;
 pub mod manifest;
 pub mod mode;
 pub mod place;

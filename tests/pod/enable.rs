@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read;
 
-use crate::pod::{Plan, Pod};
+use crate::pod::{Plan, Pod, rounds};
 
 /// A service as somebody else has written it: what it prints goes to the journal.
 const GAME: &str = "[Service]\nExecStart=/bin/sh -c 'echo up; cat; exec sleep 1000'\nExecReload=/bin/echo loading\nExecStop=/bin/echo saving\n";
@@ -130,6 +130,73 @@ fn enabled_again_while_it_waits() {
     pod.systemctl(&["stop", "game"]);
     pod.run(&["iottymux", "disable", "game"]);
     assert_nothing_is_left(&pod, "game");
+}
+
+/// What is told of a service that is started for it is what has become of that.
+#[test]
+fn what_has_become_of_it() {
+    const ENABLED: &str = "it is enabled, but has failed (exit-code); iottymux status --app game";
+    const RESTS: &str = "game.service does not run (success); it can be attached from";
+    let unit = |how: &str| format!("[Unit]\nStartLimitIntervalSec=0\n[Service]\n{how}\n");
+    let Some(pod) = pod("game.service", &unit("ExecStart=/bin/true")) else { return };
+    let ends = |how: &str| unit(&format!("ExecStart=/bin/sh -c 'echo up; {how}'"));
+    let enable = ["enable", "game", "--stdout", "stream", "--now"];
+    let disable = ["disable", "game", "--now"];
+    let check = |words: &[&str], unit: &str, succeeds: bool, want: &str| {
+        pod.set_unit("game.service", unit);
+        let output = pod.try_run(&[&["iottymux"], words].concat());
+        assert_eq!(output.status.success(), succeeds, "{unit}: {output:?}");
+        let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(told.contains(want), "{unit}: {want}: {told}");
+    };
+    let runs = ends("exec sleep 1000");
+    let fails = ends("exit 3");
+    let oneshot = "Type=oneshot\nExecStart=/bin/true";
+    let again = "ExecStart=/bin/false\nType=oneshot\nRestart=on-failure\nRestartSec=1000";
+    let never = unit("ExecCondition=/bin/true\nExecStart=/bin/true")
+        .replace("[Service]", "ConditionPathExists=/none\n[Service]");
+    for (unit, succeeds, want) in [
+        (&*runs, true, "game.service can be attached: iottymux"),
+        (&fails, false, ENABLED),
+        (&unit(oneshot), true, RESTS),
+        (&never, true, RESTS),
+        (&unit(again), true, "has ended (exit-code) and is started again; it can be"),
+    ] {
+        check(&enable, unit, succeeds, want);
+        pod.systemctl(&["stop", "game"]);
+    }
+    for (unit, succeeds, want) in [
+        (&*fails, false, "it is as its own files say, but has failed (exit-code)"),
+        (&unit(oneshot), true, "as its own files say; it does not run (success)"),
+        (&never, true, "as its own files say; it does not run (success)"),
+        (&runs, true, "game.service is as its own files say\n"),
+    ] {
+        check(&enable, &runs, true, "can be attached");
+        // One that fails is told of when it has: not while it runs for a moment.
+        let unit = unit.replace("[Service]", "[Service]\nExecStartPost=/bin/sleep 0.1");
+        check(&disable, &unit, succeeds, want);
+        assert_nothing_is_left(&pod, "game");
+    }
+}
+
+/// Somebody who restarts it all the time does not keep it from being disabled at once.
+#[test]
+fn disabled_between_the_restarts_of_somebody_else() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let unit = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep 1000\n";
+    pod.set_unit("game.service", unit);
+    for _ in 0..rounds(3, 20) {
+        pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+        let stop = pod.shared("stop");
+        let restarts = "until [ -e /shared/stop ]; do systemctl restart game; done";
+        let mut somebody = pod.command(&["sh", "-c", restarts]).spawn().unwrap();
+        let told = pod.run(&["iottymux", "disable", "game", "--now"]);
+        assert!(told.ends_with("game.service is as its own files say\n"), "{told}");
+        fs::write(&stop, "").unwrap();
+        assert!(somebody.wait().unwrap().success());
+        assert_nothing_is_left(&pod, "game");
+        fs::remove_file(&stop).unwrap();
+    }
 }
 
 #[test]
