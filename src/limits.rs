@@ -244,6 +244,8 @@ pub const COMPLAINT: usize = 256;
 /// How often somebody who waits for an app looks for it, where the directory cannot be watched; or, when
 /// its mux begins or ends, whether it has.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long socket units may take to end when nobody needs them any more: systemd sees to that at once.
+pub const UNNEEDED: Duration = Duration::from_secs(10);
 /// Bytes of an `endpoints` document that are read.
 pub const ENDPOINTS: u64 = 64 * 1024;
 /// Bytes of the end of each stream that `last.json` keeps: a screen or two.

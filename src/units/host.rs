@@ -74,8 +74,9 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     let sockets: BTreeSet<PathBuf> =
         files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path)).collect();
     let leaves = |(unit, _): &(String, AppName)| muxes.iter().all(|mux| mux.unit() != *unit);
-    let loses = shown.runs()
-        && (before.iter().any(leaves) || !before.is_empty() && place.sockets(owner)? != sockets);
+    let old_sockets = place.sockets(owner)?;
+    let changes = before.iter().any(leaves) || !before.is_empty() && old_sockets != sockets;
+    let loses = shown.runs() && changes;
     if loses && !now {
         bail!("it runs on other streams; stop it first, or restart it (--now)");
     }
@@ -89,19 +90,23 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     Later::new(manager, owner)?.cancel()?;
     print(&told(&place.plan(owner, files.clone())?.carry_out()?))?;
     let reload = || manager.systemctl(&["daemon-reload"]).map(drop);
+    // Of what is still ending systemd would keep FIFOs for what comes in its place, or remove them from it.
+    let leave = || {
+        before.iter().try_for_each(|(unit, _)| manager.stop(unit))?;
+        old_sockets.iter().try_for_each(|socket| manager.await_end(&socket.to_string_lossy()))
+    };
     let mut started = None;
     if loses {
-        let stop = || -> Result<()> {
-            manager.stop(service)?;
-            before.iter().try_for_each(|(unit, _)| manager.stop(unit))
-        };
         uninterrupted(|| {
-            let done = stop().and_then(|()| reload());
+            let done = manager.stop(service).and_then(|()| leave()).and_then(|()| reload());
             // Whatever has failed: it ran before.
             started = Some(manager.systemctl(&["start", "--", service]).map(drop));
             done
         })?;
     } else {
+        if changes {
+            leave()?;
+        }
         reload()?;
         // A service that runs on other streams still has hooks to run, and these are given the new ones. The
         // app of a mux that runs already does not notice that it is another.

@@ -5,6 +5,8 @@ use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
@@ -172,7 +174,7 @@ impl Manager {
             if !shown.stops() && (shown.runs() || !shown.has_job) {
                 return Ok(shown);
             }
-            std::thread::sleep(limits::LOOK_AGAIN);
+            thread::sleep(limits::LOOK_AGAIN);
         }
     }
 
@@ -206,5 +208,20 @@ impl Manager {
             Err(e) if self.show(unit)?.runs() => Err(e),
             _ => Ok(()),
         }
+    }
+
+    /// Waits for the end of a unit that ends by itself.
+    ///
+    /// # Errors
+    /// When it does not, or systemctl cannot be run, or refuses.
+    pub fn await_end(self, unit: &str) -> Result<()> {
+        let until = Instant::now() + limits::UNNEEDED;
+        while self.show(unit)?.runs() {
+            if Instant::now() > until {
+                bail!("{} does not end", unit.escape_debug());
+            }
+            thread::sleep(limits::LOOK_AGAIN);
+        }
+        Ok(())
     }
 }

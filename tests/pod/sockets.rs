@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::pod::{Plan, Pod};
+use crate::pod::{Plan, Pod, rounds};
 use crate::proc::eventually;
 
 const MUX: &str = "iomux@demo.service";
@@ -173,5 +173,28 @@ fn what_is_left_starts_nothing() {
         assert_ne!(pod.property("demo.service", "ActiveState"), "active");
         let told = fs::read_to_string(pod.shared("starts")).unwrap();
         assert_eq!(told.lines().count(), starts + 1, "{}", pod.console());
+    }
+}
+
+/// To the other layout at the moment when systemd has given the service up, and its mux is about to end.
+#[test]
+fn to_the_other_layout_while_the_mux_ends() {
+    let Some(pod) = pod() else { return };
+    for _ in 0..rounds(2, 10) {
+        let fails =
+            "[Service]\nRestart=always\nRestartSec=0\nExecStart=/bin/sh -c 'echo up; exit 3'\n";
+        pod.set_unit("demo.service", fails);
+        // It may have failed by the time at which that is told.
+        pod.try_run(&[&STREAMS[..], &SOCKETS, &["--now"]].concat());
+        eventually("it is not started again", || {
+            pod.property("demo.service", "ActiveState") == "failed"
+        });
+        // What nobody has seen keeps the mux for a moment.
+        fs::write(pod.path("/etc/systemd/system/demo.service"), UNIT).unwrap();
+        pod.run(&[&STREAMS[..], &["--now"]].concat());
+        assert_echo(&pod, "it runs");
+        pod.run(&["iottymux", "disable", "demo", "--now"]);
+        pod.systemctl(&["stop", "demo"]);
+        pod.systemctl(&["reset-failed"]);
     }
 }
