@@ -246,6 +246,8 @@ pub const COMPLAINT: usize = 256;
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long socket units may take to end when nobody needs them any more: systemd sees to that at once.
 pub const UNNEEDED: Duration = Duration::from_secs(10);
+/// How often `disable` tries again when somebody starts the service at the very moment.
+pub const DISABLE_TRIES: u32 = 4;
 /// Bytes of an `endpoints` document that are read.
 pub const ENDPOINTS: u64 = 64 * 1024;
 /// Bytes of the end of each stream that `last.json` keeps: a screen or two.

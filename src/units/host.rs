@@ -10,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 use super::manager::{Fate, Manager, Shown};
-use super::place::{Place, is_socket};
+use super::place::{Done, Place, is_socket};
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told};
 use super::{App, Setup, UnitFile, is_mux};
@@ -219,63 +219,56 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
     };
     let owner = (&app, service);
     let later = Later::new(manager, owner)?;
-    let shown = match when {
-        // Somebody stops it, or restarts it, and is not to be stopped in that.
-        When::Now => manager.show_settled(service.as_str())?,
-        _ => manager.show(service.as_str())?,
-    };
     match when {
         When::Await => return later.wait(&place.state(owner)?),
-        When::AtStop if shown.runs() => return Ok(()),
-        When::Stopped if shown.runs() => {
-            place.may_uninstall(owner)?;
-            later.begin(When::Stopped, shown.stops())?;
+        When::AtStop => return later.finish(&place),
+        When::Stopped | When::Now => {}
+    }
+    let going = place.going(owner)?;
+    let mut tries = 1..limits::DISABLE_TRIES;
+    let (shown, restarted) = loop {
+        let shown = match when {
+            // Somebody stops it, or restarts it, and is not to be stopped in that.
+            When::Now => manager.show_settled(service.as_str())?,
+            _ => manager.show(service.as_str())?,
+        };
+        let begun = later.begin(when, shown.stops());
+        let shown = manager.show(service.as_str())?;
+        if begun.is_ok() && when == When::Stopped && shown.runs() {
             return print(&format!(
                 "{service} runs: it is disabled when it stops, not by a restart; `iottymux disable \
                  --now {service}` restarts it\n"
             ));
         }
-        When::Now if shown.runs() => {
-            place.may_uninstall(owner)?;
-            // One job of systemd's, which goes on whatever becomes of this process.
-            later.begin(when, shown.stops())?;
-            let restarted = manager.systemctl(&["restart", "--", service.as_str()]).map(drop);
-            // It has done its part, or goes on doing it.
-            manager.stop(&later.unit)?;
-            if find()?.is_some() {
-                later.cancel()?;
-                restarted?;
-                bail!("it was restarted as it is (journalctl -u {})", later.unit);
-            }
-            return match manager.fate(service.as_str(), &shown, restarted)? {
-                Fate::Runs => print(&format!("{service} is as its own files say\n")),
-                fate @ Fate::Failed(_) => bail!("it is as its own files say, but {fate}"),
-                fate => print(&format!("{service} is as its own files say; it {fate}\n")),
-            };
+        // One job of systemd's, which goes on whatever becomes of this process.
+        let restarted = (begun.is_ok() && shown.runs() && !shown.stops())
+            .then(|| manager.systemctl(&["restart", "--", service.as_str()]).map(drop));
+        // It has had its turn in the middle of that, or has it now.
+        manager.stop(&later.unit)?;
+        if find()?.is_none() {
+            break (shown, restarted);
         }
-        _ => {}
-    }
-    let (state, muxes) = (place.state(owner)?, place.muxes(owner)?);
-    print(&told(&place.uninstall(owner)?))?;
-    if when == When::AtStop {
-        later.remove()?;
-    } else {
-        later.cancel()?;
-    }
-    // At once: in between the service could not be started.
-    manager.systemctl(&["daemon-reload"])?;
-    for (unit, _) in muxes {
-        // It ends by itself, but what it leaves is removed behind it.
-        manager.stop(&unit)?;
-    }
-    clear_state(&state)?;
-    print(&format!("{service} is as its own files say\n"))
+        // Or the service was started just before, or the unit stopped with it before it was told to have begun.
+        if tries.next().is_none() {
+            later.cancel()?;
+            begun.and(restarted.unwrap_or(Ok(())))?;
+            bail!("its files are still there (journalctl -u {})", later.unit);
+        }
+    };
+    print(&told(&going.into_iter().map(|path| (Done::Removed, path)).collect()))?;
+    let fate = restarted.map(|restarted| manager.fate(service.as_str(), &shown, restarted));
+    print(&match fate.transpose()? {
+        Some(fate @ Fate::Failed(_)) => bail!("it is as its own files say, but {fate}"),
+        None | Some(Fate::Runs) => format!("{service} is as its own files say\n"),
+        Some(fate) => format!("{service} is as its own files say; it {fate}\n"),
+    })
 }
 
-/// The unit that disables a service when that stops. It has no claim on the service, which would be started
-/// for it, or kept from stopping: it waits for the end of its mux, which is there as long as the service
-/// or its next start by Restart= is. The one that is to do it now is stopped in the middle of the service's
-/// restart, and that is its turn.
+/// The unit that disables a service when that has stopped, and the only one that does. It has no claim on
+/// the service, which would be started for it, or kept from stopping: it waits for the end of its mux, which
+/// is there as long as the service or its next start by Restart= is. Then it has itself stopped: for as long
+/// as it is, the service is not started, since its start comes behind. The one that is to do it now is
+/// stopped in the middle of the service's restart.
 struct Later<'a> {
     manager: Manager,
     place: Place,
@@ -318,7 +311,7 @@ impl<'a> Later<'a> {
         self.manager.systemctl(&[&["start"], wait, &[&self.unit]].concat()).map(drop)
     }
 
-    /// Waits until the service has stopped.
+    /// Waits until the service has stopped; then it is its turn, and again if it was started since.
     fn wait(&self, state: &[AppDir]) -> Result<()> {
         while self.manager.show(self.owner.1.as_str())?.runs() {
             for dir in state {
@@ -327,7 +320,25 @@ impl<'a> Later<'a> {
             // Its mux is only started again, or ends a moment before it.
             std::thread::sleep(limits::LOOK_AGAIN);
         }
-        Ok(())
+        // Nothing is to be done where somebody else stops it.
+        let restart = ["restart", "--no-block", "--job-mode=fail", "--", &self.unit];
+        self.manager.systemctl(&restart).map(drop)
+    }
+
+    /// Disables the service, unless it runs.
+    fn finish(&self, place: &Place) -> Result<()> {
+        if self.manager.show(self.owner.1.as_str())?.runs() {
+            return Ok(());
+        }
+        let (state, muxes) = (place.state(self.owner)?, place.muxes(self.owner)?);
+        print(&told(&place.uninstall(self.owner)?))?;
+        self.remove()?;
+        self.manager.systemctl(&["daemon-reload"])?;
+        for (unit, _) in muxes {
+            // It ends by itself, but what it leaves is removed behind it.
+            self.manager.stop(&unit)?;
+        }
+        clear_state(&state)
     }
 
     /// Stops waiting.

@@ -209,24 +209,20 @@ impl Place {
         text.lines().filter_map(path).map(|path| app_dir(&path)).collect()
     }
 
-    /// Checks whether [`Place::uninstall`] may do what it does.
-    ///
-    /// # Errors
-    /// When one of the files was changed, or a file of the same name is not ours.
-    pub fn may_uninstall(&self, owner: Owner) -> Result<()> {
-        self.going(owner).map(drop)
-    }
-
     /// Removes all files of an app, and the templates that we wrote when it was the last one.
     ///
     /// # Errors
-    /// As of [`Place::may_uninstall`], or when the disk refuses.
+    /// As of [`Place::going`], or when the disk refuses.
     pub fn uninstall(&self, owner: Owner) -> Result<Deeds> {
         let going = self.going(owner)?.into_iter();
         going.map(|path| Ok((Done::Removed, self.take_away(path)?))).collect()
     }
 
-    fn going(&self, owner: Owner) -> Result<Vec<PathBuf>> {
+    /// The files that [`Place::uninstall`] removes.
+    ///
+    /// # Errors
+    /// When one of them was changed, or a file of the same name is not ours.
+    pub fn going(&self, owner: Owner) -> Result<Vec<PathBuf>> {
         let own_drop_ins = self.0.join(drop_ins(owner.1.as_str()));
         // One in the place of ours would seem to be taken away when it is not.
         if let Some((found, _)) = look(&own_drop_ins.join(DROP_IN))? {

@@ -315,6 +315,35 @@ fn disabled_when_it_ends_by_itself() {
     }
 }
 
+/// Who starts it at the moment when it is disabled starts it, with the one streams or the other.
+#[test]
+fn started_while_it_is_disabled() {
+    let unit = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sh -c 'echo up; exec sleep 1000'\n";
+    let Some(pod) = pod("game.service", unit) else { return };
+    let number = rounds(6, 40);
+    for round in 0..number {
+        // At any moment of a tenth of a second, which is how often it is looked, and somewhat more.
+        let pause = format!("0.{:03}", round * 160 / number);
+        pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+        pod.run(&["iottymux", "disable", "game"]);
+        let starts = format!("systemctl stop game; sleep {pause}; systemctl start game");
+        let started = pod.try_run(&["sh", "-c", &starts]);
+        assert!(started.status.success(), "after {pause} s: {started:?} {}", pod.console());
+        assert_eq!(pod.property("game.service", "ActiveState"), "active", "after {pause} s");
+        pod.systemctl(&["stop", "game"]);
+        await_disabled(&pod, "game");
+
+        // One that has stopped, at once.
+        pod.run(&["iottymux", "enable", "game", "--stdout", "stream"]);
+        let mut start = pod.command(&["systemctl", "start", "game"]).spawn().unwrap();
+        pod.run(&["iottymux", "disable", "game"]);
+        assert!(start.wait().unwrap().success(), "round {round}: {}", pod.console());
+        assert_eq!(pod.property("game.service", "ActiveState"), "active");
+        pod.systemctl(&["stop", "game"]);
+        await_disabled(&pod, "game");
+    }
+}
+
 /// One that systemd starts again has not stopped, until it has.
 #[test]
 fn disabled_only_when_it_is_not_started_again() {
