@@ -80,7 +80,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     if loses && !now {
         bail!("it runs on other streams; stop it first, or restart it (--now)");
     }
-    place.plan(owner, files.clone())?;
+    place.plan(&place.all()?, owner, files.clone())?;
     if let Some(mux) = foreign_mux(&shown, &before) {
         let mux = mux.escape_debug();
         bail!("it has {mux} by lines that iottymux did not write; take them away first");
@@ -88,7 +88,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     let state = place.state(owner)?;
     // Which may take away what is here, if the service does not run.
     Later::new(manager, owner)?.cancel()?;
-    print(&told(&place.plan(owner, files.clone())?.carry_out()?))?;
+    print(&told(&place.plan(&place.all()?, owner, files.clone())?.carry_out()?))?;
     let reload = || manager.systemctl(&["daemon-reload"]).map(drop);
     // Of what is still ending systemd would keep FIFOs for what comes in its place, or remove them from it.
     let leave = || {
@@ -224,7 +224,7 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
         When::AtStop => return later.finish(&place),
         When::Stopped | When::Now => {}
     }
-    let going = place.going(owner)?;
+    let going = place.going(&[owner])?;
     let mut tries = 1..limits::DISABLE_TRIES;
     let (shown, restarted) = loop {
         let shown = match when {
@@ -305,7 +305,7 @@ impl<'a> Later<'a> {
         );
         let file =
             UnitFile { path: PathBuf::from(&self.unit), text: seal(Some(self.owner), &text) };
-        self.place.plan(self.owner, vec![file])?.carry_out()?;
+        self.place.plan(&self.place.all()?, self.owner, vec![file])?.carry_out()?;
         self.manager.systemctl(&["daemon-reload"])?;
         let wait = if stops { &["--no-block"][..] } else { &[] };
         self.manager.systemctl(&[&["start"], wait, &[&self.unit]].concat()).map(drop)
@@ -331,7 +331,7 @@ impl<'a> Later<'a> {
             return Ok(());
         }
         let (state, muxes) = (place.state(self.owner)?, place.muxes(self.owner)?);
-        print(&told(&place.uninstall(self.owner)?))?;
+        print(&told(&place.uninstall(&[self.owner])?))?;
         self.remove()?;
         self.manager.systemctl(&["daemon-reload"])?;
         for (unit, _) in muxes {
@@ -348,6 +348,6 @@ impl<'a> Later<'a> {
     }
 
     fn remove(&self) -> Result<()> {
-        self.place.uninstall(self.owner).map(drop)
+        self.place.uninstall(&[self.owner]).map(drop)
     }
 }

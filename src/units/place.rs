@@ -102,8 +102,9 @@ impl Plan {
     }
 }
 
-/// A file that is there.
-struct Found {
+/// A file that is there, and may be ours.
+#[derive(Debug)]
+pub struct Found {
     path: PathBuf,
     seal: Option<Seal>,
 }
@@ -140,16 +141,17 @@ impl Place {
         &self.0
     }
 
-    /// What has to be done so that these are the files of an app.
+    /// What has to be done so that these are the files of an app, where all files are those that
+    /// [`Place::all`] has found: to look once is enough for many apps.
     ///
     /// # Errors
     /// When a file that is not ours is in the way, or the app or the service belongs to another.
-    pub fn plan(&self, owner: Owner, files: Vec<UnitFile>) -> Result<Plan> {
+    pub fn plan(&self, all: &[Found], owner: Owner, files: Vec<UnitFile>) -> Result<Plan> {
         let (app, service) = owner;
         let names: Vec<AppName> =
             files.iter().filter_map(|file| mux(&file.path)).map(|(_, name)| name).collect();
         let mut stale = Vec::new();
-        for found in self.all()? {
+        for found in all {
             let its = mux(&found.path).map(|(_, name)| name);
             match found.owner() {
                 Some(of) if of == owner => stale.push(found),
@@ -190,7 +192,7 @@ impl Place {
             };
             steps.push((path, change));
         }
-        let stale = stale.into_iter().map(|found| found.path).collect();
+        let stale = stale.into_iter().map(|found| found.path.clone()).collect();
         Ok(Plan { place: self.clone(), steps, stale })
     }
 
@@ -209,12 +211,12 @@ impl Place {
         text.lines().filter_map(path).map(|path| app_dir(&path)).collect()
     }
 
-    /// Removes all files of an app, and the templates that we wrote when it was the last one.
+    /// Removes all files of these apps, and the templates that we wrote when no other app is left.
     ///
     /// # Errors
     /// As of [`Place::going`], or when the disk refuses.
-    pub fn uninstall(&self, owner: Owner) -> Result<Deeds> {
-        let going = self.going(owner)?.into_iter();
+    pub fn uninstall(&self, owners: &[Owner]) -> Result<Deeds> {
+        let going = self.going(owners)?.into_iter();
         going.map(|path| Ok((Done::Removed, self.take_away(path)?))).collect()
     }
 
@@ -222,26 +224,31 @@ impl Place {
     ///
     /// # Errors
     /// When one of them was changed, or a file of the same name is not ours.
-    pub fn going(&self, owner: Owner) -> Result<Vec<PathBuf>> {
-        let own_drop_ins = self.0.join(drop_ins(owner.1.as_str()));
-        // One in the place of ours would seem to be taken away when it is not.
-        if let Some((found, _)) = look(&own_drop_ins.join(DROP_IN))? {
-            found.may_go()?;
+    pub fn going(&self, owners: &[Owner]) -> Result<Vec<PathBuf>> {
+        let owners: BTreeSet<Owner> = owners.iter().copied().collect();
+        let mut own_drop_ins = BTreeSet::new();
+        for (_, service) in &owners {
+            let drop_in = self.0.join(drop_ins(service.as_str())).join(DROP_IN);
+            // One in the place of ours would seem to be taken away when it is not.
+            if let Some((found, _)) = look(&drop_in)? {
+                found.may_go()?;
+            }
+            own_drop_ins.insert(drop_in);
         }
         let (ours, others): (Vec<Found>, Vec<Found>) = self
             .all()?
             .into_iter()
             .filter(|found| found.seal.is_some())
-            .partition(|found| found.owner() == Some(owner));
+            .partition(|found| found.owner().is_some_and(|owner| owners.contains(&owner)));
         for found in &ours {
             found.may_go()?;
         }
-        let is_last = !ours.is_empty() && others.iter().all(|found| found.owner().is_none());
+        let are_last = !ours.is_empty() && others.iter().all(|found| found.owner().is_none());
         let mut going = ours;
-        // What makes the service use the rest goes first.
-        going.sort_by_key(|found| !found.path.starts_with(&own_drop_ins));
+        // What makes the services use the rest goes first.
+        going.sort_by_key(|found| !own_drop_ins.contains(&found.path));
         // A template that was changed is somebody else's by now.
-        going.extend(others.into_iter().filter(|found| is_last && found.may_go().is_ok()));
+        going.extend(others.into_iter().filter(|found| are_last && found.may_go().is_ok()));
         Ok(going.into_iter().map(|found| found.path).collect())
     }
 
@@ -301,8 +308,11 @@ impl Place {
         }
     }
 
-    /// All files that could be ours, by their names.
-    fn all(&self) -> Result<Vec<Found>> {
+    /// All files that could be ours by their names, as they are now.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn all(&self) -> Result<Vec<Found>> {
         let what = || format!("reading {}", self.0.display());
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,

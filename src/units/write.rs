@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::place::{Deeds, Done, Place};
+use super::text::Owner;
 use super::{App, Setup, UnitFile, files, templates};
 use crate::print::print;
 use crate::state::AppDir;
@@ -47,10 +48,11 @@ pub fn show(apps: &[App], setup: &Setup) -> Result<()> {
 /// When a file that is not ours is in the way, or the disk does not take it.
 pub fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
     let place = Place::new(dir.to_owned());
+    let all = place.all()?;
     for app in apps {
         let what = || format!("units of app {}", app.name);
         let files = all_files(app, setup, &place).with_context(what)?;
-        let plan = place.plan(app.owner(), files).with_context(what)?;
+        let plan = place.plan(&all, app.owner(), files).with_context(what)?;
         print(&told(&plan.carry_out().with_context(what)?))?;
     }
     Ok(())
@@ -63,15 +65,13 @@ pub fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
 /// When a file was changed or is not ours, or the disk refuses.
 pub fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
     let place = Place::new(dir.to_owned());
-    for app in apps {
-        let what = || format!("units of app {}", app.name);
-        let state = place.state(app.owner()).with_context(what)?;
-        print(&told(&place.uninstall(app.owner()).with_context(what)?))?;
-        if is_here {
-            clear_state(&state)?;
-        }
+    let owners: Vec<Owner> = apps.iter().map(App::owner).collect();
+    let mut state = Vec::new();
+    for owner in &owners {
+        state.extend(place.state(*owner)?);
     }
-    Ok(())
+    print(&told(&place.uninstall(&owners)?))?;
+    if is_here { clear_state(&state) } else { Ok(()) }
 }
 
 /// The files of an app, and the templates that are not there yet.

@@ -210,6 +210,37 @@ fn what_rkts_manifests_ask_for() {
     }
 }
 
+/// All apps of a pod are taken away, or none.
+#[test]
+fn a_pod_is_removed_as_a_whole() {
+    let dir = TempDir::new().unwrap();
+    let apps: Vec<_> = ["a", "b", "c"]
+        .map(|name| {
+            serde_json::json!({"name": name, "annotations": [
+            {"name": "coreos.com/rkt/stage2/stdout", "value": "stream"}]})
+        })
+        .into();
+    let manifest = serde_json::json!({"acKind": "PodManifest", "apps": apps});
+    let (path, out) = (dir.path().join("pod"), dir.path().join("units"));
+    fs::write(&path, manifest.to_string()).unwrap();
+    let (path, out_dir) = (path.to_str().unwrap(), out.to_str().unwrap());
+    let words = ["--pod-manifest", path, "--state-dir", "/rkt/iottymux", "--output", out_dir];
+    told(&words);
+    let env = out.join("iomux@c.service.d/iottymux.env");
+    let text = fs::read_to_string(&env).unwrap();
+    fs::write(&env, text.clone() + "X=1\n").unwrap();
+    let before = tree(&out);
+    let remove = [&words[..], &["--remove"]].concat();
+    let refused = units(&remove);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("was changed after"), "{refused:?}");
+    assert_eq!(tree(&out), before);
+    fs::write(&env, text).unwrap();
+    let removed = told(&remove);
+    assert_eq!(removed.lines().count(), before.len(), "{removed}");
+    assert_eq!(tree(&out), BTreeMap::new());
+}
+
 /// A name is escaped as systemd does it.
 #[test]
 fn names_of_services_as_systemd_escapes_them() {
