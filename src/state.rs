@@ -69,10 +69,10 @@ impl StateDir {
         if Uid::effective().is_root() {
             return Ok(Self("/run/iottymux".into()));
         }
-        match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
-            Some(dir) => Ok(Self(Path::new(&dir).join("iottymux"))),
-            None => bail!("state directory: XDG_RUNTIME_DIR is not set; name one with --state-dir"),
-        }
+        let session = session();
+        let session =
+            session.map_err(|e| anyhow!("state directory: {e}; name one with --state-dir"));
+        Ok(Self(session?.join("iottymux")))
     }
 
     /// The directory of one app; it need not exist.
@@ -430,6 +430,15 @@ impl AppDir {
         let short = PathBuf::from(format!("/proc/self/fd/{}/{file}", dir.as_raw_fd()));
         Ok(call(&UnixAddr::new(&short)?)?)
     }
+}
+
+/// The directory of the user's session.
+///
+/// # Errors
+/// When the user has none.
+pub fn session() -> Result<PathBuf> {
+    let dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    dir.filter(|dir| dir.is_absolute()).context("XDG_RUNTIME_DIR is not set")
 }
 
 /// Reads a plain file of at most `limit` bytes, and nothing else; also tells when it was written.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::limits;
+use crate::state::session;
 use crate::systemd;
 
 /// A manager of services: the system's, or that of a user.
@@ -104,8 +105,7 @@ impl Manager {
         if !self.user {
             return Ok("/run/systemd/system".into());
         }
-        let dir = env::var_os("XDG_RUNTIME_DIR").context("XDG_RUNTIME_DIR is not set")?;
-        Ok(Path::new(&dir).join("systemd/user"))
+        Ok(session()?.join("systemd/user"))
     }
 
     /// What systemctl prints when it is called with these words.

@@ -4,7 +4,6 @@
 //! and then nothing else is. Each file appears whole.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use super::{DROP_IN, ENV, UnitFile, drop_ins};
 use crate::limits;
 use crate::name::AppName;
 use crate::service::ServiceName;
-use crate::state::{AppDir, StateDir, read_plain, remove, replace};
+use crate::state::{AppDir, StateDir, read_plain, remove, replace, session};
 
 /// Mode of unit files: everybody may read them, `systemctl cat` does.
 const READABLE: u32 = 0o644;
@@ -372,10 +371,7 @@ fn mux(path: &Path) -> Option<(String, AppName)> {
 /// The state directory at a path that is written as a unit has it.
 fn app_dir(path: &str) -> Result<AppDir> {
     let path = match path.strip_prefix("%t/") {
-        Some(rest) => {
-            let session = env::var_os("XDG_RUNTIME_DIR").context("XDG_RUNTIME_DIR is not set")?;
-            Path::new(&session).join(rest.replace("%%", "%"))
-        }
+        Some(rest) => session()?.join(rest.replace("%%", "%")),
         None => PathBuf::from(path.replace("%%", "%")),
     };
     let (dir, name) = (path.parent(), path.file_name().and_then(|name| name.to_str()));
