@@ -12,8 +12,8 @@ use nix::unistd::Uid;
 use super::manager::{Fate, Manager, Shown};
 use super::place::{Done, Place, is_socket};
 use super::text::{Owner, argument, is_program, program, seal};
-use super::write::{all_files, clear_state, told};
-use super::{App, Setup, UnitFile, is_mux};
+use super::write::{all_files, clear_state, told, warn_of_hooks};
+use super::{App, HOOKS, Setup, UnitFile, has_sockets, is_mux};
 use crate::limits;
 use crate::name::AppName;
 use crate::print::print;
@@ -122,6 +122,11 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
         log::warn!(
             "{service} says otherwise in a drop-in of its own: {line} (systemctl cat {service})"
         );
+    }
+    if has_sockets(&muxes, setup) {
+        let all = manager.properties(service, &HOOKS.join(","))?;
+        let has = |hook: &&str| all.get(*hook).is_some_and(|value| !value.is_empty());
+        warn_of_hooks(app, &HOOKS.into_iter().filter(has).collect::<Vec<_>>());
     }
     let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
     clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;

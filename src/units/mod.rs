@@ -34,6 +34,11 @@ const STATE: &str = "/run/iottymux";
 /// The same for a user's own services (`%t` is the directory of the session).
 const USER_STATE: &str = "%t/iottymux";
 
+/// The commands of a service that systemd runs beside its own, and which are not given the streams of socket
+/// units: they fail, and mostly the service with them.
+pub const HOOKS: [&str; 6] =
+    ["ExecCondition", "ExecStartPre", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"];
+
 /// How the app gets its streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
@@ -414,10 +419,8 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
     if to_journal {
         service.push(format!("SyslogIdentifier={}", app.name));
     }
-    // Beside file descriptors of socket units systemd runs no hooks.
-    let has_hooks =
-        setup.layout == Layout::Direct || muxes.iter().all(|mux| mux.kind == Kind::Terminal);
-    for mux in muxes.iter().filter(|_| has_hooks) {
+    let can_have_hooks = !has_sockets(muxes, setup);
+    for mux in muxes.iter().filter(|_| can_have_hooks) {
         for (key, request) in [("ExecStartPost", "started"), ("ExecStopPost", "ended")] {
             let state = argument(&setup.state());
             service.push(format!(
@@ -428,6 +431,12 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
         }
     }
     sections(&unit, &service)
+}
+
+/// Whether one of these muxes has streams of socket units. Then the service can have no [`HOOKS`].
+#[must_use]
+pub fn has_sockets(muxes: &[Mux], setup: &Setup) -> bool {
+    setup.layout == Layout::Sockets && muxes.iter().any(|mux| mux.kind == Kind::Streams)
 }
 
 fn sections(unit: &[String], service: &[String]) -> String {

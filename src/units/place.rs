@@ -292,6 +292,23 @@ impl Place {
         Ok(names.filter(|name| is_socket(name)).collect())
     }
 
+    /// What a service's own files here say, its template's and drop-ins among them, as far as they can be read.
+    #[must_use]
+    pub fn text_of(&self, service: &ServiceName) -> String {
+        let name = service.as_str();
+        let template = name.split_once('@').map(|(name, _)| format!("{name}@.service"));
+        let mut paths = Vec::new();
+        for unit in [Some(name.to_owned()), template].into_iter().flatten() {
+            let drop_ins = fs::read_dir(self.0.join(drop_ins(&unit))).into_iter().flatten();
+            paths.extend(drop_ins.filter_map(|entry| Some(entry.ok()?.path())));
+            paths.push(self.0.join(unit));
+        }
+        paths.retain(|path| !path.ends_with(DROP_IN));
+        let read = |path: &PathBuf| read_plain(path, limits::UNIT_FILE).ok();
+        let texts = paths.iter().filter_map(read);
+        texts.map(|(_, text)| String::from_utf8_lossy(&text).into_owned() + "\n").collect()
+    }
+
     /// Whether there is a file of this name.
     #[must_use]
     pub fn has(&self, file: &Path) -> bool {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::place::{Deeds, Done, Place};
 use super::text::Owner;
-use super::{App, Setup, UnitFile, files, templates};
+use super::{App, HOOKS, Setup, UnitFile, files, has_sockets, templates};
 use crate::print::print;
 use crate::state::AppDir;
 
@@ -38,6 +38,7 @@ pub fn show(apps: &[App], setup: &Setup) -> Result<()> {
                 print(&format!("# {}\n{}\n", place.path().join(&file.path).display(), file.text))?;
             }
         }
+        warn_of_hooks(app, &hooks(app, setup, &place)?);
     }
     Ok(())
 }
@@ -54,6 +55,7 @@ pub fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
         let files = all_files(app, setup, &place).with_context(what)?;
         let plan = place.plan(&all, app.owner(), files).with_context(what)?;
         print(&told(&plan.carry_out().with_context(what)?))?;
+        warn_of_hooks(app, &hooks(app, setup, &place)?);
     }
     Ok(())
 }
@@ -92,6 +94,31 @@ pub fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile
     all.retain(|file| !is_there(file));
     all.extend(files(app, setup)?);
     Ok(all)
+}
+
+/// Warns of those hooks of a service that do not work in its layout.
+pub fn warn_of_hooks(app: &App, hooks: &[&str]) {
+    if !hooks.is_empty() {
+        log::warn!(
+            "{} has {}: systemd does not run hooks with the streams of socket units \
+             (--layout direct has no such limit)",
+            app.service,
+            hooks.join("=, ") + "="
+        );
+    }
+}
+
+/// The hooks that a service has by its own files in this directory, as far as they are there.
+fn hooks(app: &App, setup: &Setup, place: &Place) -> Result<Vec<&'static str>> {
+    if !has_sockets(&app.muxes()?, setup) {
+        return Ok(Vec::new());
+    }
+    let text = place.text_of(&app.service);
+    // What takes them back has no value.
+    let set = text.lines().filter_map(|line| line.split_once('='));
+    let set: Vec<_> = set.filter(|(_, value)| !value.trim().is_empty()).collect();
+    let says = |hook: &&str| set.iter().any(|(key, _)| key.trim() == *hook);
+    Ok(HOOKS.into_iter().filter(says).collect())
 }
 
 /// The lines that tell what was done.

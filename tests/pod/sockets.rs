@@ -198,3 +198,30 @@ fn to_the_other_layout_while_the_mux_ends() {
         pod.systemctl(&["reset-failed"]);
     }
 }
+
+/// A service with hooks is warned of, in one line, and only in this layout.
+#[test]
+fn hooks_are_warned_of() {
+    let Some(pod) = pod() else { return };
+    let enable = |more: &[&str]| {
+        let output = pod.try_run(&[&["iottymux", "enable", "demo"], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let streams = ["--stdout", "stream"];
+    // Those of the direct layout are ours, and go.
+    assert_eq!(enable(&streams), "");
+    assert_eq!(enable(&[&streams[..], &SOCKETS].concat()), "");
+    let hooks = "[Service]\nExecStop=/bin/true\nExecStartPre=/bin/true\nExecReload=\n";
+    pod.set_unit("demo.service.d/hooks.conf", hooks);
+    let warning = "iottymux: warn: demo.service has ExecStartPre=, ExecStop=: systemd does not run";
+    let units = ["iottymux", "units", "--app", "demo", "--output", "/etc/systemd/system"];
+    let units = pod.try_run(&[&units[..], &streams, &SOCKETS].concat());
+    for said in
+        [enable(&[&streams[..], &SOCKETS].concat()), String::from_utf8(units.stderr).unwrap()]
+    {
+        assert!(said.starts_with(warning) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(enable(&[&["--tty"][..], &SOCKETS].concat()), "");
+    assert_eq!(enable(&streams), "");
+}
