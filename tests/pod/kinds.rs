@@ -1,5 +1,6 @@
-//! `enable` with services of all kinds, as one finds them: attached with streams and with a terminal, the
-//! log, the status, and a restart.
+//! `enable` with services of all kinds, as one finds them: attached with streams in both layouts and with a
+//! terminal, the log, the status, and a restart. With socket units nobody tells the restart, and what is not
+//! read when the app ends is lost: there it waits until it is.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +13,9 @@ use crate::proc::{Proc, eventually};
 /// Ends with the status that it is told.
 const APP: &str = r#"
 case $1 in notify*) systemd-notify --ready ;; esac
-echo "up $1"; echo "err $1" >&2; read x; echo "got $x"; exit $x
+echo "up $1"; echo "err $1" >&2; read x; echo "got $x"
+case $1 in *-sockets*) read y ;; esac
+exit $x
 "#;
 /// The same as a daemon: in a session of its own, and its parent has ended.
 const FORK: &str = r#"
@@ -60,10 +63,38 @@ const KINDS: [Kind; 14] = [
     kind("instance@x", "StandardOutput=null\n"),
 ];
 
+/// How it gets its streams.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Stream,
+    Sockets,
+    Tty,
+}
+
+impl How {
+    const ALL: [Self; 3] = [Self::Stream, Self::Sockets, Self::Tty];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Sockets => "sockets",
+            Self::Tty => "tty",
+        }
+    }
+
+    const fn options(self) -> &'static str {
+        match self {
+            Self::Stream => "--stdin stream --stdout stream --stderr stream",
+            Self::Sockets => "--stdin stream --stdout stream --stderr stream --layout sockets",
+            Self::Tty => "--tty",
+        }
+    }
+}
+
 /// A kind with streams or with a terminal.
 struct Case<'a> {
     kind: &'a Kind,
-    tty: bool,
+    how: How,
 }
 
 impl Case<'_> {
@@ -71,7 +102,7 @@ impl Case<'_> {
     fn service(&self) -> String {
         let (name, instance) = self.kind.name.split_once('@').unwrap_or((self.kind.name, ""));
         let at = if instance.is_empty() { "" } else { "@" };
-        format!("{name}-{}{at}{instance}", if self.tty { "tty" } else { "stream" })
+        format!("{name}-{}{at}{instance}", self.how.name())
     }
 
     fn app(&self) -> String {
@@ -90,18 +121,44 @@ impl Case<'_> {
     fn said(&self, typed: &[&str], last: &str) -> String {
         let up = self.up();
         let run = |x: &&str| {
-            if self.tty { format!("{up}{x}\r\ngot {x}\r\n") } else { format!("{up}got {x}\n") }
+            if self.how == How::Tty {
+                format!("{up}{x}\r\ngot {x}\r\n")
+            } else {
+                format!("{up}got {x}\n")
+            }
         };
         typed.iter().map(run).collect::<String>() + last
     }
 
     fn up(&self) -> String {
         let name = self.service();
-        if self.tty { format!("up {name}\r\nerr {name}\r\n") } else { format!("up {name}\n") }
+        if self.how == How::Tty {
+            format!("up {name}\r\nerr {name}\r\n")
+        } else {
+            format!("up {name}\n")
+        }
     }
 
     fn stderr(&self) -> String {
-        if self.tty { String::new() } else { format!("err {}\n", self.service()).repeat(2) }
+        if self.how == How::Tty {
+            String::new()
+        } else {
+            format!("err {}\n", self.service()).repeat(2)
+        }
+    }
+
+    /// Whether somebody tells that it was started again: with socket units there are no hooks.
+    fn tells(&self) -> bool {
+        self.kind.tells && self.how != How::Sockets
+    }
+
+    /// Lets it end, where it waits until all that it said in this run is read.
+    fn let_end(&self, run: usize, proc: &Proc, stdin: &mut ChildStdin) {
+        if self.how == How::Sockets {
+            proc.stdout.wait_len(self.said(&["3", "7"][..run], "").len());
+            proc.stderr.wait_len(self.stderr().len() / 2 * run);
+            stdin.write_all(b"\n").unwrap();
+        }
     }
 
     /// A daemon that ends before systemd has seen it run has failed for that.
@@ -132,8 +189,7 @@ fn boot(plan: Plan, cases: &[Case]) -> Pod {
         let service = case.service();
         let file = service.split_once('@').map_or(service.clone(), |(name, _)| format!("{name}@"));
         plan = plan.unit(&format!("{file}.service"), &case.unit());
-        let modes =
-            if case.tty { "--tty" } else { "--stdin stream --stdout stream --stderr stream" };
+        let modes = case.how.options();
         let log = format!("--log cri:/shared/{service}.log");
         writeln!(script, "iottymux enable {service} {modes} {log}").unwrap();
     }
@@ -149,7 +205,7 @@ fn boot(plan: Plan, cases: &[Case]) -> Pod {
 fn services_of_all_kinds() {
     let Some(plan) = Plan::new() else { return };
     let cases: Vec<Case> =
-        KINDS.iter().flat_map(|kind| [false, true].map(|tty| Case { kind, tty })).collect();
+        KINDS.iter().flat_map(|kind| How::ALL.map(|how| Case { kind, how })).collect();
     let pod = boot(plan, &cases);
     let services: Vec<String> = cases.iter().map(Case::service).collect();
     let all: Vec<&str> = services.iter().map(String::as_str).collect();
@@ -160,23 +216,25 @@ fn services_of_all_kinds() {
         proc.stdout.wait_len(case.up().len());
         case.await_start(&pod);
         stdin.write_all(b"3\n").unwrap();
+        case.let_end(1, proc, stdin);
     }
     for (case, (proc, stdin)) in &mut attached {
         let name = case.service();
         let want = case.said(&["3"], &case.up());
         let got = proc.stdout.wait_len(want.len());
         assert_eq!(String::from_utf8_lossy(&got), want, "{name}");
-        if case.kind.tells {
+        if case.tells() {
             proc.stderr.wait_for(&told(case));
         }
         case.await_start(&pod);
         stdin.write_all(b"7\n").unwrap();
+        case.let_end(2, proc, stdin);
     }
     for (case, (proc, _stdin)) in &mut attached {
         let name = case.service();
         assert_eq!(proc.ends(), 7, "{name}: {}", pod.console());
         assert_eq!(proc.stdout.text(), case.said(&["3", "7"], ""), "{name}");
-        let told = if case.kind.tells { told(case) } else { String::new() };
+        let told = if case.tells() { told(case) } else { String::new() };
         let said = proc.stderr.text();
         assert!(said.contains(&told) && said.replace(&told, "") == case.stderr(), "{name}: {said}");
     }
