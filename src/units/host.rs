@@ -254,7 +254,8 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
             break (shown, restarted);
         }
         // Or the service was started just before, or the unit stopped with it before it was told to have begun.
-        if tries.next().is_none() {
+        // A restart by us would not help a second time.
+        if restarted.is_some() || tries.next().is_none() {
             later.cancel()?;
             begun.and(restarted.unwrap_or(Ok(())))?;
             bail!("its files are still there (journalctl -u {})", later.unit);

@@ -164,7 +164,8 @@ impl Manager {
         })
     }
 
-    /// What there is to say when the unit is not just being stopped, alone or for a restart.
+    /// What there is to say when the unit is not just being stopped, alone or for a restart; waits for as
+    /// long as systemd does.
     ///
     /// # Errors
     /// When systemctl cannot be run, or refuses.
