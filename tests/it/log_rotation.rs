@@ -369,8 +369,9 @@ fn a_kubelets_rotation_at_full_speed() {
         assert_eq!(control.ends(), 0, "{}", control.stderr.text());
         assert!(log.exists());
         if let Some(before) = files.last_mut() {
-            // Who has not opened a file before it is compressed cannot read it.
-            follower.wait_has(before);
+            // Who has not opened a file before it is compressed cannot read it, and who has not opened the
+            // next one then, either, does not know whether there was another in between.
+            follower.wait_has(&renamed);
             *before = gzipped(before);
         }
         rotated.fetch_add(fs::metadata(&renamed).unwrap().len(), Ordering::Relaxed);

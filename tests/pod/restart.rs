@@ -141,6 +141,8 @@ fn what_is_written_while_the_mux_is_dead() {
     pod.systemctl(&["start", "demo.service"]);
     assert_eq!(pod.connect("demo", "sock-stdout").line(), "up");
     for _ in 0..rounds(3, 30) {
+        // What it has sent it has also noted when it answers; killed between the two it sends it once more.
+        pod.run(&["iottymux", "status", "--app", "demo"]);
         pod.systemctl(&["kill", "--kill-who=main", "--signal=STOP", "iomux@demo.service"]);
         pod.systemctl(&["kill", "--kill-who=main", "--signal=USR1", "demo.service"]);
         let mut word = String::new();
