@@ -262,8 +262,12 @@ pub const LINGERS: u32 = 16;
 /// Bytes that the model of a screen is given at once, unless somebody needs it sooner: much for a
 /// thread to wake up for, and little to wait for.
 pub const SCREEN_PIECE: usize = 32 * 1024;
-/// Bytes that may wait for the model of a screen. With more than that the app waits for it.
-pub const SCREEN_AHEAD: usize = 256 * 1024;
+/// Bytes that may wait for the model of a screen, some ten milliseconds of its work. With more than that the app
+/// waits for it,
+pub const SCREEN_AHEAD: usize = 1024 * 1024;
+/// until this is left: meanwhile the model has a processor for itself, which on a machine with few of them it would
+/// share with the app, the kernel's terminal and the loop at every piece.
+pub const SCREEN_BEHIND: usize = SCREEN_AHEAD / 2;
 /// After a screen was drawn none is for so many times as long as that took: the rest of the time is the
 /// app's, whose output is shown by the same thread.
 pub const SCREEN_REST: u32 = 3;

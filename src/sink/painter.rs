@@ -70,6 +70,7 @@ pub struct Painter {
     end: u64,
     /// Bytes that it has not told to be shown.
     handed: usize,
+    is_full: bool,
 }
 
 /// Where the work is done.
@@ -103,13 +104,21 @@ impl Painter {
         let (mouth, ear) = mailbox()?;
         let easel = Easel { size, screen: None, mouth, kept, kept_at: 0 };
         let thread = Thread::Waits(Box::new(easel));
-        Ok(Self { thread, ear, filling: Vec::new(), spare: None, end: 0, handed: 0 })
+        Ok(Self {
+            thread,
+            ear,
+            filling: Vec::new(),
+            spare: None,
+            end: 0,
+            handed: 0,
+            is_full: false,
+        })
     }
 
     /// Whether it has so much to show that it is to be given no more.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.handed + self.filling.len() >= limits::SCREEN_AHEAD
+        self.is_full
     }
 
     /// The app has printed something, up to this offset.
@@ -126,6 +135,7 @@ impl Painter {
         if answers || self.filling.len() >= limits::SCREEN_PIECE {
             self.hand_over(answers);
         }
+        self.is_full |= self.handed + self.filling.len() >= limits::SCREEN_AHEAD;
     }
 
     /// The terminal has this size now.
@@ -149,6 +159,7 @@ impl Painter {
     /// What was shown is needed no more.
     pub fn shown(&mut self, len: usize, mut memory: Vec<u8>) {
         self.handed -= len;
+        self.is_full &= self.handed + self.filling.len() >= limits::SCREEN_BEHIND;
         memory.clear();
         if memory.capacity() <= 2 * limits::SCREEN_PIECE {
             self.spare = Some(memory);
