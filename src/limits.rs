@@ -300,6 +300,9 @@ pub const STUCK: Duration = Duration::from_millis(300);
 /// How long a line of ours stays on an app's full screen, before that is drawn again: long enough to be
 /// read twice.
 pub const NOTE: Duration = Duration::from_secs(5);
+/// Pause before such a line is shown again that what the app has printed has wiped away: each time the screen is
+/// drawn.
+pub const NOTE_PAUSE: Duration = Duration::from_millis(300);
 /// How long a line of ours waits for the end of a sequence or character that the app has begun: mostly the
 /// rest comes with its next write, and what comes later goes on behind the line.
 pub const NOTE_HOLD: Duration = Duration::from_millis(50);

@@ -39,6 +39,7 @@ impl Attached<'_> {
             News::Closing => self.farewell = Some(Farewell::Mux),
             News::Rights(rights) => self.on_rights(&rights),
             News::Drawn => self.tell_on_screen(),
+            News::Wiped => self.wiped = Some(Instant::now() + limits::NOTE_PAUSE),
             News::Answer(answer) => self.on_answer(&answer),
             News::Detached => {
                 terminal::restore();

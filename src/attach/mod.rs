@@ -134,6 +134,8 @@ struct Attached<'a> {
     page: Option<Presence>,
     /// Lines of ours that are in the place of the app's, and until when.
     noted: Option<Lines>,
+    /// When these lines are to be shown again, after the app's have wiped them away.
+    wiped: Option<Instant>,
     /// Whether a session with a new mux begins with a screen.
     is_drawn: bool,
     /// What is to be told when the screen has been shown that is to come, which would wipe it away; or at
@@ -205,6 +207,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             keys: Matcher::new(keys),
             page: None,
             noted: None,
+            wiped: None,
             is_drawn,
             held: None,
             exclusive: request.exclusive,
@@ -279,7 +282,8 @@ impl<'a> Attached<'a> {
                 return Ok(exit);
             }
             let now = Instant::now();
-            if self.noted.take_if(|lines| lines.until <= now).is_some() {
+            let is_over = self.noted.take_if(|lines| lines.until <= now).is_some();
+            if is_over | self.wiped.take_if(|again| *again <= now).is_some() {
                 self.redraw();
             }
             if self.held.as_ref().is_some_and(|lines| lines.until <= now) {
@@ -316,6 +320,7 @@ impl<'a> Attached<'a> {
         });
         let gap = self.gap.map(|(_, due)| due);
         let lines = [&self.noted, &self.held].into_iter().flatten().map(|lines| lines.until);
+        let lines = lines.chain(self.wiped);
         let deadline = self.keys.deadline().into_iter().chain(gap).chain(lines).min();
         let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -41,6 +41,8 @@ pub enum News {
     Rights(Rights),
     /// All of a screen has been shown.
     Drawn,
+    /// Our lines were wiped away, for the app's move.
+    Wiped,
     /// All input is with the app.
     StdinDone,
     /// The mux refuses to go on.
@@ -168,7 +170,7 @@ pub fn carry(
                 Err(e) => break Err(e),
             };
             let shown = match &mut carries {
-                Carries::Raw(stream) => show(*stream, bytes, &shows),
+                Carries::Raw(stream) => show(*stream, bytes, &shows).map(drop),
                 Carries::Session(progress) => {
                     unpack(&mut decoder, bytes, &shows, progress, &outbox)
                 }
@@ -209,9 +211,12 @@ fn unpack(
     while let Some(item) = decoder.next(&mut bytes).map_err(|e| bad(e.into()))? {
         let news = match item {
             Item::Data(stream, bytes) => {
-                show(stream, bytes, shows)?;
+                let wiped = show(stream, bytes, shows)?;
                 progress.advance(stream, bytes.len());
-                continue;
+                if !wiped {
+                    continue;
+                }
+                News::Wiped
             }
             Item::Screen(bytes) => {
                 show(Stream::Tty, bytes, shows)?;
@@ -259,15 +264,15 @@ fn unpack(
     Ok(())
 }
 
-/// Writes bytes of a stream where they belong.
-fn show(stream: Stream, bytes: &[u8], shows: &[Stream]) -> Result<(), Trouble> {
+/// Writes bytes of a stream where they belong; whether lines of ours were wiped away for them.
+fn show(stream: Stream, bytes: &[u8], shows: &[Stream]) -> Result<bool, Trouble> {
     if !shows.contains(&stream) {
-        return Ok(());
+        return Ok(false);
     }
     let written = match stream {
-        Stream::Stderr => write_all(&io::stderr(), bytes),
+        Stream::Stderr => write_all(&io::stderr(), bytes).map(|()| false),
         Stream::Tty => terminal::show(bytes, |piece| write_all(&io::stdout(), piece)),
-        _ => write_all(&io::stdout(), bytes),
+        _ => write_all(&io::stdout(), bytes).map(|()| false),
     };
     written.map_err(Trouble::Output)
 }

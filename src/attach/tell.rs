@@ -47,19 +47,27 @@ impl Attached<'_> {
 
     /// A screen has been shown: there is now what was held back for it, and what was on the screen before.
     pub(super) fn tell_on_screen(&mut self) {
-        let held = self.held.take().filter(|held| !held.lines.is_empty());
-        if let Some(mut held) = held {
-            let noted = self.noted.take().map(|noted| noted.lines).unwrap_or_default();
-            held.lines.splice(0..0, noted);
-            self.noted = Some(Lines { until: Instant::now() + limits::NOTE, ..held });
-        }
-        if let Some(Lines { lines, .. }) = &self.noted {
-            terminal::greet(lines);
+        if let Some(held) = self.held.take() {
+            self.note(held.lines);
         }
     }
 
-    /// Tells people something, on a line of its own: on a terminal behind what the app has shown, or,
-    /// where that is a full screen, on its last line for a while.
+    /// Shows lines in the place of something of the app's, with those that are there already; whether the
+    /// terminal takes them.
+    fn note(&mut self, lines: Vec<String>) -> bool {
+        if !lines.is_empty() {
+            let noted = self.noted.get_or_insert_with(Lines::none);
+            *noted = Lines {
+                lines: [std::mem::take(&mut noted.lines), lines].concat(),
+                ..Lines::none()
+            };
+        }
+        self.noted.as_ref().is_some_and(|noted| terminal::greet(&noted.lines))
+    }
+
+    /// Tells people something. On a terminal that is drawn again later it is in the place of something of the
+    /// app's for a while; on another one, behind what the app has shown, or, where that is a full screen, on
+    /// its last line.
     pub(super) fn say(&mut self, text: &str) {
         if self.local == Local::Apart {
             return diagnostics::say(text);
@@ -70,9 +78,11 @@ impl Attached<'_> {
         }
         if let Some(held) = &mut self.held {
             held.lines.push(text.to_owned());
-        } else if terminal::note(&format!("iottymux: {text}")) {
-            self.noted = Some(Lines { lines: vec![text.to_owned()], ..Lines::none() });
-        } else {
+        } else if self.is_drawn && self.uplink.is_some() {
+            if !self.note(vec![text.to_owned()]) {
+                terminal::say(text);
+            }
+        } else if !terminal::note(&format!("iottymux: {text}")) {
             terminal::say(text);
         }
     }

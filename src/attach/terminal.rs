@@ -135,11 +135,11 @@ pub fn note(line: &str) -> bool {
     })
 }
 
-/// Shows lines at the top right, where a prompt is least, or on the last row of a full screen, for a while:
+/// Shows lines at the top right, where a prompt is least, or the last one on the last row of a full screen, for a while:
 /// whoever calls this has the screen drawn again. Each is cut to its row. Whether it was shown.
 pub fn greet(lines: &[String]) -> bool {
     let lines: Vec<String> = lines.iter().map(|line| format!("iottymux: {line}")).collect();
-    note(&lines.join("; "))
+    lines.last().is_some_and(|line| note(line))
         || write_note(false, |Size { rows, cols }| {
             let (mut out, mut wipe) = (String::new(), String::new());
             for (row, line) in (1..rows).zip(&lines) {
@@ -187,16 +187,18 @@ fn write_note(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
 }
 
 /// Shows bytes of the app's terminal by `write`. Its modes are noted first, and once all has been
-/// put back nothing is shown any more: what the app does then must not reach the shell's terminal.
+/// put back nothing is shown any more: what the app does then must not reach the shell's terminal. Returns
+/// whether lines of ours were wiped away, which would have moved with the app's.
 ///
 /// # Errors
 /// Those of `write`.
-pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<()> {
+pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<bool> {
+    let mut wiped = false;
     for piece in bytes.chunks(PIECE) {
         let mut screen = lock(&SCREEN);
         loop {
             if OVER.load(Ordering::Relaxed) {
-                return Ok(());
+                return Ok(wiped);
             }
             screen = if screen.owner != Owner::App {
                 BACK.wait(screen).unwrap_or_else(PoisonError::into_inner)
@@ -206,12 +208,17 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
                 break;
             };
         }
-        if let Some(undo) = screen.undo.as_mut() {
-            undo.read(piece);
-            // It may have scrolled away, or the screen is drawn anew, which begins so.
-            if piece.iter().any(|byte| matches!(byte, b'\n' | 0x18)) {
-                screen.note.clear();
+        let Screen { undo, note, .. } = &mut *screen;
+        if let Some(undo) = undo {
+            let is_drawn_anew = piece.contains(&0x18);
+            if is_drawn_anew {
+                note.clear();
+            } else if !note.is_empty() && piece.contains(&b'\n') {
+                let wipe = std::mem::take(note);
+                write(&[undo.end().as_bytes(), wipe.as_bytes(), &undo.begun()].concat())?;
+                wiped = true;
             }
+            undo.read(piece);
             // Under the lock, so that it does not come after what undoes it.
             write(piece)?;
         } else {
@@ -219,7 +226,7 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
             write(piece)?;
         }
     }
-    Ok(())
+    Ok(wiped)
 }
 
 /// Puts everything back for a while; see [`resume`].

@@ -40,9 +40,9 @@ struct Look {
 }
 
 const PLAIN: Look = Look { text: Color::Default, back: Color::Default, flags: [false; 5] };
-/// The look of a space where a wide character does not fit into a row that is broken anew: without one, the
-/// emulator would not know that the line goes on. Nobody else prints such at the end of a row.
-const GAP: Look = Look { flags: [false, true, true, false, false], ..PLAIN };
+/// The look of a space that ends a line which is broken anew, where it would seem to go on ([`may_go_on`]). Nobody
+/// else prints such in the last column.
+const END: Look = Look { flags: [false, true, true, false, false], ..PLAIN };
 /// How these are chosen.
 const FLAGS: [u8; 5] = [1, 2, 3, 4, 7];
 
@@ -257,10 +257,12 @@ fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) ->
         for glyph in &row.glyphs {
             pen.glyph(glyph);
         }
-        if row.goes_on && row.len() < size.1.get() {
-            pen.look(GAP);
+        let Some(next) = kept.get(number + 1) else { continue };
+        if !row.goes_on && may_go_on(row, next, size.1.get()) {
+            pen.look(END);
             pen.out.push(' ');
-        } else if !row.goes_on && number + 1 < kept.len() {
+        }
+        if !row.goes_on || row.len() < size.1.get() {
             pen.out.push_str("\r\n");
         }
     }
@@ -298,7 +300,20 @@ fn all_rows(screen: &mut vt100::Screen) -> Vec<Row<Look>> {
         }
         above -= usize::from(seen);
     }
+    // Where a wide character did not fit the emulator does not know that the line goes on. Nor is it known here, but
+    // most rows that look so do.
+    let cols = screen.size().1.get();
+    for at in 1..rows.len() {
+        let [row, next] = &mut rows[at - 1..=at] else { break };
+        let ends = row.glyphs.pop_if(|glyph| glyph.text == " " && glyph.look == END).is_some();
+        row.goes_on |= !ends && may_go_on(row, next, cols);
+    }
     rows
+}
+
+/// Whether a row may end before its last column because the next one begins with a wide character.
+fn may_go_on(row: &Row<Look>, next: &Row<Look>, cols: u16) -> bool {
+    row.len() == cols - 1 && next.glyphs.first().is_some_and(|glyph| glyph.cols == 2)
 }
 
 fn one_row(screen: &vt100::Screen, row: u16) -> Row<Look> {
@@ -312,9 +327,6 @@ fn one_row(screen: &vt100::Screen, row: u16) -> Row<Look> {
         col += cols;
     }
     let goes_on = screen.row_wrapped(row);
-    if goes_on {
-        glyphs.pop_if(|glyph| glyph.text == " " && glyph.look == GAP);
-    }
     while !goes_on && glyphs.pop_if(|glyph| glyph.text.is_empty() && glyph.look == PLAIN).is_some()
     {
     }

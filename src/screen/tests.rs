@@ -200,6 +200,17 @@ fn the_window_changes() {
 /// Something that a program may print.
 /// Text of any kind, a program that comes or not, and a window that is smaller for a while.
 #[test]
+fn wide_characters_that_did_not_fit_go_on_in_the_next_row() {
+    let text = "\u{6f22}\u{5b57}\u{6f22}\u{5b57}x\u{6f22}e\u{301}y0123456789";
+    let whole = state(&shown(Size { rows: 6, cols: 40 }, text.as_bytes()));
+    for cols in 5..40 {
+        let mut screen = shown(Size { rows: 6, cols }, text.as_bytes());
+        screen.resize(Size { rows: 6, cols: 40 });
+        assert_eq!(state(&screen), whole, "{cols}");
+    }
+}
+
+#[test]
 fn what_a_smaller_window_hides_comes_back() {
     let printed = "\x1b[42;31mone\x1b[m\r\n\u{6f22}\u{5b57} and 0123456789\r\n\x1b[7m0123456789012345678901234567890123456789\
         \x1b[m\r\nfour\x1b[43m\x1b[K\x1b[m\r\n\x1b7$ \x1b[1mtyped";

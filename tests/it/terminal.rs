@@ -409,7 +409,7 @@ fn what_is_told_of_another_mux_is_on_its_screen() {
 fn what_is_told_in_a_full_screen_is_on_its_last_line() {
     let mut desk = Desk::new(&[]);
     let alone = desk.rig.attach(&["--exclusive"]);
-    desk.local.shown.wait_for("\r\niottymux: attached to app demo: you only look: client");
+    desk.local.shown.wait_for("Hiottymux: attached to app demo: you only look: client");
     desk.app.write_all(b"\x1b[?1049hfull screen").unwrap();
     desk.local.shown.wait_for("full screen");
     drop(alone);

@@ -103,6 +103,11 @@ impl Window {
         self.run(&["capture-pane", "-p"], &[])
     }
 
+    /// The same, below what was scrolled away.
+    pub fn all_text(&self) -> String {
+        self.run(&["capture-pane", "-p", "-S", "-"], &[])
+    }
+
     /// The modes that are set.
     pub fn modes(&self) -> String {
         self.run(&["display-message", "-p"], &[MODES])

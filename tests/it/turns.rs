@@ -183,7 +183,7 @@ fn attach_tells_a_restart_and_goes_on() {
 }
 
 #[test]
-fn on_a_raw_terminal_a_restart_has_a_line_of_its_own() {
+fn on_a_terminal_a_restart_is_told_beside_the_apps_text() {
     let rig = Rig::new();
     let _mux = rig.tty();
     let local = Pty::open(24, 80);
@@ -192,7 +192,7 @@ fn on_a_raw_terminal_a_restart_has_a_line_of_its_own() {
     local.shown.wait_for("$ ");
     ended(&rig, "exited", "1");
     started(&rig, "4711");
-    local.shown.wait_for("\r\niottymux: app demo ended with status 1 and was started again\r\n");
+    local.shown.wait_for("Hiottymux: app demo ended with status 1 and was started again\x1b");
     assert!(local.is_raw());
     drop(attach);
 }

@@ -299,6 +299,27 @@ fn who_typed_alone_is_told_behind_the_screen_that_all_do() {
     scene.assert_over(0, true);
 }
 
+/// Nor are they there for ever, in what is scrolled away or on the screen.
+#[test]
+fn our_lines_do_not_move_with_those_of_the_app() {
+    let Some(tmux) = Tmux::start() else { return };
+    let mut scene = Scene::new(tmux, &Runs("ATTACH"), false);
+    eventually("it is attached", || scene.client().is_some());
+    scene.app.as_mut().unwrap().write_all(b"\r\n\ntyped and not ended").unwrap();
+    scene.window.wait_for("ended");
+    scene.others.push(scene.rig.attach(&["--take-over"]));
+    scene.window.wait_for("you only look");
+    assert!(scene.window.text().contains("\ntyped and not ended\n"), "{}", scene.window.text());
+    let lines = (1..60).map(|number| format!("\r\nline {number}")).collect::<Vec<_>>().concat();
+    scene.app.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    scene.window.wait_for("line 59");
+    scene.window.wait_for("you only look");
+    scene.detach();
+    scene.assert_over(0, true);
+    let all = scene.window.all_text();
+    assert!(all.contains("typed and not ended\nline 1\n") && !all.contains("you only"), "{all}");
+}
+
 #[test]
 fn the_terminal_is_as_before() {
     for (name, line, run, act, code) in WAYS {
