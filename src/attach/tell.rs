@@ -47,9 +47,8 @@ impl Attached<'_> {
 
     /// A screen has been shown: there is now what was held back for it, and what was on the screen before.
     pub(super) fn tell_on_screen(&mut self) {
-        if let Some(held) = self.held.take() {
-            self.note(held.lines);
-        }
+        let held = self.held.take().map(|held| held.lines);
+        self.note(held.unwrap_or_default());
     }
 
     /// Shows lines in the place of something of the app's, with those that are there already; whether the

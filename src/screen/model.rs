@@ -51,7 +51,8 @@ impl Model {
     #[must_use]
     pub fn new(size: Size) -> Self {
         let (rows, cols) = bounded(size);
-        let mut model = Self { parser: None, why: None, home: size, behind: None };
+        let home = Size { rows: rows.get(), cols: cols.get() };
+        let mut model = Self { parser: None, why: None, home, behind: None };
         match contain(|| Parser::new(rows, cols, 0)) {
             Ok(parser) => model.parser = Some(parser),
             Err(why) => model.why = Some(why),
