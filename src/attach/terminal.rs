@@ -261,7 +261,9 @@ pub fn undo_modes() {
     let until = Instant::now() + limits::STUCK;
     if let Some(mut screen) = lock_soon(until).filter(|screen| screen.owner == Owner::App) {
         let undone = screen.undo.as_ref().map(Undo::sequence).unwrap_or_default();
-        write_soon(&undone, until);
+        if write_soon(&undone, until) {
+            screen.undo.iter_mut().for_each(Undo::forget);
+        }
         screen.undo.iter_mut().for_each(Undo::break_off);
     }
 }
@@ -293,6 +295,9 @@ fn hand_over(to: Owner, text: &str) -> bool {
         out.extend_from_slice(text.as_bytes());
     }
     let done = write_soon(&out, until);
+    if let Some(undo) = screen.undo.as_mut().filter(|_| done && to != Owner::App) {
+        undo.forget();
+    }
     if done || to != Owner::Page {
         screen.owner = to;
     }

@@ -57,6 +57,11 @@ impl Undo {
         self.read(b"\x18");
     }
 
+    /// All was taken back: to do that twice would put the cursor where it was then.
+    pub fn forget(&mut self) {
+        (self.modes, self.used) = (Modes::default(), false);
+    }
+
     /// Whether the app has the alternate screen.
     #[must_use]
     pub fn is_full_screen(&self) -> bool {
@@ -86,6 +91,18 @@ mod tests {
             undo.read(piece.as_bytes());
         }
         String::from_utf8(undo.sequence()).unwrap()
+    }
+
+    #[test]
+    fn what_was_taken_back_is_not_taken_back_again() {
+        let mut undo = Undo::default();
+        undo.read(b"\x1b[?1049h\x1b[?25l\x1b[");
+        assert!(undo.is_full_screen());
+        undo.forget();
+        assert!(!undo.is_full_screen());
+        assert_eq!(undo.sequence(), b"\x1b\\");
+        undo.read(b"?1049h");
+        assert_eq!(undo.sequence(), b"\x1b[?1049l\x1b[0m\x0f");
     }
 
     #[test]
