@@ -24,8 +24,12 @@ use crate::limits;
 use crate::name::AppName;
 use crate::stream::Stream;
 
-/// Where rkt's stage1 keeps the state of its apps.
+/// Where rkt's stage1 keeps what it knows of its apps: a directory of that name alone is none of its.
 const RKT: &str = "/rkt";
+/// What it has there for the muxes.
+const RKT_STATE: &str = "iottymux";
+/// What it has there for its reapers, in each pod.
+const RKT_STATUS: &str = "status";
 /// Mode of what belongs to the mux alone.
 pub const PRIVATE: u32 = 0o600;
 /// Mode of a directory that only the mux's user may enter.
@@ -54,8 +58,8 @@ const LOCK: &str = "lock";
 pub struct StateDir(PathBuf);
 
 impl StateDir {
-    /// The directory that was asked for, else rkt's where there is one, else that of the system
-    /// for root, else that of the user's session.
+    /// The directory that was asked for, else rkt's in a pod of rkt, else that of the system for root,
+    /// else that of the user's session.
     ///
     /// # Errors
     /// When the user has no session directory and named none.
@@ -63,8 +67,8 @@ impl StateDir {
         if let Some(path) = given {
             return Ok(Self(std::path::absolute(&path).context("state directory")?));
         }
-        if Path::new(RKT).is_dir() {
-            return Ok(Self(Path::new(RKT).join("iottymux")));
+        if let Some(of_rkt) = Self::of_rkt() {
+            return Ok(of_rkt);
         }
         if Uid::effective().is_root() {
             return Ok(Self("/run/iottymux".into()));
@@ -73,6 +77,15 @@ impl StateDir {
         let session =
             session.map_err(|e| anyhow!("state directory: {e}; name one with --state-dir"));
         Ok(Self(session?.join("iottymux")))
+    }
+
+    /// rkt's directory, if this is a pod of rkt: one where its reapers have a place to write to, whether
+    /// an app has a mux or not, or where there is such a directory already.
+    #[must_use]
+    pub fn of_rkt() -> Option<Self> {
+        let rkt = Path::new(RKT);
+        let ours = rkt.join(RKT_STATE);
+        (rkt.join(RKT_STATUS).is_dir() || ours.is_dir()).then_some(Self(ours))
     }
 
     /// The directory of one app; it need not exist.
@@ -316,8 +329,8 @@ impl AppDir {
     #[must_use]
     pub fn rkt_status(&self) -> Option<PathBuf> {
         let rkt = Path::new(RKT);
-        let ours = self.path.parent() == Some(&rkt.join("iottymux"));
-        ours.then(|| rkt.join("status").join(self.name.as_str()))
+        let ours = self.path.parent() == Some(&rkt.join(RKT_STATE));
+        ours.then(|| rkt.join(RKT_STATUS).join(self.name.as_str()))
     }
 
     /// Removes a file; that there is none is fine.

@@ -51,8 +51,9 @@ would be more to it than text and colours is escaped; `| cat` shows it as it is.
     after_help = EXAMPLES
 )]
 pub struct Cli {
-    /// Directory with one directory per app [default: /rkt/iottymux in a pod, /run/iottymux for
-    /// root, else $XDG_RUNTIME_DIR/iottymux].
+    /// Directory with one directory per app [default: /rkt/iottymux in a pod of rkt (`units` and
+    /// --user do not look for one), else /run/iottymux for root, else $XDG_RUNTIME_DIR/iottymux;
+    /// `disable` finds that of its service by itself].
     #[arg(long, global = true, value_name = "DIR", env = "IOTTYMUX_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
     /// What to tell on standard error: error, warn, info or debug [default: info for a mux, warn

@@ -15,6 +15,7 @@ use crate::limits;
 use crate::name::AppName;
 use crate::service::ServiceName;
 use crate::sink::log::file::LogPath;
+use crate::state::StateDir;
 use crate::units::host;
 use crate::units::manager::Manager;
 use crate::units::manifest::{self, Wishes};
@@ -58,6 +59,9 @@ pub fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
         bail!("{} has nothing for --log: no output of it is stream or tty", app.service);
     }
     let seen_as = Manager { user: args.modes.user }.units()?;
+    // Where `attach` and the others look.
+    let of_rkt = StateDir::of_rkt().filter(|_| !args.modes.user);
+    let state = state.or(of_rkt.as_ref().map(StateDir::path));
     Ok((app, setup(&args.modes, state, (host::binary()?, &seen_as))?))
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::pod::{Plan, Pod, rounds};
 use crate::proc::eventually;
 
-/// Where the mux is: with a directory `/rkt` another one would be looked for.
+/// Where the mux is, whatever else is in the pod.
 const STATE: &str = "/run/iottymux";
 
 /// A pod with journald, which keeps to itself and limits nothing.
