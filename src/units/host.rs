@@ -10,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 use super::manager::{Fate, Manager, Shown};
-use super::place::{Done, Place, is_socket};
+use super::place::{Done, Place, Plan, is_socket};
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told, warn_of_hooks};
 use super::{App, HOOKS, Setup, UnitFile, has_sockets, is_mux};
@@ -86,9 +86,17 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
         bail!("it has {mux} by lines that iottymux did not write; take them away first");
     }
     let state = place.state(owner)?;
+    let later = Later::new(manager, owner)?;
+    let waited = later.is_there();
     // Which may take away what is here, if the service does not run.
-    Later::new(manager, owner)?.cancel()?;
-    print(&told(&place.plan(&place.all()?, owner, files.clone())?.carry_out()?))?;
+    later.cancel()?;
+    let plan = place.all().and_then(|all| place.plan(&all, owner, files.clone()));
+    let deeds = plan.and_then(Plan::carry_out).inspect_err(|_| {
+        if waited {
+            later.resume(&place);
+        }
+    })?;
+    print(&told(&deeds))?;
     let reload = || manager.systemctl(&["daemon-reload"]).map(drop);
     // Of what is still ending systemd would keep FIFOs for what comes in its place, or remove them from it.
     let leave = || {
@@ -345,6 +353,24 @@ impl<'a> Later<'a> {
             self.manager.stop(&unit)?;
         }
         clear_state(&state)
+    }
+
+    /// Whether it was told to wait.
+    fn is_there(&self) -> bool {
+        self.place.has(Path::new(&self.unit))
+    }
+
+    /// Waits again, for what was to be done instead has failed; unless there is nothing left to wait for.
+    fn resume(&self, place: &Place) {
+        let begin = || {
+            if !place.owners()?.iter().any(|(app, of)| (app, of) == self.owner) {
+                return Ok(());
+            }
+            self.begin(When::Stopped, self.manager.show(self.owner.1.as_str())?.stops())
+        };
+        if let Err(e) = begin() {
+            log::warn!("{} is not disabled any more when it stops: {e:#}", self.owner.1);
+        }
     }
 
     /// Stops waiting.

@@ -38,6 +38,12 @@ fn assert_nothing_is_left(pod: &Pod, app: &str) {
     }
 }
 
+/// Whether nothing can be written where the units are.
+fn read_only(pod: &Pod, on: bool) {
+    let options = if on { "remount,bind,ro" } else { "remount,bind,rw" };
+    pod.run(&["mount", "-o", options, "/etc/systemd/system"]);
+}
+
 #[test]
 fn a_console_for_a_service_that_runs() {
     let Some(pod) = pod("game.service", GAME) else { return };
@@ -149,6 +155,22 @@ fn enabled_again_while_it_waits() {
     pod.systemctl(&["stop", "game"]);
     pod.run(&["iottymux", "disable", "game"]);
     assert_nothing_is_left(&pod, "game");
+}
+
+/// Who cannot think better of it, for nothing can be written, has it disabled as before.
+#[test]
+fn not_enabled_again_while_it_waits() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+    pod.run(&["iottymux", "disable", "game"]);
+    read_only(&pod, true);
+    let other = ["enable", "game", "--stdout", "stream", "--env", "IOTTYMUX_BACKLOG=8K"];
+    let output = pod.try_run(&[&["iottymux"], &other[..]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(pod.property("iottymux-disable-game.service", "ActiveState"), "active");
+    read_only(&pod, false);
+    pod.systemctl(&["stop", "game"]);
+    await_disabled(&pod, "game");
 }
 
 /// What is told of a service that is started for it is what has become of that.
@@ -396,13 +418,9 @@ fn a_service_runs_on_where_nothing_can_be_written() {
     let Some(pod) = pod("game.service", unit) else { return };
     pod.systemctl(&["start", "game"]);
     let runs = || fs::read_to_string(pod.shared("runs")).unwrap().lines().count();
-    let read_only = |on: bool| {
-        let options = if on { "remount,bind,ro" } else { "remount,bind,rw" };
-        pod.run(&["mount", "-o", options, "/etc/systemd/system"]);
-    };
     let pid = || pod.property("game.service", "MainPID");
     let before = pid();
-    read_only(true);
+    read_only(&pod, true);
     let refused = |words: &[&str]| {
         let output = pod.try_run(&[&["iottymux"], words].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -410,14 +428,14 @@ fn a_service_runs_on_where_nothing_can_be_written() {
     };
     refused(&["enable", "game", "--tty", "--now"]);
     assert_eq!(pid(), before);
-    read_only(false);
+    read_only(&pod, false);
     pod.run(&["iottymux", "enable", "game", "--tty", "--now"]);
-    read_only(true);
+    read_only(&pod, true);
     refused(&["enable", "game", "--stdout", "stream", "--now"]);
     let before = runs();
     refused(&["disable", "game", "--now"]);
     crate::proc::eventually("it was restarted once", || runs() == before + 1);
-    read_only(false);
+    read_only(&pod, false);
     pod.run(&["iottymux", "disable", "game", "--now"]);
     assert_eq!(pod.property("game.service", "ActiveState"), "active");
     assert_nothing_is_left(&pod, "game");
