@@ -13,7 +13,7 @@ use super::manager::{Fate, Manager, Shown};
 use super::place::{Done, Place, Plan, is_socket};
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told, warn_of_hooks};
-use super::{App, HOOKS, Setup, UnitFile, has_sockets, is_mux};
+use super::{App, HOOKS, Mux, Setup, UnitFile, has_sockets, is_mux};
 use crate::limits;
 use crate::name::AppName;
 use crate::print::print;
@@ -76,9 +76,20 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     let leaves = |(unit, _): &(String, AppName)| muxes.iter().all(|mux| mux.unit() != *unit);
     let old_sockets = place.sockets(owner)?;
     let changes = before.iter().any(leaves) || !before.is_empty() && old_sockets != sockets;
-    let loses = shown.runs() && changes;
+    let hooks = || hooks(manager, service);
+    // Those that it has still to run are given the new streams, with which systemd does not run them.
+    let breaks = shown.runs() && has_sockets(&muxes, setup) && old_sockets.is_empty();
+    let broken = if breaks { hooks()? } else { Vec::new() };
+    let loses = shown.runs() && (changes || !broken.is_empty());
     if loses && !now {
-        bail!("it runs on other streams; stop it first, or restart it (--now)");
+        if changes {
+            bail!("it runs on other streams; stop it first, or restart it (--now)");
+        }
+        bail!(
+            "it runs, and systemd would from now on not run its {}= with the streams of socket units; stop \
+             it first, or restart it (--now), or take --layout direct",
+            broken.join("=, ")
+        );
     }
     place.plan(&place.all()?, owner, files.clone())?;
     if let Some(mux) = foreign_mux(&shown, &before) {
@@ -132,16 +143,25 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
         );
     }
     if has_sockets(&muxes, setup) {
-        let all = manager.properties(service, &HOOKS.join(","))?;
-        let has = |hook: &&str| all.get(*hook).is_some_and(|value| !value.is_empty());
-        warn_of_hooks(app, &HOOKS.into_iter().filter(has).collect::<Vec<_>>());
+        warn_of_hooks(app, &hooks()?);
     }
     let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
     clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
+    tell_enabled(manager, app, &muxes, (&shown, started))
+}
+
+/// Tells what has become of a service that is enabled, where it was started, and how it is attached to.
+fn tell_enabled(
+    manager: Manager,
+    app: &App,
+    muxes: &[Mux],
+    (shown, started): (&Shown, Option<Result<()>>),
+) -> Result<()> {
+    let service = app.service.as_str();
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
     let systemctl = if manager.user { "systemctl --user" } else { "systemctl" };
-    let fate = started.map(|started| manager.fate(service, &shown, started)).transpose()?;
+    let fate = started.map(|started| manager.fate(service, shown, started)).transpose()?;
     print(&match fate {
         Some(fate @ Fate::Failed(_)) => {
             bail!(
@@ -172,6 +192,13 @@ fn foreign_mux<'a>(shown: &'a Shown, before: &[(String, AppName)]) -> Option<&'a
         .wants
         .split_whitespace()
         .find(|unit| is_mux(unit) && before.iter().all(|(ours, _)| ours != unit))
+}
+
+/// The hooks that a service has, as systemd has them now.
+fn hooks(manager: Manager, service: &str) -> Result<Vec<&'static str>> {
+    let all = manager.properties(service, &HOOKS.join(","))?;
+    let has = |hook: &&str| all.get(*hook).is_some_and(|value| !value.is_empty());
+    Ok(HOOKS.into_iter().filter(has).collect())
 }
 
 /// What of our drop-in is not what holds for a service, as it does there.

@@ -225,3 +225,26 @@ fn hooks_are_warned_of() {
     assert_eq!(enable(&[&["--tty"][..], &SOCKETS].concat()), "");
     assert_eq!(enable(&streams), "");
 }
+
+/// Those of a service that runs are not broken under it; `--now` stops it with its hooks.
+#[test]
+fn hooks_of_a_service_that_runs() {
+    let Some(pod) = pod() else { return };
+    let hooks = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'cat; exec sleep 1000'\nExecReload=/bin/true\nExecStop=/bin/sh -c 'echo x >>/shared/stops'\n";
+    pod.set_unit("demo.service.d/hooks.conf", hooks);
+    pod.systemctl(&["start", "demo"]);
+    let sockets = [&STREAMS[..], &SOCKETS].concat();
+    let refused = pod.try_run(&sockets);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        said.contains("its ExecReload=, ExecStop= with") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert_eq!(refused.status.code(), Some(1));
+    pod.systemctl(&["reload", "demo"]);
+    pod.run(&[&sockets[..], &["--now"]].concat());
+    assert_eq!(fs::read_to_string(pod.shared("stops")).unwrap(), "x\n");
+    assert_echo(&pod, "it runs");
+    // Nothing more is to be broken.
+    pod.run(&sockets);
+}
