@@ -5,10 +5,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::{AccessFlags, access};
 
 use super::text::{self, Owner, Seal};
 use super::{DROP_IN, ENV, UnitFile, drop_ins};
@@ -222,7 +223,8 @@ impl Place {
     /// The files that [`Place::uninstall`] removes.
     ///
     /// # Errors
-    /// When one of them was changed, or a file of the same name is not ours.
+    /// When one of them was changed, or a file of the same name is not ours, or a directory does not let
+    /// them go.
     pub fn going(&self, owners: &[Owner]) -> Result<Vec<PathBuf>> {
         let owners: BTreeSet<Owner> = owners.iter().copied().collect();
         let mut own_drop_ins = BTreeSet::new();
@@ -248,7 +250,13 @@ impl Place {
         going.sort_by_key(|found| !own_drop_ins.contains(&found.path));
         // A template that was changed is somebody else's by now.
         going.extend(others.into_iter().filter(|found| are_last && found.may_go().is_ok()));
-        Ok(going.into_iter().map(|found| found.path).collect())
+        let going: Vec<PathBuf> = going.into_iter().map(|found| found.path).collect();
+        for dir in going.iter().filter_map(|path| path.parent()).collect::<BTreeSet<_>>() {
+            access(dir, AccessFlags::W_OK | AccessFlags::X_OK)
+                .map_err(io::Error::from)
+                .with_context(|| format!("removing files from {}", dir.display()))?;
+        }
+        Ok(going)
     }
 
     /// The apps that have files here, with their services.
