@@ -246,6 +246,9 @@ pub const COMPLAINT: usize = 256;
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long socket units may take to end when nobody needs them any more: systemd sees to that at once.
 pub const UNNEEDED: Duration = Duration::from_secs(10);
+/// How long a service that has stopped and cannot be disabled waits for the next look: whoever makes its
+/// files writable again does so by hand.
+pub const DISABLE_AGAIN: Duration = Duration::from_secs(1);
 /// How often `disable` tries again when somebody starts the service at the very moment.
 pub const DISABLE_TRIES: u32 = 4;
 /// Bytes of an `endpoints` document that are read.

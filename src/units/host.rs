@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
@@ -260,7 +261,7 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
     let owner = (&app, service);
     let later = Later::new(manager, owner)?;
     match when {
-        When::Await => return later.wait(&place.state(owner)?),
+        When::Await => return later.wait(&place),
         When::AtStop => return later.finish(&place),
         When::Stopped | When::Now => {}
     }
@@ -296,6 +297,11 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
             bail!("its files are still there (journalctl -u {})", later.unit);
         }
     };
+    // One that was between two tries may have done it before it was told to begin again.
+    if later.is_there() {
+        later.cancel()?;
+        manager.systemctl(&["daemon-reload"])?;
+    }
     print(&told(&going.into_iter().map(|path| (Done::Removed, path)).collect()))?;
     let fate = restarted.map(|restarted| manager.fate(service.as_str(), &shown, restarted));
     print(&match fate.transpose()? {
@@ -353,13 +359,24 @@ impl<'a> Later<'a> {
     }
 
     /// Waits until the service has stopped; then it is its turn, and again if it was started since.
-    fn wait(&self, state: &[AppDir]) -> Result<()> {
-        while self.manager.show(self.owner.1.as_str())?.runs() {
-            for dir in state {
-                dir.await_unlocked()?;
+    fn wait(&self, place: &Place) -> Result<()> {
+        let state = place.state(self.owner)?;
+        let mut why = String::new();
+        loop {
+            while self.manager.show(self.owner.1.as_str())?.runs() {
+                for dir in &state {
+                    dir.await_unlocked()?;
+                }
+                // Its mux is only started again, or ends a moment before it.
+                thread::sleep(limits::LOOK_AGAIN);
             }
-            // Its mux is only started again, or ends a moment before it.
-            std::thread::sleep(limits::LOOK_AGAIN);
+            let Err(e) = place.going(&[self.owner]) else { break };
+            let now = format!("{e:#}");
+            if now != why {
+                log::warn!("{} is disabled when that is possible: {now}", self.owner.1);
+                why = now;
+            }
+            thread::sleep(limits::DISABLE_AGAIN);
         }
         // Nothing is to be done where somebody else stops it.
         let restart = ["restart", "--no-block", "--job-mode=fail", "--", &self.unit];

@@ -443,6 +443,35 @@ fn a_service_runs_on_where_nothing_can_be_written() {
     assert_nothing_is_left(&pod, "game");
 }
 
+/// Where nothing can be written what waits goes on to wait, and nothing of it is left when it can be done by
+/// hand.
+#[test]
+fn disabled_by_hand_where_that_has_failed() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let turn = || pod.property("iottymux-disable-game.service", "InvocationID");
+    let log = "[Service]\nStandardError=append:/shared/said\n";
+    let dir = pod.path("/run/systemd/system/iottymux-disable-game.service.d");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("log.conf"), log).unwrap();
+    let said = || fs::read_to_string(pod.shared("said")).unwrap_or_default();
+    for _ in 0..rounds(3, 20) {
+        pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+        pod.run(&["iottymux", "disable", "game"]);
+        let waits = turn();
+        read_only(&pod, true);
+        let before = said().len();
+        pod.systemctl(&["stop", "game"]);
+        crate::proc::eventually("it says why not", || said()[before..].contains("Read-only"));
+        let refused = pod.try_run(&["iottymux", "disable", "game"]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert_eq!(turn(), waits, "it is tried again and again");
+        read_only(&pod, false);
+        // Unless that has just been done.
+        pod.try_run(&["iottymux", "disable", "game"]);
+        await_disabled(&pod, "game");
+    }
+}
+
 /// What else can be wrong with a service or its names.
 #[test]
 fn services_that_cannot_be_enabled() {
