@@ -162,6 +162,15 @@ fn tell_enabled(
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
     let systemctl = if manager.user { "systemctl --user" } else { "systemctl" };
+    if started.as_ref().is_some_and(Result::is_err) {
+        // The reason is nowhere else: of the service systemd only says that an assertion does not hold.
+        for mux in muxes.iter().map(Mux::unit) {
+            if manager.show(&mux)?.does_not_start() {
+                let user = if manager.user { " --user" } else { "" };
+                bail!("it is enabled, but {mux} does not start (journalctl{user} -u {mux})");
+            }
+        }
+    }
     let fate = started.map(|started| manager.fate(service, shown, started)).transpose()?;
     print(&match fate {
         Some(fate @ Fate::Failed(_)) => {
@@ -395,6 +404,8 @@ impl<'a> Later<'a> {
         for (unit, _) in muxes {
             // It ends by itself, but what it leaves is removed behind it.
             self.manager.stop(&unit)?;
+            // One that could not start would be listed for ever.
+            self.manager.forget(&unit)?;
         }
         clear_state(&state)
     }

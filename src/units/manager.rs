@@ -48,6 +48,13 @@ impl Shown {
         ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
     }
 
+    /// Whether it could not be started, or is just tried again: of use for who knows that it is not on its
+    /// way for the first time.
+    #[must_use]
+    pub fn does_not_start(&self) -> bool {
+        self.state == "activating" || self.result != "success"
+    }
+
     /// Whether it is being stopped.
     #[must_use]
     pub fn stops(&self) -> bool {
@@ -207,6 +214,21 @@ impl Manager {
         match self.systemctl(&["stop", "--", unit]) {
             // Unless it has ended meanwhile, and is forgotten.
             Err(e) if self.show(unit)?.runs() => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes systemd forget that a unit has failed, if it has.
+    ///
+    /// # Errors
+    /// When systemctl cannot be run, or refuses.
+    pub fn forget(self, unit: &str) -> Result<()> {
+        if self.show(unit)?.state != "failed" {
+            return Ok(());
+        }
+        match self.systemctl(&["reset-failed", "--", unit]) {
+            // Unless it is forgotten meanwhile.
+            Err(e) if self.show(unit)?.state == "failed" => Err(e),
             _ => Ok(()),
         }
     }

@@ -220,6 +220,25 @@ fn what_has_become_of_it() {
     }
 }
 
+/// Where a mux does not start that is told, and nothing is left of it.
+#[test]
+fn a_mux_that_does_not_start() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    // It is tried again, or not.
+    for status in [1, 2] {
+        let fails = format!("[Service]\nExecStart=\nExecStart=/bin/sh -c 'exit {status}'\n");
+        pod.set_unit("ttymux@game.service.d/x.conf", &fails);
+        let output = pod.try_run(&["iottymux", "enable", "game", "--tty", "--now"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let want = "it is enabled, but ttymux@game.service does not start (journalctl -u ttymux@";
+        assert!(!output.status.success() && said.contains(want), "{said}");
+        fs::remove_file(pod.path("/etc/systemd/system/ttymux@game.service.d/x.conf")).unwrap();
+        pod.run(&["iottymux", "disable", "game"]);
+        assert_nothing_is_left(&pod, "game");
+        assert_eq!(pod.property("ttymux@game.service", "LoadState"), "not-found");
+    }
+}
+
 /// Somebody who restarts it all the time does not keep it from being disabled at once.
 #[test]
 fn disabled_between_the_restarts_of_somebody_else() {
