@@ -1,8 +1,6 @@
 //! What is asked of `enable`, `disable` and `units`, checked.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,7 +13,7 @@ use crate::limits;
 use crate::name::AppName;
 use crate::service::ServiceName;
 use crate::sink::log::file::LogPath;
-use crate::state::StateDir;
+use crate::state::{StateDir, read_plain};
 use crate::units::host;
 use crate::units::manager::Manager;
 use crate::units::manifest::{self, Wishes};
@@ -233,12 +231,7 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
     Ok(Variable { name: name.to_owned(), value: value.to_owned(), kinds, is_log })
 }
 
-/// A manifest, which is no longer than one can be.
+/// A manifest, which is no longer than one can be; a link may lead to it.
 fn read(path: &Path) -> Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(path)?.take(limits::MANIFEST + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > limits::MANIFEST {
-        bail!("it has more than {} bytes", limits::MANIFEST);
-    }
-    Ok(text)
+    Ok(read_plain(&path.canonicalize()?, limits::MANIFEST)?.1)
 }

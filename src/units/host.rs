@@ -282,11 +282,17 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
             When::Now => manager.show_settled(service.as_str())?,
             _ => manager.show(service.as_str())?,
         };
+        if when == When::Now && shown.is_masked && shown.runs() {
+            bail!(
+                "it is masked, and could not be started again; without --now it is disabled when it stops"
+            );
+        }
         let begun = later.begin(when, shown.stops());
         let shown = manager.show(service.as_str())?;
         if begun.is_ok() && when == When::Stopped && shown.runs() {
+            let how = if shown.lingers() { "has not stopped yet" } else { "runs" };
             return print(&format!(
-                "{service} runs: it is disabled when it stops, not by a restart; `iottymux disable \
+                "{service} {how}: it is disabled when it stops, not by a restart; `iottymux disable \
                  --now {service}` restarts it\n"
             ));
         }

@@ -25,6 +25,8 @@ pub struct Manager {
 pub struct Shown {
     /// Whether it is there, and not masked.
     pub is_loaded: bool,
+    /// Whether it is masked: it may run, but is not started any more.
+    pub is_masked: bool,
     /// The name that it has beside others.
     pub id: String,
     /// What it wants.
@@ -53,6 +55,13 @@ impl Shown {
     #[must_use]
     pub fn does_not_start(&self) -> bool {
         self.state == "activating" || self.result != "success"
+    }
+
+    /// Whether it has ended, or is to, and has not stopped all the same: it is being stopped, or is started
+    /// again by itself.
+    #[must_use]
+    pub fn lingers(&self) -> bool {
+        self.stops() || self.sub_state.starts_with("auto-restart")
     }
 
     /// Whether it is being stopped.
@@ -159,8 +168,10 @@ impl Manager {
                              ExecMainStartTimestampMonotonic,Wants";
         let mut all = self.properties(unit, NAMES)?;
         let mut property = |name: &str| all.remove(name).unwrap_or_default();
+        let load_state = property("LoadState");
         Ok(Shown {
-            is_loaded: property("LoadState") == "loaded",
+            is_loaded: load_state == "loaded",
+            is_masked: load_state == "masked",
             id: property("Id"),
             wants: property("Wants"),
             state: property("ActiveState"),

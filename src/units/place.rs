@@ -412,6 +412,9 @@ fn look(path: &Path) -> Result<Option<(Found, String)>> {
             Ok(Some((Found { path: path.to_owned(), seal: text::read_seal(&text) }, text)))
         }
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(_) if path.is_symlink() => {
+            bail!("{}: a symbolic link is in the way; nothing was changed", path.display())
+        }
         Err(e) => Err(e).with_context(|| format!("reading {}", path.display())),
     }
 }

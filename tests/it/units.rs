@@ -130,7 +130,7 @@ fn what_cannot_be_is_refused() {
         (&["--app", "a", "--remove"], "--output"),
         (&["--pod-manifest", "/dev/null"], "pod manifest /dev/null"),
         (&["--pod-manifest", "/nothing"], "No such file"),
-        (&["--pod-manifest", "/dev/zero"], "more than"),
+        (&["--pod-manifest", "/dev/zero"], "no plain file"),
     ] {
         let output = units(words);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -208,6 +208,26 @@ fn what_rkts_manifests_ask_for() {
         told(&again);
         assert_eq!(tree(&out), BTreeMap::new());
     }
+}
+
+/// A manifest is a file, not too long, to which a link may lead: nothing else is waited for.
+#[test]
+fn a_manifest_that_is_no_file() {
+    let dir = TempDir::new().unwrap();
+    let [fifo, file, link] = ["fifo", "file", "link"].map(|name| dir.path().join(name));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::write(&file, r#"{"acKind": "PodManifest", "apps": [{"name": "demo"}]}"#).unwrap();
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    let refused = |path: &Path, why: &str| {
+        let refused = units(&["--pod-manifest", path.to_str().unwrap()]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+    };
+    refused(&fifo, "fifo: it is no plain file");
+    assert!(told(&["--pod-manifest", link.to_str().unwrap()]).contains("demo.service.d"));
+    fs::File::options().write(true).open(&file).unwrap().set_len((16 << 20) + 1).unwrap();
+    refused(&link, "more than");
 }
 
 /// All apps of a pod are taken away, or none.

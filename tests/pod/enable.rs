@@ -206,6 +206,10 @@ fn what_has_become_of_it() {
         check(&enable, unit, succeeds, want);
         pod.systemctl(&["stop", "game"]);
     }
+    check(&enable, &unit(again), true, "is started again");
+    check(&["disable", "game"], &unit(again), true, "game.service has not stopped yet");
+    pod.systemctl(&["stop", "game"]);
+    await_disabled(&pod, "game");
     for (unit, succeeds, want) in [
         (&*fails, false, "it is as its own files say, but has failed (exit-code)"),
         (&unit(oneshot), true, "as its own files say; it does not run (success)"),
@@ -237,6 +241,26 @@ fn a_mux_that_does_not_start() {
         assert_nothing_is_left(&pod, "game");
         assert_eq!(pod.property("ttymux@game.service", "LoadState"), "not-found");
     }
+}
+
+/// What cannot be started again is not stopped for it.
+#[test]
+fn a_masked_service_that_runs() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
+    let pid = pod.property("game.service", "MainPID");
+    // `systemctl mask` has no place for it beside the unit's own file; this one comes before that.
+    let mask = pod.path("/etc/systemd/system.control/game.service");
+    fs::create_dir_all(mask.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &mask).unwrap();
+    pod.systemctl(&["daemon-reload"]);
+    let output = pod.try_run(&["iottymux", "disable", "game", "--now"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("it is masked") && said.contains("without --now"), "{said}");
+    assert_eq!(pod.property("game.service", "MainPID"), pid);
+    pod.run(&["iottymux", "disable", "game"]);
+    pod.systemctl(&["stop", "game"]);
+    await_disabled(&pod, "game");
 }
 
 /// Somebody who restarts it all the time does not keep it from being disabled at once.
@@ -321,6 +345,11 @@ fn what_is_refused() {
         assert_eq!(written(&pod), ["game.service.d"]);
     }
     fs::remove_file(pod.path(own)).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", pod.path(own)).unwrap();
+    let output = pod.try_run(&["iottymux", "enable", "game", "--tty"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("50-iottymux.conf: a symbolic link is in the way"), "{said}");
+    fs::remove_file(pod.path(own)).unwrap();
     pod.run(&["iottymux", "enable", "game", "--tty"]);
     let env = pod.path("/etc/systemd/system/ttymux@game.service.d/iottymux.env");
     let text = fs::read_to_string(&env).unwrap();
@@ -347,7 +376,8 @@ fn disabled_while_it_stops() {
     crate::proc::eventually("it stops", || {
         pod.property("game.service", "ActiveState") == "deactivating"
     });
-    pod.run(&["iottymux", "disable", "game"]);
+    let told = pod.run(&["iottymux", "disable", "game"]);
+    assert!(told.starts_with("game.service has not stopped yet: it is"), "{told}");
     assert!(stop.wait().unwrap().success());
     await_disabled(&pod, "game");
     assert_eq!(pod.property("game.service", "Result"), "timeout");
