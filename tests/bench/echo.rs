@@ -31,8 +31,9 @@ const SIZE: Size = Size { rows: 24, cols: 80 };
 const APP: &str = "stty raw -echo; : >\"$0\"; exec cat";
 /// That file.
 const READY: &str = "ready";
-/// Bytes that are printed in one round.
-const PRINTED: usize = 32 << 20;
+/// Bytes that are printed in one round: so many that neither the beginning of a mux counts, nor what waits for its
+/// model at the end.
+const PRINTED: usize = 256 << 20;
 
 /// How the keys go.
 enum Way {
