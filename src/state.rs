@@ -73,10 +73,8 @@ impl StateDir {
         if Uid::effective().is_root() {
             return Ok(Self("/run/iottymux".into()));
         }
-        let session = session();
-        let session =
-            session.map_err(|e| anyhow!("state directory: {e}; name one with --state-dir"));
-        Ok(Self(session?.join("iottymux")))
+        let named = |e| anyhow!("state directory: {e}; name one with --state-dir");
+        Ok(Self(session().map_err(named)?.join("iottymux")))
     }
 
     /// rkt's directory, if this is a pod of rkt: one where its reapers have a place to write to, whether

@@ -210,13 +210,15 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
         }
         let Screen { undo, note, .. } = &mut *screen;
         if let Some(undo) = undo {
-            let is_drawn_anew = piece.contains(&0x18);
-            if is_drawn_anew {
-                note.clear();
-            } else if !note.is_empty() && piece.contains(&b'\n') {
-                let wipe = std::mem::take(note);
-                write(&[undo.end().as_bytes(), wipe.as_bytes(), &undo.begun()].concat())?;
-                wiped = true;
+            if !note.is_empty() {
+                // The screen is drawn anew, which begins so.
+                if piece.contains(&0x18) {
+                    note.clear();
+                } else if piece.contains(&b'\n') {
+                    let wipe = std::mem::take(note);
+                    write(&[undo.end().as_bytes(), wipe.as_bytes(), &undo.begun()].concat())?;
+                    wiped = true;
+                }
             }
             undo.read(piece);
             // Under the lock, so that it does not come after what undoes it.

@@ -238,18 +238,14 @@ fn reason(panic: &(dyn Any + Send)) -> String {
 /// A screen in another size, which keeps so many rows `above` it. The rows below the cursor that are empty are
 /// given up first; then what is above.
 fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) -> Parser {
-    let first = parser.screen().scrollback_len();
     let mut old = all_rows(parser.screen_mut());
-    let saved = behind(parser.screen(), b"\x1b8");
-    let places = [parser.screen(), &saved].map(|screen| {
-        let (row, col) = screen.cursor_position();
-        Place { row: first + usize::from(row), col }
-    });
-    let [at, _] = places;
-    while old.len() > at.row + 1 && old.last().is_some_and(|row| row.glyphs.is_empty()) {
+    let now = take_cursor(parser);
+    parser.process(b"\x1b8");
+    let saved = take_cursor(parser);
+    while old.len() > now.at.row + 1 && old.last().is_some_and(|row| row.glyphs.is_empty()) {
         old.pop();
     }
-    let (rows, [at, saved_at]) = reflow(old, size.1.get(), places);
+    let (rows, [at, saved_at]) = reflow(old, size.1.get(), [now.at, saved.at]);
     let height = usize::from(size.0.get());
     let top = rows.len().saturating_sub(height).min(at.row);
     let kept = &rows[top.saturating_sub(above)..rows.len().min(top + height)];
@@ -267,11 +263,11 @@ fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) ->
             pen.out.push_str("\r\n");
         }
     }
-    pen.origin(&saved);
+    pen.origin(saved.counts_from_region);
     pen.place(saved_at, top);
-    pen.look(current(&saved));
+    pen.look(saved.look);
     pen.out.push_str("\x1b7");
-    pen.origin(parser.screen());
+    pen.origin(now.counts_from_region);
     pen.place(at, top);
     if let Some(last) = rows.get(at.row).and_then(|row| row.glyphs.last())
         && at.col == size.1.get()
@@ -280,10 +276,28 @@ fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) ->
         pen.place(Place { col: at.col - last.cols, ..at }, top);
         pen.glyph(last);
     }
-    pen.look(current(parser.screen()));
+    pen.look(now.look);
     let mut parser = Parser::new(size.0, size.1, above);
     parser.process(pen.out.as_bytes());
     parser
+}
+
+/// A cursor: where it is in all rows, and what comes with it.
+struct Cursor {
+    at: Place,
+    look: Look,
+    /// Whether rows are counted from the first one that scrolls.
+    counts_from_region: bool,
+}
+
+/// The cursor, of a screen that is not needed any more: how rows are counted is to be seen only by moving it.
+fn take_cursor(parser: &mut Parser) -> Cursor {
+    let screen = parser.screen();
+    let (row, col) = screen.cursor_position();
+    let at = Place { row: screen.scrollback_len() + usize::from(row), col };
+    let look = current(screen);
+    parser.process(b"\x1b[2r\x1b[H");
+    Cursor { at, look, counts_from_region: parser.screen().cursor_position().0 > 0 }
 }
 
 /// The rows that are kept above the screen, and its own.
@@ -332,15 +346,6 @@ fn one_row(screen: &vt100::Screen, row: u16) -> Row<Look> {
     {
     }
     Row { glyphs, goes_on }
-}
-
-/// What a screen is like behind these bytes.
-fn behind(screen: &vt100::Screen, bytes: &[u8]) -> vt100::Screen {
-    let (rows, cols) = screen.size();
-    let mut parser = Parser::new(rows, cols, 0);
-    *parser.screen_mut() = screen.clone();
-    parser.process(bytes);
-    parser.screen().clone()
 }
 
 fn draw(screen: &vt100::Screen, window: Size, top: u16) -> String {
@@ -461,18 +466,20 @@ impl Pen {
     /// Prints it where the cursor is.
     fn glyph(&mut self, glyph: &Glyph<Look>) {
         self.look(glyph.look);
+        self.at = None;
         self.out.push_str(if glyph.text.is_empty() { " " } else { &glyph.text });
     }
 
     /// Moves the cursor to a place in rows of which this one is the first of the screen.
     fn place(&mut self, place: Place, top: usize) {
-        let _ = write!(self.out, "\x1b[{};{}H", place.row.saturating_sub(top) + 1, place.col + 1);
+        let row = u16::try_from(place.row.saturating_sub(top)).unwrap_or(u16::MAX);
+        self.go(row, place.col);
     }
 
-    /// Counts rows as this screen does: from the first, or from the first one that scrolls.
-    fn origin(&mut self, like: &vt100::Screen) {
-        let is_counted = behind(like, b"\x1b[2r\x1b[H").cursor_position().0 > 0;
-        self.out.push_str(if is_counted { "\x1b[?6h" } else { "\x1b[?6l" });
+    /// Counts rows from the first one that scrolls, or from the first, where the cursor is then.
+    fn origin(&mut self, counts_from_region: bool) {
+        self.at = None;
+        self.out.push_str(if counts_from_region { "\x1b[?6h" } else { "\x1b[?6l" });
     }
 
     fn go(&mut self, row: u16, col: u16) {

@@ -70,6 +70,7 @@ pub struct Painter {
     end: u64,
     /// Bytes that it has not told to be shown.
     handed: usize,
+    /// Whether it was too much, and is not yet little enough.
     is_full: bool,
 }
 
@@ -135,7 +136,7 @@ impl Painter {
         if answers || self.filling.len() >= limits::SCREEN_PIECE {
             self.hand_over(answers);
         }
-        self.is_full |= self.handed + self.filling.len() >= limits::SCREEN_AHEAD;
+        self.is_full |= self.waiting() >= limits::SCREEN_AHEAD;
     }
 
     /// The terminal has this size now.
@@ -159,11 +160,16 @@ impl Painter {
     /// What was shown is needed no more.
     pub fn shown(&mut self, len: usize, mut memory: Vec<u8>) {
         self.handed -= len;
-        self.is_full &= self.handed + self.filling.len() >= limits::SCREEN_BEHIND;
+        self.is_full &= self.waiting() >= limits::SCREEN_BEHIND;
         memory.clear();
         if memory.capacity() <= 2 * limits::SCREEN_PIECE {
             self.spare = Some(memory);
         }
+    }
+
+    /// Bytes that are not shown yet, as far as that was told.
+    fn waiting(&self) -> usize {
+        self.handed + self.filling.len()
     }
 
     fn hand_over(&mut self, answers: bool) {

@@ -161,12 +161,11 @@ fn tell_enabled(
     let service = app.service.as_str();
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
-    let systemctl = if manager.user { "systemctl --user" } else { "systemctl" };
+    let user = manager.option();
     if started.as_ref().is_some_and(Result::is_err) {
         // The reason is nowhere else: of the service systemd only says that an assertion does not hold.
         for mux in muxes.iter().map(Mux::unit) {
             if manager.show(&mux)?.does_not_start() {
-                let user = if manager.user { " --user" } else { "" };
                 bail!("it is enabled, but {mux} does not start (journalctl{user} -u {mux})");
             }
         }
@@ -188,10 +187,10 @@ fn tell_enabled(
         }
         None if shown.runs() => format!(
             "{service} can be attached: {attach}\nif it was started before it was enabled, after: \
-             {systemctl} restart {service}\n"
+             systemctl{user} restart {service}\n"
         ),
         None => format!(
-            "{service} can be attached after: {systemctl} start {service}\nthen: {attach}\n"
+            "{service} can be attached after: systemctl{user} start {service}\nthen: {attach}\n"
         ),
     })
 }
@@ -348,8 +347,7 @@ impl<'a> Later<'a> {
     /// Begins to wait; not before the service has stopped, if it does.
     fn begin(&self, when: When, stops: bool) -> Result<()> {
         let program = program(&this_program()?);
-        let user = if self.manager.user { " --user" } else { "" };
-        let command = format!("{program} disable{user}");
+        let command = format!("{program} disable{}", self.manager.option());
         let (service, name) = (self.owner.1, argument(self.owner.1.as_str()));
         let part = if when == When::Now { format!("PartOf={service}\n") } else { String::new() };
         let text = format!(

@@ -98,6 +98,12 @@ impl fmt::Display for Fate {
 }
 
 impl Manager {
+    /// The option by which programs are told of it, behind a space, if they need any.
+    #[must_use]
+    pub fn option(self) -> &'static str {
+        if self.user { " --user" } else { "" }
+    }
+
     /// Where an administrator's units are.
     ///
     /// # Errors

@@ -340,19 +340,24 @@ fn a_fifo_whose_reader_stops() {
     assert_eq!(account_cri(&reader.bytes(), written), 1);
 }
 
+/// An app whose log is a FIFO that is full: what is written now waits for the reader.
+fn hanging(rig: Rig, more: &[&str]) -> (App, File) {
+    let path = fifo(&rig);
+    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let mut app = App::start(rig, &spec("cri", &path), more);
+    app.write(1000);
+    app.wait_seen();
+    eventually("the FIFO is full", || rustix::io::ioctl_fionread(&reader).unwrap() == 4096);
+    (app, reader)
+}
+
 /// Whoever asks for it again and again fills nothing while a target hangs; all are answered.
 #[test]
 fn a_target_that_hangs_and_is_to_be_opened_anew() {
     let rig = Rig::new();
-    let path = fifo(&rig);
-    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
-    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     let other = rig.file("other.log");
-    let mut app = App::start(rig, &spec("cri", &path), &["--log", &spec("cri", &other)]);
-    app.write(1000);
-    app.wait_seen();
-    // What is written now waits for the reader.
-    eventually("the FIFO is full", || rustix::io::ioctl_fionread(&reader).unwrap() == 4096);
+    let (app, reader) = hanging(rig, &["--log", &spec("cri", &other)]);
     let asker = Asker::new(&app.rig);
     asker.request(br#"{"request":"reopen-logs"}"#, 70);
     for _ in 64..70 {
@@ -381,14 +386,7 @@ fn a_target_that_hangs_and_is_to_be_opened_anew() {
 /// The waits of a log's thread are its own.
 #[test]
 fn signals_are_no_failures_of_a_log() {
-    let rig = Rig::new();
-    let path = fifo(&rig);
-    let reader = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
-    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
-    let mut app = App::start(rig, &spec("cri", &path), &[]);
-    app.write(1000);
-    app.wait_seen();
-    eventually("the FIFO is full", || rustix::io::ioctl_fionread(&reader).unwrap() == 4096);
+    let (app, reader) = hanging(Rig::new(), &[]);
     // Signals to a process are any of its threads' that has not blocked them, mostly the first one's.
     let tasks = fs::read_dir(format!("/proc/{}/task", app.mux.pid())).unwrap();
     let log = tasks
@@ -406,9 +404,8 @@ fn signals_are_no_failures_of_a_log() {
     }
     may_wait(&reader);
     let reader = Said::follow(reader);
-    let (rig, written) = app.end();
+    let (_rig, written) = app.end();
     assert_eq!(account_cri(&reader.bytes(), written), 0);
-    drop(rig);
 }
 
 /// From now on reading waits for bytes.

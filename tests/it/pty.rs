@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{Winsize, tcgetwinsize, tcsetwinsize};
 
 use crate::proc::{Proc, Said};
 
@@ -33,6 +33,12 @@ pub fn pair() -> (File, File) {
     let flags = OpenptFlags::NOCTTY.bits().cast_signed();
     let slave = File::options().read(true).write(true).custom_flags(flags).open(path).unwrap();
     (master.into(), slave)
+}
+
+/// Rows and columns of a terminal.
+pub fn size_of(terminal: &File) -> (u16, u16) {
+    let size = tcgetwinsize(terminal).unwrap();
+    (size.ws_row, size.ws_col)
 }
 
 impl Pty {

@@ -8,11 +8,11 @@ use iottymux::proto::{Kind, Size};
 use iottymux::stream::Stream;
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
-use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
 use crate::proc::eventually;
 use crate::pty::Pty;
+use crate::pty::size_of;
 use crate::rig::{APP, Rig, expect};
 use crate::session::{Frame, Session};
 
@@ -25,11 +25,6 @@ fn hello(rows: u16, cols: u16) -> Value {
         "size": {"rows": rows, "cols": cols},
         "redraw": "screen",
     })
-}
-
-fn size_of(slave: &File) -> (u16, u16) {
-    let size = tcgetwinsize(slave).unwrap();
-    (size.ws_row, size.ws_col)
 }
 
 /// What the app reads, byte for byte and without an echo.

@@ -8,9 +8,9 @@ use iottymux::proto::Size;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;
-use rustix::termios::tcgetwinsize;
 
 use crate::proc::{Proc, eventually};
+use crate::pty::size_of;
 use crate::rig::{APP, Rig};
 use crate::tmux::{Tmux, Window};
 
@@ -290,7 +290,7 @@ fn who_typed_alone_is_told_behind_the_screen_that_all_do() {
         scene.window.resize(size);
         // tmux takes its time.
         let terminal = scene.window.terminal();
-        eventually("it is", || tcgetwinsize(&terminal).unwrap().ws_row == size.rows);
+        eventually("it is", || size_of(&terminal).0 == size.rows);
         write!(scene.app.as_mut().unwrap(), "\x1b[5H{text}").unwrap();
         scene.window.wait_for(text);
         scene.window.wait_for("you type alone no more");

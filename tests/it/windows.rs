@@ -11,11 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iottymux::proto::Size;
-use rustix::termios::tcgetwinsize;
 
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;
 use crate::proc::eventually;
+use crate::pty;
 use crate::rig::{APP, Rig};
 use crate::tmux::{Tmux, Window};
 
@@ -27,8 +27,8 @@ const SIZES: [Size; 3] =
     [Size { rows: 24, cols: 80 }, Size { rows: 30, cols: 100 }, Size { rows: 12, cols: 40 }];
 
 fn size_of(slave: &File) -> Size {
-    let size = tcgetwinsize(slave).unwrap();
-    Size { rows: size.ws_row, cols: size.ws_col }
+    let (rows, cols) = pty::size_of(slave);
+    Size { rows, cols }
 }
 
 /// The text of a row of the app's picture, as wide as its terminal.
