@@ -353,7 +353,9 @@ impl<'a> Later<'a> {
         let text = format!(
             "[Unit]\n\
              Description=Disables attaching to {service} when that stops\n\
-             {part}Before={service}\n\
+             DefaultDependencies=no\n\
+             Conflicts=shutdown.target\n\
+             {part}Before=shutdown.target {service}\n\
              StartLimitIntervalSec=0\n\
              \n\
              [Service]\n\
@@ -391,9 +393,19 @@ impl<'a> Later<'a> {
             }
             thread::sleep(limits::DISABLE_AGAIN);
         }
-        // Nothing is to be done where somebody else stops it.
+        // Not in the place of a stop that somebody else, or the machine's shutdown, has asked for: systemd
+        // calls such a restart destructive. Then it is its turn when it is stopped.
         let restart = ["restart", "--no-block", "--job-mode=fail", "--", &self.unit];
-        self.manager.systemctl(&restart).map(drop)
+        match self.manager.systemctl(&restart) {
+            Err(_) if self.is_stopped()? => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// Whether it is being stopped, or is about to be.
+    fn is_stopped(&self) -> Result<bool> {
+        let shown = self.manager.show(&self.unit)?;
+        Ok(shown.stops() || shown.has_job())
     }
 
     /// Disables the service, unless it runs.

@@ -50,6 +50,12 @@ impl Shown {
         ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
     }
 
+    /// Whether systemd is asked to do something with it that is not done yet.
+    #[must_use]
+    pub fn has_job(&self) -> bool {
+        self.has_job
+    }
+
     /// Whether it could not be started, or is just tried again: of use for who knows that it is not on its
     /// way for the first time.
     #[must_use]

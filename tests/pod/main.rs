@@ -28,6 +28,7 @@ mod pty;
 mod reader;
 mod restart;
 mod rkt;
+mod safety;
 mod sockets;
 mod status;
 mod templates;
