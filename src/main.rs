@@ -74,7 +74,12 @@ fn obey(cli: Cli) -> Result<Exit> {
                 None if args.now => When::Now,
                 None => When::Stopped,
             };
-            host::disable(Manager { user: args.user }, &args.service, when).map(|()| Exit::Done)
+            let manager = Manager { user: args.user };
+            match &args.service {
+                Some(service) => host::disable(manager, service, when),
+                None => host::disable_all(manager, when),
+            }
+            .map(|()| Exit::Done)
         }
         Command::Units(args) => {
             if_sensible(config::units::units(&args, given.as_deref()), |(apps, setup)| {

@@ -17,7 +17,8 @@ Examples:
   iottymux enable game@eu.service --tty            an instance; it is attached as game-eu
   iottymux enable bot --stdin stream --stdout stream --stderr log
   iottymux enable web --stdout stream --stderr stream --log cri:/var/log/web.log
-  iottymux disable game.service                    when it stops, or at once with --now";
+  iottymux disable game.service                    when it stops, or at once with --now
+  iottymux disable --all --now                     before iottymux is removed";
 
 /// What is behind the help of `units`.
 pub const UNITS_EXAMPLES: &str = "\
@@ -92,8 +93,11 @@ pub struct EnableArgs {
 #[derive(Debug, Args)]
 pub struct DisableArgs {
     /// The service, as systemctl takes it.
-    #[arg(value_name = "SERVICE")]
-    pub service: ServiceName,
+    #[arg(value_name = "SERVICE", required_unless_present = "all")]
+    pub service: Option<ServiceName>,
+    /// Disable all services that are enabled, as before the program is removed.
+    #[arg(long, conflicts_with_all = ["service", "later"])]
+    pub all: bool,
     /// Restart it at once, if it runs; else it keeps its streams until it stops.
     #[arg(long)]
     pub now: bool,

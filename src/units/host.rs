@@ -257,6 +257,28 @@ pub fn disable(manager: Manager, service: &ServiceName, when: When) -> Result<()
     try_to_disable(manager, service, when).with_context(|| format!("disabling {service}"))
 }
 
+/// Does so with all services that are enabled here, each for itself.
+///
+/// # Errors
+/// When one of them could not be disabled; each failure is logged.
+pub fn disable_all(manager: Manager, when: When) -> Result<()> {
+    let owners = Place::new(manager.units()?).owners()?;
+    if owners.is_empty() {
+        return print("no service is enabled\n");
+    }
+    let mut failed = 0;
+    for (_, service) in &owners {
+        if let Err(e) = disable(manager, service, when) {
+            log::error!("{e:#}");
+            failed += 1;
+        }
+    }
+    if failed > 0 {
+        bail!("{failed} of {} services could not be disabled", owners.len());
+    }
+    Ok(())
+}
+
 fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result<()> {
     let place = Place::new(manager.units()?);
     let find = || Ok::<_, anyhow::Error>(place.owners()?.into_iter().find(|(_, of)| of == service));

@@ -196,19 +196,23 @@ impl Place {
         Ok(Plan { place: self.clone(), steps, stale })
     }
 
-    /// The state directories of an app, as its own drop-in has them.
+    /// The drop-in of a service, if it is of this app.
+    fn drop_in(&self, owner: Owner) -> Result<Option<String>> {
+        let drop_in = look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
+        Ok(drop_in.filter(|(found, _)| found.owner() == Some(owner)).map(|(_, text)| text))
+    }
+
+    /// The state directories of an app, as its own drop-in and its socket units have them.
     ///
     /// # Errors
     /// When a user has no session.
     pub fn state(&self, owner: Owner) -> Result<Vec<AppDir>> {
-        let drop_in = look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
-        let Some((_, text)) = drop_in.filter(|(found, _)| found.owner() == Some(owner)) else {
-            return Ok(Vec::new());
-        };
-        let path = |line: &str| {
-            Some(line.strip_prefix("AssertPathExists=")?.strip_suffix("/endpoints")?.to_owned())
-        };
-        text.lines().filter_map(path).map(|path| app_dir(&path)).collect()
+        let mut texts = Vec::from_iter(self.drop_in(owner)?);
+        for socket in self.sockets(owner)? {
+            texts.extend(look(&self.0.join(socket))?.map(|(_, text)| text));
+        }
+        let paths: BTreeSet<&str> = texts.iter().flat_map(|text| state_paths(text)).collect();
+        paths.into_iter().map(app_dir).collect()
     }
 
     /// Removes all files of these apps, and the templates that we wrote when no other app is left.
@@ -393,6 +397,26 @@ fn mux(path: &Path) -> Option<(String, AppName)> {
     Some((unit.to_owned(), name))
 }
 
+/// The state directories that the lines of a unit name: the parents of the ends that systemd opens, and of the
+/// document that earlier versions asserted.
+fn state_paths(text: &str) -> impl Iterator<Item = &str> {
+    const ENDS: [&str; 5] = [
+        "StandardInput=file:",
+        "StandardOutput=file:",
+        "StandardError=file:",
+        "TTYPath=",
+        "ListenFIFO=",
+    ];
+    let path = |line: &'_ str| -> Option<usize> {
+        if let Some(path) = line.strip_prefix("AssertPathExists=") {
+            return path.strip_suffix("/endpoints").map(|_| "AssertPathExists=".len());
+        }
+        let key = ENDS.into_iter().find(|key| line.starts_with(key))?;
+        line.rsplit('/').next()?.starts_with("stage2-").then_some(key.len())
+    };
+    text.lines().filter_map(move |line| Some(line[path(line)?..].rsplit_once('/')?.0))
+}
+
 /// The state directory at a path that is written as a unit has it.
 fn app_dir(path: &str) -> Result<AppDir> {
     let path = match path.strip_prefix("%t/") {
@@ -416,5 +440,26 @@ fn look(path: &Path) -> Result<Option<(Found, String)>> {
             bail!("{}: a symbolic link is in the way; nothing was changed", path.display())
         }
         Err(e) => Err(e).with_context(|| format!("reading {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_directories_of_all_versions() {
+        for (text, want) in [
+            ("[Unit]\nAssertPathExists=/run/iottymux/a/endpoints\n", &["/run/iottymux/a"][..]),
+            (
+                "StandardInput=file:/s/a/stage2-stdin\nStandardOutput=file:/s/a/stage2-stdout\n\
+                 StandardError=tty\nTTYPath=%t/iottymux/a-tty/stage2-pts\n",
+                &["/s/a", "/s/a", "%t/iottymux/a-tty"],
+            ),
+            ("[Socket]\nListenFIFO=/s/a/stage2-stdout\n", &["/s/a"]),
+            ("StandardOutput=file:/var/log/a\nTTYPath=/dev/tty1\nAssertPathExists=/a\n", &[]),
+        ] {
+            assert_eq!(state_paths(text).collect::<Vec<_>>(), want, "{text}");
+        }
     }
 }

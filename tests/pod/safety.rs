@@ -72,4 +72,46 @@ fn disabled_where_there_is_no_sysinit_target() {
             pod.property("iottymux-disable-game.service", "ActiveState") == "inactive"
         });
     }
+    pod.run(&enable(&["--stdout", "stream"]));
+    pod.run(&["iottymux", "disable", "--all"]);
+    assert_eq!(written(&pod), ["sysinit.target"]);
+}
+
+/// Before the package is removed.
+#[test]
+fn all_services_are_disabled() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("a.service", GAME).unit("b.service", GAME).unit("c.service", GAME).boot();
+    let disable = ["iottymux", "disable", "--all", "--now"];
+    assert_eq!(pod.run(&disable), "no service is enabled\n");
+    pod.run(&["iottymux", "enable", "a", "--tty", "--now"]);
+    pod.run(&["iottymux", "enable", "b", "--stdout", "stream", "--now"]);
+    pod.run(&["iottymux", "enable", "c", "--stdout", "stream"]);
+    // One that cannot be is told of, and keeps no other from it.
+    let env = pod.path("/etc/systemd/system/ttymux@a.service.d/iottymux.env");
+    let text = fs::read_to_string(&env).unwrap();
+    fs::write(&env, text.clone() + "X=1\n").unwrap();
+    let output = pod.try_run(&disable);
+    let told = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("disabling a.service: ") && said.contains("was changed after"), "{said}");
+    for name in ["b", "c"] {
+        assert!(told.contains(&format!("{name}.service is as its own files say")), "{told}");
+    }
+    fs::write(&env, text).unwrap();
+    let told = pod.run(&disable);
+    assert!(told.ends_with("a.service is as its own files say\n"), "{told}");
+    let mut units = written(&pod);
+    units.retain(|name| !["a.service", "b.service", "c.service"].contains(&&**name));
+    assert_eq!(units, Vec::<String>::new());
+    for (name, state) in [("a", "active"), ("b", "active"), ("c", "inactive")] {
+        assert_eq!(pod.property(&format!("{name}.service"), "ActiveState"), state, "{name}");
+    }
+    let usage = |words: &[&str]| {
+        let output = pod.try_run(&[&["iottymux", "disable"], words].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    };
+    usage(&[]);
+    usage(&["a", "--all"]);
 }
