@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::place::{Deeds, Done, Place};
 use super::text::Owner;
 use super::{App, HOOKS, Setup, UnitFile, files, has_sockets, templates};
+use crate::limits;
 use crate::print::print;
-use crate::state::AppDir;
+use crate::state::{AppDir, read_plain};
 
 /// Where units are found besides the directory that is written to (systemd.unit(5)).
 const SYSTEM: [&str; 4] = [
@@ -79,21 +80,55 @@ pub fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
 /// The files of an app, and the templates that are not there yet.
 ///
 /// # Errors
-/// When there is no name for its second mux.
+/// When there is no name for its second mux, or a template that is there cannot serve it.
 pub fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile>> {
-    let elsewhere = if setup.user { USER } else { SYSTEM };
-    // What is written for another root has its templates there or nowhere.
-    let looks = Path::new(&setup.seen_as) == place.path();
-    let is_there = |file: &UnitFile| {
-        place.has_foreign(&file.path)
-            || !place.has(&file.path)
-                && looks
-                && elsewhere.iter().any(|dir| Path::new(dir).join(&file.path).exists())
-    };
-    let mut all = templates(&app.muxes()?, setup.user);
-    all.retain(|file| !is_there(file));
+    let mut all = Vec::new();
+    for file in templates(&app.muxes()?, setup.user) {
+        match there(&file, setup, place) {
+            Some(path) => check_template(&path)?,
+            None => all.push(file),
+        }
+    }
     all.extend(files(app, setup)?);
     Ok(all)
+}
+
+/// The file in whose place no template is written.
+fn there(file: &UnitFile, setup: &Setup, place: &Place) -> Option<PathBuf> {
+    if place.has(&file.path) {
+        return place.has_foreign(&file.path).then(|| place.path().join(&file.path));
+    }
+    // What is written for another root has its templates there or nowhere.
+    let looks = Path::new(&setup.seen_as) == place.path();
+    let elsewhere = if setup.user { USER } else { SYSTEM };
+    let mut paths = elsewhere.iter().map(|dir| Path::new(dir).join(&file.path));
+    paths.find(|path| looks && path.exists())
+}
+
+fn read_template(path: &Path) -> Result<String> {
+    let what = || format!("reading {}", path.display());
+    let (_, text) = read_plain(&path.canonicalize().with_context(what)?, limits::UNIT_FILE)
+        .with_context(what)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Refuses a template with which the app would never start: rkt's start behind the app, to which they are bound.
+fn check_template(path: &Path) -> Result<()> {
+    let text = read_template(path)?;
+    let is_bound = |line: &&str| {
+        let (key, value) = line.split_once('=').unwrap_or_default();
+        ["BindsTo", "Requires", "Requisite", "After"].contains(&key.trim()) && value.contains("%i.")
+    };
+    let tells = |line: &str| line.starts_with("Type=notify");
+    if text.lines().any(tells) && !text.lines().any(|line| is_bound(&line)) {
+        return Ok(());
+    }
+    bail!(
+        "{} is not a template of iottymux (rkt has one of this name), and the app would not start with it; \
+         nothing was changed. In a pod of rkt ask rkt for the streams (rkt run --stdout=stream IMAGE); elsewhere \
+         rename or remove that file",
+        path.display()
+    )
 }
 
 /// Warns of those hooks of a service that do not work in its layout.

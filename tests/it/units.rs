@@ -304,3 +304,34 @@ fn the_example_of_a_pod() {
     assert_eq!(lines(&files["web.service.d/50-iottymux.conf"]), lines(block("ini")));
     assert!(files.contains_key("ttymux@shell.service.d/iottymux.env"));
 }
+
+/// rkt's own templates bind the mux to the app, which then never starts behind it: nothing is written.
+#[test]
+fn templates_of_rkt_are_refused() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pod/fixtures/rkt/both");
+    for (name, mode) in [("iomux@.service", "stream"), ("ttymux@.service", "tty")] {
+        let dir = TempDir::new().unwrap();
+        let out = dir.path().to_str().unwrap();
+        fs::copy(fixtures.join(name), dir.path().join(name)).unwrap();
+        let before = tree(dir.path());
+        let words = ["--app", "demo", "--stdout", mode, "--state-dir", "/rkt/iottymux"];
+        let refused = units(&[&words[..], &["--output", out]].concat());
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        let why = format!("{name} is not a template of iottymux");
+        assert!(said.contains(&why) && said.lines().count() == 1, "{said}");
+        assert_eq!(tree(dir.path()), before);
+        // What is there keeps nothing from being taken away.
+        told(&[&words[..], &["--output", out, "--remove"]].concat());
+        assert_eq!(tree(dir.path()), before);
+        // An app that has no mux needs no template.
+        told(&["--app", "demo", "--stdout", "log", "--output", out]);
+    }
+    // Ours are used as they are, by whomever they were written.
+    let dir = TempDir::new().unwrap();
+    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/units/iomux@.service");
+    fs::copy(ours, dir.path().join("iomux@.service")).unwrap();
+    let wrote =
+        told(&["--app", "demo", "--stdout", "stream", "--output", dir.path().to_str().unwrap()]);
+    assert!(!wrote.contains("iomux@.service\n"), "{wrote}");
+}

@@ -2,6 +2,7 @@
 //! written, and what fails is rolled back.
 
 use std::fs;
+use std::path::Path;
 
 use crate::pod::{Plan, Pod};
 use crate::proc::eventually;
@@ -17,6 +18,14 @@ fn written(pod: &Pod) -> Vec<String> {
     let mut names = pod.names("/etc/systemd/system");
     names.retain(|name| !["default.target", "game.service"].contains(&&**name));
     names
+}
+
+/// What a command said that exited with 1.
+fn refused(pod: &Pod, words: &[&str]) -> String {
+    let output = pod.try_run(words);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+    said
 }
 
 fn enable<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -114,4 +123,28 @@ fn all_services_are_disabled() {
     };
     usage(&[]);
     usage(&["a", "--all"]);
+}
+
+/// A stock pod of rkt has templates of rkt's, with which our lines of a service would never let it start.
+#[test]
+fn in_a_stock_pod_of_rkt_nothing_is_written() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pod/fixtures/rkt");
+    let template = |name: &str| fs::read_to_string(fixtures.join("both").join(name)).unwrap();
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan
+        .unit("game.service", GAME)
+        .unit("iomux@.service", &template("iomux@.service"))
+        .unit("ttymux@.service", &template("ttymux@.service"))
+        .root_file("rkt/status/.keep", "")
+        .boot();
+    pod.systemctl(&["start", "game"]);
+    let pid = pod.property("game.service", "MainPID");
+    let before = pod.names("/etc/systemd/system");
+    for more in [&["--tty"][..], &["--stdout", "stream", "--now"]] {
+        let said = refused(&pod, &enable(more));
+        assert!(said.contains("@.service is not a template of iottymux"), "{said}");
+        assert!(said.contains("rkt run --stdout=stream"), "{said}");
+        assert_eq!(pod.names("/etc/systemd/system"), before);
+        assert_eq!(pod.property("game.service", "MainPID"), pid);
+    }
 }
