@@ -1,7 +1,6 @@
 //! A service of this machine that is made attachable, and no longer: the files of the other modules,
 //! and what systemd has to be told.
 
-use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 use super::manager::{Fate, Manager, Shown};
-use super::place::{Done, Place, Plan, is_socket};
+use super::place::{self, Done, Place, Plan};
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told, warn_of_hooks};
 use super::{App, HOOKS, Mux, Setup, UnitFile, has_sockets, is_mux};
@@ -71,12 +70,10 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     let place = Place::new(manager.units()?);
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
     let files = all_files(app, setup, &place)?;
-    // From one layout to the other its FIFOs would go, though its mux does not.
-    let sockets: BTreeSet<PathBuf> =
-        files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path)).collect();
-    let leaves = |(unit, _): &(String, AppName)| muxes.iter().all(|mux| mux.unit() != *unit);
     let old_sockets = place.sockets(owner)?;
-    let changes = before.iter().any(leaves) || !before.is_empty() && old_sockets != sockets;
+    // A mux that is there may all the same not have each of the streams that it had.
+    let ends = files.last().map(|file| place::ends(&file.text)).unwrap_or_default();
+    let changes = !before.is_empty() && place.ends(owner)? != ends;
     let hooks = || hooks(manager, service);
     // Those that it has still to run are given the new streams, with which systemd does not run them.
     let breaks = shown.runs() && has_sockets(&muxes, setup) && old_sockets.is_empty();

@@ -196,6 +196,14 @@ impl Place {
         Ok(Plan { place: self.clone(), steps, stale })
     }
 
+    /// The lines of a service's own drop-in that give it its ends.
+    ///
+    /// # Errors
+    /// When the drop-in cannot be read.
+    pub fn ends(&self, owner: Owner) -> Result<BTreeSet<String>> {
+        Ok(self.drop_in(owner)?.map(|text| ends(&text)).unwrap_or_default())
+    }
+
     /// The drop-in of a service, if it is of this app.
     fn drop_in(&self, owner: Owner) -> Result<Option<String>> {
         let drop_in = look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
@@ -415,6 +423,18 @@ fn state_paths(text: &str) -> impl Iterator<Item = &str> {
         line.rsplit('/').next()?.starts_with("stage2-").then_some(key.len())
     };
     text.lines().filter_map(move |line| Some(line[path(line)?..].rsplit_once('/')?.0))
+}
+
+/// The lines of a unit that lead a stream to an end, rather than to the journal or to nothing.
+#[must_use]
+pub fn ends(text: &str) -> BTreeSet<String> {
+    const KEYS: [&str; 5] =
+        ["StandardInput", "StandardOutput", "StandardError", "TTYPath", "Sockets"];
+    let is_end = |line: &&str| {
+        let (key, value) = line.split_once('=').unwrap_or_default();
+        KEYS.contains(&key) && !["null", "journal"].contains(&value)
+    };
+    text.lines().filter(is_end).map(str::to_owned).collect()
 }
 
 /// The state directory at a path that is written as a unit has it.

@@ -148,3 +148,33 @@ fn in_a_stock_pod_of_rkt_nothing_is_written() {
         assert_eq!(pod.property("game.service", "MainPID"), pid);
     }
 }
+
+/// The mux would go on without one of the two pipes that the service has, which then fills up.
+#[test]
+fn a_running_service_keeps_each_of_its_streams() {
+    let chatty =
+        "[Service]\nExecStart=/bin/sh -c 'while :; do echo x; echo y >&2; sleep 0.01; done'\n";
+    let Some(pod) = pod(chatty) else { return };
+    let both = ["--stdout", "stream", "--stderr", "stream"];
+    pod.run(&enable(&[&both[..], &["--now"]].concat()));
+    let pid = pod.property("game.service", "MainPID");
+    for other in [
+        &["--stdout", "stream"][..],
+        &["--stderr", "stream"],
+        &["--stdin", "stream", "--stdout", "stream", "--stderr", "stream"],
+    ] {
+        let said = refused(&pod, &enable(other));
+        assert!(said.contains("runs on other streams"), "{said}");
+    }
+    let elsewhere = ["iottymux", "--state-dir", "/run/else", "enable", "game"];
+    let said = refused(&pod, &[&elsewhere[..], &both].concat());
+    assert!(said.contains("runs on other streams"), "{said}");
+    // Its mux has both still.
+    pod.connect("game", "sock-stderr").line_ending("y");
+    pod.connect("game", "sock-stdout").line_ending("x");
+    assert_eq!(pod.property("game.service", "MainPID"), pid);
+    pod.run(&enable(&["--stdout", "stream", "--now"]));
+    assert_ne!(pod.property("game.service", "MainPID"), pid);
+    pod.connect("game", "sock-stdout").line_ending("x");
+    assert!(!pod.path("/run/iottymux/game/sock-stderr").exists());
+}
