@@ -9,7 +9,7 @@ use iottymux::cli::{Cli, Command, Later, UnitsArgs};
 use iottymux::exit::Exit;
 use iottymux::mux::Plan;
 use iottymux::state::StateDir;
-use iottymux::units::host::{self, When};
+use iottymux::units::host::{self, How, When};
 use iottymux::units::manager::Manager;
 use iottymux::units::{App, Setup, write};
 use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status, systemd};
@@ -64,7 +64,8 @@ fn obey(cli: Cli) -> Result<Exit> {
             let asked = config::units::enable(&args, given.as_deref());
             let manager = Manager { user: args.modes.user };
             if_sensible(asked, |(app, setup)| {
-                host::enable(manager, &app, &setup, args.now).map(|()| Exit::Done)
+                let how = How { now: args.now, force: args.force };
+                host::enable(manager, &app, &setup, how).map(|()| Exit::Done)
             })
         }
         Command::Disable(args) => {

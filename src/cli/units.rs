@@ -84,6 +84,10 @@ pub struct EnableArgs {
     /// Restart it at once; else it is attachable from its next start on.
     #[arg(long)]
     pub now: bool,
+    /// Enable also a service that the machine needs (D-Bus, logind, getty, systemd-*), or one whose own files
+    /// lead its streams elsewhere than to the journal.
+    #[arg(long)]
+    pub force: bool,
     /// What its streams are to be.
     #[command(flatten)]
     pub modes: ModeArgs,

@@ -13,7 +13,7 @@ use super::manager::{Fate, Manager, Shown};
 use super::place::{self, Done, Place, Plan};
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, told, warn_of_hooks};
-use super::{App, HOOKS, Mux, Setup, UnitFile, has_sockets, is_mux};
+use super::{App, DROP_IN, HOOKS, Mux, Setup, UnitFile, drop_ins, guard, has_sockets, is_mux};
 use crate::limits;
 use crate::name::AppName;
 use crate::print::print;
@@ -49,20 +49,33 @@ fn this_program() -> Result<String> {
     path.context("the path of this program cannot stand in a unit: install it elsewhere")
 }
 
+/// How a service is enabled.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Whether it is started again at once.
+    pub now: bool,
+    /// Whether also where the machine needs it, or where it has streams of its own.
+    pub force: bool,
+}
+
 /// Makes a service attachable from its next start on, or at once.
 ///
 /// # Errors
 /// When there is no such service, its files cannot be written, or systemd refuses; or when it runs and
 /// would lose the mux that it has.
-pub fn enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Result<()> {
-    try_to_enable(manager, app, setup, now).with_context(|| format!("enabling {}", app.service))
+pub fn enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result<()> {
+    try_to_enable(manager, app, setup, how).with_context(|| format!("enabling {}", app.service))
 }
 
-fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Result<()> {
+fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result<()> {
     let (owner, service) = (app.owner(), app.service.as_str());
     let shown = manager.show(service)?;
     if !shown.is_loaded {
         bail!("there is no such service, or it is masked");
+    }
+    let names = [service, &shown.id].into_iter().chain(shown.names.split_whitespace());
+    if let Some(name) = guard::protected(names).filter(|_| !how.force) {
+        bail!(guard::protects(&app.service, name));
     }
     if shown.id != service {
         bail!("it is another name of {}, which can be enabled", shown.id.escape_debug());
@@ -79,7 +92,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     let breaks = shown.runs() && has_sockets(&muxes, setup) && old_sockets.is_empty();
     let broken = if breaks { hooks()? } else { Vec::new() };
     let loses = shown.runs() && (changes || !broken.is_empty());
-    if loses && !now {
+    if loses && !how.now {
         if changes {
             bail!("it runs on other streams; stop it first, or restart it (--now)");
         }
@@ -93,6 +106,13 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
     if let Some(mux) = foreign_mux(&shown, &before) {
         let mux = mux.escape_debug();
         bail!("it has {mux} by lines that iottymux did not write; take them away first");
+    }
+    let own = own_streams(manager, app, &place)?;
+    if !own.is_empty() && !how.force && before.is_empty() {
+        bail!(
+            "its own files lead its streams elsewhere: {}; --force overrides these lines",
+            own.join(", ")
+        );
     }
     let state = place.state(owner)?;
     let later = Later::new(manager, owner)?;
@@ -131,7 +151,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
         for mux in &muxes {
             manager.systemctl(&[verb, &mux.unit()])?;
         }
-        if now {
+        if how.now {
             started = Some(manager.systemctl(&["restart", "--", service]).map(drop));
         }
     }
@@ -140,12 +160,22 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, now: bool) -> Resul
             "{service} says otherwise in a drop-in of its own: {line} (systemctl cat {service})"
         );
     }
+    for line in own.iter().filter(|_| !how.force) {
+        log::warn!("{service} has a stream of its own, which does not hold any more: {line}");
+    }
     if has_sockets(&muxes, setup) {
         warn_of_hooks(app, &hooks()?);
     }
     let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
     clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
     tell_enabled(manager, app, &muxes, (&shown, started))
+}
+
+/// The lines of a service's own files about its streams.
+fn own_streams(manager: Manager, app: &App, place: &Place) -> Result<Vec<String>> {
+    let service = app.service.as_str();
+    let ours = place.path().join(drop_ins(service)).join(DROP_IN);
+    Ok(guard::own_streams(&manager.systemctl(&["cat", "--no-pager", "--", service])?, &ours))
 }
 
 /// Tells what has become of a service that is enabled, where it was started, and how it is attached to.

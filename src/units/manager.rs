@@ -29,7 +29,9 @@ pub struct Shown {
     pub is_masked: bool,
     /// The name that it has beside others.
     pub id: String,
-    /// What it wants.
+    /// All of its names.
+    pub names: String,
+    /// What it wants or requires.
     pub wants: String,
     /// Its state, in systemd's words.
     state: String,
@@ -176,8 +178,8 @@ impl Manager {
     /// # Errors
     /// When systemctl cannot be run, or refuses.
     pub fn show(self, unit: &str) -> Result<Shown> {
-        const NAMES: &str = "Id,LoadState,ActiveState,SubState,Job,Result,\
-                             ExecMainStartTimestampMonotonic,Wants";
+        const NAMES: &str = "Id,Names,LoadState,ActiveState,SubState,Job,Result,\
+                             ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo";
         let mut all = self.properties(unit, NAMES)?;
         let mut property = |name: &str| all.remove(name).unwrap_or_default();
         let load_state = property("LoadState");
@@ -185,7 +187,8 @@ impl Manager {
             is_loaded: load_state == "loaded",
             is_masked: load_state == "masked",
             id: property("Id"),
-            wants: property("Wants"),
+            names: property("Names"),
+            wants: ["Wants", "Requires", "BindsTo"].map(&mut property).join(" "),
             state: property("ActiveState"),
             sub_state: property("SubState"),
             has_job: !property("Job").is_empty(),

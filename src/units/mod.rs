@@ -4,6 +4,7 @@
 //! nothing. `place` is the directory that has the files, `write` fills it for any systemd, `host`
 //! makes a service of this machine attachable, whose `manager` it asks. Why each line is in a unit: `docs/units.md`.
 
+pub mod guard;
 pub mod host;
 pub mod manager;
 pub mod manifest;

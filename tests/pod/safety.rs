@@ -140,7 +140,9 @@ fn in_a_stock_pod_of_rkt_nothing_is_written() {
     pod.systemctl(&["start", "game"]);
     let pid = pod.property("game.service", "MainPID");
     let before = pod.names("/etc/systemd/system");
-    for more in [&["--tty"][..], &["--stdout", "stream", "--now"]] {
+    for more in
+        [&["--tty"][..], &["--stdout", "stream", "--now"], &["--stdout", "stream", "--force"]]
+    {
         let said = refused(&pod, &enable(more));
         assert!(said.contains("@.service is not a template of iottymux"), "{said}");
         assert!(said.contains("rkt run --stdout=stream"), "{said}");
@@ -177,4 +179,94 @@ fn a_running_service_keeps_each_of_its_streams() {
     assert_ne!(pod.property("game.service", "MainPID"), pid);
     pod.connect("game", "sock-stdout").line_ending("x");
     assert!(!pod.path("/run/iottymux/game/sock-stderr").exists());
+}
+
+/// Services without which nobody gets in any more, by all of their names.
+#[test]
+fn what_the_machine_needs_is_refused() {
+    let Some(plan) = Plan::new() else { return };
+    let names = [
+        "dbus-broker.service",
+        "systemd-journald.service",
+        "systemd-logind.service",
+        "systemd-udevd.service",
+        "systemd-mine.service",
+        "getty@.service",
+        "serial-getty@.service",
+        "console-getty.service",
+        "user@.service",
+        "emergency.service",
+        "rescue.service",
+    ];
+    let pod = names.iter().fold(plan, |plan, name| plan.unit(name, GAME)).boot();
+    let alias = |name: &str, of: &str| {
+        std::os::unix::fs::symlink(of, pod.path("/etc/systemd/system").join(name)).unwrap();
+    };
+    alias("dbus.service", "dbus-broker.service");
+    fs::write(pod.path("/etc/systemd/system/mine.service"), GAME).unwrap();
+    alias("dbus-org.freedesktop.login1.service", "mine.service");
+    alias("systemd-else.service", "mine.service");
+    pod.systemctl(&["daemon-reload"]);
+    let before = pod.names("/etc/systemd/system");
+    for name in names.iter().chain(&["dbus.service", "mine.service"]) {
+        let name = name.replace("@.", "@tty1.");
+        let said = refused(&pod, &["iottymux", "enable", &name, "--tty", "--app", "x"]);
+        assert!(said.contains("the machine") && said.contains("--force"), "{name}: {said}");
+        assert_eq!(pod.names("/etc/systemd/system"), before, "{name}");
+    }
+    pod.run(&["iottymux", "enable", "rescue", "--tty", "--force"]);
+    pod.run(&["iottymux", "disable", "rescue"]);
+    assert_eq!(pod.names("/etc/systemd/system"), before);
+}
+
+/// What a service's own files say of its streams is not overridden without a word.
+#[test]
+fn streams_of_its_own_are_named() {
+    let Some(pod) = pod(GAME) else { return };
+    let with = |lines: &str| GAME.replace("[Service]\n", &format!("[Service]\n{lines}\n"));
+    for (lines, more, named) in [
+        (
+            "StandardOutput=append:/shared/out",
+            &["--stdout", "stream"][..],
+            &["append:/shared/out"][..],
+        ),
+        (
+            "StandardError=file:/shared/err",
+            &["--stdout", "stream"],
+            &["StandardError=file:/shared/err"],
+        ),
+        (
+            "StandardOutput=truncate:/shared/out\nStandardError=journal+console",
+            &["--tty"],
+            &["StandardOutput=truncate:/shared/out", "StandardError=journal+console"],
+        ),
+        ("StandardInput=tty-force\nTTYPath=/dev/tty9", &["--tty"], &["StandardInput=tty-force"]),
+        ("StandardInputText=hello", &["--tty"], &["StandardInputText=hello"]),
+        ("StandardOutput=kmsg", &["--tty"], &["StandardOutput=kmsg"]),
+    ] {
+        pod.set_unit("game.service", &with(lines));
+        let said = refused(&pod, &enable(more));
+        assert!(named.iter().all(|name| said.contains(name)), "{lines}: {said}");
+        assert!(said.contains("--force") && said.contains("/etc/systemd/system/game.service"));
+        assert_eq!(written(&pod), Vec::<String>::new());
+    }
+    pod.set_unit("game.service", &with("StandardOutput=append:/shared/out"));
+    pod.run(&enable(&["--stdout", "stream", "--force", "--now"]));
+    pod.connect("game", "sock-stdout").line_ending("up");
+    // What was forced is not asked for again.
+    let output = pod.try_run(&enable(&["--stdout", "stream", "--env", "IOTTYMUX_BACKLOG=8K"]));
+    assert!(output.status.success(), "{output:?}");
+    pod.run(&["iottymux", "disable", "game", "--now"]);
+    pod.systemctl(&["stop", "game"]);
+    for lines in [
+        "StandardInput=null\nStandardOutput=journal\nStandardError=inherit",
+        "StandardOutput=null\nStandardError=null",
+        "StandardOutput=append:/shared/out\nStandardOutput=journal",
+        "StandardOutput=append:/shared/out\nStandardOutput=",
+        "#StandardOutput=append:/shared/out",
+    ] {
+        pod.set_unit("game.service", &with(lines));
+        pod.run(&enable(&["--tty"]));
+        pod.run(&["iottymux", "disable", "game"]);
+    }
 }
