@@ -249,6 +249,9 @@ pub const UNNEEDED: Duration = Duration::from_secs(10);
 /// How long a service that has stopped and cannot be disabled waits for the next look: whoever makes its
 /// files writable again does so by hand.
 pub const DISABLE_AGAIN: Duration = Duration::from_secs(1);
+/// How long the program of a mux may take for its help, when `enable` tries whether it can be run: it takes
+/// milliseconds.
+pub const TRIAL: Duration = Duration::from_secs(10);
 /// How often `disable` tries again when somebody starts the service at the very moment.
 pub const DISABLE_TRIES: u32 = 4;
 /// Bytes of an `endpoints` document that are read.

@@ -12,8 +12,10 @@ use nix::unistd::Uid;
 use super::manager::{Fate, Manager, Shown};
 use super::place::{self, Done, Place, Plan};
 use super::text::{Owner, argument, is_program, program, seal};
-use super::write::{all_files, clear_state, told, warn_of_hooks};
-use super::{App, DROP_IN, HOOKS, Mux, Setup, UnitFile, drop_ins, guard, has_sockets, is_mux};
+use super::write::{all_files, clear_state, template_of, told, warn_of_hooks};
+use super::{
+    App, DROP_IN, HOOKS, Mux, Setup, UnitFile, drop_ins, guard, has_sockets, is_mux, trial,
+};
 use crate::limits;
 use crate::name::AppName;
 use crate::print::print;
@@ -114,6 +116,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
             own.join(", ")
         );
     }
+    trial::run(manager, app, setup, &trials(setup, &place, (&muxes, &files))?)?;
     let state = place.state(owner)?;
     let later = Later::new(manager, owner)?;
     let waited = later.is_there();
@@ -176,6 +179,19 @@ fn own_streams(manager: Manager, app: &App, place: &Place) -> Result<Vec<String>
     let service = app.service.as_str();
     let ours = place.path().join(drop_ins(service)).join(DROP_IN);
     Ok(guard::own_streams(&manager.systemctl(&["cat", "--no-pager", "--", service])?, &ours))
+}
+
+/// The muxes with the texts of their units, as they will be.
+fn trials(
+    setup: &Setup,
+    place: &Place,
+    (muxes, files): (&[Mux], &[UnitFile]),
+) -> Result<Vec<(Mux, String)>> {
+    let unit = |mux: &Mux| {
+        let template = template_of(mux, setup, place)?;
+        Ok((mux.clone(), trial::text(&template, mux, files)))
+    };
+    muxes.iter().map(unit).collect()
 }
 
 /// Tells what has become of a service that is enabled, where it was started, and how it is attached to.

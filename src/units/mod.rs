@@ -11,6 +11,7 @@ pub mod manifest;
 pub mod mode;
 pub mod place;
 pub mod text;
+pub mod trial;
 pub mod write;
 
 use std::fmt::Write as _;

@@ -84,7 +84,7 @@ impl Plan {
             deeds.push((if change.is_some() { Done::Wrote } else { Done::Kept }, path.clone()));
         }
         for path in self.stale {
-            deeds.push((Done::Removed, self.place.take_away(path)?));
+            deeds.push((Done::Removed, self.place.take_away(&path)?));
         }
         Ok(deeds)
     }
@@ -95,7 +95,7 @@ impl Plan {
             // There is nobody to tell: the failure itself is told.
             let _ = match change {
                 Some(Change { old: Some(old), .. }) => self.place.put(path, old),
-                Some(Change { old: None, .. }) => self.place.take_away(path.clone()).map(drop),
+                Some(Change { old: None, .. }) => self.place.take_away(path).map(drop),
                 None => Ok(()),
             };
         }
@@ -229,7 +229,7 @@ impl Place {
     /// As of [`Place::going`], or when the disk refuses.
     pub fn uninstall(&self, owners: &[Owner]) -> Result<Deeds> {
         let going = self.going(owners)?.into_iter();
-        going.map(|path| Ok((Done::Removed, self.take_away(path)?))).collect()
+        going.map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
     }
 
     /// The files that [`Place::uninstall`] removes.
@@ -380,12 +380,12 @@ impl Place {
     }
 
     /// Removes a file, and its directory if that is empty then.
-    fn take_away(&self, path: PathBuf) -> Result<PathBuf> {
-        remove(&path).with_context(|| format!("removing {}", path.display()))?;
+    pub(super) fn take_away(&self, path: &Path) -> Result<PathBuf> {
+        remove(path).with_context(|| format!("removing {}", path.display()))?;
         if let Some(dir) = path.parent().filter(|dir| *dir != self.0) {
             let _ = fs::remove_dir(dir);
         }
-        Ok(path)
+        Ok(path.to_owned())
     }
 }
 

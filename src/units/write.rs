@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::place::{Deeds, Done, Place};
 use super::text::Owner;
-use super::{App, HOOKS, Setup, UnitFile, files, has_sockets, templates};
+use super::{App, HOOKS, Mux, Setup, UnitFile, files, has_sockets, templates};
 use crate::limits;
 use crate::print::print;
 use crate::state::{AppDir, read_plain};
@@ -91,6 +91,19 @@ pub fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile
     }
     all.extend(files(app, setup)?);
     Ok(all)
+}
+
+/// The text of the template that a mux has, or will have.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn template_of(mux: &Mux, setup: &Setup, place: &Place) -> Result<String> {
+    let ours = templates(std::slice::from_ref(mux), setup.user);
+    let text = |file: UnitFile| match there(&file, setup, place) {
+        Some(path) => read_template(&path),
+        None => Ok(file.text),
+    };
+    ours.into_iter().map(text).collect()
 }
 
 /// The file in whose place no template is written.

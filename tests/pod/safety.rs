@@ -270,3 +270,36 @@ fn streams_of_its_own_are_named() {
         pod.run(&["iottymux", "disable", "game"]);
     }
 }
+
+/// Nothing of `enable` is left, and the service has the process that it had.
+fn assert_untouched(pod: &Pod, pid: &str) {
+    assert_eq!(written(pod), Vec::<String>::new());
+    assert_eq!(pod.property("game.service", "MainPID"), pid);
+    assert_eq!(pod.property("game.service", "Wants"), "");
+    assert_eq!(pod.names("/run/systemd/system"), Vec::<String>::new());
+    assert!(!pod.path("/run/iottymux/game").exists());
+    assert_eq!(pod.systemctl(&["list-units", "--failed", "--no-legend"]), "");
+}
+
+/// A program below /root is hidden from the mux by its own unit, and one that others cannot pass to is by its
+/// directory.
+#[test]
+fn a_program_that_the_unit_cannot_run() {
+    let Some(pod) = pod(GAME) else { return };
+    pod.systemctl(&["start", "game"]);
+    let pid = pod.property("game.service", "MainPID");
+    pod.run(&["umount", "/usr/local/bin/iottymux"]);
+    pod.run(&["rm", "/usr/local/bin/iottymux"]);
+    pod.run(&["install", "-D", "/iottymux", "/root/.cargo/bin/iottymux"]);
+    for more in [&["--tty"][..], &["--tty", "--now"], &["--stdout", "stream"]] {
+        let words = [&["/root/.cargo/bin/iottymux", "enable", "game"], more].concat();
+        let said = refused(&pod, &words);
+        let remedy = "install -m 755 /root/.cargo/bin/iottymux /usr/local/bin/iottymux";
+        assert!(said.contains(remedy) && said.contains("203/EXEC"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_untouched(&pod, &pid);
+    }
+    pod.run(&["install", "-m", "755", "/root/.cargo/bin/iottymux", "/usr/local/bin/iottymux"]);
+    pod.run(&["/root/.cargo/bin/iottymux", "enable", "game", "--tty", "--now"]);
+    pod.connect("game", "sock-tty").line_ending("up");
+}
