@@ -81,7 +81,8 @@ pub struct EnableArgs {
     /// cannot have].
     #[arg(long, value_name = "NAME")]
     pub app: Option<AppName>,
-    /// Restart it at once; else it is attachable from its next start on.
+    /// Restart it at once; else it is attachable from its next start on. If that fails, everything is
+    /// rolled back.
     #[arg(long)]
     pub now: bool,
     /// Enable also a service that the machine needs (D-Bus, logind, getty, systemd-*), or one whose own files

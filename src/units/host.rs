@@ -1,16 +1,17 @@
 //! A service of this machine that is made attachable, and no longer: the files of the other modules,
 //! and what systemd has to be told.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 use super::manager::{Fate, Manager, Shown};
-use super::place::{self, Done, Place, Plan};
+use super::place::{self, Done, Place, is_socket};
+use super::switch::Switch;
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, template_of, told, warn_of_hooks};
 use super::{
@@ -85,6 +86,8 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
     let place = Place::new(manager.units()?);
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
     let files = all_files(app, setup, &place)?;
+    let sockets: BTreeSet<PathBuf> =
+        files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path)).collect();
     let old_sockets = place.sockets(owner)?;
     // A mux that is there may all the same not have each of the streams that it had.
     let ends = files.last().map(|file| place::ends(&file.text)).unwrap_or_default();
@@ -123,41 +126,31 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
     // Which may take away what is here, if the service does not run.
     later.cancel()?;
     let plan = place.all().and_then(|all| place.plan(&all, owner, files.clone()));
-    let deeds = plan.and_then(Plan::carry_out).inspect_err(|_| {
+    let written = plan.and_then(|plan| Ok((plan.carry_out()?, plan)));
+    let now = how.now;
+    let switched = written.and_then(|(deeds, plan)| {
+        let (shown, app, manager) = (&shown, app, manager);
+        let (before, muxes, old_sockets, sockets) = (&before, &muxes, &old_sockets, &sockets);
+        let switch = Switch {
+            manager,
+            app,
+            shown,
+            before,
+            muxes,
+            old_sockets,
+            sockets,
+            changes,
+            loses,
+            now,
+        };
+        Ok((deeds, switch.carry_out(&plan, || place.state(owner))?))
+    });
+    let (deeds, fate) = switched.inspect_err(|_| {
         if waited {
             later.resume(&place);
         }
     })?;
     print(&told(&deeds))?;
-    let reload = || manager.systemctl(&["daemon-reload"]).map(drop);
-    // Of what is still ending systemd would keep FIFOs for what comes in its place, or remove them from it.
-    let leave = || {
-        before.iter().try_for_each(|(unit, _)| manager.stop(unit))?;
-        old_sockets.iter().try_for_each(|socket| manager.await_end(&socket.to_string_lossy()))
-    };
-    let mut started = None;
-    if loses {
-        uninterrupted(|| {
-            let done = manager.stop(service).and_then(|()| leave()).and_then(|()| reload());
-            // Whatever has failed: it ran before.
-            started = Some(manager.systemctl(&["start", "--", service]).map(drop));
-            done
-        })?;
-    } else {
-        if changes {
-            leave()?;
-        }
-        reload()?;
-        // A service that runs on other streams still has hooks to run, and these are given the new ones. The
-        // app of a mux that runs already does not notice that it is another.
-        let verb = if shown.runs() { "restart" } else { "try-restart" };
-        for mux in &muxes {
-            manager.systemctl(&[verb, &mux.unit()])?;
-        }
-        if how.now {
-            started = Some(manager.systemctl(&["restart", "--", service]).map(drop));
-        }
-    }
     for line in overridden(manager, service, &files)? {
         log::warn!(
             "{service} says otherwise in a drop-in of its own: {line} (systemctl cat {service})"
@@ -171,7 +164,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
     }
     let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
     clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
-    tell_enabled(manager, app, &muxes, (&shown, started))
+    tell_enabled(manager, app, &muxes, (&shown, fate))
 }
 
 /// The lines of a service's own files about its streams.
@@ -199,21 +192,12 @@ fn tell_enabled(
     manager: Manager,
     app: &App,
     muxes: &[Mux],
-    (shown, started): (&Shown, Option<Result<()>>),
+    (shown, fate): (&Shown, Option<Fate>),
 ) -> Result<()> {
     let service = app.service.as_str();
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
     let user = manager.option();
-    if started.as_ref().is_some_and(Result::is_err) {
-        // The reason is nowhere else: of the service systemd only says that an assertion does not hold.
-        for mux in muxes.iter().map(Mux::unit) {
-            if manager.show(&mux)?.does_not_start() {
-                bail!("it is enabled, but {mux} does not start (journalctl{user} -u {mux})");
-            }
-        }
-    }
-    let fate = started.map(|started| manager.fate(service, shown, started)).transpose()?;
     print(&match fate {
         Some(fate @ Fate::Failed(_)) => {
             bail!(
@@ -266,17 +250,6 @@ fn overridden(manager: Manager, service: &str, files: &[UnitFile]) -> Result<Vec
         (kind(holds) != kind(value)).then(|| format!("{name}={}", holds.escape_debug()))
     };
     Ok(wanted.filter_map(differs).collect())
-}
-
-/// Does something in whose middle a service is stopped: ^C waits for its end.
-fn uninterrupted<T>(does: impl FnOnce() -> T) -> T {
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-    let blocked = signals.thread_block();
-    let done = does();
-    if blocked.is_ok() {
-        let _ = signals.thread_unblock();
-    }
-    done
 }
 
 /// When [`disable`] is to be done.

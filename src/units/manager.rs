@@ -52,6 +52,18 @@ impl Shown {
         ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
     }
 
+    /// Whether it has been started, and nothing has ended it yet.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        ["active", "reloading", "refreshing"].contains(&&*self.state)
+    }
+
+    /// Whether it counts as failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.state == "failed"
+    }
+
     /// Whether systemd is asked to do something with it that is not done yet.
     #[must_use]
     pub fn has_job(&self) -> bool {

@@ -10,6 +10,7 @@ pub mod manager;
 pub mod manifest;
 pub mod mode;
 pub mod place;
+pub mod switch;
 pub mod text;
 pub mod trial;
 pub mod write;

@@ -57,7 +57,8 @@ pub struct Plan {
     place: Place,
     /// The files in their order; with what they become and were where they are not so already.
     steps: Vec<(PathBuf, Option<Change>)>,
-    stale: Vec<PathBuf>,
+    /// Those that go, with what is in them.
+    stale: Vec<(PathBuf, String)>,
 }
 
 /// What a file becomes, and what it was, if it was there.
@@ -72,33 +73,41 @@ impl Plan {
     ///
     /// # Errors
     /// When the disk refuses: then all is as it was, as far as the disk allows.
-    pub fn carry_out(self) -> Result<Deeds> {
+    pub fn carry_out(&self) -> Result<Deeds> {
         let mut deeds = Deeds::new();
-        for (at, (path, change)) in self.steps.iter().enumerate() {
-            if let Some(change) = change
-                && let Err(e) = self.place.put(path, &change.text)
-            {
-                self.take_back(at);
-                return Err(e);
+        let done = self.write(&mut deeds);
+        if done.is_err() {
+            // There is nobody to tell: the failure itself is told.
+            let _ = self.take_back();
+        }
+        done.map(|()| deeds)
+    }
+
+    fn write(&self, deeds: &mut Deeds) -> Result<()> {
+        for (path, change) in &self.steps {
+            if let Some(change) = change {
+                self.place.put(path, &change.text)?;
             }
             deeds.push((if change.is_some() { Done::Wrote } else { Done::Kept }, path.clone()));
         }
-        for path in self.stale {
-            deeds.push((Done::Removed, self.place.take_away(&path)?));
+        for (path, _) in &self.stale {
+            deeds.push((Done::Removed, self.place.take_away(path)?));
         }
-        Ok(deeds)
+        Ok(())
     }
 
-    /// Undoes the steps up to this one, which has failed.
-    fn take_back(&self, failed: usize) {
-        for (path, change) in self.steps[..=failed].iter().rev() {
-            // There is nobody to tell: the failure itself is told.
-            let _ = match change {
-                Some(Change { old: Some(old), .. }) => self.place.put(path, old),
-                Some(Change { old: None, .. }) => self.place.take_away(path).map(drop),
-                None => Ok(()),
-            };
-        }
+    /// Makes all files again what they were before.
+    ///
+    /// # Errors
+    /// When the disk refuses; then as many as it takes.
+    pub fn take_back(&self) -> Result<()> {
+        let steps = self.steps.iter().rev().map(|(path, change)| match change {
+            Some(Change { old: Some(old), .. }) => self.place.put(path, old),
+            Some(Change { old: None, .. }) => self.place.take_away(path).map(drop),
+            None => Ok(()),
+        });
+        let stale = self.stale.iter().map(|(path, old)| self.place.put(path, old));
+        stale.chain(steps).fold(Ok(()), Result::and)
     }
 }
 
@@ -192,8 +201,11 @@ impl Place {
             };
             steps.push((path, change));
         }
-        let stale = stale.into_iter().map(|found| found.path.clone()).collect();
-        Ok(Plan { place: self.clone(), steps, stale })
+        let mut gone = Vec::new();
+        for found in stale {
+            gone.extend(look(&found.path)?.map(|(found, text)| (found.path, text)));
+        }
+        Ok(Plan { place: self.clone(), steps, stale: gone })
     }
 
     /// The lines of a service's own drop-in that give it its ends.

@@ -32,58 +32,142 @@ fn enable<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["iottymux", "enable", "game"], more].concat()
 }
 
-/// What waits to disable a service is told to stop at the moment when it would have itself started again,
-/// which is no failure.
-#[test]
-fn what_waits_to_disable_may_be_stopped_at_any_moment() {
-    const LATER: &str = "iottymux-disable-game.service";
-    let Some(pod) = pod(GAME) else { return };
-    // It is stopped behind this one, whose end takes as long as the test says.
-    let holds = format!(
-        "[Unit]\nAfter={LATER}\n[Service]\nExecStart=/bin/sleep 1000\n\
-         ExecStop=/bin/sh -c 'until test -e /shared/go; do sleep 0.05; done'\n"
-    );
-    pod.set_unit("holds.service", &holds);
-    pod.run(&enable(&["--stdout", "stream", "--now"]));
-    pod.run(&["iottymux", "disable", "game"]);
-    pod.systemctl(&["start", "holds"]);
-    pod.systemctl(&["stop", "--no-block", "holds", LATER]);
-    eventually("its stop is queued", || pod.property(LATER, "Job") != "0");
-    let pid = pod.property(LATER, "MainPID");
-    pod.systemctl(&["stop", "game"]);
-    eventually("it has seen that", || pod.property(LATER, "MainPID") != pid);
-    fs::write(pod.shared("go"), "").unwrap();
-    eventually("it is disabled", || written(&pod) == ["holds.service"]);
-    eventually("it has ended", || pod.property(LATER, "ActiveState") == "inactive");
-    let said = pod.console();
-    assert!(
-        said.contains("Transaction for iottymux-disable-game.service/restart is destr"),
-        "{said}"
-    );
-    assert!(!said.contains("iottymux-disable-game.service: Failed"), "{said}");
+/// Nothing of `enable` is left, and the service has the process that it had.
+fn assert_untouched(pod: &Pod, pid: &str) {
+    assert_eq!(written(pod), Vec::<String>::new());
+    assert_eq!(pod.property("game.service", "MainPID"), pid);
+    assert_eq!(pod.property("game.service", "Wants"), "");
+    assert_eq!(pod.names("/run/systemd/system"), Vec::<String>::new());
+    assert!(!pod.path("/run/iottymux/game").exists());
+    assert_eq!(pod.systemctl(&["list-units", "--failed", "--no-legend"]), "");
 }
 
-/// A stage1 has no sysinit.target.
+/// The mux would go on without one of the two pipes that the service has, which then fills up.
 #[test]
-fn disabled_where_there_is_no_sysinit_target() {
-    // Nor does a service of it ask for one.
-    let Some(pod) = pod(&format!("[Unit]\nDefaultDependencies=no\n{GAME}")) else { return };
-    let target = pod.path("/etc/systemd/system/sysinit.target");
-    std::os::unix::fs::symlink("/dev/null", &target).unwrap();
-    pod.systemctl(&["daemon-reload"]);
-    for more in [&["--now"][..], &[]] {
-        pod.run(&enable(&["--stdout", "stream"]));
-        pod.systemctl(&["start", "game"]);
-        pod.run(&[&["iottymux", "disable", "game"], more].concat());
-        pod.systemctl(&["stop", "game"]);
-        eventually("it is disabled", || written(&pod) == ["sysinit.target"]);
-        eventually("nothing of it runs", || {
-            pod.property("iottymux-disable-game.service", "ActiveState") == "inactive"
-        });
+fn a_running_service_keeps_each_of_its_streams() {
+    let chatty =
+        "[Service]\nExecStart=/bin/sh -c 'while :; do echo x; echo y >&2; sleep 0.01; done'\n";
+    let Some(pod) = pod(chatty) else { return };
+    let both = ["--stdout", "stream", "--stderr", "stream"];
+    pod.run(&enable(&[&both[..], &["--now"]].concat()));
+    let pid = pod.property("game.service", "MainPID");
+    for other in [
+        &["--stdout", "stream"][..],
+        &["--stderr", "stream"],
+        &["--stdin", "stream", "--stdout", "stream", "--stderr", "stream"],
+    ] {
+        let said = refused(&pod, &enable(other));
+        assert!(said.contains("runs on other streams"), "{said}");
     }
-    pod.run(&enable(&["--stdout", "stream"]));
-    pod.run(&["iottymux", "disable", "--all"]);
-    assert_eq!(written(&pod), ["sysinit.target"]);
+    let elsewhere = ["iottymux", "--state-dir", "/run/else", "enable", "game"];
+    let said = refused(&pod, &[&elsewhere[..], &both].concat());
+    assert!(said.contains("runs on other streams"), "{said}");
+    // Its mux has both still.
+    pod.connect("game", "sock-stderr").line_ending("y");
+    pod.connect("game", "sock-stdout").line_ending("x");
+    assert_eq!(pod.property("game.service", "MainPID"), pid);
+    pod.run(&enable(&["--stdout", "stream", "--now"]));
+    assert_ne!(pod.property("game.service", "MainPID"), pid);
+    pod.connect("game", "sock-stdout").line_ending("x");
+    assert!(!pod.path("/run/iottymux/game/sock-stderr").exists());
+}
+
+/// A program below /root is hidden from the mux by its own unit, and one that others cannot pass to is by its
+/// directory.
+#[test]
+fn a_program_that_the_unit_cannot_run() {
+    let Some(pod) = pod(GAME) else { return };
+    pod.systemctl(&["start", "game"]);
+    let pid = pod.property("game.service", "MainPID");
+    pod.run(&["umount", "/usr/local/bin/iottymux"]);
+    pod.run(&["rm", "/usr/local/bin/iottymux"]);
+    pod.run(&["install", "-D", "/iottymux", "/root/.cargo/bin/iottymux"]);
+    for more in [&["--tty"][..], &["--tty", "--now"], &["--stdout", "stream"]] {
+        let words = [&["/root/.cargo/bin/iottymux", "enable", "game"], more].concat();
+        let said = refused(&pod, &words);
+        let remedy = "install -m 755 /root/.cargo/bin/iottymux /usr/local/bin/iottymux";
+        assert!(said.contains(remedy) && said.contains("203/EXEC"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_untouched(&pod, &pid);
+    }
+    pod.run(&["install", "-m", "755", "/root/.cargo/bin/iottymux", "/usr/local/bin/iottymux"]);
+    pod.run(&["/root/.cargo/bin/iottymux", "enable", "game", "--tty", "--now"]);
+    pod.connect("game", "sock-tty").line_ending("up");
+}
+
+/// A mux that does not start for another reason, found only when it is started: the service runs as before.
+#[test]
+fn a_failed_enable_is_rolled_back() {
+    let Some(pod) = pod(GAME) else { return };
+    let breaks = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'exit 1'\n";
+    let mux = "iomux@game.service.d/x.conf";
+    let break_it = |is_broken: bool| {
+        if is_broken {
+            pod.set_unit(mux, breaks);
+        } else {
+            fs::remove_dir_all(pod.path("/etc/systemd/system/iomux@game.service.d")).unwrap();
+            pod.systemctl(&["daemon-reload"]);
+        }
+    };
+    pod.systemctl(&["start", "game"]);
+    let pid = pod.property("game.service", "MainPID");
+    for more in [&["--stdout", "stream"][..], &["--stdout", "stream", "--now"]] {
+        break_it(true);
+        let said = refused(&pod, &enable(more));
+        assert!(said.contains("iomux@game.service does not start"), "{said}");
+        assert!(said.contains("rolled back: game.service runs as before"), "{said}");
+        break_it(false);
+        assert_untouched(&pod, &pid);
+    }
+
+    // One that has other streams by an earlier enable gets these again.
+    pod.run(&enable(&["--tty", "--now"]));
+    let files = written(&pod);
+    pod.set_unit(mux, breaks);
+    let said = refused(&pod, &enable(&["--stdout", "stream", "--now"]));
+    assert!(said.contains("rolled back: game.service runs as before"), "{said}");
+    fs::remove_dir_all(pod.path("/etc/systemd/system/iomux@game.service.d")).unwrap();
+    assert_eq!(written(&pod), files);
+    pod.connect("game", "sock-tty").line_ending("up");
+    assert_eq!(pod.property("game.service", "ActiveState"), "active");
+    pod.run(&["iottymux", "disable", "game", "--now"]);
+    assert_eq!(written(&pod), Vec::<String>::new());
+
+    // Under a service that runs its mux has its options of before again, and the ends that systemd keeps.
+    pod.run(&enable(&["--tty", "--now"]));
+    let pid = pod.property("game.service", "MainPID");
+    let some = "[Service]\nExecStartPre=/bin/sh -c 'test \"$IOTTYMUX_BACKLOG\" != 8K'\n";
+    pod.set_unit("ttymux@game.service.d/x.conf", some);
+    let said = refused(&pod, &enable(&["--tty", "--env", "IOTTYMUX_BACKLOG=8K"]));
+    assert!(said.contains("ttymux@game.service does not start"), "{said}");
+    assert!(said.contains("rolled back: game.service runs as before"), "{said}");
+    pod.connect("game", "sock-tty").line_ending("up");
+    assert_eq!(pod.property("game.service", "MainPID"), pid);
+    fs::remove_file(pod.path("/etc/systemd/system/ttymux@game.service.d/x.conf")).unwrap();
+    pod.run(&["iottymux", "disable", "game", "--now"]);
+    assert_eq!(written(&pod), Vec::<String>::new());
+
+    // Nor does one that was stopped run afterwards, or count as failed.
+    pod.systemctl(&["stop", "game"]);
+    break_it(true);
+    let said = refused(&pod, &enable(&["--stdout", "stream", "--now"]));
+    assert!(said.contains("rolled back: nothing has changed"), "{said}");
+    break_it(false);
+    assert_untouched(&pod, "0");
+}
+
+/// A service that runs on its own streams and fails with ours runs on its own again.
+#[test]
+fn a_service_that_fails_with_a_terminal_runs_as_before() {
+    let unit = "[Service]\nExecStart=/bin/sh -c 'test -t 1 && exit 3; exec sleep 1000'\n";
+    let Some(pod) = pod(unit) else { return };
+    pod.systemctl(&["start", "game"]);
+    let said = refused(&pod, &enable(&["--tty", "--now"]));
+    assert!(said.contains("has failed (exit-code)"), "{said}");
+    assert!(said.contains("rolled back: game.service runs as before"), "{said}");
+    let pid = pod.property("game.service", "MainPID");
+    assert_ne!(pid, "0");
+    assert_untouched(&pod, &pid);
 }
 
 /// Before the package is removed.
@@ -123,62 +207,6 @@ fn all_services_are_disabled() {
     };
     usage(&[]);
     usage(&["a", "--all"]);
-}
-
-/// A stock pod of rkt has templates of rkt's, with which our lines of a service would never let it start.
-#[test]
-fn in_a_stock_pod_of_rkt_nothing_is_written() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pod/fixtures/rkt");
-    let template = |name: &str| fs::read_to_string(fixtures.join("both").join(name)).unwrap();
-    let Some(plan) = Plan::new() else { return };
-    let pod = plan
-        .unit("game.service", GAME)
-        .unit("iomux@.service", &template("iomux@.service"))
-        .unit("ttymux@.service", &template("ttymux@.service"))
-        .root_file("rkt/status/.keep", "")
-        .boot();
-    pod.systemctl(&["start", "game"]);
-    let pid = pod.property("game.service", "MainPID");
-    let before = pod.names("/etc/systemd/system");
-    for more in
-        [&["--tty"][..], &["--stdout", "stream", "--now"], &["--stdout", "stream", "--force"]]
-    {
-        let said = refused(&pod, &enable(more));
-        assert!(said.contains("@.service is not a template of iottymux"), "{said}");
-        assert!(said.contains("rkt run --stdout=stream"), "{said}");
-        assert_eq!(pod.names("/etc/systemd/system"), before);
-        assert_eq!(pod.property("game.service", "MainPID"), pid);
-    }
-}
-
-/// The mux would go on without one of the two pipes that the service has, which then fills up.
-#[test]
-fn a_running_service_keeps_each_of_its_streams() {
-    let chatty =
-        "[Service]\nExecStart=/bin/sh -c 'while :; do echo x; echo y >&2; sleep 0.01; done'\n";
-    let Some(pod) = pod(chatty) else { return };
-    let both = ["--stdout", "stream", "--stderr", "stream"];
-    pod.run(&enable(&[&both[..], &["--now"]].concat()));
-    let pid = pod.property("game.service", "MainPID");
-    for other in [
-        &["--stdout", "stream"][..],
-        &["--stderr", "stream"],
-        &["--stdin", "stream", "--stdout", "stream", "--stderr", "stream"],
-    ] {
-        let said = refused(&pod, &enable(other));
-        assert!(said.contains("runs on other streams"), "{said}");
-    }
-    let elsewhere = ["iottymux", "--state-dir", "/run/else", "enable", "game"];
-    let said = refused(&pod, &[&elsewhere[..], &both].concat());
-    assert!(said.contains("runs on other streams"), "{said}");
-    // Its mux has both still.
-    pod.connect("game", "sock-stderr").line_ending("y");
-    pod.connect("game", "sock-stdout").line_ending("x");
-    assert_eq!(pod.property("game.service", "MainPID"), pid);
-    pod.run(&enable(&["--stdout", "stream", "--now"]));
-    assert_ne!(pod.property("game.service", "MainPID"), pid);
-    pod.connect("game", "sock-stdout").line_ending("x");
-    assert!(!pod.path("/run/iottymux/game/sock-stderr").exists());
 }
 
 /// Services without which nobody gets in any more, by all of their names.
@@ -271,35 +299,82 @@ fn streams_of_its_own_are_named() {
     }
 }
 
-/// Nothing of `enable` is left, and the service has the process that it had.
-fn assert_untouched(pod: &Pod, pid: &str) {
-    assert_eq!(written(pod), Vec::<String>::new());
-    assert_eq!(pod.property("game.service", "MainPID"), pid);
-    assert_eq!(pod.property("game.service", "Wants"), "");
-    assert_eq!(pod.names("/run/systemd/system"), Vec::<String>::new());
-    assert!(!pod.path("/run/iottymux/game").exists());
-    assert_eq!(pod.systemctl(&["list-units", "--failed", "--no-legend"]), "");
+/// What waits to disable a service is told to stop at the moment when it would have itself started again,
+/// which is no failure.
+#[test]
+fn what_waits_to_disable_may_be_stopped_at_any_moment() {
+    const LATER: &str = "iottymux-disable-game.service";
+    let Some(pod) = pod(GAME) else { return };
+    // It is stopped behind this one, whose end takes as long as the test says.
+    let holds = format!(
+        "[Unit]\nAfter={LATER}\n[Service]\nExecStart=/bin/sleep 1000\n\
+         ExecStop=/bin/sh -c 'until test -e /shared/go; do sleep 0.05; done'\n"
+    );
+    pod.set_unit("holds.service", &holds);
+    pod.run(&enable(&["--stdout", "stream", "--now"]));
+    pod.run(&["iottymux", "disable", "game"]);
+    pod.systemctl(&["start", "holds"]);
+    pod.systemctl(&["stop", "--no-block", "holds", LATER]);
+    eventually("its stop is queued", || pod.property(LATER, "Job") != "0");
+    let pid = pod.property(LATER, "MainPID");
+    pod.systemctl(&["stop", "game"]);
+    eventually("it has seen that", || pod.property(LATER, "MainPID") != pid);
+    fs::write(pod.shared("go"), "").unwrap();
+    eventually("it is disabled", || written(&pod) == ["holds.service"]);
+    eventually("it has ended", || pod.property(LATER, "ActiveState") == "inactive");
+    let said = pod.console();
+    assert!(
+        said.contains("Transaction for iottymux-disable-game.service/restart is destr"),
+        "{said}"
+    );
+    assert!(!said.contains("iottymux-disable-game.service: Failed"), "{said}");
 }
 
-/// A program below /root is hidden from the mux by its own unit, and one that others cannot pass to is by its
-/// directory.
+/// A stage1 has no sysinit.target.
 #[test]
-fn a_program_that_the_unit_cannot_run() {
-    let Some(pod) = pod(GAME) else { return };
+fn disabled_where_there_is_no_sysinit_target() {
+    // Nor does a service of it ask for one.
+    let Some(pod) = pod(&format!("[Unit]\nDefaultDependencies=no\n{GAME}")) else { return };
+    let target = pod.path("/etc/systemd/system/sysinit.target");
+    std::os::unix::fs::symlink("/dev/null", &target).unwrap();
+    pod.systemctl(&["daemon-reload"]);
+    for more in [&["--now"][..], &[]] {
+        pod.run(&enable(&["--stdout", "stream"]));
+        pod.systemctl(&["start", "game"]);
+        pod.run(&[&["iottymux", "disable", "game"], more].concat());
+        pod.systemctl(&["stop", "game"]);
+        eventually("it is disabled", || written(&pod) == ["sysinit.target"]);
+        eventually("nothing of it runs", || {
+            pod.property("iottymux-disable-game.service", "ActiveState") == "inactive"
+        });
+    }
+    pod.run(&enable(&["--stdout", "stream"]));
+    pod.run(&["iottymux", "disable", "--all"]);
+    assert_eq!(written(&pod), ["sysinit.target"]);
+}
+
+/// A stock pod of rkt has templates of rkt's, with which our lines of a service would never let it start.
+#[test]
+fn in_a_stock_pod_of_rkt_nothing_is_written() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pod/fixtures/rkt");
+    let template = |name: &str| fs::read_to_string(fixtures.join("both").join(name)).unwrap();
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan
+        .unit("game.service", GAME)
+        .unit("iomux@.service", &template("iomux@.service"))
+        .unit("ttymux@.service", &template("ttymux@.service"))
+        .root_file("rkt/status/.keep", "")
+        .boot();
     pod.systemctl(&["start", "game"]);
     let pid = pod.property("game.service", "MainPID");
-    pod.run(&["umount", "/usr/local/bin/iottymux"]);
-    pod.run(&["rm", "/usr/local/bin/iottymux"]);
-    pod.run(&["install", "-D", "/iottymux", "/root/.cargo/bin/iottymux"]);
-    for more in [&["--tty"][..], &["--tty", "--now"], &["--stdout", "stream"]] {
-        let words = [&["/root/.cargo/bin/iottymux", "enable", "game"], more].concat();
-        let said = refused(&pod, &words);
-        let remedy = "install -m 755 /root/.cargo/bin/iottymux /usr/local/bin/iottymux";
-        assert!(said.contains(remedy) && said.contains("203/EXEC"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert_untouched(&pod, &pid);
+    let before = pod.names("/etc/systemd/system");
+    for more in
+        [&["--tty"][..], &["--stdout", "stream", "--now"], &["--stdout", "stream", "--force"]]
+    {
+        let said = refused(&pod, &enable(more));
+        assert!(said.contains("@.service is not a template of iottymux"), "{said}");
+        assert!(said.contains("rkt run --stdout=stream"), "{said}");
+        assert_eq!(pod.names("/etc/systemd/system"), before);
+        assert_eq!(pod.property("game.service", "MainPID"), pid);
     }
-    pod.run(&["install", "-m", "755", "/root/.cargo/bin/iottymux", "/usr/local/bin/iottymux"]);
-    pod.run(&["/root/.cargo/bin/iottymux", "enable", "game", "--tty", "--now"]);
-    pod.connect("game", "sock-tty").line_ending("up");
 }
