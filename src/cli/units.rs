@@ -85,8 +85,8 @@ pub struct EnableArgs {
     /// rolled back.
     #[arg(long)]
     pub now: bool,
-    /// Enable also a service that the machine needs (D-Bus, logind, getty, systemd-*), or one whose own files
-    /// lead its streams elsewhere than to the journal.
+    /// Enable even a service that the machine needs (D-Bus, logind, getty, systemd-*), and override
+    /// streams that its own files lead elsewhere.
     #[arg(long)]
     pub force: bool,
     /// What its streams are to be.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::pod::{Plan, Pod};
+use crate::pod::{Plan, Pod, project_file};
 use crate::proc::eventually;
 
 const GAME: &str = "[Service]\nExecStart=/bin/sh -c 'echo up; exec sleep 1000'\n";
@@ -90,6 +90,11 @@ fn a_program_that_the_unit_cannot_run() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert_untouched(&pod, &pid);
     }
+    // Nor can the mux's user run one that only root can.
+    pod.run(&["install", "-m", "600", "/iottymux", "/usr/local/bin/iottymux"]);
+    let said = refused(&pod, &["/iottymux", "enable", "game", "--tty"]);
+    assert!(said.contains("203/EXEC"), "{said}");
+    assert_untouched(&pod, &pid);
     pod.run(&["install", "-m", "755", "/root/.cargo/bin/iottymux", "/usr/local/bin/iottymux"]);
     pod.run(&["/root/.cargo/bin/iottymux", "enable", "game", "--tty", "--now"]);
     pod.connect("game", "sock-tty").line_ending("up");
@@ -207,6 +212,24 @@ fn all_services_are_disabled() {
     };
     usage(&[]);
     usage(&["a", "--all"]);
+}
+
+/// The way that docs/units.md has for a machine from which the program is gone already.
+#[test]
+fn taken_away_without_the_program() {
+    let Some(pod) = pod(GAME) else { return };
+    pod.run(&enable(&["--tty", "--now"]));
+    pod.systemctl(&["stop", "game"]);
+    pod.run(&["umount", "--lazy", "/usr/local/bin/iottymux"]);
+    pod.run(&["rm", "/usr/local/bin/iottymux"]);
+    pod.try_run(&["systemctl", "start", "game"]);
+    eventually("it does not start", || pod.property("game.service", "MainPID") == "0");
+    let docs = project_file("docs/units.md");
+    let command = docs.split('`').find(|text| text.starts_with("grep -rl ")).unwrap();
+    pod.run(&["sh", "-c", command]);
+    pod.systemctl(&["start", "game"]);
+    let left = "find /etc/systemd/system -name '*iottymux*' -o -name '*mux@.service'";
+    assert_eq!(pod.run(&["sh", "-c", left]), "");
 }
 
 /// Services without which nobody gets in any more, by all of their names.
