@@ -100,6 +100,33 @@ fn a_program_that_the_unit_cannot_run() {
     pod.connect("game", "sock-tty").line_ending("up");
 }
 
+/// The mux's program is tried as the user that the template says.
+#[test]
+fn a_program_that_the_units_user_cannot_run() {
+    let Some(pod) = pod(GAME) else { return };
+    pod.systemctl(&["start", "game"]);
+    let pid = pod.property("game.service", "MainPID");
+    let template = project_file("units/ttymux@.service");
+    let user = |name: &str| {
+        let lines = template.lines().filter(|line| !line.starts_with("User="));
+        let text = lines.collect::<Vec<_>>().join("\n") + "\n";
+        let text = text.replace("[Service]\n", &format!("[Service]\nUser={name}\n"));
+        pod.set_unit("ttymux@.service", &text);
+    };
+    let refuses = |why: &str| {
+        let said = refused(&pod, &enable(&["--tty", "--now"]));
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+        fs::remove_file(pod.path("/etc/systemd/system/ttymux@.service")).unwrap();
+        assert_untouched(&pod, &pid);
+    };
+    user("nosuchuser");
+    refuses("its user does not exist (217/USER)");
+    pod.run(&["umount", "/usr/local/bin/iottymux"]);
+    pod.run(&["install", "-m", "750", "/iottymux", "/usr/local/bin/iottymux"]);
+    user("daemon");
+    refuses("cannot run iottymux (203/EXEC)");
+}
+
 /// A mux that does not start for another reason, found only when it is started: the service runs as before.
 #[test]
 fn a_failed_enable_is_rolled_back() {
