@@ -21,7 +21,7 @@
 //! | [`screen`] | what a terminal shows, and how to show it again; its modes, its queries (pure) |
 //! | [`last`], [`logged`], [`proto`], [`endpoints`], [`document`] | the session protocol (pure), the documents |
 //! | [`rights`] | who may do what (pure) |
-//! | [`systemd`], [`state`], [`sys`] | the edges: the service manager, paths, unsafe |
+//! | [`systemd`], [`state`], [`walk`], [`sys`] | the edges: the service manager, paths, opening them, unsafe |
 //! | [`diagnostics`], [`print`] | what is said to people |
 //! | [`service`], [`name`], [`stream`], [`time`], [`limits`], [`exit`] | words that all use |
 
@@ -62,3 +62,4 @@ pub mod time;
 pub mod unit;
 pub mod units;
 pub mod values;
+pub mod walk;

@@ -1,13 +1,15 @@
 //! The state directory and all paths below it: built here, from a checked name, and nowhere else.
 //!
 //! Invariant: nothing outside the directory of the app is opened, bound or dialled through an
-//! [`AppDir`]. It does not know what the files mean.
+//! [`AppDir`], whatever links another user or a pod has put there. A mux keeps its files only where no
+//! other user can reach or replace them. This module does not know what the files mean.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -16,13 +18,20 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen,
+    socket, sockopt,
 };
 use nix::unistd::Uid;
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, mkdirat, openat, renameat,
+    statat, unlinkat,
+};
+use rustix::io::Errno as Failure;
 
 use crate::limits;
 use crate::name::AppName;
 use crate::stream::Stream;
+use crate::walk::{Links, Walk, is_link, refusal};
 
 /// Where rkt's stage1 keeps what it knows of its apps: a directory of that name alone is none of its.
 const RKT: &str = "/rkt";
@@ -36,6 +45,8 @@ pub const PRIVATE: u32 = 0o600;
 const CLOSED: u32 = 0o700;
 /// Mode of a directory in which others find what they know the name of.
 const PASSABLE: u32 = 0o711;
+/// The bits that let others write a directory.
+const WRITABLE: u32 = 0o022;
 /// Where the app's ends are while others may enter the app's directory: who reaches a FIFO itself is
 /// asked by nobody who he is.
 const ENDS: &str = "ends";
@@ -97,16 +108,23 @@ impl StateDir {
     /// # Errors
     /// When the directory cannot be read.
     pub fn apps(&self) -> Result<Vec<AppName>> {
-        let entries = match fs::read_dir(&self.0) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(e).with_context(|| format!("state directory {self}")),
+        let list = || -> io::Result<Vec<AppName>> {
+            let mut walk = Walk::new()?;
+            walk.go(&self.0, Links::Trusted)?;
+            let is_app = |name: &AppName| {
+                let stat = statat(walk.fd(), name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+                stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+            };
+            let names = names(walk.fd())?.into_iter();
+            let mut apps: Vec<AppName> =
+                names.filter_map(|name| name.parse().ok()).filter(is_app).collect();
+            apps.sort();
+            Ok(apps)
         };
-        let name = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-        let mut apps: Vec<AppName> =
-            entries.filter_map(Result::ok).filter(|e| e.path().is_dir()).filter_map(name).collect();
-        apps.sort();
-        Ok(apps)
+        match list() {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            apps => apps.with_context(|| format!("state directory {self}")),
+        }
     }
 
     /// The path itself.
@@ -168,31 +186,74 @@ impl AppDir {
     /// Makes the directory if there is none, closed to others.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be made, or another user could replace it or what is in it.
     pub fn create(&self) -> Result<()> {
-        if let Some(parent) = self.path.parent() {
-            fs::create_dir_all(parent)
-                .with_context(|| format!("making directory {}", parent.display()))?;
-        }
-        make_dir(&self.path).with_context(|| format!("making directory {}", self.path.display()))
+        let make = || -> io::Result<()> {
+            let dir = self.path("");
+            let mut walk = Walk::new()?.making().guarded();
+            walk.go(dir.parent().unwrap_or(&dir), Links::Trusted)?;
+            // The app's own directory is looked at below.
+            walk.check(true)?;
+            let name = dir.file_name().unwrap_or_default();
+            own_dir(&walk, name)?;
+            Ok(())
+        };
+        make().with_context(|| format!("making directory {}", self.dir().display()))
     }
 
-    /// Closes the directory to others, or lets them pass. For who has the lock: the directory may be
-    /// another mux's.
+    /// Closes the directory to others, or lets them pass, and removes what others have put there before.
+    /// To be called with the lock: the directory may be another mux's.
     ///
     /// # Errors
     /// When its mode cannot be changed.
     pub fn arrange(&self, _: &Lock) -> Result<()> {
-        let what = || format!("arranging directory {}", self.path.display());
+        let arrange = || -> io::Result<()> {
+            let walk = self.walk()?;
+            close(&walk, if self.shared { PASSABLE } else { CLOSED })?;
+            let is_there = statat(walk.fd(), ENDS, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            if self.shared || is_there {
+                own_dir(&walk, ENDS.as_ref())?;
+                let mut ends = self.walk()?;
+                ends.go(ENDS.as_ref(), Links::None)?;
+                close(&ends, CLOSED)?;
+            }
+            Ok(())
+        };
+        arrange().with_context(|| format!("arranging directory {}", self.dir().display()))?;
         if self.shared {
-            make_dir(&self.path.join(ENDS)).with_context(what)?;
-            set_mode(&self.path, PASSABLE).with_context(what)?;
             self.open_the_way();
-        } else if fs::metadata(&self.path).with_context(what)?.mode() & 0o777 == PASSABLE {
-            // An earlier mux has let others in.
-            set_mode(&self.path, CLOSED).with_context(what)?;
         }
         Ok(())
+    }
+
+    /// The way to the directory. The links on it are only those of root and of this user, and the directory is
+    /// not a link: it may be that of a pod, seen from outside.
+    fn walk(&self) -> io::Result<Walk> {
+        let dir = self.path("");
+        let state = self.path.parent().unwrap_or(Path::new("/"));
+        let mut walk = Walk::new()?;
+        walk.go(state, Links::Trusted)?;
+        walk.go(dir.strip_prefix(state).unwrap_or(&dir), Links::None)?;
+        Ok(walk)
+    }
+
+    /// Opens a file of the directory, and never by a link.
+    fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
+        open_in(&self.walk()?, file.as_ref(), flags)
+    }
+
+    /// The root directory in which the directory is, if that is another than this process has.
+    ///
+    /// # Errors
+    /// When the directory cannot be reached.
+    pub fn root(&self) -> io::Result<Option<PathBuf>> {
+        Ok(self.walk()?.root().map(Path::to_owned))
+    }
+
+    /// Whether the directory has a file of this name.
+    #[must_use]
+    pub fn has(&self, file: &str) -> bool {
+        self.walk().is_ok_and(|walk| statat(walk.fd(), file, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
     /// Lets others pass through the state directory, which is ours; of those above it is only said
@@ -264,16 +325,19 @@ impl AppDir {
         let path = self.path(LOCK);
         loop {
             let what = || format!("opening {}", path.display());
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .mode(PRIVATE)
-                .custom_flags(O_NOFOLLOW | O_NONBLOCK)
-                .open(&path)
-                .with_context(what)?;
-            if !file.metadata().with_context(what)?.is_file() {
+            let walk = self.walk().with_context(what)?;
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            let file = open_in(&walk, LOCK.as_ref(), flags).with_context(what)?;
+            let stat = fstat(&file).map_err(io::Error::from).with_context(what)?;
+            if !FileType::from_raw_mode(stat.st_mode).is_file() {
                 bail!("{}: it is no plain file", what());
+            }
+            let owner = fstat(walk.fd()).map_err(io::Error::from).with_context(what)?.st_uid;
+            if !walk.owners().trust(&stat) && stat.st_uid != owner {
+                // Its owner could hold it for ever.
+                log::warn!("{}: removed: it belonged to user {}", path.display(), stat.st_uid);
+                self.remove(LOCK)?;
+                continue;
             }
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 // A `run` that ended in between has removed the file: then the lock is of no use.
@@ -299,7 +363,7 @@ impl AppDir {
     /// Whether a mux has the lock; not, as far as one can tell who may not open it.
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        File::open(self.path(LOCK)).is_ok_and(|file| {
+        self.open(LOCK, OFlags::RDONLY).is_ok_and(|file| {
             let looked = Flock::lock(file, FlockArg::LockSharedNonblock);
             matches!(looked, Err((_, Errno::EWOULDBLOCK)))
         })
@@ -310,7 +374,9 @@ impl AppDir {
     /// # Errors
     /// When the directory or the disk does not take it.
     pub fn replace(&self, file: &str, content: &[u8], mode: u32) -> Result<()> {
-        replace(&self.path(file), content, mode)
+        let what = || format!("writing {}", self.path(file).display());
+        replace_in(&self.walk().with_context(what)?, file.as_ref(), content, mode)
+            .with_context(what)
     }
 
     /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of a
@@ -320,7 +386,7 @@ impl AppDir {
     /// Those of reading, unchanged, for callers that tell them apart; others when it is no plain file
     /// or too large.
     pub fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
-        read_plain(&self.path(file), limit).map(|(_, content)| content)
+        read_open(self.open(file, OFlags::RDONLY)?, limit).map(|(_, content)| content)
     }
 
     /// Where rkt's reaper writes how the app ended, if this is the directory of one in a pod of rkt.
@@ -365,7 +431,7 @@ impl AppDir {
     /// # Errors
     /// Those of flock(2).
     pub fn await_unlocked(&self) -> Result<()> {
-        let Ok(file) = File::open(self.path(LOCK)) else { return Ok(()) };
+        let Ok(file) = self.open(LOCK, OFlags::RDONLY) else { return Ok(()) };
         let what = |(_, e)| anyhow!("waiting for {}: {e}", self.path(LOCK).display());
         Flock::lock(file, FlockArg::LockShared).map(drop).map_err(what)
     }
@@ -416,13 +482,32 @@ impl AppDir {
         make().with_context(|| format!("listening on {}", self.path(file).display()))
     }
 
-    /// A blocking stream socket connected to a socket of this directory.
+    /// A blocking stream socket connected to a socket of this directory. What serves it is root, this
+    /// process's user, or the owner of the directory.
     ///
     /// # Errors
-    /// Those of connect(2), unchanged, for callers that tell them apart.
+    /// Those of connect(2), unchanged, for callers that tell them apart; others when the socket is not one, or
+    /// another user's.
     pub fn connect(&self, file: &str) -> io::Result<OwnedFd> {
+        let walk = self.walk()?;
+        let there = open_in(&walk, file.as_ref(), OFlags::PATH)?;
+        if !FileType::from_raw_mode(fstat(&there)?.st_mode).is_socket() {
+            return Err(refusal("it is not a socket".into()));
+        }
         let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        self.with_address(file, |address| connect(fd.as_raw_fd(), address))?;
+        // The file that was looked at, and no other that has its name now.
+        let opened = PathBuf::from(format!("/proc/self/fd/{}", there.as_raw_fd()));
+        match connect(fd.as_raw_fd(), &UnixAddr::new(&opened)?) {
+            Err(Errno::ENOENT) => self.with_address(file, |at| connect(fd.as_raw_fd(), at))?,
+            connected => connected?,
+        }
+        let peer = getsockopt(&fd, sockopt::PeerCredentials)?.uid();
+        let owner = fstat(walk.fd())?.st_uid;
+        if ![0, Uid::effective().as_raw(), owner].contains(&peer) {
+            return Err(refusal(format!(
+                "user {peer} serves it, but only root, user {owner} or you may serve sockets there"
+            )));
+        }
         Ok(fd)
     }
 
@@ -458,7 +543,10 @@ pub fn session() -> Result<PathBuf> {
 /// As of [`AppDir::read`].
 pub fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
     let flags = O_NOFOLLOW | O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    read_open(OpenOptions::new().read(true).custom_flags(flags).open(path)?, limit)
+}
+
+fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is no plain file"));
@@ -475,33 +563,128 @@ pub fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> 
 ///
 /// # Errors
 /// When the directory or the disk does not take it.
-pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(temporary(&file));
+pub fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
+    let new = temporary(&file.to_string_lossy());
+    let remove = || remove_in(walk, new.as_ref());
     let write = || -> io::Result<()> {
-        remove(&temporary)?;
-        let mut out =
-            OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(&temporary)?;
+        remove()?;
+        let mut out = open_in(walk, new.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         out.write_all(content)?;
-        set_mode(&temporary, mode)?;
-        fs::rename(&temporary, path)
+        fchmod(&out, Mode::from_raw_mode(mode))?;
+        Ok(renameat(walk.fd(), &new, walk.fd(), file)?)
     };
-    write()
-        .inspect_err(|_| drop(remove(&temporary)))
-        .with_context(|| format!("writing {}", path.display()))
+    write().inspect_err(|_| drop(remove()))
+}
+
+/// Removes a file of a directory; that there is none is fine.
+///
+/// # Errors
+/// When it is there and stays.
+pub fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
+    match unlinkat(walk.fd(), file, AtFlags::empty()) {
+        Err(e) if e != Failure::NOENT => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a plain file of a directory, of at most `limit` bytes; also tells when it was written.
+///
+/// # Errors
+/// As of [`AppDir::read`].
+pub fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+    read_open(open_in(walk, file, OFlags::RDONLY)?, limit)
+}
+
+/// Opens a file of a directory, without following a link and without waiting for anybody. One that is made has
+/// mode 0600.
+fn open_in(walk: &Walk, file: &OsStr, flags: OFlags) -> io::Result<File> {
+    let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    match openat(walk.fd(), file, flags | always, Mode::from_raw_mode(PRIVATE)) {
+        Err(Failure::LOOP) => {
+            Err(refusal("it is a symbolic link, which is not followed here".into()))
+        }
+        opened => Ok(File::from(opened?)),
+    }
+}
+
+/// The names in a directory, as far as they are text.
+fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut names = Vec::new();
+    for entry in Dir::new(openat(dir, ".", flags, Mode::empty())?)? {
+        names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// Makes a directory that is closed to others, if there is none; refuses one that is not this user's. For a user
+/// it may be root's, if nobody else can write it.
+fn own_dir(walk: &Walk, name: &OsStr) -> io::Result<()> {
+    match mkdirat(walk.fd(), name, Mode::from_raw_mode(CLOSED)) {
+        Err(Failure::EXIST) => {}
+        made => return Ok(made?),
+    }
+    let stat = statat(walk.fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if is_link(&stat) {
+        return Err(refusal("it is a symbolic link; remove it".into()));
+    }
+    if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+        return Err(Failure::NOTDIR.into());
+    }
+    let uid = stat.st_uid;
+    if !walk.owners().trust(&stat) {
+        return Err(refusal(format!(
+            "it belongs to user {uid}; remove it, or name another directory"
+        )));
+    }
+    if !is_own(&stat) && stat.st_mode & WRITABLE != 0 {
+        return Err(refusal(format!(
+            "other users can write it, and only its owner (user {uid}) can change that"
+        )));
+    }
+    Ok(())
+}
+
+/// Gives a directory of ours this mode, and removes from it those files of a mux that are other users': they came
+/// while others could write it.
+fn close(walk: &Walk, mode: u32) -> io::Result<()> {
+    let stat = fstat(walk.fd())?;
+    if stat.st_mode & 0o7777 != mode {
+        let chmod = chmodat(walk.fd(), ".", Mode::from_raw_mode(mode), AtFlags::empty());
+        if let Err(e) = chmod {
+            // Root's, and closed enough.
+            if is_own(&stat) || stat.st_mode & 0o077 & !mode != 0 {
+                return Err(e.into());
+            }
+        }
+    }
+    for name in names(walk.fd())? {
+        let Ok(stat) = statat(walk.fd(), &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let goes = kind.is_fifo() || kind.is_socket() || kind.is_symlink() || kind.is_file();
+        if goes && is_of_a_mux(&name) && !walk.owners().trust(&stat) {
+            let (path, uid) = (walk.path().join(&name), stat.st_uid);
+            remove_in(walk, name.as_ref())?;
+            log::warn!("{}: removed: it belonged to user {uid}", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn is_own(stat: &Stat) -> bool {
+    stat.st_uid == Uid::effective().as_raw()
+}
+
+/// Whether a mux makes files of this name.
+fn is_of_a_mux(name: &str) -> bool {
+    let stem = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).unwrap_or(name);
+    [ENDPOINTS, LOGS, LAST, LOCK].contains(&stem)
+        || ["sock-", "stage2-", KEPT].iter().any(|begin| stem.starts_with(begin))
 }
 
 /// The name of a file before it is whole.
 fn temporary(file: &str) -> String {
     format!(".{file}.new")
-}
-
-/// Makes a directory that is closed to others, if there is none.
-fn make_dir(path: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(CLOSED).create(path) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        done => done,
-    }
 }
 
 /// Whether a path still leads to an open file.

@@ -4,6 +4,7 @@
 //! and then nothing else is. Each file appears whole.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use super::{DROP_IN, ENV, UnitFile, drop_ins};
 use crate::limits;
 use crate::name::AppName;
 use crate::service::ServiceName;
-use crate::state::{AppDir, StateDir, read_plain, remove, replace, session};
+use crate::state::{AppDir, StateDir, read_in, read_plain, remove_in, replace_in, session};
+use crate::walk::{Links, Walk};
 
 /// Mode of unit files: everybody may read them, `systemctl cat` does.
 const READABLE: u32 = 0o644;
@@ -188,7 +190,7 @@ impl Place {
             if dir.symlink_metadata().is_ok() && !dir.is_dir() {
                 bail!("{} is no directory; nothing was changed", dir.display());
             }
-            let change = match look(&path)? {
+            let change = match self.look(&path)? {
                 None => Some(Change { text: file.text, old: None }),
                 Some((_, text)) if text == file.text => None,
                 Some((found, text)) => {
@@ -203,7 +205,7 @@ impl Place {
         }
         let mut gone = Vec::new();
         for found in stale {
-            gone.extend(look(&found.path)?.map(|(found, text)| (found.path, text)));
+            gone.extend(self.look(&found.path)?.map(|(found, text)| (found.path, text)));
         }
         Ok(Plan { place: self.clone(), steps, stale: gone })
     }
@@ -218,7 +220,7 @@ impl Place {
 
     /// The drop-in of a service, if it is of this app.
     fn drop_in(&self, owner: Owner) -> Result<Option<String>> {
-        let drop_in = look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
+        let drop_in = self.look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
         Ok(drop_in.filter(|(found, _)| found.owner() == Some(owner)).map(|(_, text)| text))
     }
 
@@ -229,7 +231,7 @@ impl Place {
     pub fn state(&self, owner: Owner) -> Result<Vec<AppDir>> {
         let mut texts = Vec::from_iter(self.drop_in(owner)?);
         for socket in self.sockets(owner)? {
-            texts.extend(look(&self.0.join(socket))?.map(|(_, text)| text));
+            texts.extend(self.look(&self.0.join(socket))?.map(|(_, text)| text));
         }
         let paths: BTreeSet<&str> = texts.iter().flat_map(|text| state_paths(text)).collect();
         paths.into_iter().map(app_dir).collect()
@@ -255,7 +257,7 @@ impl Place {
         for (_, service) in &owners {
             let drop_in = self.0.join(drop_ins(service.as_str())).join(DROP_IN);
             // One in the place of ours would seem to be taken away when it is not.
-            if let Some((found, _)) = look(&drop_in)? {
+            if let Some((found, _)) = self.look(&drop_in)? {
                 found.may_go()?;
             }
             own_drop_ins.insert(drop_in);
@@ -350,7 +352,7 @@ impl Place {
     /// Whether there is a file of this name that is not, or no longer, ours to write.
     #[must_use]
     pub fn has_foreign(&self, file: &Path) -> bool {
-        match look(&self.0.join(file)) {
+        match self.look(&self.0.join(file)) {
             Ok(found) => found.is_some_and(|(found, _)| found.may_go().is_err()),
             Err(_) => true,
         }
@@ -377,7 +379,7 @@ impl Place {
             };
             for path in paths {
                 // What cannot be read is none of ours.
-                found.extend(look(&path).ok().flatten().map(|(found, _)| found));
+                found.extend(self.look(&path).ok().flatten().map(|(found, _)| found));
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -386,14 +388,51 @@ impl Place {
 
     /// Writes a file, in its directory.
     fn put(&self, path: &Path, text: &str) -> Result<()> {
-        let dir = path.parent().unwrap_or(&self.0);
-        fs::create_dir_all(dir).with_context(|| format!("making directory {}", dir.display()))?;
-        replace(path, text.as_bytes(), READABLE)
+        let write = || {
+            let (walk, file) = self.walk(path, Walk::new()?.making())?;
+            replace_in(&walk, file, text.as_bytes(), READABLE)
+        };
+        write().with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// The way to the directory of a file. Below the directory of units no link is followed: the directory may be
+    /// that of another root, whose users must not choose what is written here.
+    fn walk<'a>(&self, path: &'a Path, mut walk: Walk) -> io::Result<(Walk, &'a OsStr)> {
+        walk.go(&std::path::absolute(&self.0)?, Links::Trusted)?;
+        let below = path.parent().and_then(|dir| dir.strip_prefix(&self.0).ok());
+        walk.go(below.unwrap_or(Path::new("")), Links::None)?;
+        Ok((walk, path.file_name().unwrap_or_default()))
+    }
+
+    /// What is at a path, if anything is.
+    fn look(&self, path: &Path) -> Result<Option<(Found, String)>> {
+        let read = || {
+            let (walk, file) = self.walk(path, Walk::new()?)?;
+            read_in(&walk, file, limits::UNIT_FILE)
+        };
+        match read() {
+            Ok((_, bytes)) => {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                Ok(Some((Found { path: path.to_owned(), seal: text::read_seal(&text) }, text)))
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            Err(_) if path.is_symlink() => {
+                bail!("{}: a symbolic link is in the way; nothing was changed", path.display())
+            }
+            Err(e) => Err(e).with_context(|| format!("reading {}", path.display())),
+        }
     }
 
     /// Removes a file, and its directory if that is empty then.
     pub(super) fn take_away(&self, path: &Path) -> Result<PathBuf> {
-        remove(path).with_context(|| format!("removing {}", path.display()))?;
+        let remove = || match self.walk(path, Walk::new()?) {
+            Ok((walk, file)) => remove_in(&walk, file),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        };
+        remove().with_context(|| format!("removing {}", path.display()))?;
         if let Some(dir) = path.parent().filter(|dir| *dir != self.0) {
             let _ = fs::remove_dir(dir);
         }
@@ -458,21 +497,6 @@ fn app_dir(path: &str) -> Result<AppDir> {
     let (dir, name) = (path.parent(), path.file_name().and_then(|name| name.to_str()));
     let name: AppName = name.unwrap_or_default().parse()?;
     Ok(StateDir::resolve(dir.map(Path::to_owned))?.app(&name))
-}
-
-/// What is at a path, if anything is.
-fn look(path: &Path) -> Result<Option<(Found, String)>> {
-    match read_plain(path, limits::UNIT_FILE) {
-        Ok((_, bytes)) => {
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            Ok(Some((Found { path: path.to_owned(), seal: text::read_seal(&text) }, text)))
-        }
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(_) if path.is_symlink() => {
-            bail!("{}: a symbolic link is in the way; nothing was changed", path.display())
-        }
-        Err(e) => Err(e).with_context(|| format!("reading {}", path.display())),
-    }
 }
 
 #[cfg(test)]
