@@ -102,7 +102,7 @@ fn a_full_disk() {
     for format in ["cri", "raw", "json-file"] {
         let rig = Rig::new();
         let at = rig.file("disk");
-        if !disk(&at, "size=2m") {
+        if !disk(&at, "mode=755,size=2m") {
             return;
         }
         fs::write(at.join("ballast"), vec![0; 1024 * 1024]).unwrap();
@@ -140,7 +140,7 @@ fn a_full_disk() {
 fn a_full_disk_and_then_another_file() {
     let rig = Rig::new();
     let at = rig.file("disk");
-    if !disk(&at, "size=1m") {
+    if !disk(&at, "mode=755,size=1m") {
         return;
     }
     let log = at.join("app.log");
@@ -198,7 +198,7 @@ fn a_directory_that_is_gone() {
 fn a_read_only_disk() {
     let rig = Rig::new();
     let at = rig.file("disk");
-    if !disk(&at, "size=8m,ro") {
+    if !disk(&at, "mode=755,size=8m,ro") {
         return;
     }
     let log = at.join("app.log");

@@ -248,25 +248,37 @@ fn a_fifo_is_not_rotated() {
     assert_eq!(rotated(&path), [path]);
 }
 
-/// What cannot be renamed is written on: a link, whose file would be found by nobody, and a name that has
-/// become too long.
+/// What cannot be renamed is written on: a name that has become too long.
 #[test]
 fn what_cannot_be_rotated_is_written_on() {
-    for name in ["link", &"n".repeat(255)] {
-        let rig = Rig::new();
-        let log = rig.file(name);
-        if name == "link" {
-            std::os::unix::fs::symlink("real", &log).unwrap();
-            fs::write(rig.file("real"), "").unwrap();
-        }
-        let mux = logging(&rig, &log, &["--log-max-size", "4K"]);
-        write_numbered(rig.writer("stdout"), 0, 1000);
-        mux.stderr.wait_for("it is not rotated");
-        end(mux);
-        let text = fs::read(&log).unwrap();
-        assert_eq!(account(cri(&text).iter().map(|entry| entry.text), 0, 1000), 0);
-        assert_eq!(rotated(&log), [log]);
-    }
+    let rig = Rig::new();
+    let log = rig.file(&"n".repeat(255));
+    let mux = logging(&rig, &log, &["--log-max-size", "4K"]);
+    write_numbered(rig.writer("stdout"), 0, 1000);
+    mux.stderr.wait_for("it is not rotated");
+    end(mux);
+    let text = fs::read(&log).unwrap();
+    assert_eq!(account(cri(&text).iter().map(|entry| entry.text), 0, 1000), 0);
+    assert_eq!(rotated(&log), [log]);
+}
+
+/// A link is neither followed nor rotated: the log waits until it is gone.
+#[test]
+fn a_link_is_no_log() {
+    let rig = Rig::new();
+    let (log, real) = (rig.file("link"), rig.file("real"));
+    std::os::unix::fs::symlink("real", &log).unwrap();
+    fs::write(&real, "").unwrap();
+    let mux = logging(&rig, &log, &["--log-max-size", "4K"]);
+    write_numbered(rig.writer("stdout"), 0, 10);
+    mux.stderr.wait_for("link is a symbolic link to real, and a log does not follow links");
+    mux.stderr.wait_for("trying again");
+    fs::remove_file(&log).unwrap();
+    mux.stderr.wait_for("works again");
+    end(mux);
+    let text = fs::read(&log).unwrap();
+    assert_eq!(account(cri(&text).iter().map(|entry| entry.text), 0, 10), 0);
+    assert_eq!(fs::read(&real).unwrap(), b"");
 }
 
 /// A mux before this one could not end its last entry.

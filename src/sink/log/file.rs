@@ -1,7 +1,9 @@
 //! A log that is a file: opened for appending, made with its directories, rotated by renaming.
 //!
-//! Everything goes through a descriptor of the file's directory, so that a path below a directory
-//! that others fill (a kubelet's) cannot lead out of it. Invariants: no byte of a log is ever
+//! Everything goes through a descriptor of the file's directory, and the file itself is opened without
+//! following a link: an app that can write the directory could replace its log by a link to any file.
+//! Where the mux is root, it also refuses directories that another user could exchange; each opening
+//! and each rotation looks again. Invariants: no byte of a log is ever
 //! overwritten or truncated, but for the half of an event that a mux which was killed has left at the
 //! end of a recording; a rotation that is broken off at any step loses nothing.
 
@@ -9,33 +11,37 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memchr::{memchr, memrchr};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Uid;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, fstat, mkdirat, openat, renameat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, renameat, statat,
     unlinkat,
 };
+use rustix::io::Errno;
 
 use super::Chunk;
 use super::cast::{self, Cast};
 use super::format::Format;
 use crate::limits;
+use crate::walk::{Links, Walk, is_proc, refusal};
 
 /// Mode of a log.
 const MODE: Mode = Mode::from_raw_mode(0o640);
-/// Mode of the directories that are made for one.
-const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
+/// Where a process finds its own descriptors: a link that leads there is one to what the mux has already.
+const OWN: &[u8] = b"/proc/self/fd/";
 
 /// Where a log is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPath {
     /// The directory that it cannot leave: `/` for a path that an administrator has written.
     root: PathBuf,
-    /// Whether links below that directory are followed.
+    /// Whether links to directories below that one are followed, where root or the mux's user made them.
     links: bool,
     /// Directories below it.
     below: Vec<OsString>,
@@ -110,7 +116,7 @@ impl Claims {
 }
 
 impl LogPath {
-    /// A path as it was written, made absolute; its links are followed.
+    /// A path as it was written, made absolute.
     ///
     /// # Errors
     /// When it names no file.
@@ -154,56 +160,74 @@ impl LogPath {
 
     /// The directory of the file, made if it is not there.
     fn open_dir(&self) -> io::Result<OwnedFd> {
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
-        if self.root != Path::new("/") {
-            std::fs::create_dir_all(&self.root)?;
-        }
-        let mut dir = openat(CWD, &self.root, flags, Mode::empty())?;
-        for name in &self.below {
-            let open = || self.open_below(&dir, name, flags);
-            dir = match open() {
-                Err(e) if e.kind() == ErrorKind::NotFound => match mkdirat(&dir, name, DIRECTORY) {
-                    Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
-                    Err(_) => open()?,
-                    Ok(()) => {
-                        // Whatever the umask is.
-                        chmodat(&dir, name, DIRECTORY, AtFlags::empty())?;
-                        open()?
-                    }
-                },
-                other => other?,
-            };
-        }
-        Ok(dir)
+        let is_root = Uid::effective().is_root();
+        let walk = Walk::new()?.making();
+        let mut walk = if is_root { walk.guarded() } else { walk };
+        let links = if self.links { Links::Trusted } else { Links::None };
+        let mut reach = || {
+            walk.go(&self.root, Links::Trusted)?;
+            walk.go(&self.below.iter().collect::<PathBuf>(), links)?;
+            if is_root { walk.check(false) } else { Ok(()) }
+        };
+        reach().map_err(|e| match e.kind() {
+            ErrorKind::InvalidData if is_root => {
+                refusal(format!("{e} (as root the mux writes logs only below directories of root)"))
+            }
+            _ => e,
+        })?;
+        Ok(walk.into_fd())
     }
 
-    /// Opens one name in a directory. Not openat2(2), which does this for a whole path: systemd's
-    /// RestrictSUIDSGID= takes it away.
-    fn open_below(&self, dir: &OwnedFd, name: &OsString, flags: OFlags) -> io::Result<OwnedFd> {
-        let follow = if self.links { OFlags::empty() } else { OFlags::NOFOLLOW };
-        Ok(openat(dir, name, flags | follow, MODE)?)
+    /// Opens the file, but not by a link: the app's user may have put it there.
+    fn open_name(&self, dir: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        match openat(dir, &self.name, flags | OFlags::NOFOLLOW, MODE) {
+            Err(Errno::LOOP) => {}
+            opened => return Ok(opened?),
+        }
+        if is_proc(dir) {
+            // One of the kernel's, which nobody else can make.
+            return Ok(openat(dir, &self.name, flags, MODE)?);
+        }
+        let target = readlinkat(dir, &self.name, Vec::new())?.into_bytes();
+        let is_own = target.strip_prefix(OWN).is_some_and(|fd| fd.iter().all(u8::is_ascii_digit));
+        let owner = statat(dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if is_own && Walk::new()?.owners().trust(&owner) {
+            // /dev/stdout, which leads to what this mux was started with.
+            return Ok(openat(CWD, target, flags, MODE)?);
+        }
+        let (path, target) = (self.path(), Path::new(std::ffi::OsStr::from_bytes(&target)));
+        Err(refusal(format!(
+            "{} is a symbolic link to {}, and a log does not follow links; remove it, or name the \
+             file itself",
+            path.display(),
+            target.display()
+        )))
     }
 
     /// The file, for appending. A FIFO that nobody reads is an error, and never a wait.
     fn open(&self) -> io::Result<Open> {
         let dir = self.open_dir()?;
-        let flags =
-            OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let file = match self.open_below(&dir, &self.name, flags | OFlags::CREATE | OFlags::EXCL) {
+        let flags = OFlags::WRONLY | OFlags::APPEND;
+        let file = match self.open_name(&dir, flags | OFlags::CREATE | OFlags::EXCL) {
             Ok(new) => {
                 // Whatever the umask is.
                 rustix::fs::fchmod(&new, MODE)?;
                 new
             }
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-                self.open_below(&dir, &self.name, flags)?
-            }
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => self.open_name(&dir, flags)?,
             Err(e) => return Err(e),
         };
         let stat = fstat(&file)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let is_torn = is_plain(&stat) && size > 0 && self.is_torn(&dir, size);
         Ok(Open { dir, file: file.into(), size, is_torn })
+    }
+
+    /// Renames the file, unless its path leads to another directory by now: then that has the next one.
+    fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
+        let now = self.open_dir()?;
+        if id(&fstat(&now)?) == id(&fstat(dir)?) { rotate(dir, &self.name, files) } else { Ok(()) }
     }
 
     /// Whether a file ends amid a line, as far as it can be read.
@@ -213,8 +237,7 @@ impl LogPath {
 
     /// The last bytes of a file of this size, as many as there are of these.
     fn read_end(&self, dir: &OwnedFd, size: u64, len: usize) -> io::Result<Vec<u8>> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let file = File::from(self.open_below(dir, &self.name, flags)?);
+        let file = File::from(self.open_name(dir, OFlags::RDONLY)?);
         let mut end = vec![0; usize::try_from(size).map_or(len, |size| size.min(len))];
         let at = size - end.len() as u64;
         file.read_exact_at(&mut end, at)?;
@@ -299,7 +322,7 @@ impl LogFile {
             // Between two entries of a line that may never end.
             let is_endless = size > 2 * rotation.size && begins_entry(chunk);
             if cut == Some(chunk.done) || is_endless {
-                match rotate(&open.dir, &self.path.name, rotation.files) {
+                match self.path.rotate(&open.dir, rotation.files) {
                     Ok(()) => {
                         (self.open, self.unrotated) = (None, 0);
                         return Ok(());
@@ -397,8 +420,7 @@ impl Recording {
         if open.size == 0 {
             return Ok(());
         }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let mut file = File::from(path.open_below(&open.dir, &path.name, flags)?);
+        let mut file = File::from(path.open_name(&open.dir, OFlags::RDONLY)?);
         if id(&fstat(&file)?) != id(&stat) {
             return Err(io::Error::other("it was replaced just now"));
         }
