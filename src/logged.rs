@@ -5,7 +5,7 @@
 //! log is, and nothing of what is in it.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -80,15 +80,16 @@ impl Logged {
 
     /// The first log that can be read entry by entry.
     #[must_use]
-    pub fn readable(&self) -> Option<&Path> {
+    pub fn readable(&self) -> Option<&LogFile> {
         let log = self.logs.iter().find(|log| log.format != Format::Other)?;
-        log.path.is_absolute().then_some(&log.path)
+        log.path.is_absolute().then_some(log)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn only_known_versions_and_formats() {
@@ -105,7 +106,8 @@ mod tests {
             ),
             (r#"{"version":1,"logs":[{"format":"cri","path":"b"}]}"#, None),
         ] {
-            assert_eq!(Logged::parse(json.as_bytes()).unwrap().readable(), want.map(Path::new));
+            let read = Logged::parse(json.as_bytes()).unwrap();
+            assert_eq!(read.readable().map(|log| log.path.as_path()), want.map(Path::new));
         }
         for (bad, why) in [
             (r#"{"version":2,"files":[]}"#, "version 2"),

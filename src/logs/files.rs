@@ -7,19 +7,23 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::ffi::OsStr;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
-use nix::libc::{O_NOCTTY, O_NONBLOCK};
+use anyhow::{Context, Result};
+use memchr::memchr;
+use rustix::fs::{Dir, Mode, OFlags, openat};
 
+use super::entry;
 use crate::limits;
+use crate::logged::Format;
 use crate::time::Stamp;
+use crate::walk::{Links, Walk, refusal};
 
 /// What a file is, for as long as somebody has it open; with the time at which it was made, where
 /// the file system keeps that, also beyond: then the number goes to another file.
@@ -53,6 +57,15 @@ struct Found {
     id: Id,
 }
 
+/// Who has named a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// The user of this program, who may name any file.
+    ByUser,
+    /// The document of a mux, which is another user's perhaps: the file must be a log in this format.
+    ByMux(Format),
+}
+
 /// An open file of the log.
 #[derive(Debug)]
 pub struct Opened {
@@ -79,6 +92,7 @@ impl Opened {
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
+    named: Named,
     /// The path without links, once it has led to a file.
     real: Option<PathBuf>,
     /// Files that were not written at this time or later are not wanted.
@@ -99,11 +113,12 @@ impl Files {
     /// The files of the log that is written at this path, as far as they can have anything of this
     /// time or later. None is opened before [`Files::look`].
     #[must_use]
-    pub fn new(path: PathBuf, since: Stamp) -> Self {
+    pub fn new(path: PathBuf, named: Named, since: Stamp) -> Self {
         // The kernel's time of a file may be a little behind the clock.
         let since = Duration::from_nanos(since.0).saturating_sub(limits::CLOCK_TICK);
         Self {
             path,
+            named,
             real: None,
             since: UNIX_EPOCH + since,
             open: VecDeque::new(),
@@ -153,9 +168,17 @@ impl Files {
     /// The path of the file that is written, without links as far as that is known.
     pub fn path(&mut self) -> &Path {
         if self.real.is_none() {
-            self.real = fs::canonicalize(&self.path).ok();
+            self.real = self.reach().ok().map(|(walk, name)| walk.path().join(name));
         }
         self.real.as_ref().unwrap_or(&self.path)
+    }
+
+    /// The way to the directory of the file that is written, and its name there.
+    fn reach(&self) -> io::Result<(Walk, OsString)> {
+        let links = if self.named == Named::ByUser { Links::All } else { Links::Trusted };
+        let mut walk = Walk::new()?;
+        let name = walk.find(self.real.as_ref().unwrap_or(&self.path), links)?;
+        Ok((walk, name))
     }
 
     /// Opens what has come. At the first time all that there is; with `newest`, where these are too
@@ -212,14 +235,21 @@ impl Files {
 
     fn open_one(&mut self, found: &Found) -> Result<bool> {
         let what = || format!("opening {}", found.path.display());
-        let flags = O_NONBLOCK | O_NOCTTY;
-        let file = match OpenOptions::new().read(true).custom_flags(flags).open(&found.path) {
+        let name = found.path.file_name().unwrap_or_default();
+        let (walk, _) = self.reach().with_context(what)?;
+        let file = match open(&walk, name, OFlags::RDONLY) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
             file => file.with_context(what)?,
         };
         let id = Id::from(&file.metadata().with_context(what)?);
         if id != found.id {
             return Ok(false);
+        }
+        if let Named::ByMux(format) = self.named
+            && !is_log(&file, format).with_context(what)?
+        {
+            let why = "it is not a log in the format that the mux names; nothing of it is printed";
+            return Err(refusal(why.into())).with_context(what);
         }
         self.opened += 1;
         self.open.push_back(Opened { file, path: found.path.clone(), number: self.opened, id });
@@ -230,20 +260,22 @@ impl Files {
     fn list(&mut self) -> Result<Vec<Found>> {
         let (since, at_first) = (self.since, self.opened == 0);
         let path = self.path().to_owned();
-        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-            bail!("{} names no file", path.display());
-        };
+        let dir = path.parent().unwrap_or(Path::new("/"));
         let what = || format!("reading directory {}", dir.display());
-        let entries = match fs::read_dir(dir) {
+        let (walk, name) = match self.reach() {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.with_context(what)?,
+            reached => reached.with_context(what)?,
         };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let read = || Dir::new(openat(walk.fd(), ".", flags, Mode::empty())?);
         let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry.with_context(what)?;
-            let Some((age, compressed)) = age(name, &entry.file_name()) else { continue };
-            let path = entry.path();
-            let metadata = match fs::symlink_metadata(&path) {
+        for entry in read().map_err(io::Error::from).with_context(what)? {
+            let entry = entry.map_err(io::Error::from).with_context(what)?;
+            let file = OsStr::from_bytes(entry.file_name().to_bytes());
+            let Some((age, compressed)) = age(&name, file) else { continue };
+            let path = walk.path().join(file);
+            let metadata = open(&walk, file, OFlags::PATH).and_then(|file| file.metadata());
+            let metadata = match metadata {
                 Ok(metadata) => metadata,
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
@@ -264,6 +296,30 @@ impl Files {
         found.sort_by(|a, b| a.age.cmp(&b.age));
         Ok(found)
     }
+}
+
+/// Opens a file of a directory, without following a link and without waiting for anybody.
+fn open(walk: &Walk, name: &OsStr, flags: OFlags) -> io::Result<File> {
+    let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(openat(walk.fd(), name, flags | always, Mode::empty())?.into())
+}
+
+/// Whether a file begins with an entry in this format, as far as there is anything in it.
+fn is_log(file: &File, format: Format) -> io::Result<bool> {
+    let mut head = vec![0; limits::LOG_READ];
+    let len = file.read_at(&mut head, 0)?;
+    let (head, is_json) = (&head[..len], head.first() == Some(&b'{'));
+    let is_claimed = match format {
+        Format::Cri => !is_json,
+        Format::JsonFile => is_json,
+        Format::Other => false,
+    };
+    let parses = match memchr(b'\n', head) {
+        Some(end) => entry::parse(&head[..=end]).is_ok(),
+        // Its end is not there yet, or further on.
+        None => is_json || entry::parse(head).is_ok(),
+    };
+    Ok(head.is_empty() || is_claimed && parses)
 }
 
 /// Whether an error means that something is in the way of a log, or it may not be read: both may be

@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 
-use self::files::Files;
+use self::files::{Files, Named};
 pub use self::lines::Wants;
 use self::output::Output;
 use self::reader::Reader;
@@ -57,8 +57,8 @@ pub fn show(request: &Request) -> Result<()> {
 }
 
 fn read(request: &Request) -> Result<()> {
-    let path = path(request)?;
-    let mut files = Files::new(path.clone(), request.wants.since);
+    let (path, named) = path(request)?;
+    let mut files = Files::new(path.clone(), named, request.wants.since);
     let watch = if request.follow { Some(Watch::new()?) } else { None };
     look(&mut files, watch.as_ref(), request)?;
     if files.open().is_empty() && watch.is_none() {
@@ -159,17 +159,24 @@ fn look(files: &mut Files, watch: Option<&Watch>, request: &Request) -> Result<(
     files.look(request.tail.is_some())
 }
 
-/// The file that is written.
-fn path(request: &Request) -> Result<PathBuf> {
+/// The file that is written, and who has named it. What the mux of another root names is looked for there.
+fn path(request: &Request) -> Result<(PathBuf, Named)> {
     if let Some(file) = &request.file {
-        return std::path::absolute(file).with_context(|| format!("opening {}", file.display()));
+        let path = std::path::absolute(file);
+        let path = path.with_context(|| format!("opening {}", file.display()))?;
+        return Ok((path, Named::ByUser));
     }
     let Some(app) = &request.app else { bail!("logs: which app, or which file?") };
     let Some(logged) = Logged::read(app)? else {
         bail!("app {}: no log is known (its mux writes none, or has never run)", app.name());
     };
-    let Some(path) = logged.readable() else {
+    let Some(log) = logged.readable() else {
         bail!("app {}: it has no log in a file, as cri or json-file (see journalctl)", app.name());
     };
-    Ok(path.to_owned())
+    let root = app.root().with_context(|| format!("app {}", app.name()))?;
+    let path = match (root, log.path.strip_prefix("/")) {
+        (Some(root), Ok(below)) => root.join(below),
+        _ => log.path.clone(),
+    };
+    Ok((path, Named::ByMux(log.format)))
 }

@@ -109,7 +109,7 @@ impl Watch {
 /// asked again after that time.
 #[must_use]
 pub fn ends_in(dir: &AppDir) -> Option<Duration> {
-    if dir.path(ENDPOINTS).symlink_metadata().is_ok() {
+    if dir.has(ENDPOINTS) {
         return None;
     }
     if dir.is_locked() {

@@ -25,6 +25,7 @@ mod ends;
 mod find;
 mod foreign;
 mod fuzz;
+mod guard;
 mod hub;
 mod inquiry;
 mod last;
