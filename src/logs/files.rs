@@ -168,7 +168,9 @@ impl Files {
     /// The path of the file that is written, without links as far as that is known.
     pub fn path(&mut self) -> &Path {
         if self.real.is_none() {
-            self.real = self.reach().ok().map(|(walk, name)| walk.path().join(name));
+            let reached = self.reach().ok();
+            let there = reached.filter(|(walk, name)| open(walk, name, OFlags::PATH).is_ok());
+            self.real = there.map(|(walk, name)| walk.path().join(name));
         }
         self.real.as_ref().unwrap_or(&self.path)
     }
