@@ -207,15 +207,11 @@ impl AppDir {
     /// # Errors
     /// When its mode cannot be changed.
     pub fn arrange(&self, _: &Lock) -> Result<()> {
+        let (dir, ends) = (self.path(""), self.path(ENDS));
         let arrange = || -> io::Result<()> {
-            let walk = self.walk()?;
-            close(&walk, if self.shared { PASSABLE } else { CLOSED })?;
-            let is_there = statat(walk.fd(), ENDS, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-            if self.shared || is_there {
-                own_dir(&walk, ENDS.as_ref())?;
-                let mut ends = self.walk()?;
-                ends.go(ENDS.as_ref(), Links::None)?;
-                close(&ends, CLOSED)?;
+            close_dir(&dir, if self.shared { PASSABLE } else { CLOSED })?;
+            if self.shared || fs::symlink_metadata(&ends).is_ok() {
+                close_dir(&ends, CLOSED)?;
             }
             Ok(())
         };
@@ -645,9 +641,14 @@ fn own_dir(walk: &Walk, name: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a directory of ours this mode, and removes from it those files of a mux that are other users': they came
-/// while others could write it.
-fn close(walk: &Walk, mode: u32) -> io::Result<()> {
+/// Gives a directory of this user this mode, after making it if there is none, and removes from it those files of a
+/// mux that belong to other users: they came while others could write it.
+fn close_dir(path: &Path, mode: u32) -> io::Result<()> {
+    let mut walk = Walk::new()?;
+    walk.go(path.parent().unwrap_or(path), Links::Trusted)?;
+    let name = path.file_name().unwrap_or_default();
+    own_dir(&walk, name)?;
+    walk.go(name.as_ref(), Links::None)?;
     let stat = fstat(walk.fd())?;
     if stat.st_mode & 0o7777 != mode {
         let chmod = chmodat(walk.fd(), ".", Mode::from_raw_mode(mode), AtFlags::empty());
@@ -664,7 +665,7 @@ fn close(walk: &Walk, mode: u32) -> io::Result<()> {
         let goes = kind.is_fifo() || kind.is_socket() || kind.is_symlink() || kind.is_file();
         if goes && is_of_a_mux(&name) && !walk.owners().trust(&stat) {
             let (path, uid) = (walk.path().join(&name), stat.st_uid);
-            remove_in(walk, name.as_ref())?;
+            remove_in(&walk, name.as_ref())?;
             log::warn!("{}: removed: it belonged to user {uid}", path.display());
         }
     }
