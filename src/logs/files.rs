@@ -135,6 +135,12 @@ impl Files {
         &self.open
     }
 
+    /// Whether the user of this program has named the log, and knows what is in it.
+    #[must_use]
+    pub fn are_named_by_user(&self) -> bool {
+        self.named == Named::ByUser
+    }
+
     /// Whether there are more than may be open at once.
     #[must_use]
     pub fn are_cut(&self) -> bool {
@@ -319,9 +325,14 @@ fn is_log(file: &File, format: Format) -> io::Result<bool> {
     let parses = match memchr(b'\n', head) {
         Some(end) => entry::parse(&head[..=end]).is_ok(),
         // Its end is not there yet, or further on.
-        None => is_json || entry::parse(head).is_ok(),
+        None => is_json || entry::parse(head).is_ok() || begins_stamp(head),
     };
     Ok(head.is_empty() || is_claimed && parses)
+}
+
+/// Whether this may become an entry of the kubelet's.
+fn begins_stamp(head: &[u8]) -> bool {
+    head.iter().take("2006-01-02T15:04:05".len()).all(|b| b.is_ascii_digit() || b"-T:".contains(b))
 }
 
 /// Whether an error means that something is in the way of a log, or it may not be read: both may be

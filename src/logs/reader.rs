@@ -34,6 +34,8 @@ pub struct Reader {
     skipping: bool,
     /// Broken entries told of.
     told: usize,
+    /// The file that is being read has an entry: it is a log.
+    is_log: bool,
 }
 
 impl Reader {
@@ -50,6 +52,7 @@ impl Reader {
             lines: None,
             skipping: false,
             told: 0,
+            is_log: false,
         }
     }
 
@@ -122,6 +125,7 @@ impl Reader {
     fn restart(&mut self, offset: u64) {
         self.buffer.clear();
         (self.searched, self.offset, self.skipping) = (0, offset, false);
+        self.is_log = self.files.are_named_by_user();
         self.lines = (offset == 0).then_some(0);
     }
 
@@ -133,8 +137,12 @@ impl Reader {
             let offset = self.offset + done as u64;
             if !std::mem::take(&mut self.skipping) {
                 match entry::parse(line) {
-                    Ok(entry) if self.is_wanted(&entry, offset) => give(&entry)?,
-                    Ok(_) => {}
+                    Ok(entry) => {
+                        self.is_log = true;
+                        if self.is_wanted(&entry, offset) {
+                            give(&entry)?;
+                        }
+                    }
                     Err(why) => self.tell(offset, self.lines, line, why),
                 }
             }
@@ -175,7 +183,9 @@ impl Reader {
             Some(lines) => format!("line {}", lines + 1),
             None => format!("byte {offset}"),
         };
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        // What is in a file that is perhaps no log is not shown.
+        let line =
+            if self.is_log { line.strip_suffix(b"\n").unwrap_or(line) } else { b"\xe2\x80\xa6" };
         let excerpt = &line[..line.len().min(limits::LOG_EXCERPT)];
         let more = if excerpt.len() < line.len() { "…" } else { "" };
         let excerpt = String::from_utf8_lossy(excerpt);

@@ -620,6 +620,31 @@ fn what_is_no_log_is_not_printed() {
     }
 }
 
+/// Nor what comes into a file that had nothing in it.
+#[test]
+fn what_becomes_no_log_is_not_printed() {
+    let rig = Rig::new();
+    rig.make_app_dir();
+    let file = rig.file("app.log");
+    fs::write(&file, "").unwrap();
+    let path = file.to_str().unwrap();
+    let document = format!(r#"{{"version":1,"logs":[{{"format":"cri","path":"{path}"}}]}}"#);
+    fs::write(rig.path("logs"), document).unwrap();
+    let logs = rig.run(&["logs", "--app", APP, "--follow"]);
+    logs.waits();
+    let append = |text: &str| {
+        let mut log = File::options().append(true).open(&file).unwrap();
+        log.write_all(text.as_bytes()).unwrap();
+    };
+    append("root:secret:1\n");
+    logs.stderr.wait_for("line 1 is no entry, it has no time; skipped: \"\u{2026}\"\n");
+    append("2020-01-01T00:00:00.000000001Z stdout F text\n");
+    logs.stdout.wait_for("text\n");
+    append("shown\n");
+    logs.stderr.wait_for("skipped: \"shown\"");
+    assert!(!logs.stderr.so_far().contains("secret"));
+}
+
 /// Whoever can write a directory could serve a socket there in the place of its mux.
 #[test]
 fn a_socket_is_served_by_root_or_the_owner_of_its_directory() {
