@@ -64,7 +64,7 @@ impl App {
     /// When they cannot be opened.
     pub fn open(&mut self, dir: &AppDir) -> Result<()> {
         let open = |stream: Stream, read: bool, write: bool| -> Result<OwnedFd> {
-            let path = dir.path(stream.stage2());
+            let path = dir.end(stream.stage2());
             // It becomes the app's controlling terminal, not ours.
             let flags = O_NOCTTY;
             let file = OpenOptions::new().read(read).write(write).custom_flags(flags).open(&path);

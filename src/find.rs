@@ -32,7 +32,7 @@ pub fn retry<T>(
     loop {
         // Watching begins before looking, so that nothing is missed in between.
         let changes = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let watched = watch_path(&changes, dir.dir(), AddWatchFlags::empty())?;
+        let watched = watch_path(&changes, &dir.dir(), AddWatchFlags::empty())?;
         let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
         let error = match outcome {
             Ok(found) => return Ok(found),

@@ -337,3 +337,10 @@ pub const LOG_LOOKS: usize = 1000;
 pub const LOG_BROKEN: usize = 8;
 /// Characters of a broken entry that are shown.
 pub const LOG_EXCERPT: usize = 64;
+
+/// How long systemd is waited for until it has dealt with what it was sent. It takes a millisecond; an answer
+/// that does not come fails a start.
+pub const BARRIER: Duration = Duration::from_secs(5);
+
+/// Longest file with options of a mux, bytes: they are some lines.
+pub const OPTIONS: u64 = 64 << 10;

@@ -3,16 +3,16 @@
 use std::ffi::OsString;
 use std::process::exit;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
-use iottymux::cli::{Cli, Command, Later, UnitsArgs};
+use iottymux::cli::{Cli, Command, Later, PrepareArgs, UnitsArgs};
 use iottymux::exit::Exit;
 use iottymux::mux::Plan;
-use iottymux::state::StateDir;
+use iottymux::state::{AppDir, StateDir};
 use iottymux::units::host::{self, How, When};
 use iottymux::units::manager::Manager;
 use iottymux::units::{App, Setup, write};
-use iottymux::{attach, config, diagnostics, list, logs, rkt, run, status, systemd};
+use iottymux::{attach, config, diagnostics, list, logs, mux, rkt, run, status, systemd};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -41,8 +41,20 @@ fn obey(cli: Cli) -> Result<Exit> {
     let given = cli.state_dir;
     let state = || StateDir::resolve(given.clone());
     match cli.command {
-        Command::Stream(args) => begin(config::stream(&args, &state()?)),
-        Command::Tty(args) => begin(config::tty(&args, &state()?)),
+        Command::Stream(args) => {
+            read_old_options(&state()?.app(&args.app.name));
+            begin(config::stream(&args, &state()?))
+        }
+        Command::Tty(args) => {
+            read_old_options(&state()?.app(&args.app.name));
+            begin(config::tty(&args, &state()?))
+        }
+        Command::Prepare(args) => {
+            let state = state()?;
+            let (dir, streams) = (state.app(&args.app.name), config::prepare(&args));
+            let check = || check_options(&args, &state);
+            mux::prepare(&dir, &streams, &args.unit, check).map(|()| Exit::Done)
+        }
         Command::Run(args) if args.attach && !args.await_client => {
             if_sensible(config::check_run(&args), |()| run::attached(&args, &state()?))
         }
@@ -55,8 +67,9 @@ fn obey(cli: Cli) -> Result<Exit> {
         }
         Command::Logs(args) => logs::show(&config::logs(&args, &state()?)).map(|()| Exit::Done),
         Command::Control(args) => {
-            if let Some(request) = config::request(&args)? {
-                status::control(&state()?.app(&args.app.name), request)?;
+            let state = state()?;
+            if let Some(request) = config::request(&args, &state)? {
+                status::control(&state.app(&args.app.name), request)?;
             }
             Ok(Exit::Done)
         }
@@ -126,6 +139,25 @@ fn begin(plan: Result<Plan>) -> Result<Exit> {
             take_over();
             Ok(exit)
         }
+    }
+}
+
+/// Whether the mux of this environment would understand its options. It says itself what it does not.
+fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
+    let command = if args.tty { "tty" } else { "stream" };
+    let words = ["iottymux", command, "--app", args.app.name.as_str()];
+    match Cli::try_parse_from(words).context("the options of the mux")?.command {
+        Command::Stream(args) => config::stream(&args, state).map(drop),
+        Command::Tty(args) => config::tty(&args, state).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Goes on with the options in the app's directory, where a mux of an earlier version had them read by systemd:
+/// there they would reach the commands that run as root.
+fn read_old_options(dir: &AppDir) {
+    if let Some(text) = dir.old_options() {
+        systemd::read_variables(&text, "IOTTYMUX_");
     }
 }
 

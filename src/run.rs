@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
 
 use crate::app::AWAIT_CLIENT;
 use crate::attach::mode::Mode;
@@ -34,6 +35,10 @@ pub fn mux(plan: Plan) -> Result<Exit> {
     // First of all, while no other descriptor has been opened.
     let stored = Stored::take();
     let owns_app = plan.app.is_some();
+    if plan.dir.is_split() {
+        // Muxes share a user: none may look into the memory and the descriptors of another.
+        prctl::set_dumpable(false).context("closing this process to others of its user")?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

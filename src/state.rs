@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -21,7 +21,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen,
     socket, sockopt,
 };
-use nix::unistd::Uid;
+use nix::unistd::{AccessFlags, Uid, access};
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, mkdirat, openat, renameat,
     statat, unlinkat,
@@ -47,9 +47,26 @@ const CLOSED: u32 = 0o700;
 const PASSABLE: u32 = 0o711;
 /// The bits that let others write a directory.
 const WRITABLE: u32 = 0o022;
-/// Where the app's ends are while others may enter the app's directory: who reaches a FIFO itself is
-/// asked by nobody who he is.
+/// Mode of a directory of root's that everybody may read.
+const READABLE: u32 = 0o755;
+/// Where the app's ends are while others may enter the app's directory: a FIFO itself asks nobody for
+/// credentials.
 const ENDS: &str = "ends";
+/// The mux's own directory where root made the ends: the mux runs as another user then, and writes nowhere
+/// else. Its presence tells the two layouts apart.
+const MUX: &str = "mux";
+/// A directory that the service manager makes when the mux's unit starts and removes when it stops
+/// (`RuntimeDirectory=` of the templates). The names of the ends lead through it, so that without a mux they lead
+/// nowhere: the start of the app fails, and neither waits for a reader nor writes a plain file.
+const GATE: &str = "gate";
+/// Below [`ENDS`], for the app's input: a mux that ends it puts another FIFO in its place, without being root.
+/// The service manager opens what is there as root, so the directory is sticky and writable for all, which
+/// has the kernel refuse to follow a link of anybody but root (`fs.protected_symlinks`, proc(5)); only the mux sees it.
+const INPUT: &str = "input";
+/// Mode of [`INPUT`] where the kernel protects it so.
+const STICKY: u32 = 0o1777;
+/// Whether it does: `1`.
+const PROTECTED: &str = "/proc/sys/fs/protected_symlinks";
 /// Longest path of a unix socket, bytes without the closing zero (`sun_path` of unix(7)).
 const SUN_PATH: usize = 107;
 /// The version-independent names below the directory of an app.
@@ -159,16 +176,22 @@ impl AppDir {
         &self.name
     }
 
-    /// The directory.
+    /// The directory that the mux writes to: the app's, or the mux's own below it.
     #[must_use]
-    pub fn dir(&self) -> &Path {
-        &self.path
+    pub fn dir(&self) -> PathBuf {
+        if self.is_split() { self.path.join(MUX) } else { self.path.clone() }
     }
 
-    /// A file of the directory, for messages and for opening.
+    /// A file of the mux, for messages and for opening.
     #[must_use]
     pub fn path(&self, file: &str) -> PathBuf {
-        self.path.join(file)
+        self.dir().join(file)
+    }
+
+    /// Whether the ends are root's and the mux has a directory of its own.
+    #[must_use]
+    pub fn is_split(&self) -> bool {
+        fs::symlink_metadata(self.path.join(MUX)).is_ok_and(|there| there.is_dir())
     }
 
     /// The same directory, for a mux that lets other users come to its sockets, or does not.
@@ -201,6 +224,54 @@ impl AppDir {
         make().with_context(|| format!("making directory {}", self.dir().display()))
     }
 
+    /// Arranges the directory for a mux of another user, as root: what the app's unit opens becomes root's
+    /// alone, and the mux gets a directory of its own. What an earlier mux of root has left in the
+    /// first place goes.
+    ///
+    /// # Errors
+    /// When the service manager has made no [`GATE`], or the directory does not take it.
+    pub fn split(&self) -> Result<()> {
+        let gate = self.path.join(GATE);
+        let owner = fs::symlink_metadata(&gate).with_context(|| {
+            format!("finding {}, which RuntimeDirectory= of the mux's unit makes", gate.display())
+        })?;
+        if !self.is_split() {
+            self.remove_leftovers()?;
+            for file in [LOGS, LOCK] {
+                self.remove(file)?;
+            }
+        }
+        let make = || -> io::Result<()> {
+            let (ends, mux) = (self.path.join(ENDS), self.path.join(MUX));
+            close_dir(&self.path, READABLE)?;
+            close_dir(&ends, CLOSED)?;
+            // From here on nobody else can replace what is in either.
+            make_dir(&mux)?;
+            lchown(&mux, Some(owner.uid()), Some(owner.gid()))?;
+            let input = ends.join(INPUT);
+            make_dir(&input)?;
+            let is_protected = fs::read_to_string(PROTECTED).is_ok_and(|is| is.trim() == "1");
+            set_mode(&input, if is_protected { STICKY } else { CLOSED })?;
+            // For programs that know the document's place from rkt.
+            replace_link(&self.path.join(ENDPOINTS), &Path::new(MUX).join(ENDPOINTS))
+        };
+        make().with_context(|| format!("arranging directory {}", self.path.display()))
+    }
+
+    /// The file of options in the app's directory, where root has made the directory.
+    #[must_use]
+    pub fn old_options(&self) -> Option<String> {
+        let path = self.path.join("env");
+        let read = || read_plain(&path, limits::OPTIONS).ok();
+        let (_, text) = self.is_split().then(read)??;
+        String::from_utf8(text).ok()
+    }
+
+    /// Whether the ends are in a directory of their own, behind links.
+    fn sets_ends_apart(&self) -> bool {
+        self.shared || self.is_split()
+    }
+
     /// Closes the directory to others, or lets them pass, and removes what others have put there before.
     /// To be called with the lock: the directory may be another mux's.
     ///
@@ -210,7 +281,8 @@ impl AppDir {
         let (dir, ends) = (self.path(""), self.path(ENDS));
         let arrange = || -> io::Result<()> {
             close_dir(&dir, if self.shared { PASSABLE } else { CLOSED })?;
-            if self.shared || fs::symlink_metadata(&ends).is_ok() {
+            let has_ends = self.shared || fs::symlink_metadata(&ends).is_ok();
+            if has_ends && !self.is_split() {
                 close_dir(&ends, CLOSED)?;
             }
             Ok(())
@@ -264,31 +336,75 @@ impl AppDir {
         }
     }
 
+    /// Removes the FIFO of the app's input where a mux of root had it, which nobody has open any more.
+    ///
+    /// # Errors
+    /// When it is there and stays.
+    pub fn remove_old_input(&self) -> Result<()> {
+        let path = self.path.join(ENDS).join(Stream::Stdin.stage2());
+        remove(&path).with_context(|| format!("removing {}", path.display()))
+    }
+
+    /// Gives the mux the FIFO of the app's input, so that it may put another in its place.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn give_input(&self) -> io::Result<()> {
+        let mux = fs::symlink_metadata(self.dir())?;
+        lchown(self.end(Stream::Stdin.stage2()), Some(mux.uid()), Some(mux.gid()))
+    }
+
+    /// Whether this process may put another FIFO in the place of the app's input.
+    #[must_use]
+    pub fn may_renew_input(&self) -> bool {
+        let end = self.end(Stream::Stdin.stage2());
+        end.parent().is_some_and(|dir| access(dir, AccessFlags::W_OK).is_ok())
+    }
+
+    /// Where an end of the app is.
+    #[must_use]
+    pub fn end(&self, file: &str) -> PathBuf {
+        if self.sets_ends_apart() { self.apart(file) } else { self.path.join(file) }
+    }
+
+    /// Where an end is that is not in the app's directory itself.
+    fn apart(&self, file: &str) -> PathBuf {
+        let ends = self.path.join(ENDS);
+        let path = ends.join(file);
+        // That of a socket unit is not ours to put another in its place.
+        let is_renewed = self.is_split()
+            && file.ends_with(Stream::Stdin.name())
+            && fs::symlink_metadata(&path).is_err();
+        if is_renewed { ends.join(INPUT).join(file) } else { path }
+    }
+
     /// Where an end of the app's is to be. What a mux with other rules has left is moved there
     /// first: a running app may have it open.
     ///
     /// # Errors
     /// When it cannot be moved.
     pub fn place_end(&self, file: &str) -> io::Result<PathBuf> {
-        let (open, closed) = (self.path(file), self.path.join(ENDS).join(file));
-        let leads = fs::read_link(&open).is_ok_and(|to| to == Path::new(ENDS).join(file));
-        let free = leads || fs::symlink_metadata(&open).is_err();
-        let (from, to, moves) =
-            if self.shared { (&open, &closed, !leads) } else { (&closed, &open, free) };
-        if moves
-            && let Err(e) = fs::rename(from, to)
-            && e.kind() != ErrorKind::NotFound
-        {
-            return Err(e);
+        let (to, open) = (self.end(file), self.path.join(file));
+        let leads = |path: &Path| fs::read_link(path).is_ok_and(|to| to.ends_with(file));
+        let is_taken = to == open && !leads(&open) && fs::symlink_metadata(&open).is_ok();
+        for from in [open, self.path.join(ENDS).join(file)] {
+            if from != to
+                && !is_taken
+                && !leads(&from)
+                && let Err(e) = fs::rename(from, &to)
+                && e.kind() != ErrorKind::NotFound
+            {
+                return Err(e);
+            }
         }
-        Ok(to.clone())
+        Ok(to)
     }
 
     /// Whether there is an end of this name, in the one place or the other.
     #[must_use]
     pub fn has_end(&self, file: &str) -> bool {
         let is_there = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|m| !m.is_symlink());
-        is_there(self.path(file)) || is_there(self.path.join(ENDS).join(file))
+        is_there(self.path.join(file)) || is_there(self.apart(file))
     }
 
     /// Leads to an end that is in its place from where the app's unit looks for it.
@@ -296,10 +412,13 @@ impl AppDir {
     /// # Errors
     /// When the directory does not take it.
     pub fn lead_to_end(&self, file: &str) -> io::Result<()> {
-        if !self.shared {
+        if !self.sets_ends_apart() {
             return Ok(());
         }
-        replace_link(&self.path(file), &Path::new(ENDS).join(file))
+        let apart = self.apart(file);
+        let way = apart.strip_prefix(&self.path).unwrap_or(&apart);
+        let way = if self.is_split() { Path::new(GATE).join("..").join(way) } else { way.into() };
+        replace_link(&self.path.join(file), &way)
     }
 
     /// Removes an end of the app's.
@@ -307,10 +426,11 @@ impl AppDir {
     /// # Errors
     /// When it is there and stays.
     pub fn remove_end(&self, file: &str) -> Result<()> {
-        if self.shared {
-            self.remove(&format!("{ENDS}/{file}"))?;
+        let ends = self.path.join(ENDS);
+        for path in [ends.join(INPUT).join(file), ends.join(file), self.path.join(file)] {
+            remove(&path).with_context(|| format!("removing {}", path.display()))?;
         }
-        self.remove(file)
+        Ok(())
     }
 
     /// Takes the lock of the app.
@@ -405,7 +525,11 @@ impl AppDir {
     pub fn remove_dir(&self) {
         // Whoever waits for this lock finds a file that is gone and a directory that is made anew.
         let _ = fs::remove_file(self.path(LOCK));
-        let _ = fs::remove_dir(self.path.join(ENDS));
+        // The mux's own goes last: it tells where the others are.
+        for dir in [&Path::new(ENDS).join(INPUT), Path::new(ENDS), Path::new(GATE), Path::new(MUX)]
+        {
+            let _ = fs::remove_dir(self.path.join(dir));
+        }
         let _ = fs::remove_dir(&self.path);
     }
 
@@ -447,12 +571,13 @@ impl AppDir {
         let _lock = self.lock()?;
         for stream in Stream::ALL {
             for end in [stream.stage2().to_owned(), format!("{KEPT}{stream}")] {
-                self.remove(&format!("{ENDS}/{end}"))?;
-                self.remove(&end)?;
+                self.remove_end(&end)?;
             }
         }
         self.remove_leftovers()?;
         self.remove(LOGS)?;
+        // The link to the document, where the mux has a directory of its own.
+        let _ = remove(&self.path.join(ENDPOINTS));
         self.remove_dir();
         Ok(true)
     }
@@ -518,10 +643,16 @@ impl AppDir {
         if path.as_os_str().as_bytes().len() <= SUN_PATH {
             return Ok(call(&UnixAddr::new(&path)?)?);
         }
-        let dir = File::open(&self.path)?;
+        let dir = File::open(self.dir())?;
         let short = PathBuf::from(format!("/proc/self/fd/{}/{file}", dir.as_raw_fd()));
         Ok(call(&UnixAddr::new(&short)?)?)
     }
+}
+
+/// Where the FIFO of a socket unit is below the app's directory, if the mux has a directory of its own.
+#[must_use]
+pub fn split_end(stream: Stream) -> String {
+    format!("{ENDS}/{}", stream.stage2())
 }
 
 /// The directory of the user's session.
@@ -681,6 +812,19 @@ fn is_of_a_mux(name: &str) -> bool {
     let stem = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).unwrap_or(name);
     [ENDPOINTS, LOGS, LAST, LOCK].contains(&stem)
         || ["sock-", "stage2-", KEPT].iter().any(|begin| stem.starts_with(begin))
+}
+
+/// Makes a directory of root's where no other user can put anything, if there is none.
+fn make_dir(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            match fs::symlink_metadata(path)?.is_dir() {
+                true => Ok(()),
+                false => Err(e),
+            }
+        }
+        made => made,
+    }
 }
 
 /// The name of a file before it is whole.

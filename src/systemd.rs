@@ -8,17 +8,23 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socket,
 };
+use nix::unistd::pipe2;
 
+use crate::limits;
 use crate::sys;
 
 /// The number of the first descriptor that systemd passes.
@@ -78,18 +84,102 @@ pub fn take_over_without(prefixes: &[&str], but: &[&str]) {
     if passed() == 0 || names.is_empty() {
         return;
     }
-    let Ok(program) = env::current_exe() else { return };
-    let mut again = Command::new(program);
-    again.args(env::args_os().skip(1));
-    for name in names {
-        again.env_remove(name);
-    }
     eprintln!(
         "iottymux: error: the app runs: going on with the defaults of all {} variables",
         prefixes.join(" and ")
     );
-    // The descriptors stay open, and the process the one that they were passed to.
+    begin_anew(|again| {
+        for name in &names {
+            again.env_remove(name);
+        }
+        // What a file says would come again.
+        again.env(HAS_READ, "1");
+    });
+}
+
+/// Set for a process that is begun anew with the variables of a file, or without any.
+const HAS_READ: &str = "IOTTYMUX_HAS_READ_ENV";
+
+/// Begins this program anew with the variables of a file that begin so and are not set, unless it has been.
+/// Returns when there are none, or when it has not.
+pub fn read_variables(text: &str, prefix: &str) {
+    let is_new = |(name, _): &(&str, String)| {
+        name.starts_with(prefix) && !name.contains('\0') && env::var_os(name).is_none()
+    };
+    let new: Vec<_> = variables(text).filter(is_new).collect();
+    if env::var_os(HAS_READ).is_none() && !new.is_empty() {
+        begin_anew(|again| {
+            again.env(HAS_READ, "1").envs(new);
+        });
+    }
+}
+
+/// Begins this program anew in the same process. The descriptors stay open, and the process the one that they
+/// were passed to. Comes back when that is not possible.
+fn begin_anew(change: impl FnOnce(&mut Command)) {
+    let Ok(program) = env::current_exe() else { return };
+    let mut again = Command::new(program);
+    again.args(env::args_os().skip(1));
+    change(&mut again);
     let _ = again.exec();
+}
+
+/// Whether it is a user's manager that has started this process: only such a one sets this.
+#[must_use]
+pub fn is_users() -> bool {
+    env::var_os("MANAGERPID").is_some()
+}
+
+/// Has this process see the files as the system's manager does: a `+` command of a unit runs as root, but with
+/// the `TemporaryFileSystem=` and `BindPaths=` of that unit.
+///
+/// # Errors
+/// When this process has not all rights.
+pub fn see_all_files() -> Result<()> {
+    let what = "seeing the files of PID 1";
+    let namespace = File::open("/proc/1/ns/mnt").context(what)?;
+    setns(namespace, CloneFlags::CLONE_NEWNS).context(what)
+}
+
+/// How many descriptors the manager keeps for a unit.
+///
+/// # Errors
+/// When systemctl cannot be run, or refuses.
+pub fn kept_for(unit: &str, user: bool) -> Result<usize> {
+    let what = || format!("asking systemd for the descriptors of {}", unit.escape_debug());
+    let mut command = systemctl(user);
+    command.args(["show", "--value", "--property=NFileDescriptorStore", "--", unit]);
+    let output = command.stdin(Stdio::null()).output().with_context(what)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{}: {}", what(), said.trim().escape_debug());
+    }
+    String::from_utf8_lossy(&output.stdout).trim().parse().with_context(what)
+}
+
+/// The variables of a file as `EnvironmentFile=` of systemd.exec(5) takes it; lines that are none are left out.
+pub fn variables(text: &str) -> impl Iterator<Item = (&str, String)> {
+    let variable = |line| {
+        let (name, value) = str::split_once(line, '=')?;
+        let (name, value) = (name.trim(), value.trim());
+        let quoted = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+        let value = match (quoted('\''), quoted('"')) {
+            (Some(literal), _) => literal.to_owned(),
+            (None, within) => unescape(within.unwrap_or(value)),
+        };
+        (!name.starts_with(['#', ';'])).then_some((name, value))
+    };
+    text.lines().filter_map(variable)
+}
+
+/// A value without the backslashes before what means something elsewhere.
+fn unescape(value: &str) -> String {
+    let mut escaped = false;
+    let keep = |c: &char| {
+        escaped = *c == '\\' && !escaped;
+        !escaped
+    };
+    value.chars().filter(keep).collect()
 }
 
 /// How many descriptors were passed to this process.
@@ -165,6 +255,23 @@ impl Notify {
     pub fn forget(&self, name: &str) {
         if self.keeps {
             self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
+        }
+    }
+
+    /// Waits until all that was sent has been dealt with: a message of a process that has ended is one of nobody.
+    ///
+    /// # Errors
+    /// When it takes longer than [`limits::BARRIER`].
+    pub fn barrier(&self) -> Result<()> {
+        let what = "waiting for systemd";
+        let (done, token) = pipe2(OFlag::O_CLOEXEC).context(what)?;
+        self.tell("BARRIER=1", Some(token.as_raw_fd()));
+        drop(token);
+        let time = PollTimeout::try_from(limits::BARRIER).unwrap_or(PollTimeout::MAX);
+        // Its copy is closed then.
+        match poll(&mut [PollFd::new(done.as_fd(), PollFlags::POLLIN)], time).context(what)? {
+            0 => bail!("{what}: it does not answer"),
+            _ => Ok(()),
         }
     }
 

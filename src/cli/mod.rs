@@ -72,6 +72,9 @@ pub enum Command {
     Stream(StreamArgs),
     /// Be the mux of an app with a terminal (started by ttymux@.service).
     Tty(TtyArgs),
+    /// Make the FIFOs or the terminal of an app as root, for a mux that is not (ExecStartPre= of the templates).
+    #[command(hide = true)]
+    Prepare(PrepareArgs),
     /// Attach this process's input and output to an app.
     Attach(AttachArgs),
     /// Show the endpoints of one app, or all apps.
@@ -263,6 +266,31 @@ pub struct TtyArgs {
     pub mux: MuxArgs,
 }
 
+/// Arguments of `prepare`: those that matter to it of `stream` and `tty`.
+#[derive(Debug, Args)]
+pub struct PrepareArgs {
+    /// Which app.
+    #[command(flatten)]
+    pub app: AppArg,
+    /// The mux's unit, which the descriptors are kept for.
+    #[arg(long, value_name = "UNIT")]
+    pub unit: String,
+    /// The app has a terminal.
+    #[arg(long)]
+    pub tty: bool,
+    /// As of `stream`.
+    #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
+          value_parser = values::plain_stream)]
+    pub streams: Option<Vec<Stream>>,
+    /// As of `stream`.
+    #[arg(long, env = "IOTTYMUX_FOREIGN_FIFOS", value_parser = BoolishValueParser::new())]
+    pub foreign_fifos: bool,
+    /// As of `tty`.
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value = "24x80",
+          value_parser = values::size)]
+    pub size: Size,
+}
+
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
 pub struct AttachArgs {
@@ -428,6 +456,14 @@ pub enum RequestArgs {
     Ended,
     /// Know that the app runs: for ExecStartPost= of its unit, whose $MAINPID it takes.
     Started,
+    /// Know what systemd knows of the app's end, unless its unit has reported it: for ExecStop= of the mux's
+    /// own unit, where the mux itself may not ask.
+    #[command(hide = true)]
+    AskEnd {
+        /// As of `stream`.
+        #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
+        service: Option<ServiceName>,
+    },
 }
 
 /// Arguments of `run`.

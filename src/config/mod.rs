@@ -15,7 +15,7 @@ use crate::attach::keys::Keys;
 use crate::attach::mode::Mode;
 use crate::cli::{
     AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
-    RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::limits;
 use crate::logs;
@@ -26,9 +26,10 @@ use crate::service::ServiceName;
 use crate::sink::log::Policy;
 use crate::sink::log::file::{LogPath, Rotation};
 use crate::state::{AppDir, StateDir};
+use crate::status;
 use crate::stream::Stream;
 use crate::time::{Now, Stamp};
-use crate::unit;
+use crate::unit::{self, Inquiry};
 use crate::values::{LogPolicy, LogSpec, Since};
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
@@ -39,12 +40,26 @@ const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
 /// # Errors
 /// When rkt's variables ask for a log that there cannot be.
 pub fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
-    let enabled = match (&args.streams, rkt_streams()) {
+    let enabled = enabled(args.streams.as_deref());
+    fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)
+}
+
+/// The streams that an app has.
+fn enabled(asked: Option<&[Stream]>) -> Vec<Stream> {
+    match (asked, rkt_streams()) {
         (Some(streams), _) => in_order(streams),
         (None, Some(streams)) => streams,
         (None, None) => Stream::PLAIN.to_vec(),
-    };
-    fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)
+    }
+}
+
+/// What `prepare` is to make.
+#[must_use]
+pub fn prepare(args: &PrepareArgs) -> Streams {
+    if args.tty {
+        return Streams::Terminal { size: args.size };
+    }
+    Streams::Fifos { enabled: enabled(args.streams.as_deref()), make: !args.foreign_fifos }
 }
 
 /// The plan of a mux for these FIFOs, which may be somebody else's. In rkt's mixed modes (a terminal for
@@ -214,15 +229,24 @@ pub fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
 ///
 /// # Errors
 /// When it is for a hook of a unit, and this is none.
-pub fn request(args: &ControlArgs) -> Result<Option<Request>> {
+pub fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Request>> {
     let what = |hook: &str| format!("control {hook} of app {}", args.app.name);
-    Ok(match args.request {
-        RequestArgs::Detach { client } => Some(Request::Detach { client }),
-        RequestArgs::Resize { size } => Some(Request::Resize(size)),
+    Ok(match &args.request {
+        RequestArgs::Detach { client } => Some(Request::Detach { client: *client }),
+        RequestArgs::Resize { size } => Some(Request::Resize(*size)),
         RequestArgs::ReopenLogs => Some(Request::ReopenLogs),
         RequestArgs::Ended => unit::ended().with_context(|| what("ended"))?.map(Request::Ended),
         RequestArgs::Started => {
             unit::started().with_context(|| what("started"))?.map(Request::Started)
+        }
+        RequestArgs::AskEnd { service } => {
+            let dir = state.app(&args.app.name);
+            let service = service.clone().unwrap_or_else(|| ServiceName::of(&args.app.name));
+            let report = status::report(&dir)?;
+            let age = Duration::from_millis(report.uptime_ms);
+            let asks = || Inquiry::begin(&service, &dir, age, Instant::now());
+            let is_known = report.app_ended.is_some() && report.app_pid.is_none();
+            (!is_known).then(asks).flatten().and_then(Inquiry::wait).map(Request::Ended)
         }
     })
 }

@@ -153,7 +153,7 @@ fn look(files: &mut Files, watch: Option<&Watch>, request: &Request) -> Result<(
         }
         watched?;
         if let Some(app) = &request.app {
-            watch.dir(app.dir())?;
+            watch.dir(&app.dir())?;
         }
     }
     files.look(request.tail.is_some())

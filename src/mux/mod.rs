@@ -27,7 +27,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 pub use self::logs::{FileFormat, LogPlan, LogTarget};
-pub use self::open::{Plan, Streams};
+pub use self::open::{Plan, Streams, prepare};
 
 use self::life::Life;
 use self::logs::Reopening;

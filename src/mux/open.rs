@@ -30,7 +30,7 @@ use crate::source::{Inlet, Source, fifo, pty};
 use crate::state::{AppDir, SESSION};
 use crate::stream::{Epoch, Stream};
 use crate::sys;
-use crate::systemd::{Notify, Stored};
+use crate::systemd::{self, Notify, Stored};
 
 /// Name of the hub's memory in systemd's store.
 const STORED: &str = "backlog";
@@ -104,6 +104,13 @@ impl Mux {
         let dir = dir.shared(others.let_others_in());
         let notify = Notify::from_env(keeps_ends)?;
         let owns_app = app.is_some();
+        if owns_app && dir.is_split() {
+            bail!(
+                "app {}: {} is that of a service's mux; take another name, or disable the service",
+                dir.name(),
+                dir.dir().display()
+            );
+        }
         dir.create()?;
         let lock = dir.lock()?;
         dir.arrange(&lock)?;
@@ -111,7 +118,11 @@ impl Mux {
         if !owns_app {
             raise_descriptor_limit();
         }
-        let mut ends = open_ends(&dir, &streams, &mut stored, &notify)?;
+        let mut ends = if dir.is_split() {
+            adopt_ends(&dir, &streams, &mut stored, &notify)?
+        } else {
+            open_ends(&dir, &streams, &mut stored, &notify)?
+        };
         if owns_app {
             // What a `run` that was killed has left is of no use to anybody else.
             ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
@@ -127,7 +138,7 @@ impl Mux {
         listeners.push(Listener::new(None, dir.listen(SESSION)?));
         // A terminal's input has no end, and of a socket unit's FIFO systemd keeps a writer.
         let ours = matches!(streams, Streams::Fifos { make: true, .. });
-        let ends_input = ours && (owns_app || keeps_ends);
+        let ends_input = ours && (owns_app || keeps_ends && dir.may_renew_input());
         let hub = open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?;
         let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
         let terminal = terminal.transpose()?;
@@ -207,21 +218,129 @@ impl Mux {
     }
 }
 
+/// Makes the ends of an app for a mux of another user, as root, and gives them to the service manager to keep
+/// for it. A mux that is only started again finds its ends there, and here only their names are seen to.
+///
+/// `check` tells whether the mux will understand its options: where no app depends on it, one that does not is
+/// given nothing, so that it fails.
+///
+/// # Errors
+/// When this is no hook of a mux's unit, or something cannot be made; those of `check`.
+pub fn prepare(
+    dir: &AppDir,
+    streams: &Streams,
+    unit: &str,
+    check: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let notify = Notify::from_env(true)?;
+    if !notify.keeps() {
+        bail!("preparing app {}: this is a hook of a mux's unit", dir.name());
+    }
+    if !systemd::is_users() {
+        systemd::see_all_files()?;
+    }
+    let kept = systemd::kept_for(unit, systemd::is_users())?;
+    if kept == 0 {
+        check()?;
+    }
+    dir.split()?;
+    if kept == 0 {
+        if matches!(streams, Streams::Fifos { make: true, .. }) {
+            dir.remove_old_input()?;
+        }
+        open_ends(dir, streams, &mut Stored::default(), &notify)?;
+        notify.barrier()?;
+    } else {
+        match streams {
+            Streams::Terminal { .. } => pty::place(dir)?,
+            Streams::Fifos { enabled, make } => {
+                let made = enabled.iter().filter(|_| *make);
+                made.map(|stream| fifo::make(dir, *stream)).collect::<Result<Vec<_>>>()?;
+            }
+        }
+    }
+    if matches!(streams, Streams::Fifos { enabled, make: true } if enabled.contains(&Stream::Stdin))
+    {
+        dir.give_input().context("giving the mux the FIFO of the app's input")?;
+    }
+    Ok(())
+}
+
+/// The ends that root has made for a mux of another user: those that the service manager keeps, and no
+/// others.
+fn adopt_ends(
+    dir: &AppDir,
+    wanted: &Streams,
+    stored: &mut Stored,
+    notify: &Notify,
+) -> Result<Ends> {
+    let mut ends = Ends::default();
+    match wanted {
+        Streams::Terminal { size } if pty::is_stored(stored) => {
+            ends.add_terminal(pty::open(*size, stored, notify)?)?;
+        }
+        Streams::Terminal { .. } => {}
+        Streams::Fifos { enabled, .. } => {
+            for stream in enabled {
+                if fifo::is_stored(stored, *stream) {
+                    ends.add_fifo(dir, *stream, stored, notify)?;
+                } else {
+                    log::error!(
+                        "app {}: {stream} is not served before the app is stopped and started again: its \
+                         FIFO was not prepared",
+                        dir.name()
+                    );
+                }
+            }
+        }
+    }
+    if ends.streams.is_empty() {
+        bail!(
+            "app {}: its ends were not prepared by ExecStartPre= of this mux's unit (its journal may say why)",
+            dir.name()
+        );
+    }
+    Ok(ends)
+}
+
+impl Ends {
+    fn add_terminal(&mut self, pty: pty::Pty) -> Result<()> {
+        self.size = Some(pty::size(&pty.source.fd).context("the size of the terminal")?);
+        self.streams.push(Stream::Tty);
+        self.sources.push(pty.source);
+        self.inlet = Some(pty.inlet);
+        Ok(())
+    }
+
+    fn add_fifo(
+        &mut self,
+        dir: &AppDir,
+        stream: Stream,
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> Result<()> {
+        self.streams.push(stream);
+        if stream == Stream::Stdin {
+            self.next_inlet = fifo::next_inlet(dir, stored, notify)?;
+            if self.next_inlet.is_none() {
+                self.inlet = Some(fifo::inlet(dir, stored, notify)?);
+            }
+        } else {
+            self.sources.push(fifo::source(dir, stream, stored, notify)?);
+        }
+        Ok(())
+    }
+}
+
 /// The app's FIFOs or its terminal.
 fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notify) -> Result<Ends> {
     match wanted {
         Streams::Terminal { size } => {
             let pty = pty::open(*size, stored, notify)?;
             pty::publish(dir, &pty.slave)?;
-            let size = pty::size(&pty.source.fd).context("the size of the terminal")?;
-            Ok(Ends {
-                streams: vec![Stream::Tty],
-                sources: vec![pty.source],
-                inlet: Some(pty.inlet),
-                made: vec![Stream::Tty.stage2()],
-                size: Some(size),
-                ..Ends::default()
-            })
+            let mut ends = Ends { made: vec![Stream::Tty.stage2()], ..Ends::default() };
+            ends.add_terminal(pty)?;
+            Ok(ends)
         }
         Streams::Fifos { enabled, make } => {
             let mut ends = Ends::default();
@@ -232,7 +351,7 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                         "app {}: the FIFO {} was removed; stop the app and this mux before the \
                          app is started again",
                         dir.name(),
-                        dir.path(stream.stage2()).display()
+                        dir.end(stream.stage2()).display()
                     );
                 } else if *make {
                     let ours = fifo::make(dir, *stream)? || fifo::is_stored(stored, *stream);
@@ -244,7 +363,7 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                         ends.made.push(stream.stage2());
                     }
                 } else if !fifo::exists(dir, *stream) {
-                    let fifo = dir.path(stream.stage2());
+                    let fifo = dir.end(stream.stage2());
                     log::warn!(
                         "app {}: {stream} is not served: there is no FIFO {}",
                         dir.name(),
@@ -252,15 +371,7 @@ fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notif
                     );
                     continue;
                 }
-                ends.streams.push(*stream);
-                if *stream == Stream::Stdin {
-                    ends.next_inlet = fifo::next_inlet(dir, stored, notify)?;
-                    if ends.next_inlet.is_none() {
-                        ends.inlet = Some(fifo::inlet(dir, stored, notify)?);
-                    }
-                } else {
-                    ends.sources.push(fifo::source(dir, *stream, stored, notify)?);
-                }
+                ends.add_fifo(dir, *stream, stored, notify)?;
             }
             Ok(ends)
         }

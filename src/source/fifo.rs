@@ -35,7 +35,7 @@ const NEXT_INLET: &str = "stdin-next";
 /// # Errors
 /// When it cannot be made.
 pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
-    let what = || format!("making FIFO {}", dir.path(stream.stage2()).display());
+    let what = || format!("making FIFO {}", dir.end(stream.stage2()).display());
     let path = dir.place_end(stream.stage2()).with_context(what)?;
     dir.lead_to_end(stream.stage2()).with_context(what)?;
     match fs::symlink_metadata(&path) {
@@ -63,8 +63,8 @@ pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
 /// # Errors
 /// When it cannot be made there.
 pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
-    let what = || format!("making FIFO {}", dir.path(Stream::Stdin.stage2()).display());
-    let fresh = fresh(dir).with_context(what)?;
+    let what = || format!("making FIFO {}", dir.end(Stream::Stdin.stage2()).display());
+    let fresh = fresh(dir);
     let make = || -> io::Result<OwnedFd> {
         remove(&fresh)?;
         new_fifo(&fresh)?;
@@ -80,15 +80,15 @@ pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
 }
 
 /// Where a new FIFO for the app's input is made.
-fn fresh(dir: &AppDir) -> io::Result<PathBuf> {
+fn fresh(dir: &AppDir) -> PathBuf {
     let file = Stream::Stdin.stage2();
-    Ok(dir.place_end(file)?.with_file_name(format!(".{file}.new")))
+    dir.end(file).with_file_name(format!(".{file}.new"))
 }
 
 /// Has the new FIFO take the place of the old one, if that is not done yet, and lets go of the old one.
 fn place_renewed(dir: &AppDir, notify: &Notify) -> io::Result<()> {
     // The old one is not removed first: at every moment there is one.
-    match fs::rename(fresh(dir)?, dir.place_end(Stream::Stdin.stage2())?) {
+    match fs::rename(fresh(dir), dir.end(Stream::Stdin.stage2())) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
         _ => {}
     }
@@ -115,11 +115,11 @@ pub fn is_stored(stored: &Stored, stream: Stream) -> bool {
 /// # Errors
 /// Those of rename(2).
 pub fn put_away(dir: &AppDir, stream: Stream) -> Result<()> {
-    let what = || format!("putting away FIFO {}", dir.path(stream.stage2()).display());
-    let end = dir.place_end(stream.stage2()).with_context(what)?;
+    let what = || format!("putting away FIFO {}", dir.end(stream.stage2()).display());
+    let end = dir.end(stream.stage2());
     fs::rename(&end, end.with_file_name(kept(stream))).with_context(what)?;
     // What leads there.
-    dir.remove(stream.stage2())
+    dir.remove_end(stream.stage2())
 }
 
 /// The name of a FIFO that was put away.
@@ -142,7 +142,7 @@ fn new_fifo(path: &Path) -> io::Result<()> {
 /// Whether a stream has a FIFO now.
 #[must_use]
 pub fn exists(dir: &AppDir, stream: Stream) -> bool {
-    fs::metadata(dir.path(stream.stage2())).is_ok_and(|m| m.file_type().is_fifo())
+    fs::metadata(dir.end(stream.stage2())).is_ok_and(|m| m.file_type().is_fifo())
 }
 
 /// An output: from systemd's store, else from its FIFO. Both ends go to the store.
@@ -204,7 +204,7 @@ fn take_or_open(
     stream: Stream,
     how: &mut OpenOptions,
 ) -> Result<OwnedFd> {
-    let path = dir.path(stream.stage2());
+    let path = dir.end(stream.stage2());
     if let Some(fd) = stored.remove(name) {
         return Ok(fd);
     }

@@ -144,7 +144,7 @@ pub fn reset(master: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// When it cannot be made there.
 pub fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
-    let (file, path) = (Stream::Tty.stage2(), dir.path(Stream::Tty.stage2()));
+    let (file, path) = (Stream::Tty.stage2(), dir.end(Stream::Tty.stage2()));
     let make = || -> io::Result<()> {
         unmount(&path)?;
         let end = dir.place_end(file)?;
@@ -152,6 +152,22 @@ pub fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
         dir.lead_to_end(file)
     };
     make().with_context(|| format!("publishing the terminal as {}", path.display()))
+}
+
+/// Sees to the name of a terminal that was published before, perhaps by a mux with other rules.
+///
+/// # Errors
+/// When the directory does not take it.
+pub fn place(dir: &AppDir) -> Result<()> {
+    let file = Stream::Tty.stage2();
+    let place = || dir.place_end(file).and_then(|_| dir.lead_to_end(file));
+    place().with_context(|| format!("publishing the terminal as {}", dir.end(file).display()))
+}
+
+/// Whether the service manager keeps a terminal.
+#[must_use]
+pub fn is_stored(stored: &Stored) -> bool {
+    stored.has(STORED)
 }
 
 /// Takes away every bind mount on a path: each restart of rkt's own mux could leave one more.

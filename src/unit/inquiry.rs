@@ -5,14 +5,15 @@
 //! certain is found has an unknown status. PID 1 comes first: the reaper's number may be that of a
 //! signal.
 
-use std::env;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::Uid;
 
 use super::{Shown, reaped, shown};
 use crate::limits;
@@ -38,7 +39,9 @@ impl Inquiry {
     /// process, or there is nobody to ask.
     #[must_use]
     pub fn begin(service: &ServiceName, dir: &AppDir, age: Duration, now: Instant) -> Option<Self> {
-        if !super::is_ours() {
+        // The system's manager answers an ordinary user over D-Bus only, which may not be there.
+        let may_ask = Uid::effective().is_root() || systemd::is_users();
+        if !super::is_ours() || !may_ask {
             return None;
         }
         let app = dir.name().clone();
@@ -48,6 +51,19 @@ impl Inquiry {
         let reaper = dir.rkt_status().zip(oldest);
         let until = now + limits::INQUIRY;
         (systemctl.is_some() || reaper.is_some()).then_some(Self { app, systemctl, reaper, until })
+    }
+
+    /// Waits until it is over.
+    #[must_use]
+    pub fn wait(mut self) -> Option<AppStatus> {
+        loop {
+            let now = Instant::now();
+            if let Some(found) = self.look(now) {
+                return found;
+            }
+            let looks_again = self.due(now).min(now + limits::REAPER_LOOK);
+            thread::sleep(looks_again.saturating_duration_since(now));
+        }
     }
 
     /// What came out of it, if it is over: the app's status, where that is known.
@@ -93,8 +109,7 @@ impl Inquiry {
 
 /// Starts the question to the manager that started this process.
 fn ask(service: &ServiceName) -> io::Result<Child> {
-    // Which only a user's manager sets.
-    let mut command = systemd::systemctl(env::var_os("MANAGERPID").is_some());
+    let mut command = systemd::systemctl(systemd::is_users());
     command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
     // A name may begin with what looks like an option.
     command.args(["--", service.as_str()]);

@@ -16,7 +16,7 @@ pub mod trial;
 pub mod write;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use self::mode::{Mode, Modes};
 
@@ -24,6 +24,7 @@ use self::text::{Owner, argument, env_value, program, seal, value, word};
 use crate::app;
 use crate::name::{AppName, NameError};
 use crate::service::ServiceName;
+use crate::state::split_end;
 use crate::stream::Stream;
 
 /// The name of each drop-in: before those that an administrator adds.
@@ -36,6 +37,25 @@ const BINARY: &str = "iottymux";
 const STATE: &str = "/run/iottymux";
 /// The same for a user's own services (`%t` is the directory of the session).
 const USER_STATE: &str = "%t/iottymux";
+/// Where the templates look for options of an app.
+const OPTIONS: &str = "/etc/iottymux";
+/// The same for a user's own services (`%E` is the directory of the user's configuration).
+const USER_OPTIONS: &str = "%E/iottymux";
+/// Where a mux of the system may always log: `LogsDirectory=` of the templates.
+const LOGS: &str = "/var/log/iottymux";
+/// What the templates say of a mux that is not root, taken back: in a pod of rkt, or where its state is
+/// in another place than usual, it stays what it is started as, and has one directory for all.
+const AS_ROOT: [&str; 9] = [
+    "User=root",
+    "CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_RESOURCE",
+    "ProtectSystem=full",
+    "PrivateDevices=no",
+    "PrivateTmp=no",
+    "TemporaryFileSystem=",
+    "BindPaths=",
+    "BindReadOnlyPaths=",
+    "LogsDirectory=",
+];
 
 /// The commands of a service that systemd runs beside its own, and which are not given the streams of socket
 /// units: they fail, and mostly the service with them.
@@ -215,6 +235,12 @@ impl Setup {
         }
     }
 
+    /// Whether root, or the user's manager, makes the ends for the mux, which is where they are by the
+    /// templates.
+    fn is_split(&self) -> bool {
+        self.state.is_none()
+    }
+
     /// The path of a file of a mux as units have it.
     fn path(&self, mux: &Mux, file: &str) -> String {
         format!("{}/{}/{file}", self.state(), mux.name)
@@ -274,7 +300,7 @@ fn template(kind: Kind, user: bool) -> UnitFile {
 
 /// What a user's manager has no right to do for a service of its own: capabilities are not its to
 /// take, and file systems can be hidden only by root or in a user namespace.
-const ONLY_ROOT: [&str; 12] = [
+const ONLY_ROOT: [&str; 17] = [
     "CapabilityBoundingSet=",
     "AmbientCapabilities=",
     "Protect",
@@ -287,12 +313,19 @@ const ONLY_ROOT: [&str; 12] = [
     "DevicePolicy=",
     "DeviceAllow=",
     "IPAddressDeny=",
+    "User=",
+    "RemoveIPC=",
+    "LogsDirectory",
+    "BindPaths=",
+    "BindReadOnlyPaths=",
 ];
 
 /// The template for a user's own services.
 fn for_user(text: &str) -> String {
     let lines = text.lines().filter(|line| !ONLY_ROOT.iter().any(|key| line.starts_with(key)));
-    lines.map(|line| line.replace(STATE, USER_STATE) + "\n").collect()
+    lines
+        .map(|line| line.replace(STATE, USER_STATE).replace(OPTIONS, USER_OPTIONS) + "\n")
+        .collect()
 }
 
 /// The directory of a unit's drop-ins.
@@ -344,10 +377,32 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
     let env = drop_ins(&mux.unit()).join(ENV);
     let mut service = vec![
         format!("Environment={}", word(&format!("IOTTYMUX_STATE_DIR={}", setup.state()))),
-        format!("EnvironmentFile={}/{}", value(&setup.seen_as), env.display()),
+        // Where it has been taken away a mux that still runs is stopped all the same.
+        format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()),
     ];
+    if !setup.is_split() {
+        service.extend(["ExecStartPre=", "ExecStop=", "RuntimeDirectory="].map(String::from));
+        service.push(format!("EnvironmentFile=-{}/%i/env", setup.state()));
+        if !setup.user {
+            service.extend(AS_ROOT.map(String::from));
+        }
+    } else if !setup.user && logs {
+        let own = Path::new(LOGS).join(mux.name.as_str());
+        let dirs = app.logs.iter().filter_map(|log| Path::new(log).parent()?.to_str());
+        let elsewhere = dirs.filter(|dir| !Path::new(dir).starts_with(&own));
+        service.extend(elsewhere.map(|dir| format!("ReadWritePaths=-{}", word(&value(dir)))));
+    }
     if setup.binary.is_some() {
-        let command = format!("{} {} --app %i", setup.command(), mux.kind.command());
+        let program = setup.command();
+        if setup.is_split() {
+            let tty = if mux.kind == Kind::Terminal { " --tty" } else { "" };
+            let prepare = format!("-+{program} prepare --app %i --unit %n{tty}");
+            let ask = format!("-+{program} control --app %i ask-end");
+            for (key, command) in [("ExecStartPre", prepare), ("ExecStop", ask)] {
+                service.extend([format!("{key}="), format!("{key}={command}")]);
+            }
+        }
+        let command = format!("{program} {} --app %i", mux.kind.command());
         service.extend(["ExecStart=".to_owned(), format!("ExecStart={command}")]);
     }
     sections(&unit, &service)
@@ -356,6 +411,7 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
 /// The FIFO of a stream, as rkt's design has it.
 fn socket(app: &App, mux: &Mux, stream: Stream, setup: &Setup) -> String {
     let name = stream.name();
+    let file = if setup.is_split() { split_end(stream) } else { stream.stage2().to_owned() };
     format!(
         "[Unit]\n\
          Description={name} of {}\n\
@@ -368,9 +424,10 @@ fn socket(app: &App, mux: &Mux, stream: Stream, setup: &Setup) -> String {
          RemoveOnStop=yes\n\
          Service={service}\n\
          FileDescriptorName={name}\n\
+         DirectoryMode=0700\n\
          ListenFIFO={}\n",
         mux.name,
-        setup.path(mux, stream.stage2()),
+        setup.path(mux, &file),
         service = app.service,
     )
 }
@@ -381,9 +438,10 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
     if !muxes.is_empty() {
         let names = muxes.iter().map(Mux::unit).collect::<Vec<_>>().join(" ");
         unit.extend([format!("Wants={names}"), format!("After={names}")]);
-        unit.extend(
-            muxes.iter().map(|m| format!("AssertPathExists={}", setup.path(m, "endpoints"))),
-        );
+        if !setup.is_split() {
+            let found = |mux| format!("AssertPathExists={}", setup.path(mux, "endpoints"));
+            unit.extend(muxes.iter().map(found));
+        }
     }
     let logs = |(_, mode): (Stream, Mode)| mode == Mode::Log && app.kind(mode).is_none();
     let to_journal = app.modes.each().any(logs);

@@ -473,7 +473,9 @@ fn state_paths(text: &str) -> impl Iterator<Item = &str> {
         let key = ENDS.into_iter().find(|key| line.starts_with(key))?;
         line.rsplit('/').next()?.starts_with("stage2-").then_some(key.len())
     };
-    text.lines().filter_map(move |line| Some(line[path(line)?..].rsplit_once('/')?.0))
+    let dir = move |line| Some(str::rsplit_once(&line[path(line)?..], '/')?.0);
+    // The FIFO of a socket unit lies below that of the app.
+    text.lines().filter_map(dir).map(|dir| dir.strip_suffix("/ends").unwrap_or(dir))
 }
 
 /// The lines of a unit that lead a stream to an end, rather than to the journal or to nothing.
@@ -513,6 +515,7 @@ mod tests {
                 &["/s/a", "/s/a", "%t/iottymux/a-tty"],
             ),
             ("[Socket]\nListenFIFO=/s/a/stage2-stdout\n", &["/s/a"]),
+            ("[Socket]\nListenFIFO=/s/a/ends/stage2-stdout\n", &["/s/a"]),
             ("StandardOutput=file:/var/log/a\nTTYPath=/dev/tty1\nAssertPathExists=/a\n", &[]),
         ] {
             assert_eq!(state_paths(text).collect::<Vec<_>>(), want, "{text}");

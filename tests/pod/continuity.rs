@@ -10,7 +10,7 @@ use iottymux::session::{self, Patience};
 use iottymux::state::StateDir;
 use iottymux::stream::{Epoch, Position, Stream};
 
-use crate::pod::{BINARY, Pod, rounds};
+use crate::pod::{BINARY, LOGS, Pod, rounds};
 use crate::proc::eventually;
 use crate::pty::Pty;
 
@@ -226,10 +226,10 @@ fn a_log_has_every_line_over_many_muxes() {
     fs::write(pod.shared("app.sh"), script).unwrap();
     let unit = "[Service]\nRestart=no\nExecStart=\nExecStart=/bin/sh /shared/app.sh\n";
     pod.set_unit("demo.service.d/x.conf", unit);
-    let log = "[Service]\nEnvironment=IOTTYMUX_LOG=cri:/shared/app.log\n";
+    let log = "[Service]\nEnvironment=IOTTYMUX_LOG=cri:/var/log/iottymux/demo/app.log\n";
     pod.set_unit("iomux@demo.service.d/x.conf", log);
     pod.systemctl(&["start", "demo.service"]);
-    let len = || fs::metadata(pod.shared("app.log")).map_or(0, |file| file.len());
+    let len = || fs::metadata(pod.path(&format!("{LOGS}/app.log"))).map_or(0, |file| file.len());
     let is_logged = || {
         let before = len();
         eventually("it is logged", || len() > before);
@@ -252,7 +252,7 @@ fn a_log_has_every_line_over_many_muxes() {
     pod.systemctl(&["stop", "demo.service"]);
     pod.systemctl(&["stop", MUX]);
     let count: u64 = fs::read_to_string(pod.shared("count")).unwrap().trim().parse().unwrap();
-    let text = fs::read_to_string(pod.shared("app.log")).unwrap();
+    let text = fs::read_to_string(pod.path(&format!("{LOGS}/app.log"))).unwrap();
     let mut next = 1;
     let lines: Vec<&str> =
         text.lines().filter_map(|line| Some(line.split_once(" stdout F ")?.1)).collect();

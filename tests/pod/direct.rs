@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use crate::pod::Pod;
+use crate::proc::eventually;
 
 #[test]
 fn a_service_with_streams() {
@@ -12,17 +13,11 @@ fn a_service_with_streams() {
         pod.systemctl(&["start", "demo.service"]);
         assert_eq!(
             pod.names("/run/iottymux/demo"),
-            [
-                "endpoints",
-                "lock",
-                "sock-session",
-                "sock-stderr",
-                "sock-stdin",
-                "sock-stdout",
-                "stage2-stderr",
-                "stage2-stdin",
-                "stage2-stdout",
-            ]
+            ["endpoints", "ends", "gate", "mux", "stage2-stderr", "stage2-stdin", "stage2-stdout"]
+        );
+        assert_eq!(
+            pod.names("/run/iottymux/demo/mux"),
+            ["endpoints", "lock", "sock-session", "sock-stderr", "sock-stdin", "sock-stdout"]
         );
         let mut stdin = pod.connect("demo", "sock-stdin");
         let mut stdout = pod.connect("demo", "sock-stdout");
@@ -89,7 +84,7 @@ fn a_service_with_a_terminal() {
         pod.systemctl(&["stop", "shell.service"]);
         tty.rest();
         pod.systemctl(&["stop", "ttymux@shell.service"]);
-        assert_eq!(pod.names("/run/iottymux/shell"), ["last.json", "lock"]);
+        assert_eq!(pod.names("/run/iottymux/shell/mux"), ["last.json", "lock"]);
     }
 }
 
@@ -101,10 +96,19 @@ fn no_app_without_a_mux() {
         "iomux@demo.service.d/x.conf",
         "[Service]\nExecStart=\nExecStart=false\nRestart=no\n",
     );
-    let output = pod.try_run(&["timeout", "20", "systemctl", "start", "demo.service"]);
-    assert!(!output.status.success());
-    assert_eq!(pod.property("demo.service", "AssertResult"), "no");
-    assert!(!pod.path("/run/iottymux/demo").exists());
+    pod.set_unit("demo.service.d/x.conf", "[Service]\nRestart=no\n");
+    pod.try_run(&["timeout", "20", "systemctl", "start", "demo.service"]);
+    let has_failed = || pod.property("demo.service", "ActiveState") == "failed";
+    eventually("it has failed", has_failed);
+    // As every service that has failed: 209 is its stdout, 208 its stdin (systemd.exec(5)).
+    assert_eq!(pod.property("demo.service", "ExecMainStatus"), "208");
+    assert!(pod.systemctl(&["list-units", "--failed"]).contains("iomux@demo.service"));
+    // An app that only prints would make plain files of the names of its FIFOs.
+    pod.set_unit("demo.service.d/x.conf", "[Service]\nStandardInput=null\nRestart=no\n");
+    pod.systemctl(&["reset-failed"]);
+    pod.try_run(&["systemctl", "start", "demo.service"]);
+    eventually("it has failed again", has_failed);
+    assert_eq!(pod.property("demo.service", "ExecMainStatus"), "209");
 }
 
 /// The mux of an app that runs goes on without what it cannot read: the app would die with it.
@@ -113,7 +117,8 @@ fn a_usage_error_does_not_kill_an_app_that_runs() {
     let Some(pod) = Pod::delivered() else { return };
     pod.systemctl(&["start", "demo.service"]);
     let app = pod.property("demo.service", "MainPID");
-    let env = pod.path("/run/iottymux/demo/env");
+    let env = pod.path("/etc/iottymux/demo.env");
+    std::fs::create_dir(env.parent().unwrap()).unwrap();
     std::fs::write(&env, "IOTTYMUX_BACKLOG=lots\nIOTTYMUX_VIEW_UID=me\n").unwrap();
     pod.systemctl(&["restart", "iomux@demo.service"]);
     let mut stdout = pod.connect("demo", "sock-stdout");
@@ -128,7 +133,11 @@ fn a_usage_error_does_not_kill_an_app_that_runs() {
 fn a_usage_error_is_not_tried_again() {
     let Some(pod) = Pod::delivered() else { return };
     pod.set_unit("iomux@demo.service.d/x.conf", "[Service]\nEnvironment=IOTTYMUX_BACKLOG=none\n");
-    assert!(!pod.try_run(&["systemctl", "start", "demo.service"]).status.success());
+    pod.set_unit("demo.service.d/x.conf", "[Service]\nRestart=no\n");
+    pod.try_run(&["systemctl", "start", "demo.service"]);
+    let has_failed = || pod.property("demo.service", "ActiveState") == "failed";
+    eventually("the app has not been started", has_failed);
+    assert_eq!(pod.property("demo.service", "ExecMainStatus"), "208");
     assert_eq!(pod.property("iomux@demo.service", "NRestarts"), "0");
     assert_eq!(pod.property("iomux@demo.service", "ExecMainStatus"), "2");
 }

@@ -105,16 +105,18 @@ fn a_console_for_a_service_that_runs() {
 fn where_there_is_a_directory_rkt() {
     let Some(plan) = Plan::new() else { return };
     let pod = plan.unit("game.service", GAME).root_file("rkt/.keep", "").boot();
-    for (dir, state) in [("/rkt/kubernetes", "/run/iottymux"), ("/rkt/status", "/rkt/iottymux")] {
+    for (dir, state) in
+        [("/rkt/kubernetes", "/run/iottymux/game/mux"), ("/rkt/status", "/rkt/iottymux/game")]
+    {
         fs::create_dir(pod.path(dir)).unwrap();
         pod.run(&["iottymux", "enable", "game", "--stdin", "stream", "--stdout", "stream"]);
         pod.systemctl(&["start", "game"]);
-        pod.connect_at(&format!("{state}/game/sock-stdout")).line_ending("up");
+        pod.connect_at(&format!("{state}/sock-stdout")).line_ending("up");
         pod.await_mux("game", "stdin");
         assert!(pod.run(&["iottymux", "list"]).contains("game  running"), "{dir}");
         pod.run(&["iottymux", "disable", "game", "--now"]);
         assert_nothing_is_left(&pod, "game");
-        assert!(!pod.path(state).join("game").exists());
+        assert!(!pod.path(state).exists());
         pod.systemctl(&["stop", "game"]);
     }
 }

@@ -30,6 +30,9 @@ impl Logged {
             .root_file("home/.keep", "")
             .root_file("etc/demo/.keep", "")
             .boot();
+        let dir = std::path::Path::new(log).parent().unwrap().to_str().unwrap();
+        pod.run(&["install", "-d", "-o", "iottymux", dir]);
+        pod.run(&["chown", "iottymux", "/srv"]);
         pod.systemctl(&["start", "demo.service"]);
         let log = pod.path(log);
         Some(Self { pod, log })
@@ -79,10 +82,10 @@ fn a_log_whose_places_come_and_go() {
     app.say("one");
     app.has("one\n");
     // The directory is removed and made again, by somebody or by the mux.
-    app.sh("rm -r /srv/log; mkdir /srv/log");
+    app.sh("rm -r /srv/log; install -d -o iottymux /srv/log");
     app.say("two");
     app.has("two\n");
-    app.sh("rm -r /srv");
+    app.sh("rm -r /srv; install -d -o iottymux /srv");
     app.say("three");
     app.has("three\n");
     // A file system is mounted where the log was, becomes read-only, and is so no more.
@@ -125,8 +128,8 @@ fn a_log_where_it_is_refused_unless_it_is_wanted() {
         let log = format!("{dir}/log/demo.log");
         let Some(app) = Logged::new(&log) else { return };
         app.say("one");
-        app.is_refused();
-        assert_eq!(app.pod.names(dir), [".keep"]);
+        eventually("it fails", || app.failing().is_some());
+        assert_eq!(app.pod.names(dir), [".keep", "log"]);
         app.pod.set_unit("iomux@demo.service.d/log.conf", &Logged::drop_in(&log, line));
         app.kill_mux();
         app.say("two");
@@ -148,7 +151,8 @@ fn an_app_with_few_rights() {
          ExecStart=/bin/sh -c '{script}'\n"
     );
     let log = |name: &str| {
-        let files = ["cri", "json-file", "raw"].map(|f| format!("{f}:/var/log/{name}/{f}"));
+        let files =
+            ["cri", "json-file", "raw"].map(|f| format!("{f}:/var/log/iottymux/{name}/{f}"));
         let log = format!("IOTTYMUX_LOG={},journald", files.join(","));
         format!("[Service]\nEnvironment={log} IOTTYMUX_ALLOW_UID={OTHER}\n")
     };
@@ -178,7 +182,7 @@ fn an_app_with_few_rights() {
         let (code, out, err) = attach.ends();
         assert_eq!((code, &*out), (128 + signal as i32, ""), "{app}: {err}");
         let files = ["cri", "json-file", "raw"].map(|format| {
-            fs::read_to_string(pod.path(&format!("/var/log/{app}/{format}"))).unwrap()
+            fs::read_to_string(pod.path(&format!("/var/log/iottymux/{app}/{format}"))).unwrap()
         });
         let cr = end.trim_end_matches('\n');
         let want: Vec<_> = said.iter().map(|line| format!("{line}{cr}")).collect();

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use crate::lossless::numbers;
-use crate::pod::{BINARY, Plan, Pod, project_file, rounds};
+use crate::pod::{AS_ROOT, BINARY, Plan, Pod, project_file, rounds};
 use crate::proc::{Proc, eventually};
 use crate::reader::{cri, joined};
 
@@ -74,7 +74,7 @@ impl App {
     /// The options of its mux.
     fn options(&self) -> String {
         let streams = if self.name == "mixed" { " IOTTYMUX_STREAMS=stdout" } else { "" };
-        format!("[Service]\nEnvironment=IOTTYMUX_LOG=cri:/shared/{}.log{streams}\n", self.name)
+        format!("{AS_ROOT}Environment=IOTTYMUX_LOG=cri:/shared/{}.log{streams}\n", self.name)
     }
 
     /// All that it prints to stdout, or on its terminal.

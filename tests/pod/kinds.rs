@@ -147,6 +147,11 @@ impl Case<'_> {
         }
     }
 
+    /// Its log, where its mux may always log.
+    fn log(&self) -> String {
+        format!("/var/log/iottymux/{}/log", self.app())
+    }
+
     /// Whether somebody tells that it was started again: with socket units there are no hooks.
     fn tells(&self) -> bool {
         self.kind.tells && self.how != How::Sockets
@@ -190,7 +195,7 @@ fn boot(plan: Plan, cases: &[Case]) -> Pod {
         let file = service.split_once('@').map_or(service.clone(), |(name, _)| format!("{name}@"));
         plan = plan.unit(&format!("{file}.service"), &case.unit());
         let modes = case.how.options();
-        let log = format!("--log cri:/shared/{service}.log");
+        let log = format!("--log cri:{}", case.log());
         writeln!(script, "iottymux enable {service} {modes} {log}").unwrap();
     }
     let pod = plan.boot();
@@ -241,7 +246,7 @@ fn services_of_all_kinds() {
     pod.run(&["sh", "-c", "systemctl stop 'iomux@*' 'ttymux@*'"]);
     for case in &cases {
         let name = case.service();
-        let log = fs::read_to_string(pod.shared(&format!("{name}.log"))).unwrap();
+        let log = fs::read_to_string(pod.path(&case.log())).unwrap();
         let of = |stream: &str| -> String {
             let mark = format!(" {stream} F ");
             let text = |line: &str| line.split_once(&mark).map(|(_, text)| format!("{text}\n"));

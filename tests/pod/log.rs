@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::pod::{Plan, Pod, rounds};
+use crate::pod::{AS_ROOT, Plan, Pod, rounds};
 use crate::proc::eventually;
 
 /// Where the mux is, whatever else is in the pod.
@@ -56,6 +56,8 @@ fn await_line(pod: &Pod, line: &str) {
 fn the_journal_has_all_under_the_apps_own_unit() {
     let Some(plan) = Plan::new() else { return };
     let pod = with_journald(plan.with_delivered_units())
+        .unit("iomux@.service.d/root.conf", AS_ROOT)
+        .unit("ttymux@.service.d/root.conf", AS_ROOT)
         .unit("demo.service.d/app.conf", APP)
         .unit(
             "iomux@demo.service.d/log.conf",
@@ -110,6 +112,8 @@ fn the_journal_has_all_under_the_apps_own_unit() {
 fn journald_goes_and_comes_again() {
     let Some(plan) = Plan::new() else { return };
     let pod = with_journald(plan.with_delivered_units())
+        .unit("iomux@.service.d/root.conf", AS_ROOT)
+        .unit("ttymux@.service.d/root.conf", AS_ROOT)
         .unit("demo.service.d/app.conf", "[Service]\nExecStart=\nExecStart=/bin/cat\n")
         .unit("iomux@demo.service.d/log.conf", "[Service]\nEnvironment=IOTTYMUX_LOG=journald\n")
         .boot();
@@ -158,6 +162,8 @@ fn journald_stops_and_goes_on() {
     let Some(plan) = Plan::new() else { return };
     let script = "ExecStart=/bin/sh -c 'echo first; read x; cat /shared/input; exec cat'\n";
     let pod = with_journald(plan.with_delivered_units())
+        .unit("iomux@.service.d/root.conf", AS_ROOT)
+        .unit("ttymux@.service.d/root.conf", AS_ROOT)
         .unit("demo.service.d/app.conf", &format!("[Service]\nExecStart=\n{script}"))
         .unit("iomux@demo.service.d/log.conf", "[Service]\nEnvironment=IOTTYMUX_LOG=journald\n")
         .boot();
@@ -205,6 +211,8 @@ fn a_terminal_in_all_logs_over_many_muxes() {
     let logs = "cri:/shared/cri,json-file:/shared/json-file,raw:/shared/raw,journald";
     let mux = "ttymux@shell.service";
     let pod = with_journald(plan.with_delivered_units())
+        .unit("iomux@.service.d/root.conf", AS_ROOT)
+        .unit("ttymux@.service.d/root.conf", AS_ROOT)
         .unit("shell.service.d/app.conf", &format!("[Service]\nRestart=no\nExecStart=\n{script}"))
         .unit(
             "ttymux@shell.service.d/log.conf",
@@ -276,6 +284,7 @@ fn the_kubelets_directory() {
             "iomux@demo.service.d/log.conf",
             "[Service]\nEnvironment=STAGE1_LOGMODE=k8s-plain KUBERNETES_LOG_PATH=hello/0.log\n",
         )
+        .unit("iomux@demo.service.d/root.conf", AS_ROOT)
         .root_file("rkt/kubernetes/log/.keep", "")
         .root_file("elsewhere/.keep", "")
         .boot();

@@ -8,7 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use crate::pod::{Plan, Pod, Raw, rounds};
+use crate::pod::{LOGS, Plan, Pod, Raw, rounds};
 
 const GATE: &str = "\
 [Unit]
@@ -61,7 +61,7 @@ impl Stage {
         pod.set_unit(
             "iomux@.service.d/log.conf",
             "[Service]\nStandardError=file:/shared/mux-log\n\
-             Environment=IOTTYMUX_LOG=cri:/shared/app-log\n",
+             Environment=IOTTYMUX_LOG=cri:/var/log/iottymux/demo/app-log\n",
         );
         pod.set_unit("demo.service.d/gate.conf", &format!("{GATED}{more}"));
         Self { pod, mux_log: BufReader::new(log) }
@@ -102,8 +102,8 @@ impl Stage {
         assert!(attached.status.success(), "{attached:?}");
         // The log is whole when the mux has ended.
         self.pod.systemctl(&["stop", MUX]);
-        let log = fs::read_to_string(self.pod.shared("app-log")).unwrap();
-        fs::remove_file(self.pod.shared("app-log")).unwrap();
+        let log = fs::read_to_string(self.pod.path(&format!("{LOGS}/app-log"))).unwrap();
+        fs::remove_file(self.pod.path(&format!("{LOGS}/app-log"))).unwrap();
         let logged = ["stdout", "stderr"].map(|stream| {
             let (whole, part) = (format!(" {stream} F "), format!(" {stream} P "));
             let text = |line: &str| match line.split_once(&whole) {

@@ -153,6 +153,12 @@ impl Case {
         })
     }
 
+    /// Where the end of a stream is: another FIFO takes the place of an input that is ended, but for one of
+    /// a socket unit.
+    fn ends(&self, stream: &str) -> &'static str {
+        if stream == "stdin" && self.layout == "direct" { "ends/input/" } else { "ends/" }
+    }
+
     fn assert_report(&self, report: &Report) {
         let (name, links) = (self.name(), &report.links);
         let is_tty = self.modes.map(|mode| if mode == Tty { "yes" } else { "no" });
@@ -162,7 +168,9 @@ impl Case {
         {
             let is_so = match mode {
                 Tty => link.starts_with("/dev/pts/"),
-                Stream => *link == format!("/run/iottymux/{name}/stage2-{stream}"),
+                Stream => {
+                    *link == format!("/run/iottymux/{name}/{}stage2-{stream}", self.ends(stream))
+                }
                 Log => link.starts_with("socket:"),
                 Null => link == "/dev/null",
             };
@@ -211,7 +219,7 @@ fn boot(plan: Plan, cases: &[Case]) -> Pod {
         writeln!(
             script,
             "iottymux units --output /etc/systemd/system --layout {} --app {name} --stdin {stdin} \
-             --stdout {stdout} --stderr {stderr} --log cri:/shared/{name}.log \"$@\" >/dev/null",
+             --stdout {stdout} --stderr {stderr} --log cri:/shared/log/{name}.log \"$@\" >/dev/null",
             case.layout
         )
         .unwrap();
@@ -219,6 +227,7 @@ fn boot(plan: Plan, cases: &[Case]) -> Pod {
     let pod = plan.boot();
     fs::write(pod.shared("probe"), PROBE).unwrap();
     fs::write(pod.shared("units"), script).unwrap();
+    pod.make_log_dir();
     for case in cases {
         pod.shared_fifo(&format!("{}.go", case.name()));
     }
@@ -295,7 +304,7 @@ fn assert_logs(pod: &Pod, cases: &[Case]) {
         want.sort();
         got.sort();
         assert_eq!(got, want, "{name}: the journal");
-        let log = fs::read_to_string(pod.shared(&format!("{name}.log"))).ok();
+        let log = fs::read_to_string(pod.shared(&format!("log/{name}.log"))).ok();
         let of = |log: &str, stream: &str| -> Vec<String> {
             let mark = format!(" {stream} F ");
             let text = |line: &str| line.split_once(&mark).map(|(_, text)| text.to_owned());
@@ -310,9 +319,8 @@ fn assert_logs(pod: &Pod, cases: &[Case]) {
 /// where nobody opens them before. Nothing at all where they are removed.
 fn assert_nothing_is_left(pod: &Pod, services: &[String]) {
     for mux in pod.names("/run/iottymux") {
-        let mut left = pod.names(&format!("/run/iottymux/{mux}"));
-        let may_be = |name: &str| mux.starts_with("direct") && name.starts_with("kept-");
-        left.retain(|name| name != "logs" && !may_be(name));
+        let mut left = pod.names(&pod.mux_dir(&mux));
+        left.retain(|name| name != "logs");
         assert_eq!(left, ["last.json", "lock"], "{mux}");
     }
     pod.run(&["sh", "/shared/units", "--remove"]);
@@ -448,7 +456,8 @@ fn the_kubelets_log_in_both_layouts() {
         (rkt("experiment/logmode=k8s-plain"), rkt("experiment/kubernetes-log-path=hello/0.log"));
     for (layout, stdout) in [("direct", "log"), ("direct", "stream"), ("sockets", "stream")] {
         let stdout = rkt(&format!("stage2/stdout={stdout}"));
-        let units = ["iottymux", "units", "--output", "/etc/systemd/system", "--app", "demo"];
+        let units = ["iottymux", "--state-dir", "/rkt/iottymux", "units", "--app", "demo"];
+        let units = [&units[..], &["--output", "/etc/systemd/system"]].concat();
         pod.run(&[&units[..], &["--layout", layout, &stdout, &mode, &path]].concat());
         let verified = pod.try_run(&["systemd-analyze", "verify", "--man=no", "demo.service"]);
         assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");

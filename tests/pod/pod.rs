@@ -21,6 +21,16 @@ const SKIPPED: i32 = 77;
 /// longest stop of a mux (`TimeoutStopSec=` of its unit).
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// A drop-in by which a mux is root and has all in one directory, as in a pod of rkt.
+pub const AS_ROOT: &str = "[Service]\nUser=root\nExecStartPre=\nExecStop=\nRuntimeDirectory=\n\
+    CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_RESOURCE\nProtectSystem=full\nPrivateDevices=no\n\
+    PrivateTmp=no\nTemporaryFileSystem=\nBindPaths=\nBindReadOnlyPaths=\nLogsDirectory=\n\
+    EnvironmentFile=-/run/iottymux/%i/env\n";
+/// The user of the muxes in a pod (see podsd).
+pub const MUX_USER: u32 = 900;
+/// Where the mux of demo.service may log.
+pub const LOGS: &str = "/var/log/iottymux/demo";
+
 /// How often a test repeats what must never fail: seldom for CI, often when asked.
 pub fn rounds(short: usize, long: usize) -> usize {
     if std::env::var_os("IOTTYMUX_LONG").is_some() { long } else { short }
@@ -198,6 +208,13 @@ impl Pod {
         path
     }
 
+    /// Makes /shared/log, which the muxes may write to.
+    pub fn make_log_dir(&self) {
+        let dir = self.shared("log");
+        fs::create_dir(&dir).unwrap();
+        std::os::unix::fs::chown(dir, Some(MUX_USER), Some(MUX_USER)).unwrap();
+    }
+
     /// A path of the pod's root, as seen from here.
     pub fn path(&self, inside: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{inside}", self.init))
@@ -234,9 +251,16 @@ impl Pod {
         assert_eq!(ended, Ok(1), "{}", self.console());
     }
 
+    /// Where the mux of an app in `/run/iottymux` has its files.
+    pub fn mux_dir(&self, app: &str) -> String {
+        let dir = format!("/run/iottymux/{app}");
+        let own = format!("{dir}/mux");
+        if self.path(&own).is_dir() { own } else { dir }
+    }
+
     /// Attaches to a socket of an app in `/run/iottymux`.
     pub fn connect(&self, app: &str, socket: &str) -> Raw {
-        self.connect_at(&format!("/run/iottymux/{app}/{socket}"))
+        self.connect_at(&format!("{}/{socket}", self.mux_dir(app)))
     }
 
     /// Attaches to a socket.

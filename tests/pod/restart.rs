@@ -10,7 +10,7 @@ const STALE: [&str; 6] =
     ["endpoints", "sock-session", "sock-stderr", "sock-stdin", "sock-stdout", "sock-tty"];
 
 fn assert_nothing_stale(pod: &Pod, app: &str) {
-    let names = pod.names(&format!("/run/iottymux/{app}"));
+    let names = pod.names(&pod.mux_dir(app));
     assert!(names.iter().all(|n| !STALE.contains(&n.as_str()) && !n.starts_with('.')), "{names:?}");
 }
 

@@ -40,7 +40,7 @@ fn stop(pod: &Pod) -> Vec<String> {
         let socket = format!("demo-{stream}.socket");
         assert_eq!(pod.property(&socket, "ActiveState"), "inactive", "{socket}");
     }
-    pod.names("/run/iottymux/demo")
+    pod.names(&pod.mux_dir("demo"))
 }
 
 /// Whatever becomes of the mux: no FIFO is left, moved, or complained of.

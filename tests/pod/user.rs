@@ -39,7 +39,7 @@ fn services_of_a_user() {
     {
         run(&pod, &[&["iottymux", "enable", "--user", "bot", "--now"], modes].concat());
         let state = "/run/user/1/iottymux/bot";
-        let mut output = pod.connect_at(&format!("{state}/{socket}"));
+        let mut output = pod.connect_at(&format!("{state}/mux/{socket}"));
         output.line_ending("up");
         let attach = ["iottymux", "attach", "--app", "bot", "--mode"];
         let input = if socket == "sock-tty" { "tty-in" } else { "stdin" };
