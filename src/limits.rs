@@ -260,6 +260,11 @@ pub const ENDPOINTS: u64 = 64 * 1024;
 pub const TAIL: usize = 4 * 1024;
 /// Bytes of a `last.json` that are read: two tails with each byte written as six, and the rest.
 pub const LAST: u64 = 64 * 1024;
+/// Times in a row that the loop may be woken by the clock alone and leave something due in the past: what is
+/// due may have several parts. After that it counts as stuck.
+pub const OVERDUE: u32 = 8;
+/// Pause of a loop that is stuck in this way: a defect of ours is not to cost a whole processor.
+pub const OVERDUE_PAUSE: Duration = Duration::from_millis(100);
 /// How long events are waited for right behind others, before the runtime is asked: it makes of two
 /// system calls five. A signal may wait so long.
 pub const LINGER_EVENTS: Duration = Duration::from_millis(1);

@@ -162,16 +162,21 @@ impl Input {
         *self = Self { written: self.written, only: self.only, ..Self::default() };
     }
 
-    /// When somebody's half line stops keeping others waiting.
+    /// When somebody's half line stops keeping others waiting. While the queue is full the app alone
+    /// decides when somebody goes on.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        let turn = self.turn?;
+        let turn = self.turn.filter(|_| self.has_room())?;
         self.are_lines_beside(turn.client).then(|| turn.since + limits::INPUT_TURN)
     }
 
     /// Goes on with what may go on now.
     pub fn advance(&mut self, now: Instant) {
-        while self.queue.len() < limits::INPUT && self.step(now) {}
+        while self.has_room() && self.step(now) {}
+    }
+
+    fn has_room(&self) -> bool {
+        self.queue.len() < limits::INPUT
     }
 
     /// Moves the bytes of one client; whether there was something to move.
@@ -297,6 +302,20 @@ mod tests {
         assert_eq!(later, now + Duration::from_secs(1));
         input.advance(later);
         assert_eq!(take(&mut input, later), "halfwhole\n");
+    }
+
+    #[test]
+    fn no_time_is_due_while_the_app_does_not_read() {
+        let (mut input, now) = two(Merge::Lines);
+        input.push(A, b"half", now);
+        input.push(B, b"whole\n", now);
+        input.push(A, &vec![b'x'; limits::INPUT], now);
+        assert_eq!(input.deadline(), None);
+        let later = now + 2 * limits::INPUT_TURN;
+        input.advance(later);
+        assert_eq!(input.deadline(), None);
+        input.written(100, later);
+        assert!(input.deadline().is_none_or(|at| at > later));
     }
 
     #[test]

@@ -145,9 +145,11 @@ impl Mux {
         let mut signals = Signals::new().context("setting up signals")?;
         let mut events = Vec::with_capacity(limits::EVENTS);
         let mut lingered = 0;
+        let mut overdue = Overdue::default();
         self.begin()?;
         while self.phase != Phase::Done {
-            let deadline = self.deadline();
+            let deadline = overdue.put_off(self.deadline());
+            let mut is_due = false;
             if lingered < limits::LINGERS && self.linger(&mut events, deadline)? {
                 lingered += 1;
             } else {
@@ -159,7 +161,7 @@ impl Mux {
                     biased;
                     asked = signals.next() => self.on_signal(asked)?,
                     ready = self.poller.wait(&mut events) => ready.context("waiting for events")?,
-                    () = at(deadline) => {}
+                    () = at(deadline) => is_due = true,
                     () = yield_now(), if is_busy => {}
                 }
             }
@@ -179,7 +181,14 @@ impl Mux {
             for event in &events[doors..] {
                 self.on_event(*event);
             }
+            let began = Instant::now();
             self.settle()?;
+            // What was due then has been dealt with, or is due later: else the clock would wake the loop for ever.
+            let is_late = is_due && self.deadline().is_some_and(|at| at <= began);
+            if overdue.count(is_late) {
+                log::error!("app {}: what is due is not dealt with", self.dir.name());
+                debug_assert!(false, "the loop is woken by the clock, and nothing comes of it");
+            }
         }
         Ok(())
     }
@@ -466,6 +475,31 @@ impl Mux {
         let wanted = listener.paused.is_none().then_some(Interest { read: true, write: false });
         let token = Token::Listener(index);
         log_watch(self.poller.watch(&mut listener.watch, &listener.socket, token, wanted));
+    }
+}
+
+/// How often in a row the clock has woken the loop, and nothing has come of it.
+#[derive(Debug, Default)]
+struct Overdue {
+    turns: u32,
+    /// It was logged: once is enough.
+    is_told: bool,
+}
+
+impl Overdue {
+    /// Counts a turn; whether the loop is stuck for the first time.
+    fn count(&mut self, is_late: bool) -> bool {
+        self.turns = if is_late { self.turns.saturating_add(1) } else { 0 };
+        let is_stuck = self.turns >= limits::OVERDUE;
+        is_stuck && !std::mem::replace(&mut self.is_told, true)
+    }
+
+    /// A loop that is stuck looks now and then.
+    fn put_off(&self, deadline: Option<Instant>) -> Option<Instant> {
+        if self.turns < limits::OVERDUE {
+            return deadline;
+        }
+        deadline.map(|at| at.max(Instant::now() + limits::OVERDUE_PAUSE))
     }
 }
 

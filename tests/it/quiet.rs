@@ -1,14 +1,22 @@
 //! A mux that has nothing to do does nothing: whatever has come and gone before.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::Duration;
 
+use iottymux::proto::{Exclusive, Hello, Kind, Redraw, Size, Want};
+use iottymux::stream::{Position, Stream};
+use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 
-use crate::proc::Proc;
+use crate::peer::hello;
+use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig, expect};
 
 /// How long a mux is watched: a loop without sleep would use most of it, a timer show itself.
@@ -41,6 +49,43 @@ fn assert_is_lazy(mux: &Proc, silent: impl AsFd) -> u64 {
     let ran = Duration::from_nanos(ran_after - ran);
     assert!(ran < WATCHED / 10, "it ran for {ran:?} of {WATCHED:?}");
     sleeps_after - sleeps
+}
+
+/// It wakes up now and then at the most: what is blocked for long is looked at by the clock.
+fn assert_is_calm(mux: &Proc, silent: impl AsFd) {
+    let wakes = assert_is_lazy(mux, silent);
+    assert!(wakes <= 20, "it woke up {wakes} times");
+}
+
+/// Writes until the mux takes no more; what is written to does not block.
+fn fill<W>(mux: &Proc, to: &W, bytes: &[u8])
+where
+    for<'a> &'a W: Write,
+{
+    let takes = || {
+        let mut to = to;
+        to.write(bytes).is_ok()
+    };
+    eventually("no more is taken", || {
+        while takes() {}
+        mux.rests();
+        !takes()
+    });
+}
+
+/// The app's end of an output, which does not block, filled until the mux reads no more.
+fn held_back(rig: &Rig, mux: &Proc) -> File {
+    let path = rig.path("stage2-stdout");
+    let app = File::options().write(true).custom_flags(O_NONBLOCK).open(path).unwrap();
+    fill(mux, &app, &[b'x'; 4096]);
+    app
+}
+
+/// A session that has said this hello.
+fn session(rig: &Rig, hello: &Hello) -> UnixStream {
+    let session = rig.client("session");
+    (&session).write_all(&Kind::Hello.message(hello)).unwrap();
+    session
 }
 
 #[test]
@@ -94,7 +139,7 @@ fn with_clients_that_closed_half_went_or_never_read() {
     half_in.shutdown(Shutdown::Write).unwrap();
     let mut app = rig.writer("stdout");
     // More than a ring, which the lazy one holds back until its patience has ended.
-    let writing = std::thread::spawn(move || {
+    let writing = thread::spawn(move || {
         crate::pattern::write(&mut app, 2 << 20);
         app
     });
@@ -121,12 +166,7 @@ fn with_input_that_the_app_does_not_take() {
         // An app that is there, and does not read; a raw terminal echoes nothing.
         let _app = if kind == "tty" { rig.slave() } else { rig.writer("stdout") };
         typist.set_nonblocking(true).unwrap();
-        let full = || {
-            while (&typist).write(&[b'x'; 4096]).is_ok() {}
-            mux.rests();
-            (&typist).write(b"x").is_err()
-        };
-        crate::proc::eventually("no more is taken", full);
+        fill(&mux, &typist, &[b'x'; 4096]);
         assert_sleeps(&mux, output.as_ref().unwrap_or(&typist));
     }
 }
@@ -142,4 +182,136 @@ fn without_a_descriptor_for_those_who_wait() {
     let _crowd = [(); 60].map(|()| rig.client("stdout"));
     mux.stderr.wait_for("trying again shortly");
     assert_is_lazy(&mux, &client);
+}
+
+/// Half a line, more than the mux keeps, and somebody else: the first one's turn ends, and no more can go on.
+#[test]
+fn with_a_half_line_whose_turn_has_ended_and_an_app_that_does_not_read() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let output = rig.client("stdout");
+    let first = rig.client("stdin");
+    (&first).write_all(b"half").unwrap();
+    first.set_nonblocking(true).unwrap();
+    fill(&mux, &first, &[b'x'; 4096]);
+    // It has said all that it wanted, which was nothing.
+    let second = rig.client("stdin");
+    second.shutdown(Shutdown::Both).unwrap();
+    // Longer than a turn.
+    for _ in 0..4 {
+        assert_is_calm(&mux, &output);
+    }
+}
+
+#[test]
+fn with_writers_that_have_gone_and_an_app_that_does_not_read() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let output = rig.client("stdout");
+    let typist = rig.client("stdin");
+    typist.set_nonblocking(true).unwrap();
+    fill(&mux, &typist, &[b'x'; 4096]);
+    drop(typist);
+    for _ in 0..10 {
+        rig.client("stdin").write_all(&[b'y'; 1000]).unwrap();
+    }
+    mux.rests();
+    assert_sleeps(&mux, &output);
+}
+
+#[test]
+fn with_writers_who_wait_for_one_that_types_alone() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let output = rig.client("stdout");
+    let alone = Hello { stdin: true, exclusive: Some(Exclusive::Ask), ..Hello::default() };
+    let _alone = session(&rig, &alone);
+    mux.rests();
+    let other = rig.client("stdin");
+    other.set_nonblocking(true).unwrap();
+    fill(&mux, &other, &[b'y'; 4096]);
+    assert_sleeps(&mux, &output);
+}
+
+#[test]
+fn with_an_app_that_a_client_holds_back() {
+    let rig = Rig::new();
+    let arguments = ["stream", "--app", APP, "--client-patience", "3600"];
+    let mut mux = rig.mux(arguments);
+    let silent = rig.client("stderr");
+    let _lazy = rig.client("stdout");
+    mux.rests();
+    let _app = held_back(&rig, &mux);
+    assert_sleeps(&mux, &silent);
+    // And while it drains: that ends after five seconds.
+    let asked = rig.client("session");
+    mux.signal(Signal::SIGTERM);
+    mux.stderr.wait_for("ending on");
+    assert_is_calm(&mux, &silent);
+    drop(asked);
+    mux.stderr.wait_for("still writing");
+    // And while it delivers: the lazy one has an hour's patience, of which it gets ten seconds. The others
+    // have gone by now.
+    let (never, _open) = std::io::pipe().unwrap();
+    assert_is_calm(&mux, &never);
+    assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn with_an_app_that_a_log_holds_back() {
+    let rig = Rig::new();
+    let fifo = rig.file("log");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    // A reader that reads nothing.
+    let _reader = File::options().read(true).write(true).open(&fifo).unwrap();
+    let log = format!("raw:{}", fifo.display());
+    let mux = rig.mux(["stream", "--app", APP, "--log", &log]);
+    let silent = rig.client("stderr");
+    let _app = held_back(&rig, &mux);
+    assert_is_calm(&mux, &silent);
+}
+
+/// The loop waits for the thread that knows the screen, and does nothing meanwhile.
+#[test]
+fn with_an_app_that_waits_for_the_model_of_its_screen() {
+    let rig = Rig::new();
+    let mux = rig.tty();
+    assert_eq!(rig.run(&["control", "--app", APP, "resize", "500x260"]).ends(), 0);
+    let silent = session(&rig, &Hello::default());
+    expect_welcome(&silent);
+    let mut app = rig.slave();
+    // The dearest that a few bytes can ask for: a character, and all below it erased.
+    thread::spawn(move || while app.write_all(&b"\x1b[Hx\x1b[J".repeat(4096)).is_ok() {});
+    let size = Some(Size { rows: 50, cols: 100 });
+    let tty = Want { stream: Stream::Tty, from: Position::Now };
+    let watch =
+        Hello { streams: vec![tty], size, redraw: Some(Redraw::Screen), ..Hello::default() };
+    let _viewer = session(&rig, &watch);
+    mux.stderr.wait_for("attached to tty");
+    let (sleeps, _) = work_of(&mux);
+    thread::sleep(WATCHED);
+    let (after, _) = work_of(&mux);
+    assert!(after - sleeps < 4000, "it woke up {} times", after - sleeps);
+}
+
+fn expect_welcome(mut session: &UnixStream) {
+    let mut header = [0; 8];
+    std::io::Read::read_exact(&mut session, &mut header).unwrap();
+    let len = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    std::io::Read::read_exact(&mut session, &mut vec![0; len as usize]).unwrap();
+}
+
+/// Each of them is told by the clock that its time is over.
+#[test]
+fn with_sessions_that_do_not_say_hello() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let silent = rig.client("stderr");
+    let _sessions = [(); 20].map(|()| rig.client("session"));
+    mux.rests();
+    assert_sleeps(&mux, &silent);
+    let mut one = rig.client("session");
+    one.write_all(&hello(Stream::Stdout, Position::Now, None)).unwrap();
+    expect_welcome(&one);
+    assert_sleeps(&mux, &silent);
 }
