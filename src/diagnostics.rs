@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::env;
+use std::fmt::Arguments;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::Error;
 use env_logger::Target;
@@ -60,6 +62,70 @@ fn keep(mut complaint: String) {
         kept.pop_front();
     }
     kept.push_back((Now::read().stamp, complaint));
+}
+
+/// Log lines that others can cause as often as they like: of more than [`limits::LINES`] within
+/// [`limits::LINES_TIME`] only the number is logged, so that the service manager's own limit does not drop
+/// the lines of the app.
+#[derive(Debug)]
+pub struct Limited {
+    what: &'static str,
+    window: Mutex<Window>,
+}
+
+/// A time in which lines are counted.
+#[derive(Debug)]
+struct Window {
+    since: Option<Instant>,
+    lines: u64,
+}
+
+impl Limited {
+    /// Lines about `what`: the name of the kind in the plural.
+    #[must_use]
+    pub const fn new(what: &'static str) -> Self {
+        Self { what, window: Mutex::new(Window { since: None, lines: 0 }) }
+    }
+
+    /// Logs a line, if it is not one too many.
+    pub fn log(&self, level: Level, line: Arguments<'_>) {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let (may, left_out) = window.next(Instant::now());
+        if left_out > 0 {
+            log::log!(level, "{left_out} lines about {} were left out", self.what);
+        }
+        if may {
+            log::log!(level, "{line}");
+        }
+    }
+
+    /// Logs how many lines were left out since the last that was not: at the end of the process.
+    pub fn finish(&self) {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let left_out = window.left_out();
+        if left_out > 0 {
+            log::info!("{left_out} lines about {} were left out", self.what);
+        }
+        *window = Window { since: None, lines: 0 };
+    }
+}
+
+impl Window {
+    /// Counts a line: whether it may be logged, and how many of the time before it were not.
+    fn next(&mut self, now: Instant) -> (bool, u64) {
+        let is_over = |since| now.saturating_duration_since(since) >= limits::LINES_TIME;
+        let mut left_out = 0;
+        if self.since.is_none_or(is_over) {
+            left_out = self.left_out();
+            *self = Self { since: Some(now), lines: 0 };
+        }
+        self.lines += 1;
+        (self.lines <= limits::LINES, left_out)
+    }
+
+    fn left_out(&self) -> u64 {
+        self.lines.saturating_sub(limits::LINES)
+    }
 }
 
 /// Standard error for a process that must not wait for it: a line that is not taken at once is lost.
@@ -137,5 +203,28 @@ fn say_between(before: &str, text: &str, after: &str) {
     let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);
     if let Ok(1..) = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], wait) {
         let _ = write!(stderr.lock(), "{before}iottymux: {line}{after}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn so_many_lines_in_a_time_and_then_their_number() {
+        let mut window = Window { since: None, lines: 0 };
+        let now = Instant::now();
+        let mut logged = 0;
+        for line in 0..1000u32 {
+            let (may, left_out) = window.next(now + Duration::from_millis(line.into()));
+            logged += u64::from(may);
+            assert_eq!(left_out, 0);
+        }
+        assert_eq!(logged, limits::LINES);
+        let later = now + limits::LINES_TIME;
+        assert_eq!(window.next(later), (true, 1000 - limits::LINES));
+        assert_eq!(window.next(later + limits::LINES_TIME), (true, 0));
     }
 }

@@ -65,6 +65,15 @@ pub const MARKS: usize = 4096;
 /// Bytes of input kept per mux for an app that does not read, and the most that one client may
 /// have waiting for its turn.
 pub const INPUT: usize = 64 * 1024;
+/// Bytes of input that all clients of one user may have waiting for their turns: a user with many clients does
+/// not take the memory of the mux.
+pub const USER_INPUT: usize = 1024 * 1024;
+/// Bytes of memory for the input that clients of one user have left when they went; what is more is lost.
+pub const LEFT_INPUT: usize = 256 * 1024;
+/// Bytes that each such client counts besides its input: what it takes to keep it.
+pub const LEFT_WRITER: usize = 512;
+/// Bytes that stay allocated for the input of a client that has none waiting.
+pub const IDLE_INPUT: usize = 4096;
 /// Bytes typed or pasted at a terminal that may wait in `attach` for an app that does not read: more than
 /// anybody pastes, for its own keys are found in what it has read only.
 pub const TYPED: usize = 4 * 1024 * 1024;
@@ -171,15 +180,25 @@ pub const LOG_REOPEN: Duration = Duration::from_secs(3);
 
 /// Clients of one mux at the same time.
 pub const CLIENTS: usize = 4096;
+/// Of these, clients of one user other than root and the mux's own: far more than a person has, and so few that
+/// nobody takes the places, memory and time of others.
+pub const USER_CLIENTS: usize = 256;
+/// Of these, places for root and the mux's own user only, so that an administrator can attach and ask when
+/// others have taken the rest. One place in four where the process may have few descriptors.
+pub const RESERVED_CLIENTS: usize = 64;
+/// Descriptors that a mux needs for itself: sources, listeners, logs. The others are for clients.
+pub const OWN_DESCRIPTORS: usize = 32;
 /// Connections that may wait to be accepted, per socket.
 pub const LISTEN_QUEUE: usize = 1024;
 /// Connections accepted before the clients that are there have their turn.
 pub const ACCEPTS_PER_TURN: usize = 32;
 /// Pause after an accept that failed (most often: no file descriptor left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Clients that have gone while the app took no input, and left some unread: so many are kept until
-/// the app takes it.
+/// Clients of root and the mux's own user that have gone while the app took no input, and left some unread in
+/// their sockets: so many are kept until the app takes it, each with a descriptor.
 pub const GONE_WRITERS: usize = 64;
+/// The same for each other user.
+pub const GONE_USER_WRITERS: usize = 16;
 /// How long a session may take to say hello.
 pub const HELLO: Duration = Duration::from_secs(10);
 /// Send buffer asked for each client, bytes: the kernel doubles it, and that is its own default.
@@ -282,6 +301,14 @@ pub const SCREEN_BEHIND: usize = SCREEN_AHEAD / 2;
 /// After a screen was drawn none is for so many times as long as that took: the rest of the time is the
 /// app's, whose output is shown by the same thread.
 pub const SCREEN_REST: u32 = 3;
+/// Bytes of screens that wait for their viewers to take them, of all viewers together: a dozen of the largest.
+/// When it is more, a viewer that has had [`SCREEN_PATIENCE`] loses the rest of its screen, and gets another
+/// when it reads again. Also bytes of backlogs that wait for the clients of one user.
+pub const SCREENS: usize = 16 * 1024 * 1024;
+/// How long a viewer may take for a screen while others wait for the memory.
+pub const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
+/// Payload of a frame of a screen, bytes: what is kept of a screen whose rest is taken away.
+pub const SCREEN_FRAME: usize = 16 * 1024;
 /// Bytes of what shows a screen that are kept over a restart of the mux: a screen of ten thousand
 /// cells that all look different takes less.
 pub const SCREEN_KEPT: usize = 512 * 1024;
@@ -296,11 +323,12 @@ pub const RESIZE_PAUSE: Duration = Duration::from_millis(30);
 pub const SCREEN_PAUSE: Duration = Duration::from_millis(40);
 /// Pause after which a gap counts as over, and the user is told of it.
 pub const GAP_QUIET: Duration = Duration::from_secs(1);
-/// Refusals that are logged one by one within [`REFUSALS_TIME`]; of more only their number is: who
-/// may not come is not to fill the log either.
-pub const REFUSALS: u64 = 20;
-/// See [`REFUSALS`].
-pub const REFUSALS_TIME: Duration = Duration::from_secs(10);
+/// Log lines of one kind (attached and detached, requests, refusals, dropped clients, slow clients) within
+/// [`LINES_TIME`], separately for root with the mux's own user and for all others. Of more only their number is
+/// logged: journald drops lines of a unit that logs too many, the app's among them.
+pub const LINES: u64 = 20;
+/// See [`LINES`].
+pub const LINES_TIME: Duration = Duration::from_secs(10);
 /// How long the first key of a sequence that attach keeps for itself may be held back.
 pub const DETACH_HOLD: Duration = Duration::from_millis(500);
 /// Longest such sequence, in keys.

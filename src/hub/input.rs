@@ -24,8 +24,12 @@ pub enum Merge {
 #[derive(Debug)]
 struct Writer {
     merge: Merge,
+    /// The user whose client it is.
+    uid: u32,
     waiting: VecDeque<u8>,
     ended: bool,
+    /// Its client has gone.
+    left: bool,
 }
 
 /// A client in the middle of a line.
@@ -44,6 +48,8 @@ pub struct Input {
     /// Bytes that the app's pipe or terminal has accepted.
     written: u64,
     writers: BTreeMap<ClientId, Writer>,
+    /// Bytes that wait, by users; only those who have some.
+    users: BTreeMap<u32, usize>,
     turn: Option<Turn>,
     /// The one whose input alone goes on; that of the others waits.
     only: Option<ClientId>,
@@ -55,8 +61,9 @@ pub struct Input {
 
 impl Input {
     /// A client that may type, for the first time.
-    pub fn join(&mut self, id: ClientId, merge: Merge) {
-        self.writers.insert(id, Writer { merge, waiting: VecDeque::new(), ended: false });
+    pub fn join(&mut self, id: ClientId, merge: Merge, uid: u32) {
+        let writer = Writer { merge, uid, waiting: VecDeque::new(), ended: false, left: false };
+        self.writers.insert(id, writer);
     }
 
     /// How many bytes of this client may be read now; 0 until the app or the other writers have
@@ -64,17 +71,22 @@ impl Input {
     #[must_use]
     pub fn room(&self, id: ClientId) -> usize {
         let Some(writer) = self.writers.get(&id).filter(|w| !w.ended) else { return 0 };
-        if writer.waiting.is_empty() {
+        let room = if writer.waiting.is_empty() {
             limits::INPUT.saturating_sub(self.queue.len())
         } else {
             limits::INPUT.saturating_sub(writer.waiting.len())
-        }
+        };
+        // Whose turn it is does not wait for others of its user, who wait for it.
+        let has_turn = self.only == Some(id) || self.turn.is_some_and(|turn| turn.client == id);
+        let of_user = self.users.get(&writer.uid).copied().unwrap_or(0);
+        if has_turn { room } else { room.min(limits::USER_INPUT.saturating_sub(of_user)) }
     }
 
     /// What a client typed; more than [`Input::room`] is kept, too.
     pub fn push(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
         let Some(writer) = self.writers.get_mut(&id).filter(|w| !w.ended) else { return };
         writer.waiting.extend(bytes);
+        *self.users.entry(writer.uid).or_default() += bytes.len();
         self.advance(now);
     }
 
@@ -93,12 +105,32 @@ impl Input {
     }
 
     /// The client has gone. What it typed still goes on, unless it waits for another client to let
-    /// go of the input, which may be never: then it is forgotten.
-    pub fn leave(&mut self, id: ClientId, now: Instant) {
-        if self.may_go_on(id) {
+    /// go of the input, which may be never, or its user's clients have left too much: then it is forgotten.
+    /// Returns how many bytes that are.
+    pub fn leave(&mut self, id: ClientId, now: Instant) -> usize {
+        let Some(writer) = self.writers.get(&id) else { return 0 };
+        let (uid, cost) = (writer.uid, writer.cost());
+        let left = self.writers.values().filter(|w| w.left && w.uid == uid);
+        let goes_on = self.may_go_on(id)
+            && cost + left.map(Writer::cost).sum::<usize>() <= limits::LEFT_INPUT;
+        if goes_on && let Some(writer) = self.writers.get_mut(&id) {
+            writer.left = true;
             self.end(id, now);
-        } else {
-            self.writers.remove(&id);
+            return 0;
+        }
+        self.writers.remove(&id).map_or(0, |writer| {
+            self.taken(uid, writer.waiting.len());
+            writer.waiting.len()
+        })
+    }
+
+    /// So many bytes of a user wait no more.
+    fn taken(&mut self, uid: u32, len: usize) {
+        if let Some(waiting) = self.users.get_mut(&uid) {
+            *waiting = waiting.saturating_sub(len);
+            if *waiting == 0 {
+                self.users.remove(&uid);
+            }
         }
     }
 
@@ -197,11 +229,15 @@ impl Input {
         let len = merge.portion(&writer.waiting, alone, self.turn.is_some());
         let whole = len == 0 || writer.waiting[len - 1] == b'\n';
         self.queue.extend(writer.waiting.drain(..len));
-        let ended = writer.ended && writer.waiting.is_empty();
+        if writer.waiting.is_empty() && writer.waiting.capacity() > limits::IDLE_INPUT {
+            writer.waiting = VecDeque::new();
+        }
+        let (uid, ended) = (writer.uid, writer.ended && writer.waiting.is_empty());
         if ended {
             self.ends.push_back((self.written + self.queue.len() as u64, id));
             self.writers.remove(&id);
         }
+        self.taken(uid, len);
         if merge == Merge::AsTyped {
             return true;
         }
@@ -230,6 +266,11 @@ impl Input {
 impl Writer {
     fn has_work(&self) -> bool {
         self.ended || !self.waiting.is_empty()
+    }
+
+    /// Bytes of memory that it counts once its client has gone.
+    fn cost(&self) -> usize {
+        self.waiting.len() + limits::LEFT_WRITER
     }
 }
 
@@ -267,8 +308,8 @@ mod tests {
 
     fn two(merge: Merge) -> (Input, Instant) {
         let mut input = Input::default();
-        input.join(A, merge);
-        input.join(B, merge);
+        input.join(A, merge, 0);
+        input.join(B, merge, 0);
         (input, Instant::now())
     }
 
@@ -345,7 +386,7 @@ mod tests {
         input.reserve(Some(A), now);
         input.close();
         // The app was started again, and these come anew.
-        input.join(B, Merge::Lines);
+        input.join(B, Merge::Lines, 0);
         input.push(B, b"b", now);
         assert_eq!(take(&mut input, now), "");
         input.reserve(None, now);
@@ -376,6 +417,50 @@ mod tests {
     }
 
     #[test]
+    fn what_clients_of_one_user_have_waiting_and_leave_is_bounded() {
+        let (mut input, now) = two(Merge::Lines);
+        input.reserve(Some(A), now);
+        let mut waits = 0;
+        for id in 10..1000 {
+            let id = ClientId(id);
+            input.join(id, Merge::Lines, 7);
+            let room = input.room(id);
+            input.push(id, &vec![b'x'; room], now);
+            waits += room;
+        }
+        assert_eq!(waits, limits::USER_INPUT);
+        // Neither who types alone nor another user waits for that.
+        assert_eq!((input.room(A), input.room(B)), (limits::INPUT, limits::INPUT));
+        input.reserve(None, now);
+        take(&mut input, now);
+        input.reserve(Some(ClientId(10)), now);
+        input.push(ClientId(10), &vec![b'x'; limits::INPUT], now);
+        assert!(input.next().concat().len() >= limits::INPUT);
+        input.reserve(None, now);
+        let (mut lost, mut left) = (0, 0);
+        for id in 11..1000 {
+            let id = ClientId(id);
+            let len = input.writers[&id].waiting.len();
+            let gone = input.leave(id, now);
+            assert!(gone == 0 || gone == len);
+            lost += gone;
+            left += usize::from(input.writers.contains_key(&id));
+        }
+        assert!(lost > 0);
+        let kept: usize = input.writers.values().filter(|w| w.left).map(Writer::cost).sum();
+        assert!(kept <= limits::LEFT_INPUT, "{kept} bytes of {left} writers");
+        // Another user's are kept, and in the end all goes on and is delivered.
+        input.push(B, b"b", now);
+        assert_eq!(input.leave(B, now), 0);
+        let mut at = now;
+        while !input.writers.is_empty() && input.users.values().sum::<usize>() > 0 {
+            at += limits::INPUT_TURN;
+            take(&mut input, at);
+        }
+        assert_eq!(input.users.len(), 0);
+    }
+
+    #[test]
     fn keys_are_merged_as_typed() {
         let (mut input, now) = two(Merge::AsTyped);
         input.push(A, b"a", now);
@@ -388,7 +473,7 @@ mod tests {
     fn keys_wait_for_no_line_and_lines_for_no_key() {
         const KEYS: ClientId = ClientId(3);
         let (mut input, now) = two(Merge::Lines);
-        input.join(KEYS, Merge::AsTyped);
+        input.join(KEYS, Merge::AsTyped, 0);
         input.push(A, b"half", now);
         input.push(B, b"whole\n", now);
         input.push(KEYS, b"k", now);
@@ -426,7 +511,7 @@ mod tests {
             let mut typed: [String; 3] = Default::default();
             let mut got: [String; 3] = Default::default();
             for (id, lines) in (0..3).zip(lines) {
-                input.join(ClientId(id), if lines { Merge::Lines } else { Merge::AsTyped });
+                input.join(ClientId(id), if lines { Merge::Lines } else { Merge::AsTyped }, 0);
             }
             for (id, text, wait) in steps {
                 // Each client has an alphabet of its own; the first one alone ends lines.

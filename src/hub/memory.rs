@@ -222,7 +222,7 @@ impl LogPlace {
 #[cfg(test)]
 impl Memory {
     /// Memory that nobody keeps.
-    pub(super) fn new(streams: &[Stream], backlog: usize) -> Self {
+    pub(crate) fn new(streams: &[Stream], backlog: usize) -> Self {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         Self { words: words.leak(), rings: vec![0; rings_len(streams, backlog)].leak() }
     }

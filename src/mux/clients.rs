@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow};
+use log::Level;
 
+use super::talk::{ATTACHING, DROPS, REFUSALS};
 use super::{Mux, Phase, log_watch};
 use crate::hub::ClientId;
 use crate::hub::input::Merge;
@@ -25,7 +27,8 @@ impl Mux {
             let Some(socket) = self.listeners[index].accept(now) else { break };
             let stream = self.listeners[index].stream;
             if let Err(e) = self.admit(socket, stream) {
-                log::warn!("a client of app {}: {e:#}", self.dir.name());
+                let line = format_args!("a client of app {}: {e:#}", self.dir.name());
+                DROPS.log(Right::View, Level::Warn, line);
             }
         }
         self.watch_listener(index);
@@ -40,11 +43,10 @@ impl Mux {
         // The app does not wait for those who only look.
         let patience = if may < Right::Write { Duration::ZERO } else { self.patience };
         let id = self.hub.join(patience);
-        let full = self.clients.len() >= limits::CLIENTS;
+        let crowded = self.crowd.enter(peer.uid, may);
         self.clients.insert(id, Client::new(socket, role, peer, may));
-        let refusal = match right {
+        let refusal = match right.and_then(|may| crowded.map(|()| may)) {
             Err(why) => Some(why),
-            Ok(_) if full => Some(anyhow!("there are {} clients already", limits::CLIENTS)),
             Ok(may) if stream == Some(Stream::Stdin) && may < Right::Write => {
                 Some(only_looks(peer))
             }
@@ -111,14 +113,15 @@ impl Mux {
         match types {
             Some(merge) if self.inlet.is_some() => {
                 client.typing = Typing::Open;
-                self.input.join(id, merge);
+                self.input.join(id, merge, client.peer.uid);
             }
             Some(_) => client.typing = Typing::Ended,
             None => {}
         }
         let does = client.does();
         if !does.is_empty() {
-            log::info!("app {}: {} attached to {does}", self.dir.name(), client.peer);
+            let line = format_args!("app {}: {} attached to {does}", self.dir.name(), client.peer);
+            ATTACHING.log(client.right, Level::Info, line);
         }
         begins
     }
@@ -206,6 +209,11 @@ impl Mux {
 
     /// Lets go of sessions that do not say what they want.
     pub(super) fn drop_silent(&mut self, now: Instant) {
+        if self.silent.len() > 2 * limits::CLIENTS {
+            // Most of them have said what they want, or gone.
+            let clients = &self.clients;
+            self.silent.retain(|(id, _)| clients.get(id).is_some_and(|client| !client.greeted()));
+        }
         while let Some((id, until)) = self.silent.front().copied() {
             let waits = self.clients.get(&id).is_some_and(|client| !client.greeted());
             if waits && now < until {
@@ -276,18 +284,9 @@ impl Mux {
                 Role::Session(_) => "a session",
             };
             let name = self.dir.name();
-            let (since, count) = &mut self.refusals;
-            if since.elapsed() >= limits::REFUSALS_TIME {
-                if *count > limits::REFUSALS {
-                    log::info!("app {name}: {} more refusals", *count - limits::REFUSALS);
-                }
-                (*since, *count) = (Instant::now(), 0);
-            }
-            *count += 1;
             // No complaint of ours: `status` shows those.
-            if *count <= limits::REFUSALS {
-                log::info!("app {name}: {} refused at {what}: {why:#}", client.peer);
-            }
+            let line = format_args!("app {name}: {} refused at {what}: {why:#}", client.peer);
+            REFUSALS.log(client.right, Level::Info, line);
         }
         self.tell_reason(id, why);
         self.let_go(id);
@@ -300,10 +299,19 @@ impl Mux {
         {
             let (name, error) = (self.dir.name(), reason(why));
             let done = if client.greeted() { "dropped" } else { "refused" };
-            log::warn!("app {name}: {} {done}: {}", client.peer, error.escape_debug());
+            let error = error.escape_debug();
+            let line = format_args!("app {name}: {} {done}: {error}", client.peer);
+            DROPS.log(client.right, Level::Warn, line);
             self.tell_reason(id, why);
         }
         self.drop_client(id);
+    }
+
+    /// A client has gone, and not all that it typed goes on.
+    pub(super) fn tell_forgotten(&self, peer: Peer, right: Right) {
+        let name = self.dir.name();
+        let line = format_args!("app {name}: {peer} has gone, its last input is lost");
+        DROPS.log(right, Level::Warn, line);
     }
 
     fn tell_reason(&mut self, id: ClientId, why: &Error) {
@@ -320,17 +328,24 @@ impl Mux {
         let missed = if lost > 0 { format!(", it missed {lost} bytes") } else { String::new() };
         if client.greeted() && !does.is_empty() {
             let name = self.dir.name();
-            log::info!("app {name}: {} detached from {does}{missed}", client.peer);
+            let line = format_args!("app {name}: {} detached from {does}{missed}", client.peer);
+            ATTACHING.log(client.right, Level::Info, line);
         }
         self.let_go(id);
     }
 
     fn let_go(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else { return };
+        self.crowd.leave(client.peer.uid, client.right);
         self.hub.leave(id);
-        self.input.leave(id, Instant::now());
+        let forgotten = self.input.leave(id, Instant::now());
         if let Some(terminal) = &mut self.terminal {
             terminal.sizes.leave(id);
+        }
+        if forgotten > 0 {
+            self.tell_forgotten(client.peer, client.right);
+            // Others of its user have room again.
+            self.resume_typing();
         }
         client.close();
         if self.input.only() == Some(id) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::talk::Talk;
 use super::{Mux, Phase};
 use crate::hub::ClientId;
 use crate::last::{Last, Tail};
@@ -242,6 +243,7 @@ impl Mux {
         if self.owns_app {
             self.dir.remove_dir();
         }
+        Talk::finish();
         log::info!("app {}: ended", self.dir.name());
     }
 }

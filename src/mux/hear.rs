@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
+use log::Level;
 
 use super::Mux;
 use super::clients::only_looks;
+use super::talk::REQUESTS;
 use crate::hub::ClientId;
 use crate::limits;
 use crate::proto::{Answer, Exclusive, Hello, Item, Kind, Request, Turn, VERSION, Want, Welcome};
@@ -46,17 +48,22 @@ impl Mux {
 
     /// Whether a writer that has gone is kept until there is room for what it wrote last.
     fn keeps_gone(&mut self, id: ClientId) -> bool {
-        let gone =
-            self.clients.values().filter(|c| c.is_gone() && c.typing == Typing::Open).count();
         let Some(client) = self.clients.get(&id) else { return false };
         if client.is_drained() {
             self.end_of(id);
             return false;
         }
-        let keeps = gone <= limits::GONE_WRITERS;
+        let (peer, right) = (client.peer, client.right);
+        let most =
+            if right == Right::Own { limits::GONE_WRITERS } else { limits::GONE_USER_WRITERS };
+        let is_alike = |other: &&Client| match right {
+            Right::Own => other.right == Right::Own,
+            _ => other.peer.uid == peer.uid,
+        };
+        let gone = self.clients.values().filter(|c| c.is_gone() && c.typing == Typing::Open);
+        let keeps = gone.filter(is_alike).count() <= most;
         if !keeps {
-            let (name, peer) = (self.dir.name(), client.peer);
-            log::warn!("app {name}: {peer} has gone, its last input is lost");
+            self.tell_forgotten(peer, right);
         }
         keeps
     }
@@ -207,8 +214,7 @@ impl Mux {
             client.tell(&Kind::StdinDone.frame(b""))?;
         }
         self.decide_window(id);
-        self.begin_view(id, hello.redraw, hello.epoch == Some(epoch));
-        Ok(())
+        self.begin_view(id, hello.redraw, hello.epoch == Some(epoch))
     }
 
     /// Does what a client asks for, and answers.
@@ -282,7 +288,8 @@ impl Mux {
                 _ => {}
             }
         }
-        log::info!("app {}: {peer} asks for {request:?}", self.dir.name());
+        let line = format_args!("app {}: {peer} asks for {request:?}", self.dir.name());
+        REQUESTS.log(*right, Level::Info, line);
         Ok(())
     }
 
@@ -318,12 +325,13 @@ impl Mux {
         let Some(client) = self.clients.get_mut(&id) else { return false };
         if client.typing == Typing::Open {
             client.typing = Typing::Ended;
+            let is_gone = client.is_gone();
             if matches!(&client.role, Role::Session(session) if session.stdin_once) {
                 self.last_writer = Some(id);
             }
             self.input.end(id, Instant::now());
-            // Until its input is with the app it stays, to be told so.
-            return true;
+            // Until its input is with the app it stays, to be told so; if it has gone, its input alone stays.
+            return !is_gone;
         }
         // A session that sends no more still reads, unless it is gone.
         !client.is_gone() && !matches!(client.role, Role::Raw(_))

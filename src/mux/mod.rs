@@ -7,6 +7,7 @@
 //! millisecond (`source/pace.rs`).
 
 mod clients;
+mod crowd;
 mod end;
 mod hear;
 mod life;
@@ -15,6 +16,7 @@ mod open;
 mod screen;
 mod signals;
 mod status;
+mod talk;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -29,6 +31,7 @@ use tokio::time::sleep_until;
 pub use self::logs::{FileFormat, LogPlan, LogTarget};
 pub use self::open::{Plan, Streams, prepare};
 
+use self::crowd::Crowd;
 use self::life::Life;
 use self::logs::Reopening;
 use self::screen::Terminal;
@@ -89,8 +92,8 @@ pub struct Mux {
     reopening: VecDeque<Reopening>,
     /// Who may come, and do what.
     rules: Rules,
-    /// Since when refusals are counted, and how many there were.
-    refusals: (Instant, u64),
+    /// How many clients there are, and of whom.
+    crowd: Crowd,
     /// Sessions that have come, in this order, and until when they are to say hello.
     silent: VecDeque<(ClientId, Instant)>,
     phase: Phase,

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
+use super::crowd::Crowd;
 use super::life::Life;
 use super::logs::{self, LogPlan};
 use super::screen::Terminal;
@@ -156,7 +157,7 @@ impl Mux {
             terminal,
             reopening: VecDeque::new(),
             rules: rules(others),
-            refusals: (Instant::now(), 0),
+            crowd: Crowd::new(),
             silent: VecDeque::new(),
             phase: Phase::Ready,
             since: Instant::now(),

@@ -3,10 +3,11 @@
 //! A query that the app prints has one answer: from the client that decides the size, if that is shown
 //! the app's bytes, else from the model of the screen. What the terminals of others reply is dropped.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::unistd::Pid;
 
 use super::{Mux, Phase, log_watch, logs};
@@ -16,7 +17,7 @@ use crate::limits;
 use crate::poll::Token;
 use crate::proto::{Redraw, Size};
 use crate::screen::query::{Finder, Query, Strip};
-use crate::sink::client::{Client, Role, Session, Typing, View};
+use crate::sink::client::{Client, Outlet, Role, Session, Typing, View};
 use crate::sink::kept::Kept;
 use crate::sink::painter::{Painter, Word};
 use crate::source::{Source, pty};
@@ -46,6 +47,10 @@ pub(super) struct Terminal {
     drawing: bool,
     /// Whose was drawn last.
     drawn: ClientId,
+    /// How many were drawn.
+    draws: u64,
+    /// For each user the number of the last one that a viewer of it got.
+    served: BTreeMap<u32, u64>,
     /// Before this none is drawn.
     rests_until: Option<Instant>,
     /// When what somebody typed is held back no more for a reply that it may begin.
@@ -89,6 +94,8 @@ impl Terminal {
             next: None,
             drawing: false,
             drawn: ClientId(0),
+            draws: 0,
+            served: BTreeMap::new(),
             rests_until: None,
             held_until: None,
         })
@@ -192,7 +199,7 @@ impl Mux {
 
     /// Has a screen drawn for the next one who waits for one: at once for who then follows the app's
     /// bytes, and for the others so often that it looks like motion. One at a time, and with pauses, so
-    /// that the app does not wait for screens, however many want them.
+    /// that the app does not wait for screens, however many want them; and only for who can take it.
     pub(super) fn draw_screens(&mut self, now: Instant) {
         let Some(terminal) = self.terminal.as_mut().filter(|terminal| terminal.due) else { return };
         let rests = terminal.rests_until.filter(|until| now < *until);
@@ -201,11 +208,16 @@ impl Mux {
             terminal.next = rests;
             return;
         }
+        let room = make_room(&mut self.clients, now);
+        if room.is_some() {
+            terminal.next = room;
+            return;
+        }
         (terminal.due, terminal.next) = (false, None);
         let size = Some(terminal.sizes.size());
         let (before, behind) =
             (..=terminal.drawn, (Bound::Excluded(terminal.drawn), Bound::Unbounded));
-        let mut chosen = None;
+        let mut ready = Vec::new();
         for (id, client) in self.clients.range(behind).chain(self.clients.range(before)) {
             let Role::Session(session) = &client.role else { continue };
             if session.view != Some(View::Due) {
@@ -219,31 +231,57 @@ impl Mux {
             let shown = session.shown.filter(|_| !session.fits(size) && !ends);
             match shown.map(|at| at + limits::SCREEN_PAUSE).filter(|next| now < *next) {
                 Some(next) => terminal.next = Some(terminal.next.map_or(next, |at| at.min(next))),
-                None => {
-                    chosen = Some(*id);
-                    break;
-                }
+                None => ready.push((terminal.served.get(&client.peer.uid).copied(), *id)),
             }
         }
-        let Some(id) = chosen else { return };
-        let Some(Client { role: Role::Session(session), .. }) = self.clients.get_mut(&id) else {
+        // Each user has its turn, however many viewers the others have; a stable sort.
+        ready.sort_by_key(|(served, _)| *served);
+        let Some(id) = ready.into_iter().map(|(_, id)| id).find(|id| self.takes_now(*id)) else {
             return;
         };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let uid = client.peer.uid;
+        let Role::Session(session) = &mut client.role else { return };
+        let Some(terminal) = &mut self.terminal else { return };
         session.view = Some(View::Asked);
+        if terminal.served.len() >= limits::CLIENTS {
+            terminal.served.clear();
+        }
+        terminal.draws += 1;
+        terminal.served.insert(uid, terminal.draws);
         (terminal.drawing, terminal.drawn, terminal.next) = (true, id, None);
         self.hub.skip(id, Stream::Tty);
         terminal.painter.draw(id, session.window);
     }
 
+    /// Whether a client takes something now; if not it is watched for that.
+    fn takes_now(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(&id) else { return false };
+        if client.can_take() {
+            return true;
+        }
+        client.outlet = Outlet::Full;
+        self.watch_client(id);
+        false
+    }
+
     /// A session has been greeted: it gets first what stands for what the terminal showed before, unless
     /// it `resumes`: then it still shows that, and goes on with the next byte.
-    pub(super) fn begin_view(&mut self, id: ClientId, redraw: Option<Redraw>, resumes: bool) {
+    ///
+    /// # Errors
+    /// When there is no memory for what it asks for.
+    pub(super) fn begin_view(
+        &mut self,
+        id: ClientId,
+        redraw: Option<Redraw>,
+        resumes: bool,
+    ) -> Result<()> {
         let size = self.terminal.as_ref().map(|terminal| terminal.sizes.size());
         let Some(Client { role: Role::Session(session), .. }) = self.clients.get_mut(&id) else {
-            return;
+            return Ok(());
         };
         if !session.streams.contains(&Stream::Tty) {
-            return;
+            return Ok(());
         }
         match redraw {
             None => {}
@@ -263,12 +301,21 @@ impl Mux {
                 }
                 // The rest of that sequence comes with the app's next bytes.
                 kept.extend_from_slice(strip.held());
+                let uid = self.clients.get(&id).map(|client| client.peer.uid);
+                let others = self.clients.values().filter(|client| Some(client.peer.uid) == uid);
+                let waits: usize = others.map(Client::undrawn).sum();
+                if waits > 0 && waits + kept.len() > limits::SCREENS {
+                    return Err(anyhow!(
+                        "other clients of its user take too long for their backlog"
+                    ));
+                }
                 self.hub.skip(id, Stream::Tty);
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.show(id, &mut self.hub, &kept);
                 }
             }
         }
+        Ok(())
     }
 
     /// A session has told of its window: if it types, it is the terminal's.
@@ -399,7 +446,37 @@ impl Mux {
     }
 }
 
+/// Makes room for one more screen, if too many wait for their viewers. Those that have had their time lose the
+/// rest; if these are too few, returns when the next one has had its.
+fn make_room(clients: &mut BTreeMap<ClientId, Client>, now: Instant) -> Option<Instant> {
+    let mut waits: usize =
+        clients.values().filter_map(Client::waiting_screen).map(|(len, _)| len).sum();
+    if waits < limits::SCREENS {
+        return None;
+    }
+    let mut next = None;
+    for client in clients.values_mut() {
+        let Some((len, shown)) = client.waiting_screen() else { continue };
+        let until = shown + limits::SCREEN_PATIENCE;
+        if until <= now {
+            client.forget_screen();
+            waits -= len;
+        } else {
+            next = Some(next.map_or(until, |at: Instant| at.min(until)));
+        }
+    }
+    next.filter(|_| waits >= limits::SCREENS)
+}
+
 impl Client {
+    /// The bytes of a screen that it has not taken, and when that was drawn.
+    fn waiting_screen(&self) -> Option<(usize, Instant)> {
+        let Role::Session(Session { view: Some(_), shown: Some(shown), .. }) = &self.role else {
+            return None;
+        };
+        Some((self.undrawn(), *shown)).filter(|(len, _)| *len > 0)
+    }
+
     /// Whether its terminal sees what the app prints, queries among it.
     fn sees_bytes(&self) -> bool {
         match &self.role {
@@ -423,5 +500,75 @@ impl Session {
     /// Whether its window is the terminal's, so that the app's bytes show there what they should.
     fn fits(&self, size: Option<Size>) -> bool {
         self.window.is_none() || self.window == size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::hub::memory::Memory;
+    use crate::proto::{Decoder, Item};
+    use crate::rights::Right;
+    use crate::sink::client::Peer;
+    use crate::stream::{Epoch, Position};
+
+    /// Clients whose sockets take nothing more, each with a screen of its own.
+    #[test]
+    fn screens_that_nobody_takes_are_bounded_and_what_was_sent_of_them_is_whole_frames() {
+        let streams = [Stream::Tty];
+        let mut hub = Hub::new(&streams, 4096, Memory::new(&streams, 4096), Epoch(1));
+        let (mut clients, mut peers) = (BTreeMap::new(), Vec::new());
+        let now = Instant::now();
+        let screen = vec![b's'; 2_000_000];
+        let mut next = None;
+        for number in 0..40u64 {
+            let at = now + limits::SCREEN_PAUSE * u32::try_from(number).unwrap();
+            next = make_room(&mut clients, at);
+            if next.is_some() {
+                break;
+            }
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let peer = Peer::of(&ours).unwrap();
+            let role = Role::Session(Session::default());
+            let mut client = Client::new(ours, role, peer, Right::View);
+            if let Role::Session(session) = &mut client.role {
+                (session.view, session.shown) = (Some(View::Screens), Some(at));
+            }
+            let id = hub.join(Duration::ZERO);
+            hub.subscribe(id, Stream::Tty, Position::Now);
+            client.show(id, &mut hub, &screen);
+            client.flush(id, &mut hub).unwrap();
+            clients.insert(id, client);
+            peers.push((id, theirs));
+        }
+        let waits =
+            |clients: &BTreeMap<_, Client>| clients.values().map(Client::undrawn).sum::<usize>();
+        let all = waits(&clients);
+        assert!((limits::SCREENS..limits::SCREENS + screen.len()).contains(&all), "{all}");
+        // The first has had its time then, and another can be drawn.
+        assert_eq!(next, Some(now + limits::SCREEN_PATIENCE));
+        assert_eq!(make_room(&mut clients, now + limits::SCREEN_PATIENCE), None);
+        assert!(waits(&clients) < limits::SCREENS);
+        // When it reads again it gets the rest of the frame that had begun, and nothing that is broken off.
+        let (id, mut theirs) = peers.remove(0);
+        let mut client = clients.remove(&id).unwrap();
+        assert!(!client.wants_screen() && client.awaits_screen());
+        let (mut decoder, mut shown) = (Decoder::default(), 0);
+        theirs.set_nonblocking(true).unwrap();
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(len) = theirs.read(&mut buffer) {
+            let mut bytes = &buffer[..len];
+            while let Some(item) = decoder.next(&mut bytes).unwrap() {
+                if let Item::Screen(bytes) = item {
+                    shown += bytes.len();
+                }
+            }
+            client.flush(id, &mut hub).unwrap();
+        }
+        assert!(shown > 0 && shown < screen.len() && shown % limits::SCREEN_FRAME == 0, "{shown}");
+        assert!(client.wants_screen() && client.can_take());
     }
 }

@@ -12,20 +12,26 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use log::Level;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::{self, PeerCredentials};
 use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt};
 
+use crate::diagnostics::Limited;
 use crate::hub::{ClientId, Hub, Next};
 use crate::limits;
 use crate::poll::Watch;
-use crate::proto::{Decoder, Gap, Kind, Redrawn, Size, Turn};
+use crate::proto::{Decoder, Gap, HEADER, Kind, Redrawn, Size, Turn};
 use crate::rights::Right;
 use crate::screen::replies::Replies;
 use crate::stream::Stream;
 
 /// Control bytes kept allocated for a client that has none waiting.
 const SMALL: usize = 512;
+
+/// Raw clients are not told what they miss, the log is.
+static SLOW: Limited = Limited::new("slow clients");
 
 /// What a connection speaks.
 #[derive(Debug)]
@@ -162,6 +168,8 @@ pub struct Client {
     pub farewell: bool,
     /// What its terminal replies to queries of the app, once there was one.
     pub replies: Option<Box<Replies>>,
+    /// Bytes of frames of a screen that were the end of `out`; none of them is sent twice.
+    drawn: usize,
     /// What is to be sent first: a header, a control frame, or a rescued rest.
     out: Vec<u8>,
     /// The rest of a frame that has been begun; comes after `out`.
@@ -187,6 +195,7 @@ impl Client {
             cut_off: false,
             farewell: false,
             replies: None,
+            drawn: 0,
             out: Vec::new(),
             body: None,
             control: Vec::new(),
@@ -276,7 +285,11 @@ impl Client {
             let control = sent.min(self.out.len());
             let whole = self.out.len() + len;
             self.out.drain(..control);
-            if self.out.is_empty() && self.out.capacity() > SMALL {
+            if self.out.is_empty() {
+                self.drawn = 0;
+            }
+            // Half of it is copied at the most once for each half that was sent.
+            if self.out.capacity() > SMALL.max(2 * self.out.len()) {
                 self.out.shrink_to(SMALL);
             }
             if sent > control {
@@ -328,10 +341,11 @@ impl Client {
             (None, _) => false,
             (Some(Next::Gap(stream, range)), Role::Raw(_)) => {
                 let lost = range.end - range.start;
-                log::warn!(
-                    "{stream}: the client {} was too slow: {lost} bytes lost to it",
-                    self.peer
+                let peer = self.peer;
+                let line = format_args!(
+                    "{stream}: the client {peer} was too slow: {lost} bytes lost to it"
                 );
+                SLOW.log(Level::Warn, line);
                 self.begin(id, hub)
             }
             (Some(Next::Gap(stream, range)), Role::Session(_)) => {
@@ -355,11 +369,11 @@ impl Client {
         }
     }
 
-    /// Whether it waits for a screen, and has got all that came before.
+    /// Whether it waits for a screen, has got all that came before, and takes more as far as is known.
     #[must_use]
     pub fn wants_screen(&self) -> bool {
         let due = matches!(&self.role, Role::Session(Session { view: Some(View::Due), .. }));
-        due && self.is_flushed()
+        due && self.is_flushed() && self.outlet == Outlet::Open
     }
 
     /// Whether it is still to be shown a screen.
@@ -378,10 +392,42 @@ impl Client {
         self.out.extend(Kind::Redraw.message(&redrawn));
         // Others need not be given it.
         hub.accepted(id, Stream::Tty, 0);
-        for part in screen.chunks(limits::FRAME) {
+        let before = self.out.len();
+        let frames = screen.len().div_ceil(limits::SCREEN_FRAME);
+        // It may stay for long, and doubling would take more.
+        self.out.reserve_exact(screen.len() + frames * HEADER);
+        for part in screen.chunks(limits::SCREEN_FRAME) {
             self.out.extend(Kind::Screen.header(part.len()));
             self.out.extend(part);
         }
+        self.drawn = self.out.len() - before;
+    }
+
+    /// Bytes of its screen that it has not taken.
+    #[must_use]
+    pub fn undrawn(&self) -> usize {
+        self.drawn.min(self.out.len())
+    }
+
+    /// Forgets what of its screen it has not taken, but for the frame that has begun: it is shown another when
+    /// it takes that.
+    pub fn forget_screen(&mut self) {
+        let rest = self.undrawn();
+        let begun = (self.drawn - rest) % (HEADER + limits::SCREEN_FRAME);
+        let keeps = if begun == 0 { 0 } else { HEADER + limits::SCREEN_FRAME - begun };
+        self.out.truncate(self.out.len() - rest + keeps.min(rest));
+        self.out.shrink_to_fit();
+        self.drawn = 0;
+        if let Role::Session(Session { view: Some(view), .. }) = &mut self.role {
+            *view = View::Due;
+        }
+    }
+
+    /// Whether its socket takes something now: most of what was sent before has been read.
+    #[must_use]
+    pub fn can_take(&self) -> bool {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     /// Takes the rest of a frame out of the ring before it is overwritten.

@@ -38,6 +38,7 @@ mod log_rotation;
 mod logs;
 mod programs;
 mod quiet;
+mod quota;
 mod reconnect;
 mod record;
 mod rights;

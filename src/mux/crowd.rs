@@ -1,0 +1,123 @@
+//! How many clients there are, and of which users: who may come still. Pure but for the process's limit of
+//! descriptors.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use nix::sys::resource::{Resource, getrlimit};
+
+use crate::limits;
+use crate::rights::Right;
+
+/// See the module. Each client is counted when it comes, whether it may stay or not, and when it goes.
+#[derive(Debug)]
+pub(super) struct Crowd {
+    /// Clients of all users at the same time.
+    most: usize,
+    /// Of these, clients of users other than root and the mux's own.
+    most_others: usize,
+    own: usize,
+    others: usize,
+    /// The clients of each other user.
+    users: BTreeMap<u32, usize>,
+}
+
+impl Crowd {
+    /// Nobody, for a process with the limits of this one.
+    pub fn new() -> Self {
+        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+        Self::with(usize::try_from(descriptors).unwrap_or(usize::MAX))
+    }
+
+    /// Nobody, for a process that may have so many descriptors.
+    fn with(descriptors: usize) -> Self {
+        let places = descriptors.saturating_sub(limits::OWN_DESCRIPTORS).min(limits::CLIENTS);
+        Self {
+            most: limits::CLIENTS,
+            most_others: places - limits::RESERVED_CLIENTS.min(places.div_ceil(4)),
+            own: 0,
+            others: 0,
+            users: BTreeMap::new(),
+        }
+    }
+
+    /// A client has come.
+    ///
+    /// # Errors
+    /// When it is one too many.
+    pub fn enter(&mut self, uid: u32, right: Right) -> Result<()> {
+        let there = self.own + self.others;
+        if right == Right::Own {
+            self.own += 1;
+            if there >= self.most {
+                bail!("there are {there} clients already");
+            }
+            return Ok(());
+        }
+        let of_user = self.users.entry(uid).or_default();
+        *of_user += 1;
+        self.others += 1;
+        if *of_user > limits::USER_CLIENTS {
+            bail!("user {uid} has {} clients already", limits::USER_CLIENTS);
+        }
+        if self.others > self.most_others || there >= self.most {
+            bail!("there are {there} clients already, and the other places are reserved");
+        }
+        Ok(())
+    }
+
+    /// A client has gone.
+    pub fn leave(&mut self, uid: u32, right: Right) {
+        if right == Right::Own {
+            self.own = self.own.saturating_sub(1);
+            return;
+        }
+        self.others = self.others.saturating_sub(1);
+        if let Some(of_user) = self.users.get_mut(&uid) {
+            *of_user -= 1;
+            if *of_user == 0 {
+                self.users.remove(&uid);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_leave_places_for_root_and_each_user_for_the_others() {
+        let mut crowd = Crowd::with(8192);
+        let mut come = |uid, right| {
+            let may = crowd.enter(uid, right).is_ok();
+            if !may {
+                crowd.leave(uid, right);
+            }
+            may
+        };
+        let fills = |come: &mut dyn FnMut(u32, Right) -> bool, uid| {
+            (0..300).filter(|_| come(uid, Right::View)).count()
+        };
+        let mut all = 0;
+        for uid in 1000..1100 {
+            let of_user = fills(&mut come, uid);
+            assert!(of_user <= limits::USER_CLIENTS);
+            all += of_user;
+        }
+        assert_eq!(all, limits::CLIENTS - limits::RESERVED_CLIENTS);
+        let own = (0..100).filter(|_| come(0, Right::Own)).count();
+        assert_eq!(own, limits::RESERVED_CLIENTS);
+        crowd.leave(1000, Right::View);
+        assert!(crowd.enter(1001, Right::View).is_err());
+        crowd.leave(1001, Right::View);
+        assert!(crowd.enter(1000, Right::Write).is_ok());
+    }
+
+    #[test]
+    fn few_descriptors_are_few_places() {
+        for (descriptors, others) in [(0, 0), (40, 6), (1024, 928), (8192, 4032)] {
+            assert_eq!(Crowd::with(descriptors).most_others, others);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! What one user may take of a mux that others use too: connections, memory, lines of the log.
+//!
+//! The users are real: where this process is root, it runs itself as another one through setpriv.
+
+use std::env;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+
+use iottymux::limits;
+use iottymux::proto::{Hello, Kind, Redraw, Size, Want};
+use iottymux::stream::{Position, Stream};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::proc::{Proc, eventually};
+use crate::rig::{APP, Rig, expect};
+use crate::rights::can_be_others;
+
+/// Users that no system gives to anybody.
+const MANY: &str = "54321";
+const ONE: &str = "54324";
+const BOTH: &str = "54321,54324";
+
+/// Descriptors of a mux that may have few.
+const DESCRIPTORS: u32 = 100;
+/// Viewers who read nothing.
+const VIEWERS: usize = 200;
+
+/// A rig that others reach, with this test in it.
+fn open_rig() -> Rig {
+    let rig = Rig::new();
+    fs::set_permissions(rig.file(""), fs::Permissions::from_mode(0o711)).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.file("iottymux")).unwrap();
+    fs::copy(env::current_exe().unwrap(), rig.file("tests")).unwrap();
+    rig
+}
+
+fn as_user(rig: &Rig, uid: &str, program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([&format!("--reuid={uid}"), "--regid=54323", "--clear-groups", "--"]).arg(program);
+    command.env("IOTTYMUX_STATE_DIR", rig.state());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Connections of another user, which are there until this is dropped.
+struct Crowd {
+    process: Proc,
+    _stdin: ChildStdin,
+}
+
+impl Crowd {
+    /// So many, each of which says this and reads nothing; and those before them that went at once.
+    fn come(
+        rig: &Rig,
+        uid: &str,
+        socket: &str,
+        (passing, count): (usize, usize),
+        says: &[u8],
+    ) -> Self {
+        let words = rig.file("says");
+        fs::write(&words, says).unwrap();
+        fs::set_permissions(&words, fs::Permissions::from_mode(0o644)).unwrap();
+        let mut command = as_user(rig, uid, &rig.file("tests"));
+        command.args(["--exact", "quota::be_a_crowd", "--ignored", "--nocapture"]);
+        command.env("CROWD_SOCKET", rig.path(&format!("sock-{socket}")));
+        command.env("CROWD_SAYS", words);
+        command.env("CROWD", format!("{passing} {count}"));
+        let mut process = Proc::spawn(command);
+        let stdin = process.stdin();
+        process.stdout.wait_for("all there");
+        Self { process, _stdin: stdin }
+    }
+
+    /// How many connections the mux has ended.
+    fn ended(&self) -> usize {
+        let said = self.process.stdout.so_far();
+        let told = said.lines().filter_map(|line| line.strip_prefix("ended ")).next_back();
+        told.map_or(0, |number| number.parse().unwrap())
+    }
+}
+
+/// Not a test: what [`Crowd`] runs as another user.
+#[test]
+#[ignore = "run by other tests as another user"]
+fn be_a_crowd() {
+    let Some(socket) = env::var_os("CROWD_SOCKET") else { return };
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let says = fs::read(env::var_os("CROWD_SAYS").unwrap()).unwrap();
+    let numbers = env::var("CROWD").unwrap();
+    let (passing, count) = numbers.split_once(' ').unwrap();
+    let connect = || {
+        let client = UnixStream::connect(&socket).unwrap();
+        client.set_nonblocking(true).unwrap();
+        // As far as it is taken.
+        let _ = (&client).write(&says);
+        client
+    };
+    for _ in 0..passing.parse().unwrap() {
+        connect();
+    }
+    let crowd: Vec<_> = (0..count.parse().unwrap()).map(|_| connect()).collect();
+    println!("all there");
+    // Until the test has seen enough; whoever is let go is told.
+    let mut ended = vec![false; crowd.len()];
+    let stdin = std::io::stdin();
+    loop {
+        let mut fds = vec![PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        let there = crowd.iter().zip(&ended).filter(|(_, ended)| !**ended);
+        fds.extend(there.map(|(client, _)| PollFd::new(client.as_fd(), PollFlags::empty())));
+        poll(&mut fds, PollTimeout::NONE).unwrap();
+        if fds[0].any() == Some(true) {
+            return;
+        }
+        let mut gone = fds[1..].iter().map(|fd| fd.any() == Some(true));
+        for ended in ended.iter_mut().filter(|ended| !**ended) {
+            *ended = gone.next().unwrap();
+        }
+        println!("ended {}", ended.iter().filter(|ended| **ended).count());
+    }
+}
+
+fn hello(stream: Stream) -> Vec<u8> {
+    let streams = vec![Want { stream, from: Position::Now }];
+    Kind::Hello.message(&Hello { streams, ..Hello::default() })
+}
+
+#[test]
+fn one_user_does_not_take_the_connections_of_others() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let mux = rig.mux(["stream", "--app", APP, "--view-uid", BOTH]);
+    for socket in ["session", "stdout"] {
+        let says = if socket == "session" { hello(Stream::Stdout) } else { Vec::new() };
+        let crowd = Crowd::come(&rig, MANY, socket, (0, limits::USER_CLIENTS + 100), &says);
+        eventually("those who are too many are let go", || crowd.ended() == 100);
+        mux.stderr.wait_for("refused at ");
+        mux.stderr.wait_for(": user 54321 has 256 clients already");
+        let mut other = as_user(&rig, ONE, &rig.file("iottymux"));
+        other.args(["attach", "--app", APP, "--mode", "stdout"]);
+        let other = Proc::spawn(other);
+        let pid = other.pid();
+        eventually("another user is there", || {
+            rig.writer("stdout").write_all(b"x").unwrap();
+            other.stdout.so_far().contains('x')
+        });
+        let there = rig.status();
+        let listed = there["clients"].as_array().unwrap().len() as u64;
+        assert!(listed + there["unlisted"].as_u64().unwrap_or(0) >= 257, "{there} {pid}");
+        drop((crowd, other));
+        eventually("all are gone", || rig.status()["clients"].as_array().unwrap().len() <= 1);
+    }
+}
+
+#[test]
+fn some_places_are_reserved_for_root() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let mut command = rig.command(["stream", "--app", APP, "--view-uid", MANY]);
+    let inner = std::mem::replace(&mut command, Command::new("sh"));
+    command.args(["-c", &format!("ulimit -n {DESCRIPTORS}; exec \"$@\""), "sh"]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    command.env("IOTTYMUX_STATE_DIR", rig.state());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mux = rig.start(command);
+    let crowd = Crowd::come(&rig, MANY, "session", (0, 200), &hello(Stream::Stdout));
+    let places = DESCRIPTORS as usize - limits::OWN_DESCRIPTORS;
+    let others = places - places.div_ceil(4);
+    eventually("the rest is let go", || crowd.ended() == 200 - others);
+    mux.stderr.wait_for("the other places are reserved");
+    // The administrator attaches, and asks.
+    let client = rig.client("stdout");
+    assert_eq!(rig.status()["state"], "ready");
+    rig.writer("stdout").write_all(b"here").unwrap();
+    expect(client, "here");
+    assert!(!mux.stderr.so_far().contains("trying again shortly"));
+}
+
+/// An input that nobody reads, and typists who come, type and go.
+#[test]
+fn typists_who_have_gone_leave_little() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
+    let root = rig.client("stdin");
+    root.set_nonblocking(true).unwrap();
+    eventually("no more is taken", || {
+        while (&root).write(&[b'r'; 4096]).is_ok() {}
+        mux.rests();
+        (&root).write(b"r").is_err()
+    });
+    let (before, memory) = (mux.descriptors(), mux.memory());
+    for _ in 0..3 {
+        let crowd = Crowd::come(&rig, MANY, "stdin", (300, 200), &vec![b'x'; 150_000]);
+        drop(crowd);
+        // Each that has said all can go, and of the others only a few are kept.
+        eventually("they are let go", || {
+            mux.descriptors() <= before + limits::GONE_USER_WRITERS + 1
+        });
+        // Half a line each, in frames: it is in the mux's own memory then.
+        let input = Hello { stdin: true, ..Hello::default() };
+        let says = [Kind::Hello.message(&input), Kind::Stdin.frame(&vec![b'y'; 60_000])].concat();
+        drop(Crowd::come(&rig, MANY, "session", (300, 200), &says));
+        eventually("they are let go", || {
+            mux.descriptors() <= before + limits::GONE_USER_WRITERS + 1
+        });
+    }
+    mux.rests();
+    let grown = mux.memory().saturating_sub(memory);
+    assert!(grown < 6 << 10, "{grown} KiB");
+    // The app reads again: the others' input is all there, behind what was typed before.
+    let app = rig.reader();
+    root.set_nonblocking(false).unwrap();
+    (&root).write_all(b"\nby root\n").unwrap();
+    app.wait_for("by root\n");
+    eventually("all that was left is gone", || mux.descriptors() == before);
+}
+
+/// Viewers who read nothing of a large and colourful screen. (How much memory their screens may take is tested
+/// where that is decided: drawing enough of them takes a test build minutes.)
+#[test]
+fn viewers_who_do_not_read_keep_nobody_from_seeing_the_screen() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let mux = rig.mux(["tty", "--app", APP, "--view-uid", BOTH]);
+    assert_eq!(rig.run(&["control", "--app", APP, "resize", "50x300"]).ends(), 0);
+    let mut screen = Vec::new();
+    for row in 1..=50 {
+        write!(screen, "\x1b[{row};1H").unwrap();
+        for col in 0..300 {
+            write!(screen, "\x1b[38;2;{row};{};{}m#", col % 256, (row + col) % 256).unwrap();
+        }
+    }
+    rig.slave().write_all(&screen).unwrap();
+    let size = Some(Size { rows: 50, cols: 299 });
+    let streams = vec![Want { stream: Stream::Tty, from: Position::Now }];
+    let watch = Hello { streams, size, redraw: Some(Redraw::Screen), ..Hello::default() };
+    let watch = Kind::Hello.message(&watch);
+    let see = || {
+        let mut one = rig.client("session");
+        one.write_all(&watch).unwrap();
+        let mut got = Vec::new();
+        while !got.ends_with(b"\x1b[?25h") {
+            let mut piece = vec![0; 1 << 16];
+            let len = one.read(&mut piece).unwrap();
+            assert!(len > 0);
+            got.extend_from_slice(&piece[..len]);
+        }
+        got.len()
+    };
+    let len = see();
+    let crowd = Crowd::come(&rig, MANY, "session", (0, VIEWERS), &watch);
+    for _ in 0..3 {
+        rig.slave().write_all(b"\x1b[Hagain").unwrap();
+        assert!(see().abs_diff(len) < 100);
+    }
+    // All of them are there still, and nobody spins.
+    let clients = rig.status()["clients"].as_array().unwrap().len() as u64;
+    assert!(clients + rig.status()["unlisted"].as_u64().unwrap_or(0) >= VIEWERS as u64);
+    drop(crowd);
+    drop(mux);
+}
+
+#[test]
+fn lines_that_clients_cause_do_not_fill_the_log() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let mut mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
+    let request = Kind::Request
+        .message(&serde_json::json!({"request": "detach", "client": 1_000_000_000_u64}));
+    let says = [hello(Stream::Stdout), request.repeat(20)].concat();
+    // Attached, asking, detached; refused; and what is no hello.
+    Crowd::come(&rig, MANY, "session", (1000, 0), &says);
+    Crowd::come(&rig, MANY, "stdout", (1000, 0), b"");
+    Crowd::come(&rig, ONE, "session", (1000, 0), &says);
+    Crowd::come(&rig, MANY, "session", (1000, 0), &Kind::StdinEof.frame(b""));
+    // But the one that asks.
+    eventually("all have gone", || rig.status()["clients"].as_array().unwrap().len() == 1);
+    // What root does is logged all the same.
+    let client = rig.client("stdout");
+    mux.stderr.wait_for("uid=0 ");
+    drop(client);
+    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    let said = mux.stderr.text();
+    let lines = said.lines().count();
+    assert!(said.contains("lines about "), "{said}");
+    // Four kinds, and as long as that may take.
+    assert!(lines < 400, "{lines} lines");
+}
