@@ -52,6 +52,11 @@ impl Chunk {
         self.count(u64::from(entry.last), text, stamp.stamp());
     }
 
+    /// Whether it has nothing of the app, but tells what was lost.
+    pub(super) fn is_marker(&self) -> bool {
+        self.ends == [0; Stream::ALL.len()]
+    }
+
     /// What of the app it stands for.
     pub(super) fn text(&self) -> Lost {
         Lost { lines: self.lines, bytes: self.text }

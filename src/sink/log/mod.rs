@@ -287,6 +287,26 @@ impl Log {
                 self.recycle(chunk);
                 self.hand_over(now);
             }
+            Word::Lost(chunk) => {
+                self.handed.pop_front();
+                self.writing = (!self.handed.is_empty()).then_some(now);
+                // Where it is not known how much the target has, all counts as lost.
+                let (_, lost) = self.rest_of(&chunk);
+                let Lost { lines, bytes } = lost;
+                let name = &self.name;
+                log::error!(
+                    "log {name}: {lines} lines ({bytes} bytes) are lost: its writer panicked over them \
+                     twice, and goes on"
+                );
+                if chunk.is_marker() {
+                    // That much is counted already, and is to be told still.
+                    self.untold.0.add(lost);
+                    self.untold.1 = chunk.last.max(self.untold.1);
+                } else {
+                    self.lose(&Chunk { lines, text: bytes, ..chunk });
+                }
+                self.hand_over(now);
+            }
             Word::Failing(why) => self.fail(why),
             Word::Reopened(_) => {}
             Word::Left(chunks) => self.left(&chunks),

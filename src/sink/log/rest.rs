@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use super::{Chunk, Log, Lost};
 use crate::hub::Hub;
-use crate::stream::Stream;
 
 /// What has become of a log that is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +65,24 @@ impl Log {
         self.handed.clear();
         let (mut least, mut most) = (Lost::default(), Lost::default());
         for chunk in chunks {
-            let all = chunk.text();
-            // A marker stands for what it tells, as a whole.
-            let is_marker = chunk.ends == [0; Stream::ALL.len()];
-            let begun = if is_marker { &[] } else { &chunk.bytes[..chunk.done] };
-            match self.format.count(begun) {
-                Some(Lost { lines, bytes }) => {
-                    let lines = all.lines.saturating_sub(lines);
-                    let rest = Lost { lines, bytes: all.bytes.saturating_sub(bytes) };
-                    least.add(rest);
-                    most.add(rest);
-                }
-                None => most.add(all),
-            }
+            let (chunk_least, chunk_most) = self.rest_of(chunk);
+            least.add(chunk_least);
+            most.add(chunk_most);
         }
         self.rest = Some(Rest::Known(least, most));
+    }
+
+    /// What of a chunk the target has not, at least and at most: that of a format whose entries are not counted
+    /// is known only as a whole.
+    pub(super) fn rest_of(&self, chunk: &Chunk) -> (Lost, Lost) {
+        let all = chunk.text();
+        // A marker stands for what it tells, as a whole.
+        let begun = if chunk.is_marker() { &[] } else { &chunk.bytes[..chunk.done] };
+        let Some(Lost { lines, bytes }) = self.format.count(begun) else {
+            return (Lost::default(), all);
+        };
+        let lines = all.lines.saturating_sub(lines);
+        let rest = Lost { lines, bytes: all.bytes.saturating_sub(bytes) };
+        (rest, rest)
     }
 }

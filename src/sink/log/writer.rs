@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,6 +24,9 @@ pub enum Target {
     File(Box<LogFile>),
     /// journald.
     Journal(Journal),
+    /// Whatever a test does with it.
+    #[cfg(test)]
+    Test(tests::Does),
 }
 
 /// What the thread is to do.
@@ -39,6 +43,8 @@ enum Order {
 pub enum Word {
     /// The target has a chunk, which is given back for its memory.
     Written(Chunk),
+    /// The target has only so much of a chunk as was done: the thread has panicked over the rest, twice.
+    Lost(Chunk),
     /// The target does not work; it is tried again.
     Failing(String),
     /// It was opened anew, or why that failed: then the old file is still written.
@@ -159,13 +165,17 @@ impl Thread {
     fn obey(&mut self, order: Order) -> Result<(), Over> {
         match order {
             Order::Begin => {
-                if let Target::File(file) = &mut self.target {
-                    file.begin();
+                if let Target::File(file) = &mut self.target
+                    && let Err(panic) = contain(|| file.begin())
+                {
+                    return self.mouth.tell(Word::Failing(panic));
                 }
                 Ok(())
             }
             Order::Reopen => {
-                let done = self.target.reopen().map_err(|e| e.to_string());
+                let target = &mut self.target;
+                let done = contain(|| target.reopen());
+                let done = done.and_then(|done| done.map_err(|e| e.to_string()));
                 self.mouth.tell(Word::Reopened(done))
             }
             Order::Write(chunk) => {
@@ -180,12 +190,30 @@ impl Thread {
     }
 
     fn write(&mut self, mut chunk: Chunk) -> Result<(), Over> {
+        let mut has_panicked = false;
         while chunk.done < chunk.bytes.len() {
-            let Err(e) = self.target.write(&mut chunk) else {
-                self.moved.now();
-                continue;
+            let done = chunk.done;
+            let target = &mut self.target;
+            let why = match contain(|| target.write(&mut chunk)) {
+                Ok(Ok(())) => {
+                    self.moved.now();
+                    has_panicked = false;
+                    continue;
+                }
+                Ok(Err(e)) => e.to_string(),
+                Err(panic) => {
+                    // What it left behind is not used again, as far as that can be.
+                    chunk.done = done;
+                    let _ = contain(|| target.reopen());
+                    if has_panicked {
+                        self.moved.now();
+                        return self.mouth.tell(Word::Lost(chunk));
+                    }
+                    has_panicked = true;
+                    panic
+                }
             };
-            self.mouth.tell(Word::Failing(e.to_string()))?;
+            self.mouth.tell(Word::Failing(why))?;
             match self.orders.recv_timeout(limits::LOG_RETRY) {
                 Ok(Order::GiveUp) => {
                     self.next.push_front(chunk);
@@ -198,6 +226,18 @@ impl Thread {
         }
         self.mouth.tell(Word::Written(chunk))
     }
+}
+
+/// Does something with a target; a panic ends nothing, and is told: the log goes on after it.
+fn contain<T>(does: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(does)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        format!(
+            "a defect of iottymux: its writer panicked: {}",
+            text.unwrap_or("no reason is known")
+        )
+    })
 }
 
 impl Moved {
@@ -213,6 +253,8 @@ impl Target {
         match self {
             Self::File(file) => file.write(chunk),
             Self::Journal(journal) => journal.write(chunk),
+            #[cfg(test)]
+            Self::Test(does) => does.write(chunk),
         }
     }
 
@@ -220,6 +262,123 @@ impl Target {
         match self {
             Self::File(file) => file.reopen(),
             Self::Journal(_) => Ok(()),
+            #[cfg(test)]
+            Self::Test(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::hub::Hub;
+    use crate::hub::memory::Memory;
+    use crate::sink::log::format::Format;
+    use crate::sink::log::{Log, Lost, Policy};
+    use crate::stream::{Epoch, Stream};
+    use crate::time::Now;
+
+    type Write = Box<dyn FnMut(&mut Chunk) -> io::Result<()> + Send>;
+
+    /// A target of a test.
+    pub struct Does(Write);
+
+    impl Does {
+        pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+            (self.0)(chunk)
+        }
+    }
+
+    impl fmt::Debug for Does {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Does")
+        }
+    }
+
+    /// A raw log of what an app writes, to a target that panics over all that has this word in it.
+    struct Rig {
+        hub: Hub,
+        log: Log,
+        has: Arc<Mutex<String>>,
+        panics: Arc<AtomicU64>,
+    }
+
+    impl Rig {
+        /// After so many panics the target works.
+        fn new(most: u64) -> Self {
+            let streams = [Stream::Stdout];
+            let mut hub = Hub::new(&streams, 1 << 16, Memory::new(&streams, 1 << 16), Epoch(1));
+            let (has, panics) = (Arc::<Mutex<String>>::default(), Arc::<AtomicU64>::default());
+            let (to, count) = (Arc::clone(&has), Arc::clone(&panics));
+            let write = move |chunk: &mut Chunk| {
+                let text = String::from_utf8(chunk.bytes.clone()).unwrap();
+                if text.contains("bad") && count.load(Ordering::Relaxed) < most {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    panic!("it has met something bad");
+                }
+                to.lock().unwrap().push_str(&text[chunk.done..]);
+                chunk.done = text.len();
+                Ok(())
+            };
+            let target = Target::Test(Does(Box::new(write)));
+            let writer = Writer::start("test", target).unwrap();
+            let policy = Policy {
+                line_limit: limits::LOG_LINE,
+                chunk: limits::LOG_CHUNK,
+                flush: limits::LOG_FLUSH,
+                buffer: limits::LOG_BUFFER,
+                drops: false,
+            };
+            let log = Log::new("test".into(), Format::Raw, policy, writer, &mut hub);
+            Self { hub, log, has, panics }
+        }
+
+        /// The app writes this, and the target has all that it takes.
+        fn write(&mut self, text: &str) {
+            let [space, _] = self.hub.space(Stream::Stdout, text.len());
+            space.copy_from_slice(text.as_bytes());
+            self.hub.commit(Stream::Stdout, text.len(), Now::read());
+            let until = Instant::now() + 3 * limits::LOG_STUCK;
+            loop {
+                self.log.advance(&mut self.hub, Instant::now());
+                if self.log.finish(&mut self.hub, Instant::now()) {
+                    return;
+                }
+                assert!(Instant::now() < until, "{:?}", self.log.failing());
+                self.log.writer().ear.await_word(limits::LOG_STUCK);
+                self.log.writer().ear.hear();
+                while let Some(word) = self.log.writer().word() {
+                    self.log.on_word(word, &mut self.hub, Instant::now());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_that_panics_once_loses_nothing() {
+        let mut rig = Rig::new(1);
+        for text in ["one\n", "bad\n", "two\n"] {
+            rig.write(text);
+        }
+        assert_eq!(*rig.has.lock().unwrap(), "one\nbad\ntwo\n");
+        assert_eq!((rig.log.lost(), rig.log.failing()), (Lost::default(), None));
+    }
+
+    #[test]
+    fn what_a_target_panics_over_twice_is_counted_as_lost_and_the_log_goes_on() {
+        let mut rig = Rig::new(u64::MAX);
+        for text in ["one\n", "bad 1\nbad 2\n", "two\n"] {
+            rig.write(text);
+        }
+        assert_eq!(rig.panics.load(Ordering::Relaxed), 2);
+        assert_eq!(rig.log.lost(), Lost { lines: 2, bytes: 10 });
+        assert_eq!(
+            *rig.has.lock().unwrap(),
+            "one\niottymux: 2 lines (10 bytes) were lost here\ntwo\n"
+        );
+        assert_eq!(rig.log.failing(), None);
     }
 }
