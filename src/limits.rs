@@ -292,6 +292,9 @@ pub const LINGERS: u32 = 16;
 /// Bytes that the model of a screen is given at once, unless somebody needs it sooner: much for a
 /// thread to wake up for, and little to wait for.
 pub const SCREEN_PIECE: usize = 32 * 1024;
+/// Bytes that the model of a screen is given before a viewer who waits for a screen gets it, of what is printed up
+/// to there: a hundred microseconds of usual output, and some ten milliseconds of the dearest that an app can print.
+pub const SCREEN_SLICE: usize = 2 * 1024;
 /// Bytes that may wait for the model of a screen, some ten milliseconds of its work. With more than that the app
 /// waits for it,
 pub const SCREEN_AHEAD: usize = 1024 * 1024;

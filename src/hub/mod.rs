@@ -429,6 +429,21 @@ impl Hub {
         self.earn(id);
     }
 
+    /// The connection goes on at an earlier offset of a stream than where it stands: what it is shown in another
+    /// way goes no further.
+    pub fn go_back(&mut self, id: ClientId, stream: Stream, to: u64) {
+        let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
+        else {
+            return;
+        };
+        if let Some(cursor) = &mut client.cursors[stream as usize]
+            && to < cursor.at
+        {
+            cursor.at = to;
+            cursor.overrun(lane.start());
+        }
+    }
+
     /// The connection is given nothing more of what there is: it counts as lost to it, and is told as
     /// a gap.
     pub fn cut(&mut self, id: ClientId) {

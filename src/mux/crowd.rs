@@ -100,7 +100,7 @@ mod tests {
             (0..300).filter(|_| come(uid, Right::View)).count()
         };
         let mut all = 0;
-        for uid in 1000..1100 {
+        for uid in 1000..1020 {
             let of_user = fills(&mut come, uid);
             assert!(of_user <= limits::USER_CLIENTS);
             all += of_user;

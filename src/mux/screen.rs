@@ -83,7 +83,7 @@ impl Terminal {
         let painter = Painter::new(size, kept.map(|kept| (kept, every)));
         let mut painter = painter.context("a bell for the terminal's screen")?;
         let (from, drawn) = screen.unwrap_or_default();
-        painter.show([&drawn, &[]], from, false);
+        painter.restore(drawn, from);
         painter.show(hub.bytes(Stream::Tty, from..end), end, false);
         Ok(Self {
             sizes: Sizes::new(size),
@@ -167,12 +167,12 @@ impl Mux {
                     self.input.insert(&bytes);
                     self.feed(now);
                 }
-                Word::Drawn { id, screen, took } => {
+                Word::Drawn { id, screen, at, took } => {
                     if let Some(terminal) = &mut self.terminal {
                         terminal.drawing = false;
                         terminal.rests_until = Some(now + limits::SCREEN_REST * took);
                     }
-                    self.show_screen(id, &screen, now);
+                    self.show_screen(id, &screen, at, now);
                 }
                 Word::Off(why) => log::error!(
                     "app {}: its screen is not known any more, and not redrawn for who attaches: {}",
@@ -184,7 +184,7 @@ impl Mux {
     }
 
     /// A screen has been drawn for a client.
-    fn show_screen(&mut self, id: ClientId, screen: &[u8], now: Instant) {
+    fn show_screen(&mut self, id: ClientId, screen: &[u8], at: Option<u64>, now: Instant) {
         let size = self.terminal.as_ref().map(|terminal| terminal.sizes.size());
         let Some(client) = self.clients.get_mut(&id) else { return };
         let Role::Session(session) = &mut client.role else { return };
@@ -193,6 +193,9 @@ impl Mux {
         }
         session.view = Some(if session.fits(size) { View::Bytes } else { View::Screens });
         session.shown = Some(now);
+        if let Some(at) = at {
+            self.hub.go_back(id, Stream::Tty, at);
+        }
         client.show(id, &mut self.hub, screen);
         self.touch(id);
     }

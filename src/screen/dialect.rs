@@ -170,7 +170,8 @@ pub fn plain_len(bytes: &[u8]) -> usize {
         };
         let plain = match last {
             b'm' => known && value != 58 && value != 21,
-            b'@'..=b'H' | b'J'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'`' | b'd' | b'f' => true,
+            // Erasing the screen is looked at: it may be erased already.
+            b'@'..=b'H' | b'K'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'`' | b'd' | b'f' => true,
             _ => false,
         };
         if !plain {

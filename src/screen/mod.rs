@@ -311,6 +311,9 @@ impl State {
             }
             return;
         }
+        if let [ESC, b'[', b'J'] | [ESC, b'[', b'0' | b'2', b'J'] = raw {
+            return self.model.erase(raw, raw[2] == b'2');
+        }
         match dialect::translate(raw, &self.modes, &self.model) {
             Some(known) => self.model.process(&known),
             None => self.model.process(raw),

@@ -28,6 +28,11 @@ pub struct Model {
     /// All as it was when the window changed first while the alternate screen was shown: the main screen is
     /// changed when it is seen again.
     behind: Option<Box<Model>>,
+    /// From where to its end the screen is erased, with which look: nothing has been printed there since.
+    erased: Option<((u16, u16), Look)>,
+    /// How often the emulator has erased a part of the screen.
+    #[cfg(test)]
+    pub erasures: usize,
 }
 
 /// The colours and the like of text.
@@ -52,7 +57,15 @@ impl Model {
     pub fn new(size: Size) -> Self {
         let (rows, cols) = bounded(size);
         let home = Size { rows: rows.get(), cols: cols.get() };
-        let mut model = Self { parser: None, why: None, home, behind: None };
+        let mut model = Self {
+            parser: None,
+            why: None,
+            home,
+            behind: None,
+            erased: None,
+            #[cfg(test)]
+            erasures: 0,
+        };
         match contain(|| Parser::new(rows, cols, 0)) {
             Ok(parser) => model.parser = Some(parser),
             Err(why) => model.why = Some(why),
@@ -72,6 +85,9 @@ impl Model {
         if whole.is_empty() {
             return;
         }
+        if !moves_only(whole) {
+            self.erased = None;
+        }
         self.with(|parser| parser.process(whole));
         if !self.is_alternate()
             && let Some(mut main) = self.behind.take()
@@ -82,6 +98,25 @@ impl Model {
         }
     }
 
+    /// Erases from the cursor to the end of the screen (`ED 0`), or all of it (`ED 2`). In a large window that is
+    /// the dearest thing that three bytes can ask for, so what is erased already is left.
+    pub fn erase(&mut self, raw: &[u8], all: bool) {
+        let Some(look) = self.parser.as_ref().map(|parser| current(parser.screen())) else {
+            return;
+        };
+        let from = if all { (0, 0) } else { self.cursor() };
+        let erased = self.erased.filter(|(_, with)| *with == look).map(|(at, _)| at);
+        if erased.is_some_and(|at| at <= from) {
+            return;
+        }
+        #[cfg(test)]
+        {
+            self.erasures += 1;
+        }
+        self.process(raw);
+        self.erased = Some((from, look));
+    }
+
     /// Changes the size: lines are broken anew, and what does not fit above goes.
     pub fn resize(&mut self, size: Size) {
         let (rows, cols) = bounded(size);
@@ -89,6 +124,7 @@ impl Model {
         if size == self.size() {
             return;
         }
+        self.erased = None;
         if self.is_alternate() {
             if self.behind.is_none() {
                 self.behind = Some(Box::new(self.copy()));
@@ -192,6 +228,20 @@ impl Model {
             self.why = Some(why);
         }
     }
+}
+
+/// Whether these bytes do nothing but move the cursor and choose the look of what comes next.
+fn moves_only(mut bytes: &[u8]) -> bool {
+    while let [scan::ESC, b'[', body @ ..] = bytes {
+        let Some(end) = body.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';')) else {
+            return false;
+        };
+        if !matches!(body[end], b'A'..=b'H' | b'd' | b'f' | b'm') {
+            return false;
+        }
+        bytes = &body[end + 1..];
+    }
+    bytes.is_empty()
 }
 
 /// Clamped to what the emulator and our memory bear.

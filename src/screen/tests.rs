@@ -283,3 +283,44 @@ proptest! {
         prop_assert_eq!(out, redraw);
     }
 }
+
+#[test]
+fn what_is_erased_already_costs_nothing() {
+    for (piece, most) in [
+        ("\x1b[J", 1),
+        ("\x1b[2J", 1),
+        ("\x1b[H\x1b[J", 2),
+        ("\x1b[H\x1b[2J\x1b[m", 1),
+        ("\x1b[3;4H\x1b[0J\x1b[A", 2),
+    ] {
+        let screen = shown(SIZE, piece.repeat((1 << 20) / piece.len()).as_bytes());
+        assert!(screen.state.model.erasures <= most, "{piece:?}: {}", screen.state.model.erasures);
+    }
+    // What has been printed since is erased.
+    let screen = shown(SIZE, "x\x1b[H\x1b[J".repeat(100).as_bytes());
+    assert_eq!(screen.state.model.erasures, 100);
+    assert!(!screen.state.model.seen().concat().contains('x'));
+}
+
+proptest! {
+    #[test]
+    fn erasing_what_is_erased_changes_nothing(
+        pieces in prop::collection::vec(prop::sample::select(&[
+            "\x1b[J", "\x1b[2J", "\x1b[0J", "\x1b[H", "\x1b[3;5H", "\x1b[B", "\x1b[20C", "x", "some text", "\r\n", "\n",
+            "\x1b[41m", "\x1b[m", "\x1b[1m", "\x1b[K", "\x1b[1J", "\x1b[2L", "\x1b[S", "\x1b[?1049h", "\x1b[?1049l", "\x1bM", "\x1bc",
+            "\x1b[2;4r", "\u{4e2d}",
+        ][..]), 0..60),
+    ) {
+        let (mut model, mut plain) = (Model::new(SIZE), Model::new(SIZE));
+        for piece in pieces {
+            plain.process(piece.as_bytes());
+            match piece {
+                "\x1b[J" | "\x1b[0J" => model.erase(piece.as_bytes(), false),
+                "\x1b[2J" => model.erase(piece.as_bytes(), true),
+                _ => model.process(piece.as_bytes()),
+            }
+            prop_assert_eq!(model.seen(), plain.seen());
+        }
+        prop_assert!(model.erasures <= 60);
+    }
+}
