@@ -262,13 +262,14 @@ fn viewers_who_do_not_read_keep_nobody_from_seeing_the_screen() {
         }
         got.len()
     };
-    let len = see();
+    // A screen may come before all that was printed is on it.
+    eventually("the screen is seen", || see() > screen.len() / 2);
     let crowd = Crowd::come(&rig, MANY, "session", (0, VIEWERS), &watch);
     for _ in 0..3 {
         rig.slave().write_all(b"\x1b[Hagain").unwrap();
-        assert!(see().abs_diff(len) < 100);
+        eventually("the screen is seen", || see() > screen.len() / 2);
     }
-    // All of them are there still, and nobody spins.
+    // All of them are there still.
     let clients = rig.status()["clients"].as_array().unwrap().len() as u64;
     assert!(clients + rig.status()["unlisted"].as_u64().unwrap_or(0) >= VIEWERS as u64);
     drop(crowd);
