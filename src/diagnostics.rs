@@ -15,6 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::exit::Exit;
 use crate::limits;
+use crate::print::line;
 use crate::time::{Now, Stamp};
 
 /// Begins to log. rkt's debug variables are honoured where no level was given.
@@ -30,13 +31,16 @@ pub fn start(level: Option<LevelFilter>, is_mux: bool) {
         .target(Target::Pipe(Box::new(Unwaiting)))
         .filter_level(level.unwrap_or(usual))
         .format(|out, record| match record.level() {
-            Level::Info => writeln!(out, "iottymux: {}", record.args()),
+            Level::Info => writeln!(out, "iottymux: {}", line(&record.args().to_string())),
             level => {
+                let text = record.args().to_string();
+                let line = line(&text);
+                let level_name = level.as_str().to_ascii_lowercase();
+                let written = writeln!(out, "iottymux: {level_name}: {line}");
                 if level <= Level::Warn {
-                    keep(record.args().to_string());
+                    keep(text);
                 }
-                let level = level.as_str().to_ascii_lowercase();
-                writeln!(out, "iottymux: {level}: {}", record.args())
+                written
             }
         })
         .init();
@@ -191,14 +195,8 @@ pub fn say_on_screen(text: &str) {
     say_between("\r\n", text, "\r\n");
 }
 
-/// A text without what a terminal would obey.
-#[must_use]
-pub fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 fn say_between(before: &str, text: &str, after: &str) {
-    let line = visible(text);
+    let line = line(text);
     let stderr = io::stderr();
     let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);
     if let Ok(1..) = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], wait) {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document;
 use crate::limits;
+use crate::print::json;
 use crate::state::{AppDir, ENDPOINTS, SESSION};
 use crate::stream::Stream;
 
@@ -114,7 +115,7 @@ impl Endpoints {
         let mut to = serde_json::Serializer::with_formatter(&mut out, indent);
         // Strings and numbers into memory: it cannot fail, and is valid UTF-8.
         let _ = self.serialize(&mut to);
-        String::from_utf8_lossy(&out).into_owned()
+        json(&String::from_utf8_lossy(&out)).into_owned()
     }
 }
 

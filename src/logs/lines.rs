@@ -6,6 +6,7 @@
 
 use super::colours::Colours;
 use super::entry::Entry;
+use crate::print::is_unsafe;
 use crate::stream::Stream;
 use crate::time::Stamp;
 
@@ -102,7 +103,7 @@ fn escape(text: &[u8], colours: &mut Colours, out: &mut Vec<u8>) {
                     colours.read(&valid.as_bytes()[at..colour_ends]);
                 }
             }
-            if at < colour_ends || !c.is_control() || matches!(c, '\t' | '\r' | '\n') {
+            if at < colour_ends || !is_unsafe(c) || matches!(c, '\t' | '\r' | '\n') {
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             } else {
                 out.extend(c.escape_debug().map(|c| c as u8));
@@ -171,6 +172,7 @@ mod tests {
             (b"\x1b[2J\x1b[31", "\\u{1b}[2J\\u{1b}[31"),
             (b"\x1b\x1b[0m", "\\u{1b}\x1b[0m"),
             (b"\x1b[3\xff1m\x9b2J\0\x7f\xc2\x9b", "\\u{1b}[3\\xff1m\\x9b2J\\0\\u{7f}\\u{9b}"),
+            ("\u{202e}a\u{2066}\u{61c}\u{2028}".as_bytes(), "\\u{202e}a\\u{2066}\\u{61c}\\u{2028}"),
         ] {
             let mut out = Vec::new();
             escape(text, &mut Colours::default(), &mut out);
