@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::attach::Request;
+use crate::attach::filter::Pass;
 use crate::attach::keys::Sequence;
 use crate::attach::mode::{Mode, Wanted};
 use crate::cli::MuxArgs;
@@ -130,6 +131,7 @@ impl Flags {
                 reconnect: Duration::ZERO,
                 from: Position::Unseen,
                 redraw: crate::attach::usual_redraw(Position::Unseen),
+                pass: Pass::default(),
                 read_only: false,
                 stdin_once: false,
                 exclusive: None,

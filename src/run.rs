@@ -76,6 +76,7 @@ pub fn attached(args: &RunArgs, state: &StateDir) -> Result<Exit> {
         read_only: false,
         stdin_once: !args.tty,
         exclusive: None,
+        pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
         suspend_key: args.keys.suspend_key.clone(),
     })

@@ -10,6 +10,7 @@ use signal_hook::low_level::emulate_default_handler;
 use super::link::{Link, Progress};
 use super::mode::Mode;
 use super::page::Presence;
+use super::pulse::Pulse;
 use super::pump::News;
 use super::{Attached, Farewell, Input, Request, Step, UNSURE, link, pump, terminal};
 use crate::exit::Exit;
@@ -40,6 +41,7 @@ impl Attached<'_> {
             News::Rights(rights) => self.on_rights(&rights),
             News::Drawn => self.tell_on_screen(),
             News::Wiped => self.wiped = Some(Instant::now() + limits::NOTE_PAUSE),
+            News::Pulse(answers) => self.on_pulse(answers),
             News::Answer(answer) => self.on_answer(&answer),
             News::Detached => {
                 terminal::restore();
@@ -128,6 +130,7 @@ impl Attached<'_> {
             return Ok(Step::Continue);
         }
         self.uplink = None;
+        self.pulse = Pulse::Well;
         self.tell_held();
         let reconnects = !self.request.reconnect.is_zero();
         match (self.farewell, progress, end) {

@@ -1,6 +1,7 @@
 //! The connections of an attach: one session, or, where the mux has none, a raw socket for each
 //! stream that is wanted.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -171,15 +172,20 @@ pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) 
             epoch: after.and_then(|progress| progress.epoch),
         };
         let size = hello.size;
+        let was_late = Cell::new(false);
         let is_late = || {
             // Who had one before has been told that it is gone.
             if after.is_none() {
                 diagnostics::say(&format!(
                     "app {name}: its mux does not answer; waiting (^C leaves)"
                 ));
+                was_late.set(true);
             }
         };
         let (socket, welcome) = session::open(dir, file, &hello, Patience::Endless(&is_late))?;
+        if was_late.get() {
+            diagnostics::say(&format!("app {name}: its mux answers now"));
+        }
         let Welcome { epoch, streams, others, rights, .. } = welcome;
         let uplink = Some(Uplink::new(socket.try_clone()?, true));
         let carries = Carries::Session(Progress { epoch, places: streams, undrawn: 0 });
@@ -241,6 +247,12 @@ impl Uplink {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether it is one of a session.
+    #[must_use]
+    pub fn is_session(&self) -> bool {
+        self.session
     }
 
     /// Input for the app.

@@ -6,11 +6,13 @@
 //! looked for again, in a thread, too, and the session goes on where it was. Invariant: the local
 //! terminal is as before on every way out.
 
+pub mod filter;
 mod hear;
 pub mod keys;
 mod link;
 pub mod mode;
 mod page;
+mod pulse;
 mod pump;
 mod tell;
 mod terminal;
@@ -25,10 +27,12 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use self::filter::Pass;
 use self::keys::{Keys, Matcher, Sequence};
 use self::link::{Link, Uplink};
 use self::mode::{Mode, Wanted};
 use self::page::Presence;
+use self::pulse::Pulse;
 use self::pump::{Inbox, Outbox};
 use self::tell::Lines;
 use crate::diagnostics;
@@ -56,6 +60,8 @@ pub struct Request {
     pub from: Position,
     /// What a terminal is to show first.
     pub redraw: Option<Redraw>,
+    /// Which strings of the app reach a terminal.
+    pub pass: Pass,
     /// Whether to look only, and to type nothing.
     pub read_only: bool,
     /// Whether the end of our input ends the app's.
@@ -160,6 +166,8 @@ struct Attached<'a> {
     uncertain: bool,
     /// How the app ended, until it is started again.
     ended: Option<AppStatus>,
+    /// Whether the mux answers.
+    pulse: Pulse,
 }
 
 /// Attaches, and stays until it is over.
@@ -179,6 +187,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
     let types = link.wanted.input.is_some();
     let on_tty = link.wanted.all().any(|s| s == Stream::Tty);
     terminal::restore_on_panic();
+    terminal::filter(request.pass);
     let on_screen = link.wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
     // Who only looks has keys, too, and a terminal that replies to what the app asks.
     let keyboard = (types && on_tty || on_screen) && io::stdin().is_terminal();
@@ -220,6 +229,7 @@ pub fn attach(request: &Request) -> Result<Exit> {
             gap: None,
             uncertain: false,
             ended: None,
+            pulse: Pulse::Well,
         };
         attached.hold();
         others.filter(|_| is_drawn).iter().for_each(|line| attached.say(line));
@@ -237,6 +247,7 @@ impl<'a> Attached<'a> {
     /// Carries what comes over new connections.
     fn begin(&mut self, link: Link) -> Result<()> {
         self.farewell = None;
+        self.pulse = Pulse::Well;
         self.asked.clear();
         self.uplink = link.uplink;
         self.open = link.downlinks.len();
@@ -286,6 +297,7 @@ impl<'a> Attached<'a> {
             if is_over | self.wiped.take_if(|again| *again <= now).is_some() {
                 self.redraw();
             }
+            self.check_pulse(now)?;
             if self.held.as_ref().is_some_and(|lines| lines.until <= now) {
                 self.tell_held();
             }
@@ -320,7 +332,7 @@ impl<'a> Attached<'a> {
         });
         let gap = self.gap.map(|(_, due)| due);
         let lines = [&self.noted, &self.held].into_iter().flatten().map(|lines| lines.until);
-        let lines = lines.chain(self.wiped);
+        let lines = lines.chain(self.wiped).chain(self.pulse.deadline());
         let deadline = self.keys.deadline().into_iter().chain(gap).chain(lines).min();
         let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -4,6 +4,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -13,6 +14,7 @@ use signal_hook::iterator::Signals;
 
 use super::link::{Carries, Link, Progress};
 use super::terminal;
+use crate::find;
 use crate::limits;
 use crate::print::write_all;
 use crate::proto::{Answer, AppStatus, Decoder, Gap, Item, Kind, Refusal, Report, Rights};
@@ -35,6 +37,8 @@ pub enum News {
     Detached,
     /// Who is attached, or why that is not known.
     Presence(Result<Report>),
+    /// The mux has answered, if only by a refusal, or else is gone.
+    Pulse(bool),
     /// What became of a request.
     Answer(Answer),
     /// Whether we may type has changed.
@@ -148,6 +152,29 @@ pub fn ask(outbox: Outbox, report: impl FnOnce() -> Result<Report> + Send + 'sta
     spawn("ask", move || outbox.tell(News::Presence(report())))
 }
 
+/// Asks the mux whether it answers, however long it takes.
+///
+/// # Errors
+/// When there is no thread for it.
+pub fn probe(outbox: Outbox, hello: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    spawn("probe", move || {
+        let answered = hello();
+        if let Err(e) = &answered {
+            log::debug!("asking whether the mux answers: {e:#}");
+        }
+        outbox.tell(News::Pulse(!answered.is_err_and(|e| find::is_absence(&e))));
+    })
+}
+
+/// How many reads of all connections have given something.
+static READS: AtomicU64 = AtomicU64::new(0);
+
+/// How many reads of all connections have given something so far.
+#[must_use]
+pub fn reads() -> u64 {
+    READS.load(Ordering::Relaxed)
+}
+
 /// Carries one connection to this process's outputs until it ends. `shows` tells which streams are
 /// wanted; the others are read and thrown away.
 ///
@@ -165,7 +192,10 @@ pub fn carry(
         let ended = loop {
             let bytes = match from.read(&mut buffer) {
                 Ok(0) => break Ok(()),
-                Ok(len) => &buffer[..len],
+                Ok(len) => {
+                    READS.fetch_add(1, Ordering::Relaxed);
+                    &buffer[..len]
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) => break Err(e),
             };
@@ -269,10 +299,14 @@ fn show(stream: Stream, bytes: &[u8], shows: &[Stream]) -> Result<bool, Trouble>
     if !shows.contains(&stream) {
         return Ok(false);
     }
-    let written = match stream {
-        Stream::Stderr => write_all(&io::stderr(), bytes).map(|()| false),
-        Stream::Tty => terminal::show(bytes, |piece| write_all(&io::stdout(), piece)),
-        _ => write_all(&io::stdout(), bytes).map(|()| false),
+    let write = |bytes: &[u8]| match stream {
+        Stream::Stderr => write_all(&io::stderr(), bytes),
+        _ => write_all(&io::stdout(), bytes),
+    };
+    let written = if stream == Stream::Tty || terminal::shows(stream) {
+        terminal::show(stream, bytes, write)
+    } else {
+        write(bytes).map(|()| false)
     };
     written.map_err(Trouble::Output)
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,17 +20,19 @@ use nix::sys::termios::{
 };
 use rustix::termios::tcgetwinsize;
 
+use super::filter::{Filter, Pass};
 use super::undo::Undo;
 use crate::diagnostics::say_on_screen;
 use crate::limits;
 use crate::print;
 use crate::proto::Size;
+use crate::stream::Stream;
 
 /// Those to be put back, and those until then. Locked for moments only.
 static MODES: Mutex<Option<Modes>> = Mutex::new(None);
 /// Locked while something is written there, which may take as long as the terminal does.
 static SCREEN: Mutex<Screen> =
-    Mutex::new(Screen { undo: None, owner: Owner::App, note: String::new() });
+    Mutex::new(Screen { undo: None, filter: None, owner: Owner::App, note: String::new() });
 /// Tells those who wait for it that the screen is the app's again.
 static BACK: Condvar = Condvar::new();
 /// Whether somebody waits for the screen: who shows a flood of output lets go of it for a moment.
@@ -38,6 +40,8 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 /// Whether everything is being put back for good. Who has locked the screen and finds it false
 /// comes first.
 static OVER: AtomicBool = AtomicBool::new(false);
+/// Whether standard output and standard error are terminals.
+static TERMINALS: OnceLock<[bool; 2]> = OnceLock::new();
 
 /// The modes of the terminal.
 #[derive(Clone)]
@@ -52,6 +56,9 @@ struct Modes {
 struct Screen {
     /// What the app has changed on it, where its output goes to a terminal.
     undo: Option<Undo>,
+    /// What keeps strings of the app away from it, whichever stream they come by: those of a terminal
+    /// that shows both may be cut anywhere.
+    filter: Option<(Filter, Vec<u8>)>,
     owner: Owner,
     /// What wipes away our lines among the app's, as long as they are where they were written.
     note: String,
@@ -85,6 +92,20 @@ pub fn watch_screen() -> bool {
     let is_terminal = io::stdout().is_terminal();
     lock(&SCREEN).undo = is_terminal.then(Undo::default);
     is_terminal
+}
+
+/// Lets only these strings of the app reach a terminal on standard output or standard error.
+pub fn filter(pass: Pass) {
+    let terminals = [io::stdout().is_terminal(), io::stderr().is_terminal()];
+    let terminals = TERMINALS.get_or_init(|| terminals);
+    lock(&SCREEN).filter = terminals.contains(&true).then(|| (Filter::new(pass), Vec::new()));
+}
+
+/// Whether a stream of the app goes to a terminal.
+#[must_use]
+pub fn shows(stream: Stream) -> bool {
+    let [stdout, stderr] = *TERMINALS.get_or_init(Default::default);
+    if stream == Stream::Stderr { stderr } else { stdout }
 }
 
 /// Makes the terminal on standard input raw; whether there is one. For who only looks, ^C and the like
@@ -187,14 +208,19 @@ fn write_note(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
     written
 }
 
-/// Shows bytes of the app's terminal by `write`. Its modes are noted first, and once all has been
-/// put back nothing is shown any more: what the app does then must not reach the shell's terminal. Returns
-/// whether lines of ours were wiped away, which would have moved with the app's.
+/// Shows bytes of a stream by `write`. Strings that may not pass are left out. The modes of the app's terminal
+/// are noted first, and once all has been put back nothing is shown any more: what the app does then must not
+/// reach the shell's terminal. Returns whether lines of ours were wiped away, which would have moved with the app's.
 ///
 /// # Errors
 /// Those of `write`.
-pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<bool> {
+pub fn show(
+    stream: Stream,
+    bytes: &[u8],
+    write: impl Fn(&[u8]) -> io::Result<()>,
+) -> io::Result<bool> {
     let mut wiped = false;
+    let is_filtered = shows(stream);
     for piece in bytes.chunks(PIECE) {
         let mut screen = lock(&SCREEN);
         loop {
@@ -209,8 +235,12 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
                 break;
             };
         }
-        let Screen { undo, note, .. } = &mut *screen;
-        if let Some(undo) = undo {
+        let Screen { undo, note, filter, .. } = &mut *screen;
+        let passed = match filter.as_mut().filter(|_| is_filtered) {
+            Some((filter, memory)) => filter.read(piece, memory),
+            None => piece,
+        };
+        if let Some(undo) = undo.as_mut().filter(|_| stream == Stream::Tty) {
             if !note.is_empty() {
                 // The screen is drawn anew, which begins so.
                 if piece.contains(&0x18) {
@@ -221,9 +251,11 @@ pub fn show(bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result
                     wiped = true;
                 }
             }
-            undo.read(piece);
+            undo.read(passed);
             // Under the lock, so that it does not come after what undoes it.
-            write(piece)?;
+            write(passed)?;
+        } else if is_filtered {
+            write(passed)?;
         } else {
             drop(screen);
             write(piece)?;
@@ -267,7 +299,9 @@ pub fn undo_modes() {
         if write_soon(&undone, until) {
             screen.undo.iter_mut().for_each(Undo::forget);
         }
+        restore_title(&mut screen, until);
         screen.undo.iter_mut().for_each(Undo::break_off);
+        screen.filter.iter_mut().for_each(|(filter, _)| filter.break_off());
     }
 }
 
@@ -298,6 +332,9 @@ fn hand_over(to: Owner, text: &str) -> bool {
         out.extend_from_slice(text.as_bytes());
     }
     let done = write_soon(&out, until);
+    if to == Owner::Shell {
+        restore_title(&mut screen, until);
+    }
     if let Some(undo) = screen.undo.as_mut().filter(|_| done && to != Owner::App) {
         undo.forget();
     }
@@ -306,6 +343,20 @@ fn hand_over(to: Owner, text: &str) -> bool {
     }
     BACK.notify_all();
     done
+}
+
+/// Puts back the title from before attach, if the app has set one.
+fn restore_title(screen: &mut Screen, until: Instant) {
+    let Some((filter, _)) = &mut screen.filter else { return };
+    let title = filter.undo();
+    let restored = if shows(Stream::Stdout) {
+        write_soon(title.as_bytes(), until)
+    } else {
+        write_to(&io::stderr(), title.as_bytes(), until)
+    };
+    if restored {
+        filter.forget();
+    }
 }
 
 /// The screen, between two characters or sequences of the app; in the middle of one, if that does not end
@@ -340,13 +391,17 @@ fn lock_soon(until: Instant) -> Option<MutexGuard<'static, Screen>> {
 
 /// Writes to the terminal, if it takes anything by then.
 fn write_soon(bytes: &[u8], until: Instant) -> bool {
-    let out = io::stdout();
+    write_to(&io::stdout(), bytes, until)
+}
+
+/// As [`write_soon`], to this descriptor.
+fn write_to(out: &impl AsFd, bytes: &[u8], until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
     // A terminal that is gone needs nothing.
     bytes.is_empty()
         || matches!(poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLOUT)], timeout), Ok(1..))
-            && nix::unistd::write(&out, bytes).is_ok()
+            && nix::unistd::write(out, bytes).is_ok()
 }
 
 /// Changes the modes. In the background this stops us, until a person wants us in front: the terminal

@@ -35,6 +35,7 @@ impl Attached<'_> {
             }
             return Ok(Step::Continue);
         }
+        self.await_pulse();
         let mut typed = &buffer[..len];
         while !typed.is_empty() {
             let mut out = Vec::new();

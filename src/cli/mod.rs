@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use self::units::{DisableArgs, EnableArgs, Later, LayoutArg, ModeArgs, UnitsArgs};
 
 use crate::app::AWAIT_CLIENT;
+use crate::attach::filter::Pass;
 use crate::attach::keys::Sequence;
 use crate::attach::mode::Mode;
 use crate::limits;
@@ -309,6 +310,9 @@ pub struct AttachArgs {
     /// screen, unless --from is given or the output is no terminal]
     #[arg(long, value_name = "WHAT", env = "IOTTYMUX_REDRAW", value_enum)]
     pub redraw: Option<Picture>,
+    /// Which strings of the app reach this terminal.
+    #[command(flatten)]
+    pub pass: PassArgs,
     /// Wait for the app to appear, for ever or this many seconds.
     #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_WAIT", num_args = 0..=1,
           require_equals = true, default_missing_value = "inf",
@@ -330,6 +334,15 @@ pub struct AttachArgs {
     /// The keys of a person who is attached.
     #[command(flatten)]
     pub keys: KeyArgs,
+}
+
+/// What of the app reaches a terminal beside what it draws.
+#[derive(Debug, Args)]
+pub struct PassArgs {
+    /// Escape sequences of the app that a terminal may obey: title, clipboard, notify, other, with
+    /// commas; all or none. Output to a pipe or file is never filtered.
+    #[arg(long, value_name = "WORDS", env = "IOTTYMUX_PASS", default_value = "none")]
+    pub pass: Pass,
 }
 
 /// What a terminal shows first.
@@ -486,6 +499,9 @@ pub struct RunArgs {
     /// Start the command only when somebody has attached (used by --attach).
     #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = BoolishValueParser::new())]
     pub await_client: bool,
+    /// Which strings of the app reach this terminal.
+    #[command(flatten)]
+    pub pass: PassArgs,
     /// The keys of a person who is attached.
     #[command(flatten)]
     pub keys: KeyArgs,

@@ -292,6 +292,7 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Request> {
             Some(Picture::None) => None,
             None => attach::usual_redraw(args.from),
         },
+        pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
         suspend_key: args.keys.suspend_key.clone(),
     })

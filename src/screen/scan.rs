@@ -35,8 +35,10 @@ pub enum Piece<'a> {
 
 /// Where in a sequence the stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub enum Place {
+    /// In none.
     Text,
+    /// After `ESC`.
     Escape,
     /// After `ESC` and something that must be followed by one more byte at least.
     Intermediate,
@@ -51,7 +53,8 @@ enum Place {
 }
 
 /// What one more byte does.
-enum Step {
+pub enum Step {
+    /// The sequence goes on.
     On(Place),
     /// The sequence ends with it.
     End,
@@ -202,8 +205,9 @@ fn control_len(bytes: &[u8]) -> Option<usize> {
     (0x40..=0x7e).contains(&body[end]).then_some(end + 3)
 }
 
-/// The state machine of the standards, as all terminals have it.
-fn step(place: Place, byte: u8) -> Step {
+/// The state machine of the standards, as all terminals have it. In text there is nothing to step.
+#[must_use]
+pub fn step(place: Place, byte: u8) -> Step {
     match (place, byte) {
         (_, 0x18 | 0x1a) => Step::Cancel,
         (Place::Command | Place::String, ESC) => Step::On(Place::StringEscape),

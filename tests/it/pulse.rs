@@ -1,0 +1,44 @@
+//! A mux that hangs while somebody is attached.
+
+use std::io::Write;
+
+use crate::pty::Pty;
+use crate::rig::{APP, Rig};
+
+/// Who types is told after five seconds, and told when it goes on.
+#[test]
+fn a_mux_that_stops_is_told_of_at_a_terminal() {
+    for redraw in ["none", "screen"] {
+        let rig = Rig::new();
+        let mux = rig.tty();
+        let local = Pty::open(24, 80);
+        let _attach = local.spawn(rig.command(["attach", "--app", APP, "--redraw", redraw]));
+        let mut app = rig.slave();
+        app.write_all(b"$ ").unwrap();
+        local.shown.wait_for("$ ");
+        mux.stop();
+        local.press(b"x");
+        local.shown.wait_for("attached to app demo: the mux does not answer");
+        mux.go_on();
+        local.shown.wait_for("attached to app demo: the mux answers again");
+        app.write_all(b"<on>").unwrap();
+        local.shown.wait_for("<on>");
+    }
+}
+
+/// An app that says nothing, or does not even read, is no mux that does not answer.
+#[test]
+fn a_silent_app_is_not_told_of() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let mut attach = rig.attach(&["--mode", "stdin,stdout"]);
+    let mut stdin = attach.stdin();
+    // More than fits anywhere on the way.
+    let waits = std::thread::spawn(move || stdin.write_all(&vec![b'x'; 1 << 20]));
+    let mut others = rig.attach(&["--mode", "stdin,stdout"]);
+    others.stdin().write_all(b"y\n").unwrap();
+    std::thread::sleep(iottymux::limits::ANSWER + iottymux::limits::ANSWER / 4);
+    assert_eq!(attach.stderr.so_far() + &others.stderr.so_far(), "");
+    drop(attach);
+    assert!(waits.join().unwrap().is_err());
+}
