@@ -3,7 +3,8 @@
 //!
 //! Invariant: nothing here blocks, and it is over in [`limits::INQUIRY`]. An app of which nothing
 //! certain is found has an unknown status. PID 1 comes first: the reaper's number may be that of a
-//! signal.
+//! signal, and at a pod's halt the reaper asks while the app still runs, which gives 0. So for its number
+//! PID 1 is asked once more, and [`is_doubtful`] numbers alone are not believed.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -27,10 +28,15 @@ use crate::{sys, systemd};
 #[derive(Debug)]
 pub struct Inquiry {
     app: AppName,
+    service: ServiceName,
     /// `systemctl`, until it has ended.
     systemctl: Option<Child>,
     /// Where the reaper writes, until something is there, and how old that may be.
     reaper: Option<(PathBuf, SystemTime)>,
+    /// PID 1 has answered that the app has not ended.
+    is_early: bool,
+    /// What the reaper wrote, for which PID 1 is asked once more.
+    reaped: Option<AppStatus>,
     until: Instant,
 }
 
@@ -50,7 +56,9 @@ impl Inquiry {
         let oldest = SystemTime::now().checked_sub(age + limits::CLOCK_TICK);
         let reaper = dir.rkt_status().zip(oldest);
         let until = now + limits::INQUIRY;
-        (systemctl.is_some() || reaper.is_some()).then_some(Self { app, systemctl, reaper, until })
+        let (service, is_early, reaped) = (service.clone(), false, None);
+        let has_begun = systemctl.is_some() || reaper.is_some();
+        has_begun.then_some(Self { app, service, systemctl, reaper, is_early, reaped, until })
     }
 
     /// Waits until it is over.
@@ -73,15 +81,26 @@ impl Inquiry {
             self.systemctl = None;
             match answered.and_then(|text| shown(&text)) {
                 Ok(Shown::Ended(status)) => return Some(Some(status)),
+                Ok(_) if self.reaped.is_some() => return Some(self.reaped()),
                 Ok(Shown::Runs) => return Some(None),
-                Ok(Shown::Unknown) => {}
+                Ok(Shown::Unknown) => self.is_early = true,
                 Err(e) => log::warn!("app {}: asking systemd how it ended: {e:#}", self.app),
             }
         }
         let over = now >= self.until;
         if self.systemctl.is_none() || over {
             match self.reaper.as_ref().map(|(path, oldest)| read_reaped(path, *oldest)) {
-                Some(Ok(Some(status))) => return Some(Some(status)),
+                Some(Ok(Some(status))) => {
+                    self.reaper = None;
+                    self.reaped = Some(status);
+                    // It has its number from PID 1, which tells us more.
+                    if self.is_early && !over {
+                        self.systemctl = ask(&self.service).ok();
+                    }
+                    if self.systemctl.is_none() {
+                        return Some(self.reaped());
+                    }
+                }
                 Some(Ok(None)) => {}
                 Some(Err(e)) => {
                     log::warn!("app {}: {e:#}", self.app);
@@ -94,7 +113,12 @@ impl Inquiry {
             log::warn!("app {}: systemctl does not say how it ended", self.app);
             let _ = child.kill();
         }
-        (over || self.systemctl.is_none() && self.reaper.is_none()).then_some(None)
+        (over || self.systemctl.is_none() && self.reaper.is_none()).then_some(self.reaped())
+    }
+
+    /// What the reaper wrote, as far as it is certain.
+    fn reaped(&self) -> Option<AppStatus> {
+        self.reaped.filter(|status| !is_doubtful(*status))
     }
 
     /// When to look again though nothing happens. The end of `systemctl` is told by a signal.
@@ -140,6 +164,12 @@ fn answer(child: &mut Child) -> Result<Option<String>> {
     let text = String::from_utf8(text).context("systemctl")?;
     log::debug!("systemctl: {text:?}");
     Ok(Some(text))
+}
+
+/// Whether a reaper's number is also that of an app which still ran (0), or which systemd has stopped by
+/// SIGTERM or SIGKILL.
+fn is_doubtful(reaped: AppStatus) -> bool {
+    matches!(reaped, AppStatus::Status(0 | 9 | 15))
 }
 
 /// What the reaper has written by now, not before `oldest`.

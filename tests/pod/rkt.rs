@@ -2,10 +2,13 @@
 //! nothing hangs or stays. What systemd itself loses in this layout is not asked for (docs/units.md).
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
+
+use iottymux::proto::{Decoder, Hello, Item, Kind as FrameKind, Want};
+use iottymux::stream::{Position, Stream};
 
 use crate::pod::{Plan, Pod, Raw, rounds};
 use crate::proc::{Proc, eventually};
@@ -477,4 +480,121 @@ fn the_status_without_hooks() {
     let said = pod.console();
     let warning = "reading /rkt/status/demo: \"\\x1b[2J\" is no status of an app";
     assert_eq!(said.matches(warning).count(), 1, "{said}");
+}
+
+/// The last that a session of an app is told, once the pod has been ended by this command.
+fn farewell_of(pod: &Pod, kind: &Kind, end: &[&str]) -> (FrameKind, String) {
+    let stream = if kind.has_terminal() { Stream::Tty } else { Stream::Stdout };
+    let streams = vec![Want { stream, from: Position::Now }];
+    let mut session = UnixStream::connect(pod.path(&format!("{STATE}/sock-session"))).unwrap();
+    let hello = FrameKind::Hello.message(&Hello { streams, ..Hello::default() });
+    session.write_all(&hello).unwrap();
+    let (mut decoder, mut buffer, mut last) = (Decoder::default(), vec![0; 1 << 16], None);
+    let mut is_welcome = false;
+    loop {
+        let len = session.read(&mut buffer).unwrap();
+        let mut bytes = &buffer[..len];
+        while let Some(item) = decoder.next(&mut bytes).unwrap() {
+            if let Item::Control(kind, body) = item {
+                last = Some((kind, String::from_utf8(body).unwrap()));
+            }
+        }
+        if len == 0 {
+            return last.unwrap();
+        }
+        if !is_welcome {
+            is_welcome = true;
+            pod.try_run(end);
+        }
+    }
+}
+
+/// At a pod's halt systemd stops the mux before the app, and the reaper asks how the app has ended while
+/// it still runs: that is 0. An app that was killed by itself is known to PID 1.
+#[test]
+fn a_killed_app_is_no_success_at_halt() {
+    let halt = &["systemctl", "--no-block", "start", "halt.target"][..];
+    let isolate = &["systemctl", "--no-block", "isolate", "halt.target"];
+    let stop = &["systemctl", "--no-block", "stop", "demo.service"];
+    let kill = &["systemctl", "kill", "--kill-who=main", "--signal=KILL", "demo.service"];
+    let fixtures = ["immutable-stream", "mutable-tty", "mutable-stream", "immutable-tty"];
+    for fixture in &fixtures[..rounds(2, 4)] {
+        for end in [halt, isolate, stop, kill] {
+            // An app that takes its time, and one that does not care.
+            for trap in ["", "trap \"\" TERM; "] {
+                let kind = Kind::named(fixture);
+                let Some(plan) = plan(kind) else { return };
+                let command = format!(
+                    "[Service]\nTimeoutStopSec=1s\nExecStart=\nExecStart=/bin/sh -c '{trap}while sleep 1000; do :; done'\n"
+                );
+                let pod = plan.unit("demo.service.d/command.conf", &command).boot();
+                if !kind.is_immutable() {
+                    start(&pod);
+                }
+                await_mux(&pod);
+                let (told, body) = farewell_of(&pod, kind, end);
+                println!("{fixture} {end:?} {trap:?}: {told:?} {body}");
+                let is_honest = told == FrameKind::Closing
+                    || told == FrameKind::Exit && body.starts_with("{\"signal\":");
+                assert!(is_honest, "{told:?} {body}\n{}", pod.console());
+            }
+        }
+    }
+}
+
+/// Upstream's smoke test of streams: somebody is attached, the app asks, is given a line, answers, and ends.
+/// PID 1 has the FIFO open, too, and may throw the answer away: how often is told, beside the other binaries
+/// in `IOTTYMUX_RACE` (with colons between), in turns, while the machine is busy.
+#[test]
+fn the_answer_of_an_app_that_ends() {
+    const OTHERS: &str = "/others";
+    let kind = Kind::named("immutable-stream");
+    let Some(plan) = plan(kind) else { return };
+    let command = "[Service]\nExecStart=\n\
+        ExecStart=/bin/sh -c 'echo question; read x; echo answer to $$x'\n";
+    let pod = plan
+        .unit("demo.service.d/command.conf", command)
+        .unit("shutdown.service.d/stay.conf", STAY)
+        .root_file(&format!("{OTHERS}/.keep"), "")
+        .boot();
+    stop_what_runs(&pod, kind);
+    let mut binaries = vec![("ours".to_owned(), "/iottymux".to_owned())];
+    for (number, other) in
+        std::env::var("IOTTYMUX_RACE").iter().flat_map(|o| o.split(':')).enumerate()
+    {
+        let inside = format!("{OTHERS}/{number}");
+        fs::copy(other, pod.path(&inside)).unwrap();
+        binaries.push((other.to_owned(), inside));
+    }
+    let is_long = rounds(0, 1) == 1;
+    // Two for each processor, as the rest of a busy machine.
+    let busy = if is_long { 2 * std::thread::available_parallelism().unwrap().get() } else { 0 };
+    let busy = (0..busy).map(|_| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        Proc::spawn(command)
+    });
+    let busy: Vec<_> = busy.collect();
+    let mut complete = vec![0; binaries.len()];
+    let runs = rounds(3, 200);
+    for _ in 0..runs {
+        for ((_, binary), complete) in binaries.iter().zip(&mut complete) {
+            let exec =
+                format!("[Service]\nExecStart=\nExecStart={binary} --action=iomux --app=%i\n");
+            pod.set_unit("iomux@demo.service.d/exec.conf", &exec);
+            start(&pod);
+            await_mux(&pod);
+            let mut output = kind.output(&pod);
+            assert_eq!(output.line(), "question");
+            pod.connect_at(&format!("{STATE}/sock-stdin")).say("it\n");
+            let rest = output.rest();
+            assert!(rest.is_empty() || rest == b"answer to it\n", "{}", rest.escape_ascii());
+            *complete += usize::from(!rest.is_empty());
+            stop_what_runs(&pod, kind);
+        }
+    }
+    drop(busy);
+    for ((name, _), complete) in binaries.iter().zip(complete) {
+        println!("{name}: {complete} of {runs} complete");
+    }
 }
