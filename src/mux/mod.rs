@@ -150,6 +150,7 @@ impl Mux {
         let mut lingered = 0;
         let mut overdue = Overdue::default();
         self.begin()?;
+        self.hurry();
         while self.phase != Phase::Done {
             let deadline = overdue.put_off(self.deadline());
             let mut is_due = false;
@@ -196,6 +197,21 @@ impl Mux {
         Ok(())
     }
 
+    /// Whether somebody else has made the app's FIFOs, and has them open.
+    fn is_foreign(&self) -> bool {
+        !self.ends_input && !self.owns_app && self.terminal.is_none()
+    }
+
+    /// Takes a higher priority where systemd has the app's FIFOs open as well: when the app ends PID 1 throws
+    /// away what we have not read. It is a wish, and of this thread alone: logs and screens have no hurry.
+    fn hurry(&self) {
+        if self.is_foreign()
+            && let Err(e) = rustix::process::setpriority_process(None, limits::HURRY)
+        {
+            log::debug!("raising the priority: {e}");
+        }
+    }
+
     /// Waits for events for a moment, right behind others, without going through the runtime: what a
     /// person types has its echo, and who asks for one thing asks for another. Whether there were any.
     fn linger(&self, events: &mut Vec<Event>, deadline: Option<Instant>) -> Result<bool> {
@@ -203,7 +219,8 @@ impl Mux {
             return Ok(false);
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let time = left.map_or(limits::LINGER_EVENTS, |left| left.min(limits::LINGER_EVENTS));
+        let most = if self.is_foreign() { limits::LINGER_FOREIGN } else { limits::LINGER_EVENTS };
+        let time = left.map_or(most, |left| left.min(most));
         self.poller.take(events, time).context("waiting for events")
     }
 

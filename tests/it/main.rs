@@ -41,6 +41,7 @@ mod programs;
 mod pulse;
 mod quiet;
 mod quota;
+mod race;
 mod reconnect;
 mod record;
 mod rights;
