@@ -291,9 +291,6 @@ pub const OVERDUE_PAUSE: Duration = Duration::from_millis(100);
 /// How long events are waited for right behind others, before the runtime is asked: it makes of two
 /// system calls five. A signal may wait so long.
 pub const LINGER_EVENTS: Duration = Duration::from_millis(1);
-/// As [`LINGER_EVENTS`] where PID 1 empties the app's FIFOs, too: an app that was asked something mostly
-/// answers, and ends, within this time, and without the runtime its answer is read sooner.
-pub const LINGER_FOREIGN: Duration = Duration::from_millis(20);
 /// How often that may be in a row, before the runtime gets a turn, for signals and timers.
 pub const LINGERS: u32 = 16;
 /// Bytes that the model of a screen is given at once, unless somebody needs it sooner: much for a

@@ -29,6 +29,8 @@ pub enum Token {
     Log(usize),
     /// Who knows the screen.
     Painter,
+    /// A signal has come.
+    Signals,
     /// A client.
     Client(ClientId),
 }
@@ -44,6 +46,7 @@ impl Token {
             Self::Log(index) => (3, index as u64),
             Self::Client(ClientId(id)) => (4, id),
             Self::Painter => (5, 0),
+            Self::Signals => (6, 0),
         };
         kind << KIND_SHIFT | number
     }
@@ -58,6 +61,7 @@ impl Token {
             2 => Self::Listener(index),
             3 => Self::Log(index),
             5 => Self::Painter,
+            6 => Self::Signals,
             _ => Self::Client(ClientId(number)),
         }
     }
@@ -143,21 +147,23 @@ impl Poller {
     pub async fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
         loop {
             let mut guard = self.ready.readable().await?;
-            if self.take(events, Duration::ZERO)? {
+            if self.take(events, Some(Duration::ZERO))? {
                 return Ok(());
             }
             guard.clear_ready();
         }
     }
 
-    /// Takes what is ready within `time`, of which whole milliseconds count; whether there was
-    /// anything. Meanwhile the runtime does nothing.
+    /// Takes what is ready within `time`, of which whole milliseconds count, or, without one, as soon as
+    /// something is; whether there was anything. Meanwhile the runtime does nothing.
     ///
     /// # Errors
     /// When the set itself fails.
-    pub fn take(&self, events: &mut Vec<Event>, time: Duration) -> io::Result<bool> {
+    pub fn take(&self, events: &mut Vec<Event>, time: Option<Duration>) -> io::Result<bool> {
         let mut buffer = [EpollEvent::empty(); limits::EVENTS];
-        let timeout = EpollTimeout::try_from(time).unwrap_or(EpollTimeout::ZERO);
+        let timeout = time.map_or(EpollTimeout::NONE, |time| {
+            EpollTimeout::try_from(time).unwrap_or(EpollTimeout::ZERO)
+        });
         let count = match self.epoll.wait(&mut buffer, timeout) {
             Err(Errno::EINTR) => 0,
             count => count?,
@@ -202,6 +208,7 @@ mod tests {
             Token::Listener(7),
             log,
             Token::Painter,
+            Token::Signals,
             Token::Client(client),
         ] {
             assert_eq!(Token::unpack(token.pack()), token);

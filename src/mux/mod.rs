@@ -20,7 +20,8 @@ mod talk;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
-use std::io;
+use std::io::{self, Read as _};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -40,7 +41,7 @@ use crate::app::App;
 use crate::hub::input::Input;
 use crate::hub::{ClientId, Hub, Room};
 use crate::limits;
-use crate::poll::{Event, Interest, Poller, Token};
+use crate::poll::{Event, Interest, Poller, Token, Watch};
 use crate::proto::{AppStatus, Turn};
 use crate::rights::Rules;
 use crate::service::ServiceName;
@@ -150,11 +151,11 @@ impl Mux {
         let mut lingered = 0;
         let mut overdue = Overdue::default();
         self.begin()?;
-        self.hurry();
+        let bell = self.hurry()?;
         while self.phase != Phase::Done {
             let deadline = overdue.put_off(self.deadline());
             let mut is_due = false;
-            if lingered < limits::LINGERS && self.linger(&mut events, deadline)? {
+            if lingered < limits::LINGERS && self.linger(&mut events, deadline, bell.is_some())? {
                 lingered += 1;
             } else {
                 // Signals come by the runtime, which has to get its turn.
@@ -167,6 +168,16 @@ impl Mux {
                     ready = self.poller.wait(&mut events) => ready.context("waiting for events")?,
                     () = at(deadline) => is_due = true,
                     () = yield_now(), if is_busy => {}
+                }
+            }
+            if let Some(bell) = bell.as_ref()
+                && events.iter().any(|event| event.token == Token::Signals)
+            {
+                while matches!((&mut &*bell).read(&mut self.buffer), Ok(1..)) {}
+                // Here the runtime learns of them.
+                yield_now().await;
+                while let Some(asked) = signals.now().await {
+                    self.on_signal(asked)?;
                 }
             }
             // Who has connected before the app wrote is there for what it wrote, even when somebody
@@ -202,25 +213,39 @@ impl Mux {
         !self.ends_input && !self.owns_app && self.terminal.is_none()
     }
 
-    /// Takes a higher priority where systemd has the app's FIFOs open as well: when the app ends PID 1 throws
-    /// away what we have not read. It is a wish, and of this thread alone: logs and screens have no hurry.
-    fn hurry(&self) {
-        if self.is_foreign()
-            && let Err(e) = rustix::process::setpriority_process(None, limits::HURRY)
-        {
+    /// Where systemd has the app's FIFOs open as well it throws away what we have not read when the app ends.
+    /// There this thread takes a higher priority, as far as it may (logs and screens have no hurry), and waits
+    /// without the runtime, which wakes up later; what is returned tells it of signals.
+    fn hurry(&self) -> Result<Option<UnixStream>> {
+        if !self.is_foreign() {
+            return Ok(None);
+        }
+        if let Err(e) = rustix::process::setpriority_process(None, limits::HURRY) {
             log::debug!("raising the priority: {e}");
         }
+        let bell = Signals::bell().context("setting up signals")?;
+        let wanted = Some(Interest { read: true, write: false });
+        // It stays in the set for as long as that lives.
+        let watched = self.poller.watch(&mut Watch::default(), &bell, Token::Signals, wanted);
+        watched.context("watching signals")?;
+        Ok(Some(bell))
     }
 
     /// Waits for events for a moment, right behind others, without going through the runtime: what a
-    /// person types has its echo, and who asks for one thing asks for another. Whether there were any.
-    fn linger(&self, events: &mut Vec<Event>, deadline: Option<Instant>) -> Result<bool> {
-        if events.is_empty() || self.is_any_paced() {
+    /// person types has its echo, and who asks for one thing asks for another. For ever, with a `bell` for
+    /// signals. Whether there were any.
+    fn linger(
+        &self,
+        events: &mut Vec<Event>,
+        deadline: Option<Instant>,
+        has_bell: bool,
+    ) -> Result<bool> {
+        if events.is_empty() && !has_bell || self.is_any_paced() {
             return Ok(false);
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let most = if self.is_foreign() { limits::LINGER_FOREIGN } else { limits::LINGER_EVENTS };
-        let time = left.map_or(most, |left| left.min(most));
+        let most = (!has_bell).then_some(limits::LINGER_EVENTS);
+        let time = left.into_iter().chain(most).min();
         self.poller.take(events, time).context("waiting for events")
     }
 
@@ -259,6 +284,8 @@ impl Mux {
             Token::Listener(index) => self.accept(index, limits::ACCEPTS_PER_TURN, Instant::now()),
             Token::Log(index) => self.on_log(index, Instant::now()),
             Token::Painter => self.on_painter(Instant::now()),
+            // Dealt with before.
+            Token::Signals => {}
             Token::Client(id) => self.on_client(id, event),
         }
     }

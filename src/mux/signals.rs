@@ -1,8 +1,12 @@
 //! The signals that a mux hears.
 
+use std::future::ready;
 use std::io;
+use std::os::unix::net::UnixStream;
 
 use nix::sys::signal::Signal;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::low_level::pipe;
 use tokio::signal::unix::{self, SignalKind};
 
 /// What a signal asks for.
@@ -40,6 +44,26 @@ impl Signals {
             hangup: unix::signal(SignalKind::hangup())?,
             child: unix::signal(SignalKind::child())?,
         })
+    }
+
+    /// Readable when one has come, for who waits without the runtime; to be made after [`Signals::new`],
+    /// so that the runtime knows of one first.
+    pub fn bell() -> io::Result<UnixStream> {
+        let (bell, ring) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD] {
+            pipe::register(signal, ring.try_clone()?)?;
+        }
+        Ok(bell)
+    }
+
+    /// What has come by now, where the runtime has had its turn.
+    pub async fn now(&mut self) -> Option<Asked> {
+        tokio::select! {
+            biased;
+            asked = self.next() => Some(asked),
+            () = ready(()) => None,
+        }
     }
 
     pub async fn next(&mut self) -> Asked {
