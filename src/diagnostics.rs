@@ -13,9 +13,9 @@ use env_logger::Target;
 use log::{Level, LevelFilter};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::escape::line;
 use crate::exit::Exit;
 use crate::limits;
-use crate::print::line;
 use crate::time::{Now, Stamp};
 
 /// Begins to log. rkt's debug variables are honoured where no level was given.

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::document;
+use crate::escape::json;
 use crate::limits;
-use crate::print::json;
 use crate::state::{AppDir, ENDPOINTS, SESSION};
 use crate::stream::Stream;
 

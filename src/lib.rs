@@ -23,6 +23,7 @@
 //! | [`rights`] | who may do what (pure) |
 //! | [`systemd`], [`state`], [`walk`], [`sys`] | the edges: the service manager, paths, opening them, unsafe |
 //! | [`diagnostics`], [`print`] | what is said to people |
+//! | [`escape`] | what a terminal would obey, escaped (pure) |
 //! | [`service`], [`name`], [`stream`], [`time`], [`limits`], [`exit`] | words that all use |
 
 pub mod app;
@@ -32,6 +33,7 @@ pub mod config;
 pub mod diagnostics;
 pub mod document;
 pub mod endpoints;
+pub mod escape;
 pub mod exit;
 pub mod find;
 pub mod hub;

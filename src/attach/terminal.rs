@@ -23,8 +23,8 @@ use rustix::termios::tcgetwinsize;
 use super::filter::{Filter, Pass};
 use super::undo::Undo;
 use crate::diagnostics::say_on_screen;
+use crate::escape;
 use crate::limits;
-use crate::print;
 use crate::proto::Size;
 use crate::stream::Stream;
 
@@ -152,7 +152,7 @@ pub fn page(text: &str) -> bool {
 pub fn note(line: &str) -> bool {
     write_note(true, |Size { rows, cols }| {
         // The last column stays free: what is written there may go on in the next row.
-        let line: String = print::line(line).chars().take(usize::from(cols) - 1).collect();
+        let line: String = escape::line(line).chars().take(usize::from(cols) - 1).collect();
         (format!("\x1b[{rows};1H{line}\x1b[0m\x1b[K"), String::new())
     })
 }
@@ -165,7 +165,7 @@ pub fn greet(lines: &[String]) -> bool {
         || write_note(false, |Size { rows, cols }| {
             let (mut out, mut wipe) = (String::new(), String::new());
             for (row, line) in (1..rows).zip(&lines) {
-                let line: String = print::line(line).chars().take(usize::from(cols) - 1).collect();
+                let line: String = escape::line(line).chars().take(usize::from(cols) - 1).collect();
                 let len = line.chars().count();
                 let place = format!("\x1b[{row};{}H", usize::from(cols) - len);
                 // Writing into a string does not fail.

@@ -6,7 +6,7 @@
 
 use super::colours::Colours;
 use super::entry::Entry;
-use crate::print::is_unsafe;
+use crate::escape::is_unsafe;
 use crate::stream::Stream;
 use crate::time::Stamp;
 

@@ -1,0 +1,73 @@
+//! Escaping what a terminal obeys, or what moves other text on it: names, paths and errors may come
+//! from an app or a peer. Pure.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Whether a terminal obeys this character (C0, DEL, C1), or reorders or breaks the text around it
+/// (bidirectional marks, line and paragraph separators).
+#[must_use]
+pub fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text with each unsafe character but those in `kept` escaped as `escape` does.
+fn escaped<'a>(text: &'a str, kept: &[char], escape: impl Fn(char, &mut String)) -> Cow<'a, str> {
+    let is_escaped = |c: char| is_unsafe(c) && !kept.contains(&c);
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_escaped(c) { escape(c, &mut out) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+/// One line of text for a terminal or a log: unsafe characters as in Rust (`\n`, `\u{9b}`).
+#[must_use]
+pub fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, &[], |c, out| out.extend(c.escape_debug()))
+}
+
+/// A JSON document with the unsafe characters of its strings escaped as JSON has it: the same document.
+#[must_use]
+pub fn json(document: &str) -> Cow<'_, str> {
+    // All of them are below U+10000; those between the strings are the document's own line ends.
+    escaped(document, &['\n'], |c, out| {
+        // Writing into a string does not fail.
+        let _ = write!(out, "\\u{:04x}", u32::from(c));
+    })
+}
+
+/// Lines of text for a terminal, with their ends and tabs.
+#[must_use]
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, &['\n', '\t'], |c, out| out.extend(c.escape_debug()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped() {
+        let unsafe_ones = ('\0'..='\x1f').chain('\x7f'..='\u{9f}').chain(['\u{61c}']);
+        let unsafe_ones = unsafe_ones.chain('\u{200e}'..='\u{200f}').chain('\u{2028}'..='\u{202e}');
+        for c in unsafe_ones.chain('\u{2066}'..='\u{2069}') {
+            let text = format!("a{c}b");
+            assert!(!line(&text).contains(c), "{c:?}");
+            // Other modules escape single values so.
+            assert!(!text.escape_debug().to_string().contains(c), "{c:?}");
+            let document = serde_json::to_string(&text).unwrap();
+            let escaped = json(&document);
+            assert!(!escaped.contains(c), "{c:?}");
+            assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
+        }
+        for text in ["", "plain \"text\" \\ é ‐ 你好 \u{1f600} \u{200d}"] {
+            assert!(matches!(line(text), Cow::Borrowed(same) if same == text), "{text:?}");
+        }
+        assert_eq!(line("a\n\u{9b}2J\u{202e}"), "a\\n\\u{9b}2J\\u{202e}");
+    }
+}
