@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`rkt`], [`config`] | what a command line means, in rkt's spelling and in ours |
 //! | [`run`] | being a mux, in front or in the background |
+//! | [`journal_writer`] | taking a service's lines from a mux to the journal |
 //! | [`cli`], [`values`] | what was typed |
 //! | [`attach`], [`list`], [`status`], [`logs`] | being a client, or looking |
 //! | [`units`] | making a service attachable: the units that it needs |
@@ -37,6 +38,7 @@ pub mod escape;
 pub mod exit;
 pub mod find;
 pub mod hub;
+pub mod journal_writer;
 pub mod last;
 pub mod limits;
 pub mod list;

@@ -181,6 +181,17 @@ pub const LOG_REOPEN: Duration = Duration::from_secs(3);
 /// Niceness of a mux that reads FIFOs which PID 1 empties, too: above everything that is started without one,
 /// and below what administrators hold to be more urgent still.
 pub const HURRY: i32 = -15;
+/// Longest message of an entry in the journal of a service, bytes: journald's own `LineMax=`.
+pub const JOURNAL_LINE: usize = 48 * 1024;
+/// Bytes handed at once to the writer of such a log. Two are what a mux that is killed may write twice, and
+/// three what is lost with it where the log is a whole backlog behind: few lines.
+pub const JOURNAL_CHUNK: usize = 8 * 1024;
+/// Send buffer asked for the socket to journald, bytes: a datagram with the longest message fits.
+pub const JOURNAL_SEND: usize = 128 * 1024;
+/// Pause between two attempts to reach a journald that is not there.
+pub const JOURNAL_RETRY: Duration = Duration::from_secs(1);
+/// Longest name of a program in the journal, bytes: that of a file.
+pub const SYSLOG_IDENTIFIER: usize = 255;
 
 /// Clients of one mux at the same time.
 pub const CLIENTS: usize = 4096;

@@ -12,10 +12,17 @@ use iottymux::state::{AppDir, StateDir};
 use iottymux::units::host::{self, How, When};
 use iottymux::units::manager::Manager;
 use iottymux::units::{App, Setup, write};
-use iottymux::{attach, config, diagnostics, list, logs, mux, rkt, run, status, systemd};
+use iottymux::{
+    attach, config, diagnostics, journal_writer, list, logs, mux, rkt, run, status, systemd,
+};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let [first, words @ ..] = &arguments[..]
+        && first == journal_writer::COMMAND
+    {
+        exit(journal_writer::main(words).code());
+    }
     let outcome = if rkt::speaks(&arguments) { rkt_main(&arguments) } else { our_main() };
     exit(outcome.code());
 }

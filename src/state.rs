@@ -69,6 +69,8 @@ const STICKY: u32 = 0o1777;
 const PROTECTED: &str = "/proc/sys/fs/protected_symlinks";
 /// Longest path of a unix socket, bytes without the closing zero (`sun_path` of unix(7)).
 const SUN_PATH: usize = 107;
+/// The FIFO there that leads to the journal.
+const JOURNAL: &str = "journal";
 /// The version-independent names below the directory of an app.
 pub const ENDPOINTS: &str = "endpoints";
 /// The socket of the session protocol.
@@ -421,6 +423,15 @@ impl AppDir {
         replace_link(&self.path.join(file), &way)
     }
 
+    /// The FIFO of `iojournal@NAME.service`, which is among the app's ends, in a directory that is made if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn journal(&self) -> io::Result<PathBuf> {
+        make_dir(&self.path.join(ENDS))?;
+        Ok(self.path.join(ENDS).join(JOURNAL))
+    }
+
     /// Removes an end of the app's.
     ///
     /// # Errors
@@ -574,6 +585,7 @@ impl AppDir {
                 self.remove_end(&end)?;
             }
         }
+        self.remove(&format!("{ENDS}/{JOURNAL}"))?;
         self.remove_leftovers()?;
         self.remove(LOGS)?;
         // The link to the document, where the mux has a directory of its own.

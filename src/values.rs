@@ -138,15 +138,19 @@ pub enum LogSpec {
     Raw(PathBuf),
     /// To journald.
     Journald,
+    /// To the journal, as systemd itself would write the lines of a service, or of one of its streams.
+    Journal(Option<Stream>),
 }
 
-/// Parses `FORMAT:PATH` or `journald`.
+/// Parses `FORMAT:PATH`, `journald` or `journal`.
 ///
 /// # Errors
 /// When it is neither, or names no file.
 pub fn log_spec(text: &str) -> Result<LogSpec, String> {
     let spec = match text.split_once(':') {
         None if text == "journald" => LogSpec::Journald,
+        None if text == "journal" => LogSpec::Journal(None),
+        Some(("journal", stream)) => LogSpec::Journal(Some(logged_stream(stream)?)),
         Some((_, path)) if path.is_empty() || path.ends_with('/') => {
             return Err("a log's path names a file".to_owned());
         }
@@ -154,7 +158,8 @@ pub fn log_spec(text: &str) -> Result<LogSpec, String> {
         Some(("json-file", path)) => LogSpec::Json(path.into()),
         Some(("raw", path)) => LogSpec::Raw(path.into()),
         _ => {
-            return Err("a log is cri:PATH, json-file:PATH, raw:PATH or journald".to_owned());
+            let known = "a log is journal, cri:PATH, json-file:PATH, raw:PATH or journald";
+            return Err(known.to_owned());
         }
     };
     Ok(spec)
@@ -165,8 +170,15 @@ pub fn log_spec(text: &str) -> Result<LogSpec, String> {
 /// # Errors
 /// When it is none, its path does not begin at the root, or has a comma.
 pub fn log_spec_text(text: &str) -> Result<String, String> {
-    match log_spec(text)? {
-        LogSpec::Cri(path) | LogSpec::Json(path) | LogSpec::Raw(path) if !path.is_absolute() => {
+    match log_spec(text) {
+        _ if text == "none" => Ok(text.to_owned()),
+        Err(why) => Err(why + "; or none"),
+        Ok(LogSpec::Journal(Some(_))) => {
+            Err("systemd tells which streams of a service go to the journal".to_owned())
+        }
+        Ok(LogSpec::Cri(path) | LogSpec::Json(path) | LogSpec::Raw(path))
+            if !path.is_absolute() =>
+        {
             Err("the path of a service's log is absolute".to_owned())
         }
         _ if text.contains(',') || text.chars().any(char::is_control) => {
@@ -174,6 +186,27 @@ pub fn log_spec_text(text: &str) -> Result<String, String> {
         }
         _ => Ok(text.to_owned()),
     }
+}
+
+/// Parses a level or a facility of syslog(3), by its number.
+///
+/// # Errors
+/// When it is not a number up to `most`.
+pub fn syslog_number(text: &str, most: u8) -> Result<u8, String> {
+    let number = text.parse().ok().filter(|number| *number <= most);
+    number.ok_or_else(|| format!("expected a number from 0 to {most}"))
+}
+
+/// Parses the name of a program, as the journal has it.
+///
+/// # Errors
+/// When it is empty, too long, or has a control character.
+pub fn syslog_identifier(text: &str) -> Result<String, String> {
+    let fits = (1..=limits::SYSLOG_IDENTIFIER).contains(&text.len());
+    if !fits || text.contains(char::is_control) {
+        return Err("an identifier has 1 to 255 bytes and no control character".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Parses `NAME=VALUE`.
@@ -287,7 +320,10 @@ mod tests {
         }
         assert_eq!(log_spec("cri:/a:b"), Ok(LogSpec::Cri("/a:b".into())));
         assert_eq!(log_spec("journald"), Ok(LogSpec::Journald));
-        for bad in ["", "cri", "cri:", "raw:/a/", "journald:x", "xml:/a", "/a"] {
+        assert_eq!(log_spec("journal"), Ok(LogSpec::Journal(None)));
+        assert_eq!(log_spec("journal:stderr"), Ok(LogSpec::Journal(Some(Stream::Stderr))));
+        let none = ["", "cri", "cri:", "raw:/a/", "journald:x", "journal:x", "xml:/a", "/a"];
+        for bad in none {
             assert!(log_spec(bad).is_err(), "{bad}");
         }
         assert_eq!((line_limit("0"), line_limit("2K")), (Ok(limits::LOG_LINE_MAX), Ok(2048)));

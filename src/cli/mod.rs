@@ -19,6 +19,7 @@ use crate::limits;
 use crate::name::AppName;
 use crate::proto::Size;
 use crate::service::ServiceName;
+use crate::sink::log::syslog;
 use crate::stream::{Position, Stream};
 use crate::values::{self, LogPolicy, LogSpec, Since, Wait};
 
@@ -136,9 +137,9 @@ pub struct MuxArgs {
 /// What is logged, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct LogArgs {
-    /// Log what the app writes: cri:PATH (as the kubelet and podman read it), json-file:PATH
-    /// (docker's), raw:PATH (its bytes alone) or journald; as often as you like, in the variable
-    /// with commas.
+    /// Log what the app writes: journal (the service's own lines, for journalctl -u), cri:PATH (as
+    /// the kubelet and podman read it), json-file:PATH (docker's), raw:PATH (its bytes alone) or
+    /// journald; as often as you like, in the variable with commas.
     #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',',
           value_parser = values::log_spec)]
     pub log: Vec<LogSpec>,
@@ -162,6 +163,22 @@ pub struct LogArgs {
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_BUFFER", default_value = "1M",
           value_parser = values::log_buffer)]
     pub log_buffer: usize,
+    /// Level of a line in the journal that does not begin with <N> (systemd's SyslogLevel=, 0 to 7).
+    #[arg(long, value_name = "LEVEL", env = "IOTTYMUX_SYSLOG_LEVEL", default_value = "6",
+          value_parser = |text: &str| values::syslog_number(text, syslog::DEBUG))]
+    pub syslog_level: u8,
+    /// Keep <N> at the start of a line in the journal (systemd's SyslogLevelPrefix=no).
+    #[arg(long, env = "IOTTYMUX_SYSLOG_KEEP_PREFIX", value_parser = BoolishValueParser::new())]
+    pub syslog_keep_prefix: bool,
+    /// Facility of the lines in the journal, where the mux itself writes them (SyslogFacility=, 0 to
+    /// 23).
+    #[arg(long, value_name = "FACILITY", env = "IOTTYMUX_SYSLOG_FACILITY", default_value = "3",
+          value_parser = |text: &str| values::syslog_number(text, syslog::LOCAL7))]
+    pub syslog_facility: u8,
+    /// Name of the program in the journal, where the mux itself writes it [default: the app's].
+    #[arg(long, value_name = "NAME", env = "IOTTYMUX_SYSLOG_IDENTIFIER",
+          value_parser = values::syslog_identifier)]
+    pub syslog_identifier: Option<String>,
     /// What gives way when a log is slower than the app: hold (the app waits) or drop (lines are
     /// lost, and counted).
     #[arg(long, value_name = "POLICY", env = "IOTTYMUX_LOG_POLICY", default_value = "hold",
@@ -178,6 +195,10 @@ impl Default for LogArgs {
             log_max_size: None,
             log_max_files: limits::LOG_FILES,
             log_buffer: limits::LOG_BUFFER,
+            syslog_level: syslog::INFO,
+            syslog_keep_prefix: false,
+            syslog_facility: syslog::DAEMON,
+            syslog_identifier: None,
             log_policy: LogPolicy::Hold,
         }
     }

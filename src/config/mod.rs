@@ -19,12 +19,13 @@ use crate::cli::{
 };
 use crate::limits;
 use crate::logs;
-use crate::mux::{FileFormat, LogPlan, LogTarget, Plan, Streams};
+use crate::mux::{FileFormat, JournalTarget, LogPlan, LogTarget, Plan, Streams};
 use crate::proto::{Exclusive, Redraw, Request, Size};
 use crate::rights::Lists;
 use crate::service::ServiceName;
 use crate::sink::log::Policy;
 use crate::sink::log::file::{LogPath, Rotation};
+use crate::sink::log::syslog::Syslog;
 use crate::state::{AppDir, StateDir};
 use crate::status;
 use crate::stream::Stream;
@@ -120,6 +121,11 @@ fn log_plan(args: &LogArgs) -> Result<LogPlan> {
             LogSpec::Json(path) => file(path, FileFormat::Json),
             LogSpec::Raw(path) => file(path, FileFormat::Raw),
             LogSpec::Journald => Ok(LogTarget::Journald),
+            LogSpec::Journal(only) => Ok(LogTarget::Journal(JournalTarget {
+                syslog: Syslog::new(args.syslog_level, !args.syslog_keep_prefix, *only),
+                identifier: args.syslog_identifier.clone(),
+                facility: args.syslog_facility,
+            })),
         }
     };
     let mut targets = args.log.iter().map(target).collect::<Result<Vec<_>>>()?;

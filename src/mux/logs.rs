@@ -1,5 +1,7 @@
 //! The mux and its logs: opening them, giving them what there is, having them opened anew.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -14,14 +16,21 @@ use crate::poll::Token;
 use crate::proto::{Answer, Kind, LogReport, Size};
 use crate::service::ServiceName;
 use crate::sink::log::cast::Cast;
+use crate::sink::log::fifo::{self, Fifo};
 use crate::sink::log::file::{Claims, LogFile, LogPath, Rotation};
 use crate::sink::log::format::Format;
 use crate::sink::log::journal::{self, Fields, Journal};
+use crate::sink::log::syslog::Syslog;
 use crate::sink::log::writer::{Target, Word, Writer};
 use crate::sink::log::{Log, Policy};
+use crate::source;
 use crate::state::{AppDir, LOGS};
+use crate::systemd::{Notify, Stored};
 use crate::time::Now;
 use crate::unit;
+
+/// Name of the FIFO of the journal in systemd's store.
+const STORED: &str = "journal";
 
 /// What is to be logged, and how.
 #[derive(Clone, Debug)]
@@ -39,10 +48,17 @@ impl LogPlan {
     #[must_use]
     pub fn shared(&self) -> Option<String> {
         let shares = |(at, target): &(usize, &LogTarget)| {
-            self.targets[..*at].iter().any(|other| other.path() == target.path())
+            let others = &self.targets[..*at];
+            others.iter().any(|other| match (other.path(), target.path()) {
+                (None, None) => std::mem::discriminant(other) == std::mem::discriminant(target),
+                (one, two) => one == two,
+            })
         };
         let (_, target) = self.targets.iter().enumerate().find(shares)?;
-        Some(target.path().map_or("journald".into(), |path| path.display().to_string()))
+        Some(match target {
+            LogTarget::Journal(_) => "journal".to_owned(),
+            _ => target.path().map_or("journald".into(), |path| path.display().to_string()),
+        })
     }
 }
 
@@ -51,7 +67,7 @@ impl LogTarget {
     fn path(&self) -> Option<PathBuf> {
         match self {
             Self::File(_, path) | Self::Recording { path, .. } => Some(path.path()),
-            Self::Journald => None,
+            Self::Journald | Self::Journal(_) => None,
         }
     }
 }
@@ -63,6 +79,8 @@ pub enum LogTarget {
     File(FileFormat, LogPath),
     /// To journald.
     Journald,
+    /// To the journal, as systemd itself would write the lines of the service.
+    Journal(JournalTarget),
     /// A recording of the terminal, to a file.
     Recording {
         /// The file.
@@ -72,6 +90,17 @@ pub enum LogTarget {
         /// Whether what is typed is recorded.
         input: bool,
     },
+}
+
+/// How the lines of a service come into the journal.
+#[derive(Clone, Debug)]
+pub struct JournalTarget {
+    /// What of them is a message.
+    pub syslog: Syslog,
+    /// The name of the program, if not the app's; where the mux itself writes.
+    pub identifier: Option<String>,
+    /// The facility; where the mux itself writes.
+    pub facility: u8,
 }
 
 /// How a log file is written.
@@ -100,6 +129,7 @@ pub(super) struct Reopening {
 pub(super) fn open(
     plan: LogPlan,
     (service, dir): (&ServiceName, &AppDir),
+    (stored, notify): (&mut Stored, &Notify),
     hub: &mut Hub,
     size: Option<Size>,
 ) -> Result<Vec<Log>> {
@@ -108,6 +138,7 @@ pub(super) fn open(
     let (mut logs, mut files) = (Vec::new(), Vec::new());
     let claims = Claims::default();
     for target in targets {
+        let mut policy = policy;
         let (name, format, target) = match target {
             LogTarget::File(format, path) => {
                 let (word, format, logged) = match format {
@@ -128,6 +159,13 @@ pub(super) fn open(
                 let journal = Journal::new(PathBuf::from(journal::SOCKET)).context("journald")?;
                 ("journald".to_owned(), format, Target::Journal(journal))
             }
+            LogTarget::Journal(journal) => {
+                // A line waits for its end there, as systemd's own do.
+                policy.flush = limits::AGES;
+                let (format, target) = open_journal(journal, (service, dir), (stored, notify))?;
+                policy.chunk = limits::JOURNAL_CHUNK + format.worst(limits::JOURNAL_LINE);
+                ("journal".to_owned(), format, target)
+            }
             LogTarget::Recording { path, term, input } => {
                 let Some(size) = size else { bail!("only a terminal can be recorded") };
                 let name = format!("cast:{}", path.path().display());
@@ -146,6 +184,38 @@ pub(super) fn open(
         Logged::new(files).publish(dir)?;
     }
     Ok(logs)
+}
+
+/// The way to the journal: by `iojournal@NAME.service`, since only root may write in the name of another
+/// unit; under a user's manager by ourselves.
+fn open_journal(
+    JournalTarget { syslog, identifier, facility }: JournalTarget,
+    (service, dir): (&ServiceName, &AppDir),
+    (stored, notify): (&mut Stored, &Notify),
+) -> Result<(Format, Target)> {
+    let of_user = unit::is_of_user();
+    let by_writer = !of_user && notify.keeps() && Uid::effective().is_root();
+    let fifo = match stored.remove(STORED) {
+        Some(fifo) => Some(fifo),
+        None if by_writer => Some(open_fifo(dir).context("making the FIFO of the journal")?),
+        None => None,
+    };
+    if let Some(fifo) = fifo {
+        notify.store(STORED, &fifo);
+        let target = Target::Fifo(Fifo::new(fifo).context("the FIFO of the journal")?);
+        return Ok((Format::Frames(syslog), target));
+    }
+    let unit = (of_user && unit::is_ours()).then_some(service.as_str());
+    let identifier = identifier.as_deref().unwrap_or(dir.name().as_str());
+    let fields = Fields::service(identifier, facility, unit);
+    let journal = Journal::new(PathBuf::from(journal::SOCKET)).context("journald")?;
+    Ok((Format::Service(fields, syslog), Target::Journal(journal)))
+}
+
+fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
+    let fifo = fifo::open(&dir.journal()?)?;
+    source::enlarge(&fifo, limits::PIPE);
+    Ok(fifo)
 }
 
 /// The terminal has another size, which recordings have in its place.

@@ -29,7 +29,7 @@ use nix::poll::ppoll;
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-pub use self::logs::{FileFormat, LogPlan, LogTarget};
+pub use self::logs::{FileFormat, JournalTarget, LogPlan, LogTarget};
 pub use self::open::{Plan, Streams, prepare};
 
 use self::crowd::Crowd;

@@ -179,7 +179,8 @@ impl Mux {
             service,
             _lock: lock,
         };
-        mux.logs = logs::open(logs, (&mux.service, &mux.dir), &mut mux.hub, ends.size)?;
+        let store = (&mut stored, &mux.notify);
+        mux.logs = logs::open(logs, (&mux.service, &mux.dir), store, &mut mux.hub, ends.size)?;
         Endpoints::new(&mux.dir, &ends.streams).publish(&mux.dir)?;
         Ok(mux)
     }

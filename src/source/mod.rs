@@ -130,7 +130,7 @@ impl Source {
 
 /// A larger pipe halves the cost of fast output. It is a wish: the limit of the user may be met.
 /// Returns its size in bytes.
-fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
+pub(crate) fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
     if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
         log::debug!("enlarging a pipe: {e}");
     }

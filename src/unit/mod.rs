@@ -24,6 +24,12 @@ pub fn is_ours() -> bool {
     us && env::var_os("INVOCATION_ID").is_some()
 }
 
+/// Whether the manager that has started this process is a user's.
+#[must_use]
+pub fn is_of_user() -> bool {
+    env::var_os("MANAGERPID").is_some()
+}
+
 /// The highest number of a signal.
 const LAST_SIGNAL: u8 = 64;
 

@@ -95,7 +95,7 @@ fn what_counts_counts() {
 #[test]
 fn lines_are_split_and_encoded_without_memory() {
     let text = lines();
-    for format in formats() {
+    for mut format in formats() {
         let mut splitter = format.splitter(LIMIT);
         let mut out = Vec::with_capacity(format.worst(text.len()) * 100);
         let mut entries = 0;

@@ -46,7 +46,7 @@ impl Lost {
 
 impl Chunk {
     /// Appends an entry and counts it.
-    pub(super) fn put(&mut self, format: &Format, stamp: &StampText, entry: &Entry<'_>) {
+    pub(super) fn put(&mut self, format: &mut Format, stamp: &StampText, entry: &Entry<'_>) {
         format.encode(&mut self.bytes, stamp, entry);
         let text = entry.pieces.iter().map(|piece| piece.len()).sum();
         self.count(u64::from(entry.last), text, stamp.stamp());

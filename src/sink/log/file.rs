@@ -378,7 +378,7 @@ impl LogFile {
 
     /// Puts the ends of lines that an app before this one has begun before the first entry. A file that may
     /// not be read is written on as it is.
-    fn close_lines(&self, chunk: &mut Chunk) {
+    fn close_lines(&mut self, chunk: &mut Chunk) {
         let Some(open) = &self.open else { return };
         let tail = self.path.read_end(&open.dir, open.size, limits::LOG_OPEN_TAIL);
         let ends = self.format.close(&tail.unwrap_or_default());

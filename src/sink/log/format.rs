@@ -5,7 +5,8 @@ use memchr::memchr_iter;
 use super::journal::Fields;
 use super::line::{Entry, Splitter};
 use super::stamp::StampText;
-use super::{Lost, cast, cri, journal, json};
+use super::syslog::Syslog;
+use super::{Lost, cast, cri, frame, journal, json};
 use crate::limits;
 use crate::stream::Stream;
 use crate::time::Stamp;
@@ -22,6 +23,10 @@ pub enum Format {
     Json,
     /// journald's own, each entry behind its length (u32, native order).
     Journal(Fields),
+    /// The same, with the lines of a service as systemd itself would have them.
+    Service(Fields, Syslog),
+    /// Such lines, for `iojournal@NAME.service`.
+    Frames(Syslog),
     /// The app's bytes and nothing else.
     Raw,
     /// asciicast v2: a recording of a terminal.
@@ -37,6 +42,8 @@ impl Format {
     pub fn splitter(&self, line_limit: usize) -> Splitter {
         match self {
             Self::Cast { .. } => Splitter::of_reads(limits::RECORD_EVENT),
+            // As journald splits them.
+            Self::Service(..) | Self::Frames(_) => Splitter::new(limits::JOURNAL_LINE).with_zeros(),
             _ => Splitter::new(line_limit),
         }
     }
@@ -48,9 +55,18 @@ impl Format {
             Self::Cri => cri::AROUND + text,
             Self::Json => json::AROUND + json::WIDEST * text,
             Self::Journal(fields) => LENGTH + journal::AROUND + fields.len() + text,
+            // Of a terminal, each byte that is no text becomes three.
+            Self::Service(fields, _) => LENGTH + journal::AROUND + fields.len() + 3 * text,
+            Self::Frames(_) => frame::worst(3 * text),
             Self::Raw => text + 1,
             Self::Cast { .. } => cast::AROUND + json::WIDEST * text,
         }
+    }
+
+    /// Whether some readers cannot bear another stream between the parts of a line.
+    #[must_use]
+    pub fn keeps_lines_together(&self) -> bool {
+        !matches!(self, Self::Service(..) | Self::Frames(_))
     }
 
     /// Whether an entry ends with a line end and has no other one, so that a file can be cut there.
@@ -62,12 +78,16 @@ impl Format {
     /// What is to be appended to a file that ends so: the end of each line that has none and would
     /// get one of another app's.
     #[must_use]
-    pub fn close(&self, tail: &[u8]) -> Vec<u8> {
+    pub fn close(&mut self, tail: &[u8]) -> Vec<u8> {
         let part = match self {
             Self::Cri => cri::part,
             Self::Json => json::part,
             // A journal is no file, and the raw bytes are the app's alone.
-            Self::Journal(_) | Self::Raw | Self::Cast { .. } => return Vec::new(),
+            Self::Journal(_)
+            | Self::Service(..)
+            | Self::Frames(_)
+            | Self::Raw
+            | Self::Cast { .. } => return Vec::new(),
         };
         let (mut open, mut last) = ([false; Stream::ALL.len()], Stamp::default());
         for (stamp, stream, ends) in tail.split(|byte| *byte == b'\n').filter_map(part) {
@@ -93,22 +113,29 @@ impl Format {
                 let lines = memchr_iter(b'\n', begun).count() as u64;
                 Some(Lost { lines, bytes: begun.len() as u64 - lines })
             }
-            Self::Json | Self::Journal(_) | Self::Cast { .. } => None,
+            Self::Json
+            | Self::Journal(_)
+            | Self::Service(..)
+            | Self::Frames(_)
+            | Self::Cast { .. } => None,
         }
     }
 
     /// Appends an entry.
-    pub fn encode(&self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
+    pub fn encode(&mut self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
         match self {
             Self::Cri => cri::encode(out, stamp, entry),
             Self::Json => json::encode(out, stamp, entry),
-            Self::Journal(fields) => {
-                let at = out.len();
-                out.extend_from_slice(&[0; LENGTH]);
-                fields.encode(out, entry);
-                // An entry is far below 4 GiB: its text has a limit.
-                let len = u32::try_from(out.len() - at - LENGTH).unwrap_or(u32::MAX);
-                out[at..at + LENGTH].copy_from_slice(&len.to_ne_bytes());
+            Self::Journal(fields) => datagram(out, |out| fields.encode(out, entry)),
+            Self::Service(fields, syslog) => {
+                if let Some(message) = syslog.message(entry) {
+                    datagram(out, |out| fields.encode_message(out, &message));
+                }
+            }
+            Self::Frames(syslog) => {
+                if let Some(message) = syslog.message(entry) {
+                    frame::encode(out, &message);
+                }
             }
             Self::Cast { .. } => cast::encode(out, stamp.stamp(), entry),
             Self::Raw => {
@@ -123,6 +150,16 @@ impl Format {
     }
 }
 
+/// Appends what is to be one datagram behind its length.
+fn datagram(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; LENGTH]);
+    encode(out);
+    // An entry is far below 4 GiB: its text has a limit.
+    let len = u32::try_from(out.len() - at - LENGTH).unwrap_or(u32::MAX);
+    out[at..at + LENGTH].copy_from_slice(&len.to_ne_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,7 +170,7 @@ mod tests {
         for (second, (stream, text, last)) in (1..).zip(entries) {
             let pieces = [text.as_bytes(), &[]];
             let entry = Entry { stream: *stream, first: true, last: *last, pieces };
-            format.encode(&mut out, &StampText::new(Stamp(second * 1_000_000_000)), &entry);
+            format.clone().encode(&mut out, &StampText::new(Stamp(second * 1_000_000_000)), &entry);
         }
         out
     }
@@ -148,22 +185,27 @@ mod tests {
                 let text = String::from_utf8(end.clone()).unwrap();
                 text.replace("00:00:01", &format!("00:00:0{second}"))
             };
-            assert_eq!(String::from_utf8(format.close(&half)).unwrap(), at(2));
+            assert_eq!(String::from_utf8(format.clone().close(&half)).unwrap(), at(2));
             // From the middle of an entry on, and torn off.
-            assert_eq!(format.close(&half[9..half.len() - 1]), at(2).as_bytes());
+            assert_eq!(format.clone().close(&half[9..half.len() - 1]), at(2).as_bytes());
             for entries in [
                 &[][..],
                 &[(Stdout, "half", false), (Stdout, "", true)],
                 &[(Stdout, "a \\n\",\"stream\":\"stderr", true)],
             ] {
-                assert_eq!(format.close(&log(&format, entries)), b"", "{entries:?}");
+                assert_eq!(format.clone().close(&log(&format, entries)), b"", "{entries:?}");
             }
             // The text is no line end.
-            assert!(!format.close(&log(&format, &[(Stdout, "a\\n", false)])).is_empty());
+            assert!(!format.clone().close(&log(&format, &[(Stdout, "a\\n", false)])).is_empty());
             let both = log(&format, &[(Stdout, "a", false), (Stderr, "b", false)]);
-            assert_eq!(memchr_iter(b'\n', &format.close(&both)).count(), 2);
-            assert!(format.close(&[both.clone(), format.close(&both)].concat()).is_empty());
-            assert_eq!(format.close(b"no log\n\n{}\n"), b"");
+            assert_eq!(memchr_iter(b'\n', &format.clone().close(&both)).count(), 2);
+            assert!(
+                format
+                    .clone()
+                    .close(&[both.clone(), format.clone().close(&both)].concat())
+                    .is_empty()
+            );
+            assert_eq!(format.clone().close(b"no log\n\n{}\n"), b"");
         }
     }
 }

@@ -18,6 +18,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use super::Chunk;
 use super::format::LENGTH;
 use super::line::Entry;
+use super::syslog::{self, Message};
 use crate::limits;
 use crate::stream::Stream;
 
@@ -107,6 +108,31 @@ impl Fields {
         Self(fields)
     }
 
+    /// The fields that systemd itself gives the lines of a service; `user_unit` is that of a user's own manager,
+    /// under which `journalctl --user -u` shows them.
+    #[must_use]
+    pub fn service(identifier: &str, facility: u8, user_unit: Option<&str>) -> Self {
+        let mut fields = format!("SYSLOG_IDENTIFIER={identifier}\nSYSLOG_FACILITY={facility}\n");
+        if let Some(unit) = user_unit {
+            // Writing into a string does not fail.
+            let _ = writeln!(fields, "OBJECT_SYSTEMD_USER_UNIT={unit}");
+        }
+        Self(fields)
+    }
+
+    /// Appends a message, which may have any bytes.
+    pub fn encode_message(&self, out: &mut Vec<u8>, message: &Message<'_>) {
+        out.extend_from_slice(self.0.as_bytes());
+        out.extend_from_slice(b"IOTTYMUX_STREAM=");
+        out.extend_from_slice(message.stream.logged_as().as_bytes());
+        out.extend_from_slice(b"\nPRIORITY=");
+        out.extend_from_slice(&[b'0' + message.priority]);
+        out.extend_from_slice(b"\nMESSAGE\n");
+        out.extend_from_slice(&(message.len() as u64).to_le_bytes());
+        message.pieces.iter().for_each(|piece| out.extend_from_slice(piece));
+        out.push(b'\n');
+    }
+
     /// Their length, bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -121,16 +147,14 @@ impl Fields {
 
     /// Appends an entry. A priority at the start of a line (`<0>` to `<7>`) is taken from it.
     pub fn encode(&self, out: &mut Vec<u8>, entry: &Entry<'_>) {
-        let usual = if entry.stream == Stream::Stderr { b'3' } else { b'6' };
-        let (priority, skip) = match priority(entry) {
-            Some(priority) => (priority, 3),
-            None => (usual, 0),
-        };
+        let usual = if entry.stream == Stream::Stderr { 3 } else { 6 };
+        let prefix = if entry.first { syslog::prefix(entry.pieces) } else { None };
+        let (priority, skip) = prefix.unwrap_or((usual, 0));
         out.extend_from_slice(self.0.as_bytes());
         out.extend_from_slice(b"IOTTYMUX_STREAM=");
         out.extend_from_slice(entry.stream.logged_as().as_bytes());
         out.extend_from_slice(b"\nPRIORITY=");
-        out.extend_from_slice(&[priority, b'\n']);
+        out.extend_from_slice(&[b'0' + priority, b'\n']);
         if !entry.last {
             out.extend_from_slice(b"CONTAINER_PARTIAL_MESSAGE=true\n");
         }
@@ -140,17 +164,6 @@ impl Fields {
         out.extend_from_slice(&a[from_a..]);
         out.extend_from_slice(&b[skip - from_a..]);
         out.push(b'\n');
-    }
-}
-
-/// The syslog priority that a line begins with.
-fn priority(entry: &Entry<'_>) -> Option<u8> {
-    let [a, b] = entry.pieces;
-    let mut begin = a.iter().chain(b).copied();
-    let prefix = (begin.next()?, begin.next()?, begin.next()?);
-    match prefix {
-        (b'<', digit @ b'0'..=b'7', b'>') if entry.first => Some(digit),
-        _ => None,
     }
 }
 

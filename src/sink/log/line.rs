@@ -4,7 +4,7 @@
 //! Pure. Invariants: the parts of a stream, joined, with a line end behind each last one, give its
 //! bytes back, however they came; at most a limit's bytes are kept per stream.
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memchr2, memrchr};
 
 use crate::limits;
 use crate::stream::Stream;
@@ -38,6 +38,8 @@ pub struct Splitter {
     limit: usize,
     /// Whether line ends are nothing special.
     of_reads: bool,
+    /// Whether a zero byte is a line end.
+    zeros: bool,
     halves: [Half; Stream::ALL.len()],
 }
 
@@ -45,7 +47,13 @@ impl Splitter {
     /// Entries of at most `limit` bytes, at least one.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit: limit.max(1), of_reads: false, halves: Default::default() }
+        Self { limit: limit.max(1), of_reads: false, zeros: false, halves: Default::default() }
+    }
+
+    /// Entries that a zero byte ends as well.
+    #[must_use]
+    pub fn with_zeros(self) -> Self {
+        Self { zeros: true, ..self }
     }
 
     /// Entries that are what was read at once, of at most `limit` bytes, at least a character's: none
@@ -77,7 +85,8 @@ impl Splitter {
             return half.read(stream, room, bytes);
         }
         let window = &bytes[..bytes.len().min(room + 1)];
-        if let Some(at) = memchr(b'\n', window) {
+        let end = if self.zeros { memchr2(b'\n', 0, window) } else { memchr(b'\n', window) };
+        if let Some(at) = end {
             let rest = &bytes[..at];
             *bytes = &bytes[at + 1..];
             half.given = half.bytes.len();

@@ -10,14 +10,17 @@
 pub mod cast;
 mod chunk;
 mod cri;
+pub mod fifo;
 pub mod file;
 pub mod format;
+pub mod frame;
 pub mod journal;
 mod json;
 pub mod line;
 mod notes;
 mod rest;
 pub mod stamp;
+pub mod syslog;
 pub mod writer;
 
 use std::collections::VecDeque;
@@ -165,7 +168,7 @@ impl Log {
     /// Whether its target is a file, which can be opened anew.
     #[must_use]
     pub fn is_file(&self) -> bool {
-        !matches!(self.format, Format::Journal(_))
+        !matches!(self.format, Format::Journal(_) | Format::Service(..) | Format::Frames(_))
     }
 
     /// Who has its target.
@@ -321,7 +324,7 @@ impl Log {
         let first = hub.unread_first(self.id)?;
         match self.splitter.open() {
             None => self.mixed = false,
-            Some(open) if open != first && !self.mixed => {
+            Some(open) if open != first && !self.mixed && self.format.keeps_lines_together() => {
                 let since = *self.other_waits.get_or_insert(now);
                 if now < since + self.policy.flush && !hub.is_pressed(self.id, first) {
                     return hub.unread(self.id, open).map(|_| open);
@@ -346,7 +349,7 @@ impl Log {
             Some(Note::Typed(bytes)) => {
                 let mut rest = bytes;
                 if let Some(entry) = self.splitter.next(Stream::Stdin, &mut rest) {
-                    self.filling.put(&self.format, &self.stamp, &entry);
+                    self.filling.put(&mut self.format, &self.stamp, &entry);
                 }
                 len = bytes.len() - rest.len();
             }
@@ -369,7 +372,7 @@ impl Log {
                 self.app_ends[stream as usize] = None;
                 self.half[stream as usize] = None;
                 if let Some(entry) = self.splitter.end(stream) {
-                    self.filling.put(&self.format, &self.stamp, &entry);
+                    self.filling.put(&mut self.format, &self.stamp, &entry);
                     self.note_cut();
                     return true;
                 }
@@ -393,7 +396,7 @@ impl Log {
             while !rest.is_empty() && self.has_room(now) {
                 let before = rest.len();
                 if let Some(entry) = self.splitter.next(stream, &mut rest) {
-                    self.filling.put(&self.format, &self.stamp, &entry);
+                    self.filling.put(&mut self.format, &self.stamp, &entry);
                     self.note_cut();
                 }
                 self.at[stream as usize] += (before - rest.len()) as u64;
@@ -413,7 +416,7 @@ impl Log {
     /// Gives what waits for its line end as a part.
     fn flush(&mut self, stream: Stream, end: bool) {
         if let Some(entry) = self.splitter.flush(stream, end) {
-            self.filling.put(&self.format, &self.stamp, &entry);
+            self.filling.put(&mut self.format, &self.stamp, &entry);
         }
     }
 
@@ -496,7 +499,11 @@ impl Log {
         let text = format!("iottymux: {what} were lost here");
         let breaks = matches!(self.format, Format::Raw) && self.handed_half;
         let pieces = [if breaks { b"\n" } else { &b""[..] }, text.as_bytes()];
-        let entry = Entry { stream: Stream::Stderr, first: true, last: true, pieces };
+        let stream = match &self.format {
+            Format::Service(_, syslog) | Format::Frames(syslog) => syslog.own_stream(),
+            _ => Stream::Stderr,
+        };
+        let entry = Entry { stream, first: true, last: true, pieces };
         let mut chunk = Chunk { cut: Some(0), lines, text: bytes, ..Chunk::default() };
         self.format.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
         if let Some(size) = self.untold_size.take() {

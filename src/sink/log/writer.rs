@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::Chunk;
+use super::fifo::Fifo;
 use super::file::LogFile;
 use super::journal::Journal;
 use crate::limits;
@@ -27,6 +28,8 @@ pub enum Target {
     /// Whatever a test does with it.
     #[cfg(test)]
     Test(tests::Does),
+    /// `iojournal@NAME.service`.
+    Fifo(Fifo),
 }
 
 /// What the thread is to do.
@@ -255,13 +258,14 @@ impl Target {
             Self::Journal(journal) => journal.write(chunk),
             #[cfg(test)]
             Self::Test(does) => does.write(chunk),
+            Self::Fifo(fifo) => fifo.write(chunk),
         }
     }
 
     fn reopen(&mut self) -> io::Result<()> {
         match self {
             Self::File(file) => file.reopen(),
-            Self::Journal(_) => Ok(()),
+            Self::Journal(_) | Self::Fifo(_) => Ok(()),
             #[cfg(test)]
             Self::Test(_) => Ok(()),
         }
