@@ -22,7 +22,7 @@ use crate::limits;
 use crate::service::ServiceName;
 use crate::sink::log::frame::{self, Frame, PACKET};
 use crate::sink::log::journal::SOCKET;
-use crate::sink::log::syslog::LOCAL7;
+use crate::sink::log::syslog::{LOCAL7, is_identifier};
 use crate::sys;
 
 /// The command by which this process is begun: for units, and so not in the help.
@@ -133,9 +133,7 @@ impl Identity {
         let unit = text(unit_option, "--unit", unit)?;
         let unit = unit.parse().map_err(|why| format!("--unit: {why}"))?;
         let identifier = text(identifier_option, "--identifier", identifier)?;
-        let len = identifier.len();
-        if !(1..=limits::SYSLOG_IDENTIFIER).contains(&len) || identifier.contains(char::is_control)
-        {
+        if !is_identifier(&identifier) {
             return Err("--identifier: has 1 to 255 bytes and no control character".to_owned());
         }
         let facility = text(facility_option, "--facility", facility)?;

@@ -8,10 +8,10 @@
 //! |---|---|
 //! | [`rkt`], [`config`] | what a command line means, in rkt's spelling and in ours |
 //! | [`run`] | being a mux, in front or in the background |
-//! | [`journal_writer`] | taking a service's lines from a mux to the journal |
 //! | [`cli`], [`values`] | what was typed |
 //! | [`attach`], [`list`], [`status`], [`logs`] | being a client, or looking |
 //! | [`units`] | making a service attachable: the units that it needs |
+//! | [`journal_writer`] | taking a service's lines from a mux to the journal |
 //! | [`find`], [`session`] | finding an app and waiting for it; opening a session with its mux |
 //! | [`mux`] | the event loop and the life cycle of an app's mux |
 //! | [`app`], [`unit`] | the app, as a child of this process or as a unit of systemd |

@@ -7,6 +7,7 @@ use log::LevelFilter;
 
 use crate::limits;
 use crate::proto::Size;
+use crate::sink::log::syslog;
 use crate::stream::Stream;
 use crate::time::Stamp;
 
@@ -202,11 +203,8 @@ pub fn syslog_number(text: &str, most: u8) -> Result<u8, String> {
 /// # Errors
 /// When it is empty, too long, or has a control character.
 pub fn syslog_identifier(text: &str) -> Result<String, String> {
-    let fits = (1..=limits::SYSLOG_IDENTIFIER).contains(&text.len());
-    if !fits || text.contains(char::is_control) {
-        return Err("an identifier has 1 to 255 bytes and no control character".to_owned());
-    }
-    Ok(text.to_owned())
+    let identifier = Some(text).filter(|text| syslog::is_identifier(text)).map(str::to_owned);
+    identifier.ok_or_else(|| "an identifier has 1 to 255 bytes and no control character".to_owned())
 }
 
 /// Parses `NAME=VALUE`.

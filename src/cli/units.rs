@@ -51,7 +51,8 @@ pub struct ModeArgs {
     /// output.
     #[arg(long, value_name = "LAYOUT", value_enum, default_value = "direct")]
     pub layout: LayoutArg,
-    /// Have the mux log what can be attached, as `stream --log` does; as often as you like.
+    /// Have the mux log what can be attached, as `stream --log` does; as often as you like. `enable`
+    /// adds `journal` where the output went to the journal before; `none` turns that off.
     #[arg(long, value_name = "SPEC", value_parser = values::log_spec_text)]
     pub log: Vec<String>,
     /// Any other option of the mux, by its variable (IOTTYMUX_BACKLOG=1M); as often as you like.

@@ -15,6 +15,7 @@ use crate::service::ServiceName;
 use crate::sink::log::file::LogPath;
 use crate::state::{StateDir, read_plain};
 use crate::units::host;
+use crate::units::journal::{Journal, Wish};
 use crate::units::manager::Manager;
 use crate::units::manifest::{self, Wishes};
 use crate::units::text::{is_path, is_program};
@@ -53,7 +54,7 @@ pub fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
     if muxes.is_empty() {
         bail!("nothing of {} could be attached: no stream of it is stream or tty", app.service);
     }
-    if !args.modes.log.is_empty() && !muxes.iter().any(Mux::has_output) {
+    if args.modes.log.iter().any(|log| log != "none") && !muxes.iter().any(Mux::has_output) {
         bail!("{} has nothing for --log: no output of it is stream or tty", app.service);
     }
     let seen_as = Manager { user: args.modes.user }.units()?;
@@ -144,9 +145,20 @@ fn app(
 ) -> Result<App> {
     let mut variables = Vec::new();
     let mut logs: Vec<String> = Vec::new();
-    if !args.log.is_empty() {
-        variables.push(variable("IOTTYMUX_LOG", &args.log.join(","))?);
-        logs.extend(args.log.iter().filter_map(|s| s.split_once(':')).map(|(_, p)| p.to_owned()));
+    let mut wish = Wish::default();
+    let mut specs: Vec<&str> = args.log.iter().map(String::as_str).collect();
+    for (spec, meaning) in [("none", Wish::Never), ("journal", Wish::Always)] {
+        if specs.contains(&spec) {
+            if wish != Wish::default() {
+                bail!("--log none is no journal, and --log journal is one");
+            }
+            wish = meaning;
+            specs.retain(|other| *other != spec);
+        }
+    }
+    if !specs.is_empty() {
+        variables.push(variable("IOTTYMUX_LOG", &specs.join(","))?);
+        logs.extend(specs.iter().filter_map(|s| s.split_once(':')).map(|(_, p)| p.to_owned()));
     }
     for (name, value) in &args.env {
         variables.push(variable(name, value)?);
@@ -164,7 +176,8 @@ fn app(
         };
         variables.extend([("STAGE1_LOGMODE", "k8s-plain"), ("KUBERNETES_LOG_PATH", path)].map(set));
     }
-    let app = App { name, service, modes, logs_to_file: kubernetes.is_some(), variables, logs };
+    let (logs_to_file, journal) = (kubernetes.is_some(), Journal::new(wish));
+    let app = App { name, service, modes, logs_to_file, variables, logs, journal };
     app.muxes().with_context(|| format!("app {}: the name of its terminal", app.name))?;
     Ok(app)
 }

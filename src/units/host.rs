@@ -15,7 +15,7 @@ use super::switch::Switch;
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, template_of, told, warn_of_hooks};
 use super::{
-    App, DROP_IN, HOOKS, Mux, Setup, UnitFile, drop_ins, guard, has_sockets, is_mux, trial,
+    App, DROP_IN, HOOKS, Mux, Setup, UnitFile, drop_ins, guard, has_sockets, is_mux, journal, trial,
 };
 use crate::limits;
 use crate::name::AppName;
@@ -84,6 +84,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
         bail!("it is another name of {}, which can be enabled", shown.id.escape_debug());
     }
     let place = Place::new(manager.units()?);
+    let app = &settle_journal(manager, app, &place)?;
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
     let files = all_files(app, setup, &place)?;
     let sockets: BTreeSet<PathBuf> =
@@ -185,6 +186,19 @@ fn trials(
         Ok((mux.clone(), trial::text(&template, mux, files)))
     };
     muxes.iter().map(unit).collect()
+}
+
+/// The app with what its service's own files say of the journal.
+fn settle_journal(manager: Manager, app: &App, place: &Place) -> Result<App> {
+    let service = app.service.as_str();
+    let shown = manager.properties(service, journal::PROPERTIES)?;
+    let commands = manager.systemctl(&["show", "--property=ExecStart", "--", service])?;
+    let command = commands.lines().next().unwrap_or_default();
+    let property = |name: &str| shown.get(name).cloned().unwrap_or_default();
+    let mut app = app.clone();
+    let drop_in = place.drop_in(app.owner())?;
+    app.journal.settle(property, command, drop_in.as_deref());
+    Ok(app)
 }
 
 /// Tells what has become of a service that is enabled, where it was started, and how it is attached to.

@@ -6,6 +6,7 @@
 
 pub mod guard;
 pub mod host;
+pub mod journal;
 pub mod manager;
 pub mod manifest;
 pub mod mode;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::mode::{Mode, Modes};
 
+use self::journal::Journal;
 use self::text::{Owner, argument, env_value, program, seal, value, word};
 use crate::app;
 use crate::name::{AppName, NameError};
@@ -135,6 +137,8 @@ pub struct App {
     pub variables: Vec<Variable>,
     /// The files of its logs.
     pub logs: Vec<String>,
+    /// How its lines come into the journal.
+    pub journal: Journal,
 }
 
 /// What is the same for all apps.
@@ -278,6 +282,10 @@ pub fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
             }
         }
     }
+    files.extend(muxes.iter().filter_map(|mux| journal::file(app, mux, setup)));
+    let mut file = |path: PathBuf, text: &str| {
+        files.push(UnitFile { path, text: seal(Some(app.owner()), text) });
+    };
     file(drop_ins(app.service.as_str()).join(DROP_IN), &app_drop_in(app, &muxes, setup));
     Ok(files)
 }
@@ -354,10 +362,11 @@ fn env(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
     if ServiceName::of(&mux.name) != app.service {
         set("IOTTYMUX_SERVICE", app.service.as_str());
     }
-    for variable in &app.variables {
-        if variable.kinds.contains(&mux.kind) && (logs || !variable.is_log) {
-            set(&variable.name, &variable.value);
-        }
+    let mut variables = app.variables.clone();
+    variables.retain(|v| v.kinds.contains(&mux.kind) && (logs || !v.is_log));
+    app.journal.add_to(&mut variables, mux, setup);
+    for variable in &variables {
+        set(&variable.name, &variable.value);
     }
     out
 }
@@ -365,6 +374,7 @@ fn env(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
 /// What the template of a mux does not say.
 fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
     let mut unit = vec![format!("Before={}", app.service)];
+    unit.extend(app.journal.wants(mux, setup));
     if setup.layout == Layout::Sockets && mux.kind == Kind::Streams {
         // They make the FIFOs.
         let sockets: Vec<String> = mux.streams.iter().map(|s| socket_name(mux, *s)).collect();
@@ -442,6 +452,7 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
             let found = |mux| format!("AssertPathExists={}", setup.path(mux, "endpoints"));
             unit.extend(muxes.iter().map(found));
         }
+        unit.extend(muxes.iter().filter_map(|mux| app.journal.wants(mux, setup)));
     }
     let logs = |(_, mode): (Stream, Mode)| mode == Mode::Log && app.kind(mode).is_none();
     let to_journal = app.modes.each().any(logs);
@@ -477,7 +488,7 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
         service.extend(["TTYReset=no", "TTYVHangup=no", "TTYVTDisallocate=no"].map(String::from));
         service.push(format!("Environment=TERM={}", app::TERM));
     }
-    if to_journal {
+    if to_journal && !app.journal.is_settled() {
         service.push(format!("SyslogIdentifier={}", app.name));
     }
     let can_have_hooks = !has_sockets(muxes, setup);
@@ -491,7 +502,7 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
             ));
         }
     }
-    sections(&unit, &service)
+    sections(&unit, &service) + &app.journal.memory()
 }
 
 /// Whether one of these muxes has streams of socket units. Then the service can have no [`HOOKS`].

@@ -219,7 +219,10 @@ impl Place {
     }
 
     /// The drop-in of a service, if it is of this app.
-    fn drop_in(&self, owner: Owner) -> Result<Option<String>> {
+    ///
+    /// # Errors
+    /// When what is in its place cannot be read.
+    pub fn drop_in(&self, owner: Owner) -> Result<Option<String>> {
         let drop_in = self.look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
         Ok(drop_in.filter(|(found, _)| found.owner() == Some(owner)).map(|(_, text)| text))
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::place::{Deeds, Done, Place};
 use super::text::Owner;
-use super::{App, HOOKS, Mux, Setup, UnitFile, files, has_sockets, templates};
+use super::{App, HOOKS, Mux, Setup, UnitFile, files, has_sockets, journal, templates};
 use crate::limits;
 use crate::print::print;
 use crate::state::{AppDir, read_plain};
@@ -83,7 +83,9 @@ pub fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
 /// When there is no name for its second mux, or a template that is there cannot serve it.
 pub fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile>> {
     let mut all = Vec::new();
-    for file in templates(&app.muxes()?, setup.user) {
+    let muxes = app.muxes()?;
+    let writer = journal::template(app, &muxes, setup);
+    for file in templates(&muxes, setup.user).into_iter().chain(writer) {
         match there(&file, setup, place) {
             Some(path) => check_template(&path)?,
             None => all.push(file),

@@ -11,6 +11,7 @@ mod enable;
 mod hardened;
 mod immutable;
 mod input;
+mod journal;
 mod kinds;
 mod log;
 mod lossless;

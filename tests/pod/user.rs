@@ -1,5 +1,8 @@
 //! A user's own services, those of `systemctl --user`, with a manager that runs as that user.
 
+use serde_json::Value;
+
+use crate::log::with_journald;
 use crate::pod::{Plan, Pod};
 
 /// The manager of user 1, as `user@.service` of systemd starts it.
@@ -72,4 +75,48 @@ fn services_of_a_user() {
                 && !pod.path(state).exists()
         });
     }
+}
+
+/// A user's own journal has the lines as before: their mux sends them itself.
+#[test]
+fn the_journal_of_a_users_service() {
+    let Some(plan) = Plan::new() else { return };
+    // The name and place by which journald knows a user's manager.
+    let manager = format!("{MANAGER}Slice=user-1.slice\n");
+    let pod = with_journald(plan.unit("user@1.service", &manager)).boot();
+    pod.systemctl(&["daemon-reload"]);
+    pod.systemctl(&["start", "user@1"]);
+    let unit = "[Service]\nExecStart=/bin/sh -c 'echo up; echo \"<4>warning\"; echo err >&2; exec sleep 1000'\n";
+    std::fs::write(pod.path("/home/one/.config/systemd/user/bot.service"), unit).unwrap();
+    run(&pod, &["systemctl", "--user", "daemon-reload"]);
+    let shown = || {
+        let journalctl = ["journalctl", "--user-unit=bot", "-o", "json", "SYSLOG_IDENTIFIER=sh"];
+        let reader = ["setpriv", "--reuid=1", "--regid=1", "--groups=systemd-journal"];
+        let text = pod.run(&[&reader[..], &journalctl].concat());
+        let entries = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let told = |entry: Value| {
+            ["PRIORITY", "SYSLOG_FACILITY", "MESSAGE"]
+                .map(|name| entry[name].as_str().unwrap().to_owned())
+        };
+        let mut lines: Vec<_> = entries.map(told).collect();
+        lines.sort();
+        lines
+    };
+    let want = [["4", "3", "warning"], ["6", "3", "err"], ["6", "3", "up"]];
+    let want = want.map(|line| line.map(str::to_owned)).to_vec();
+    run(&pod, &["systemctl", "--user", "start", "bot"]);
+    crate::proc::eventually("as systemd has them", || shown() == want);
+    let enable = ["iottymux", "enable", "--user", "bot", "--now"];
+    run(&pod, &[&enable[..], &["--stdout=stream", "--stderr=stream"]].concat());
+    let twice = [want.clone(), want].concat();
+    crate::proc::eventually("and again", || {
+        let mut twice = twice.clone();
+        twice.sort();
+        shown() == twice
+    });
+    let reader = ["setpriv", "--reuid=1", "--regid=1", "--groups=systemd-journal", "env"];
+    let status = ["systemctl", "--user", "status", "bot"];
+    let status = pod.run(&[&reader[..], &ENV, &status].concat());
+    assert!(status.contains(": err"), "{status}");
+    assert!(!pod.names("/home/one/.config/systemd/user").iter().any(|n| n.contains("iojournal")));
 }

@@ -5,6 +5,7 @@
 //! an empty line, and takes a zero byte for a line end. A terminal's line is what the terminal shows at its end.
 
 use super::line::Entry;
+use crate::limits;
 use crate::stream::Stream;
 
 /// `LOG_INFO` of syslog(3): systemd's default of `SyslogLevel=`.
@@ -15,6 +16,12 @@ pub const DAEMON: u8 = 3;
 pub const DEBUG: u8 = 7;
 /// The highest facility, `LOG_LOCAL7`.
 pub const LOCAL7: u8 = 23;
+
+/// Whether a text can be the name of a program in the journal.
+#[must_use]
+pub fn is_identifier(text: &str) -> bool {
+    (1..=limits::SYSLOG_IDENTIFIER).contains(&text.len()) && !text.contains(char::is_control)
+}
 
 /// Most bytes of `<N>`, which systemd also takes with zeros before the digit.
 const PREFIX: usize = 5;

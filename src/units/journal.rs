@@ -1,0 +1,282 @@
+//! The journal of a service that is made attachable: its lines go there still, where they went before.
+//!
+//! [`settle`] asks systemd what the service's own files say, before anything is written; the rest is pure. Our own
+//! drop-in overrides these files, so it remembers what they said.
+
+use super::text::{argument, seal, value};
+use super::{App, DROP_IN, Kind, Mux, Setup, UnitFile, Variable, drop_ins, sections};
+use crate::journal_writer::COMMAND;
+use crate::sink::log::syslog::{DAEMON, INFO, is_identifier};
+use crate::stream::Stream;
+
+/// The template of the writer, without `@` and what follows.
+const TEMPLATE: &str = "iojournal";
+/// What of a service says how its lines come into the journal.
+pub const PROPERTIES: &str = "StandardOutput,StandardError,SyslogIdentifier,SyslogLevel,SyslogFacility,\
+                              SyslogLevelPrefix,LogNamespace,LogLevelMax,LogRateLimitIntervalUSec,\
+                              LogRateLimitBurst";
+/// A section of our drop-in that systemd passes over (systemd.unit(5)), and its lines.
+const SECTION: &str = "X-Iottymux";
+const OUTPUT_WAS: &str = "OutputWas=";
+const ERROR_WAS: &str = "ErrorWas=";
+/// The variable that names the logs of a mux.
+const LOGS: &str = "IOTTYMUX_LOG";
+
+/// Whether the lines of a service go to the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// Where they went before.
+    #[default]
+    AsBefore,
+    /// Not at all.
+    Never,
+    /// In any case.
+    Always,
+}
+
+/// How the lines of a service come into the journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Journal {
+    /// Whether they are to.
+    pub wish: Wish,
+    /// What systemd says of the service, where it was asked.
+    facts: Option<Facts>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Facts {
+    /// `StandardOutput=` and `StandardError=` of its own files.
+    was: [String; 2],
+    identifier: Option<String>,
+    level: u8,
+    facility: u8,
+    takes_prefix: bool,
+    /// Lines of the writer's own unit: what journald asks of the unit that sends.
+    limits: Vec<String>,
+}
+
+impl Journal {
+    /// What is wished, where nobody is asked.
+    #[must_use]
+    pub fn new(wish: Wish) -> Self {
+        Self { wish, facts: None }
+    }
+
+    /// Whether the service itself has been asked for.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.facts.is_some()
+    }
+
+    /// Learns how the service has it: from its [`PROPERTIES`] as systemd shows them, by the first of its commands, and
+    /// from our own drop-in, if there is one.
+    pub fn settle(
+        &mut self,
+        property: impl Fn(&str) -> String,
+        command: &str,
+        drop_in: Option<&str>,
+    ) {
+        let number = |name, usual| property(name).parse().unwrap_or(usual);
+        let remembered = |key| {
+            let mut lines = drop_in?.lines();
+            lines.find_map(|line| line.strip_prefix(key)).map(str::to_owned)
+        };
+        // One that iottymux wrote before it remembered anything, for a stream that it had left to the journal.
+        let identifier = property("SyslogIdentifier");
+        let line = format!("SyslogIdentifier={identifier}");
+        let is_ours = drop_in.is_some_and(|text| text.lines().any(|had| had == line));
+        let own = Some(identifier).filter(|_| !is_ours);
+        let identifier =
+            own.filter(|name| !name.is_empty()).or_else(|| program(command).map(str::to_owned));
+        let mut limits = Vec::new();
+        for (name, key, usual) in [
+            ("LogNamespace", "LogNamespace", ""),
+            ("LogLevelMax", "LogLevelMax", "-1"),
+            ("LogRateLimitIntervalUSec", "LogRateLimitIntervalSec", "0"),
+            ("LogRateLimitBurst", "LogRateLimitBurst", "0"),
+        ] {
+            let has = property(name);
+            if !has.is_empty() && has != usual {
+                limits.push(format!("{key}={}", value(&has)));
+            }
+        }
+        self.facts = Some(Facts {
+            was: [
+                remembered(OUTPUT_WAS).unwrap_or_else(|| property("StandardOutput")),
+                remembered(ERROR_WAS).unwrap_or_else(|| property("StandardError")),
+            ],
+            identifier: identifier.filter(|name| is_identifier(name)),
+            level: number("SyslogLevel", INFO),
+            facility: number("SyslogFacility", DAEMON),
+            takes_prefix: property("SyslogLevelPrefix") != "no",
+            limits,
+        });
+    }
+
+    /// Whether the lines of this stream go to the journal.
+    fn takes(&self, stream: Stream) -> bool {
+        match (self.wish, &self.facts) {
+            (Wish::Never, _) | (Wish::AsBefore, None) => false,
+            (Wish::Always, _) => true,
+            (Wish::AsBefore, Some(Facts { was: [output, error], .. })) => {
+                let inherits = stream == Stream::Stderr && error != "inherit";
+                is_journal(if inherits { error } else { output })
+            }
+        }
+    }
+
+    /// The log of a mux that leads there.
+    fn spec(&self, mux: &Mux) -> Option<String> {
+        let outputs = mux.streams.iter().filter(|stream| **stream != Stream::Stdin);
+        let (takes, leaves): (Vec<Stream>, Vec<Stream>) = outputs.partition(|s| self.takes(**s));
+        match &takes[..] {
+            [] => None,
+            [one] if !leaves.is_empty() && mux.kind == Kind::Streams => {
+                Some(format!("journal:{one}"))
+            }
+            _ => Some("journal".to_owned()),
+        }
+    }
+
+    /// Adds what a mux has to know.
+    pub(super) fn add_to(&self, variables: &mut Vec<Variable>, mux: &Mux, setup: &Setup) {
+        let Some(mut spec) = self.spec(mux) else { return };
+        if let Some(at) = variables.iter().position(|variable| variable.name == LOGS) {
+            spec = format!("{spec},{}", variables.remove(at).value);
+        }
+        let mut set = |name: &str, value: String| {
+            if variables.iter().all(|variable| variable.name != name) {
+                let (name, kinds, is_log) = (name.to_owned(), vec![mux.kind], true);
+                variables.push(Variable { name, value, kinds, is_log });
+            }
+        };
+        if let Some(facts) = &self.facts {
+            if facts.level != INFO {
+                set("IOTTYMUX_SYSLOG_LEVEL", facts.level.to_string());
+            }
+            if !facts.takes_prefix {
+                set("IOTTYMUX_SYSLOG_KEEP_PREFIX", "true".to_owned());
+            }
+            if setup.user {
+                set("IOTTYMUX_SYSLOG_FACILITY", facts.facility.to_string());
+                if let Some(identifier) = &facts.identifier {
+                    set("IOTTYMUX_SYSLOG_IDENTIFIER", identifier.clone());
+                }
+            }
+        }
+        set(LOGS, spec);
+    }
+
+    /// The unit of the writer of a mux, where it needs one: a user's mux writes itself.
+    pub(super) fn writer(&self, mux: &Mux, setup: &Setup) -> Option<String> {
+        let needs = !setup.user && self.spec(mux).is_some();
+        needs.then(|| format!("{TEMPLATE}@{}.service", mux.name))
+    }
+
+    /// The line of the units that need the writer of a mux: its app, and the mux, so that it ends after
+    /// both.
+    pub(super) fn wants(&self, mux: &Mux, setup: &Setup) -> Option<String> {
+        self.writer(mux, setup).map(|unit| format!("Wants={unit}"))
+    }
+
+    /// What is remembered in our drop-in of the service.
+    pub(super) fn memory(&self) -> String {
+        let Some(Facts { was: [output, error], .. }) = &self.facts else { return String::new() };
+        format!("\n[{SECTION}]\n{OUTPUT_WAS}{output}\n{ERROR_WAS}{error}\n")
+    }
+}
+
+/// The drop-in of the writer of a mux, if it has one.
+pub(super) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
+    let unit = app.journal.writer(mux, setup)?;
+    let facts = app.journal.facts.as_ref();
+    let identifier = facts.and_then(|facts| facts.identifier.clone());
+    let command = format!(
+        "{} {COMMAND} --unit {} --identifier {} --facility {}",
+        setup.command(),
+        argument(&value(app.service.as_str())),
+        argument(&value(&identifier.unwrap_or_else(|| app.name.to_string()))),
+        facts.map_or(DAEMON, |facts| facts.facility),
+    );
+    let mut service = vec![
+        format!("StandardInput=file:{}", setup.path(mux, "ends/journal")),
+        "ExecStart=".to_owned(),
+        format!("ExecStart={command}"),
+    ];
+    service.extend(facts.into_iter().flat_map(|facts| facts.limits.clone()));
+    let text = seal(Some(app.owner()), &sections(&[], &service));
+    Some(UnitFile { path: drop_ins(&unit).join(DROP_IN), text })
+}
+
+/// The template of the writers, if one of the muxes has one.
+pub(super) fn template(app: &App, muxes: &[Mux], setup: &Setup) -> Option<UnitFile> {
+    let needs = muxes.iter().any(|mux| app.journal.writer(mux, setup).is_some());
+    let text = seal(None, include_str!("../../units/iojournal@.service"));
+    needs.then(|| UnitFile { path: format!("{TEMPLATE}@.service").into(), text })
+}
+
+/// Whether systemd writes what goes to such an output to the journal: `journal+console` among them,
+/// of which the console's part goes.
+fn is_journal(output: &str) -> bool {
+    matches!(output.split('+').next(), Some("journal" | "syslog"))
+}
+
+/// The name of the program of a command as `systemctl show` has it, which is what systemd calls its lines by.
+fn program(command: &str) -> Option<&str> {
+    let (_, rest) = command.split_once("{ path=")?;
+    let (path, _) = rest.split_once(" ; argv[]=")?;
+    path.rsplit('/').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAND: &str = "ExecStart={ path=/usr/sbin/my d ; argv[]=/usr/sbin/my d -x ; flags= }";
+
+    fn settled(shown: &[(&str, &str)], drop_in: Option<&str>) -> Journal {
+        let mut journal = Journal::default();
+        let property = |name: &str| {
+            let found = shown.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
+        };
+        journal.settle(property, COMMAND, drop_in);
+        journal
+    }
+
+    #[test]
+    fn what_went_to_the_journal_before() {
+        for (output, error, stdout, stderr) in [
+            ("journal", "inherit", true, true),
+            ("journal+console", "inherit", true, true),
+            ("journal", "null", true, false),
+            ("null", "journal", false, true),
+            ("null", "inherit", false, false),
+            ("append:/x", "inherit", false, false),
+            ("inherit", "inherit", false, false),
+            ("socket", "journal", false, true),
+        ] {
+            let was = [("StandardOutput", output), ("StandardError", error)];
+            let journal = settled(&was, None);
+            let takes = [Stream::Stdout, Stream::Stderr].map(|stream| journal.takes(stream));
+            assert_eq!(takes, [stdout, stderr], "{output} {error}");
+            // It is remembered, whatever our own drop-in says by then.
+            let now = [("StandardOutput", "file:/x"), ("StandardError", "file:/y")];
+            assert_eq!(settled(&now, Some(&journal.memory())), journal);
+        }
+        let never =
+            Journal { wish: Wish::Never, ..settled(&[("StandardOutput", "journal")], None) };
+        assert!(!never.takes(Stream::Stdout));
+    }
+
+    #[test]
+    fn the_name_of_the_program() {
+        let of =
+            |shown: &[(&str, &str)], drop_in| settled(shown, drop_in).facts.unwrap().identifier;
+        assert_eq!(of(&[], None).as_deref(), Some("my d"));
+        let named = [("SyslogIdentifier", "web")];
+        assert_eq!(of(&named, None).as_deref(), Some("web"));
+        // This is the name that iottymux gave it.
+        assert_eq!(of(&named, Some("SyslogIdentifier=web\n")).as_deref(), Some("my d"));
+    }
+}

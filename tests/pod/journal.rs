@@ -1,0 +1,380 @@
+//! What a service says is in the journal after `enable` as it was before.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+
+use serde_json::Value;
+
+use crate::log::{journal, message, with_journald};
+use crate::pod::{Plan, Pod, rounds};
+use crate::proc::eventually;
+
+/// Mux and writer of the app of these tests.
+const MUX: &str = "iomux@app.service";
+const WRITER: &str = "iojournal@app.service";
+
+/// A pod with journald and this service, to which PID 1's own defaults apply.
+fn pod(service: &str) -> Option<Pod> {
+    let pod = with_journald(Plan::new()?).unit("app.service", service).boot();
+    // Which forgets what PID 1 was told by its command line.
+    pod.systemctl(&["daemon-reload"]);
+    Some(pod)
+}
+
+/// What a service with this script is.
+fn service(script: &str, more: &str) -> String {
+    format!("[Service]\nExecStart=/bin/sh -c '{script}'\n{more}")
+}
+
+/// What people see of an entry: priority, facility, name, text.
+type Shown = (String, String, String, String);
+
+fn shown(entry: &Value) -> Shown {
+    let word = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+    let text = message(entry).escape_ascii().to_string();
+    (word("PRIORITY"), word("SYSLOG_FACILITY"), word("SYSLOG_IDENTIFIER"), text)
+}
+
+/// The entries that are the service's own, not PID 1's, by what `journalctl -u` shows.
+fn lines(pod: &Pod) -> Vec<Shown> {
+    let all = journal(pod, &["-u", "app.service"]);
+    let own = |entry: &&Value| entry["_PID"] != "1" && entry["_COMM"] != "systemd";
+    all.iter().filter(own).map(shown).collect()
+}
+
+fn texts(pod: &Pod) -> Vec<String> {
+    lines(pod).into_iter().map(|line| line.3).collect()
+}
+
+/// Waits until a line is in the journal: by then what came before it on its stream is, too.
+fn await_text(pod: &Pod, text: &str) {
+    eventually(text, || texts(pod).iter().any(|line| line == text));
+}
+
+fn enable(pod: &Pod, words: &[&str]) -> String {
+    pod.run(&[&["iottymux", "enable", "app", "--now"], words].concat())
+}
+
+fn pid(pod: &Pod, unit: &str) -> String {
+    pod.property(unit, "MainPID")
+}
+
+/// Waits until the writer has entered the mode in which it can only read and write; its process.
+fn await_writer(pod: &Pod) -> String {
+    let strict = || {
+        let status = pod.path(&format!("/proc/{}/status", pid(pod, WRITER)));
+        let status = fs::read_to_string(status).unwrap_or_default();
+        status.contains("Name:\tiottymux") && status.contains("\nSeccomp:\t1\n")
+    };
+    eventually("it is strict", strict);
+    pid(pod, WRITER)
+}
+
+const STREAMS: [&str; 4] = ["--stdout", "stream", "--stderr", "stream"];
+
+/// All that one can print, with the streams apart: their order is that of reading.
+const SCRIPT: &str = r#"echo out; echo "<4>warning"; echo "<05>notice"; echo "<31>none"; echo; \
+echo "  spaces  "; printf "a\\0b\\n"; printf "\\0\\n"; printf "cr\\r\\n"; printf "\\377 \\033[1mbytes\\n"; \
+head -c 307200 /dev/zero | tr "\\0" x; echo; printf "x\\nOBJECT_SYSTEMD_UNIT=other.service\\n_UID=7\\n"; \
+echo "done 1"; echo err >&2; echo "<2>critical" >&2; echo "done 2" >&2; exec sleep 1000"#;
+
+#[test]
+fn lines_are_as_they_were_before() {
+    for more in [
+        "",
+        "SyslogIdentifier=my %%n\"x\nSyslogFacility=local3\nSyslogLevel=notice\nLogLevelMax=debug\n",
+        "StandardOutput=journal+console\nSyslogLevelPrefix=no\nSyslogLevel=warning\n",
+    ] {
+        let Some(pod) = pod(&service(SCRIPT, more)) else { return };
+        let both = |pod: &Pod| {
+            await_text(pod, "done 1");
+            await_text(pod, "done 2");
+            let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+            for line in lines(pod) {
+                let is_stderr =
+                    ["err", "critical", "<2>critical", "done 2"].contains(&line.3.as_str());
+                if is_stderr { &mut stderr } else { &mut stdout }.push(line);
+            }
+            [stdout, stderr]
+        };
+        pod.systemctl(&["start", "app"]);
+        let before = both(&pod);
+        pod.systemctl(&["stop", "app"]);
+        pod.run(&["journalctl", "--rotate", "--vacuum-time=1us"]);
+        assert_eq!(lines(&pod), []);
+
+        enable(&pod, &STREAMS);
+        assert_eq!(both(&pod), before);
+        let writer = await_writer(&pod);
+        let status = pod.run(&["systemctl", "status", "app"]);
+        assert!(status.contains("OBJECT_SYSTEMD_UNIT=other.service"), "{status}");
+        // It has no rights, and lives.
+        let file = pod.path(&format!("/proc/{writer}/status"));
+        let status = fs::read_to_string(file).unwrap();
+        for line in ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"] {
+            assert!(status.contains(line), "{status}");
+        }
+        assert_eq!(pod.property(WRITER, "NRestarts"), "0");
+        assert!(journal(&pod, &["-u", "other.service"]).is_empty());
+        pod.run(&["iottymux", "disable", "app", "--now"]);
+        pod.systemctl(&["stop", "app"]);
+        eventually("the writer has ended", || pod.property(WRITER, "ActiveState") == "inactive");
+        assert!(!pod.path("/run/iottymux/app").exists());
+        assert_eq!(pod.names("/etc/systemd/system").iter().find(|n| n.contains("iojournal")), None);
+    }
+}
+
+/// An app that repeats what it is told, and says good-bye.
+const ECHO: &str =
+    r#"trap "echo good-bye; exit 0" TERM; while :; do read x && echo "$x" || sleep 0.1; done"#;
+
+/// Lines said one after the other while this or that is killed, restarted or stopped: none is missing, none torn,
+/// and none there twice.
+#[test]
+fn whatever_is_restarted() {
+    let Some(pod) = pod(&service(ECHO, "")) else { return };
+    enable(&pod, &[&STREAMS[..], &["--stdin", "stream"]].concat());
+    await_writer(&pod);
+    let mut want = Vec::new();
+    let mut say = |pod: &Pod, awaited: bool| {
+        for _ in 0..20 {
+            let line = format!("line {}", want.len());
+            let mut out = pod.connect("app", "sock-stdout");
+            pod.connect("app", "sock-stdin").say(&format!("{line}\n"));
+            out.line_ending(&line);
+            want.push(line);
+        }
+        if awaited {
+            await_text(pod, want.last().unwrap());
+        }
+        want.clone()
+    };
+    let journald = "systemd-journald.service";
+    let sockets = ["systemd-journald.socket", "systemd-journald-dev-log.socket"];
+    for _ in 0..rounds(1, 10) {
+        for unit in [MUX, WRITER, journald] {
+            for words in [&["kill", "--signal=KILL"][..], &["restart"]] {
+                say(&pod, true);
+                pod.systemctl(&[words, &[unit]].concat());
+                if unit == MUX {
+                    pod.await_mux("app", "stdin");
+                }
+                say(&pod, true);
+            }
+        }
+        // Stopped, the writer has what was said still to come; and so has it when journald's socket is gone.
+        pod.systemctl(&["kill", "--signal=STOP", WRITER]);
+        say(&pod, false);
+        pod.systemctl(&["kill", "--signal=CONT", WRITER]);
+        say(&pod, true);
+        pod.systemctl(&["kill", "--signal=STOP", journald]);
+        say(&pod, false);
+        pod.systemctl(&["kill", "--signal=CONT", journald]);
+        say(&pod, true);
+    }
+    // Without its sockets journald is gone, and what the writer had in hand with it: one line, that it could not send.
+    pod.systemctl(&[&["stop", journald], &sockets[..]].concat());
+    let before = say(&pod, false).len() - 20;
+    pod.systemctl(&[&["start"], &sockets[..], &[journald]].concat());
+    let want = say(&pod, true);
+    let got = texts(&pod);
+    let (first, rest) = want.split_at(before);
+    assert_eq!(got[..before], *first);
+    assert_eq!(got[before..], rest[1..], "one is lost");
+    pod.systemctl(&["stop", "app"]);
+    await_text(&pod, "good-bye");
+    eventually("the writer has ended", || pod.property(WRITER, "ActiveState") == "inactive");
+    assert_eq!(pod.systemctl(&["--failed", "--no-legend", "--plain"]), "");
+}
+
+/// A flood, and what is killed in it: every line is whole; a mux that is killed costs no more than it tells of, since it is a
+/// whole backlog behind, and a writer what it had in hand.
+#[test]
+fn a_flood_in_which_all_are_killed() {
+    const LINES: usize = 60_000;
+    const LINE: usize = 60;
+    let script = "read x; seq -f \"line %%048.0f is there\" 60000; exec cat";
+    let Some(pod) = pod(&service(script, "")) else { return };
+    enable(&pod, &[&STREAMS[..], &["--stdin", "stream"]].concat());
+    let all = "journalctl -u app -o cat _COMM=iottymux";
+    let line = |n: usize| format!("line {n:048} is there");
+    for (unit, lost) in [(MUX, 0), (WRITER, 4096 / LINE + 1)] {
+        pod.systemctl(&["stop", "app"]);
+        pod.run(&["journalctl", "--rotate", "--vacuum-time=1us"]);
+        pod.systemctl(&["start", "app"]);
+        await_writer(&pod);
+        pod.connect("app", "sock-stdin").say("go on\n");
+        let kills = 3;
+        for kill in 1..=kills {
+            let much = kill * LINES / 10;
+            let wait = format!("until [ $({all} | wc -l) -gt {much} ]; do :; done");
+            pod.run(&["timeout", "25", "sh", "-c", &wait]);
+            pod.systemctl(&["kill", "--signal=KILL", unit]);
+        }
+        let wait = format!("until {all} -n 5 | grep -q '{}'; do sleep 0.1; done", line(LINES));
+        pod.run(&["timeout", "25", "sh", "-c", &wait]);
+        let got = pod.run(&all.split(' ').collect::<Vec<_>>());
+        let known: BTreeSet<_> = (1..=LINES).map(line).collect();
+        let told: BTreeSet<_> = got.lines().map(str::to_owned).collect();
+        // What a mux tells of, and behind that the rest of a line.
+        let mut lost = kills * lost;
+        let (mut torn, mut told_of) = (0, 0);
+        for strange in told.difference(&known) {
+            let bytes = strange.strip_prefix("iottymux: 0 lines (");
+            match bytes.and_then(|rest| rest.strip_suffix(" bytes) were lost here")) {
+                Some(bytes) => told_of += bytes.parse::<usize>().unwrap(),
+                None if known.iter().any(|line| line.ends_with(strange.as_str())) => torn += 1,
+                None => panic!("{unit}: {strange}"),
+            }
+        }
+        assert!(told_of <= if unit == MUX { kills * 3 * (8 * 1024 + LINE) } else { 0 });
+        assert!(torn <= kills);
+        lost += told_of / LINE + torn;
+        let missing = known.difference(&told).count();
+        let twice = got.lines().filter(|line| known.contains(*line)).count() + missing - LINES;
+        println!("{unit}: {missing} missing, {told_of} bytes told of, {twice} twice");
+        assert!(missing <= lost, "{unit}: {missing} are missing, and no more than {lost} may be");
+        // Nothing is there twice but of the last writes of a mux that was killed.
+        let chunks = if unit == MUX { 2 * (8 * 1024 / LINE + 1) } else { 0 };
+        assert!(twice <= kills * chunks, "{unit}: {twice} are there twice");
+    }
+}
+
+/// A mux that is somebody else's program can say lines in this service's name, and nothing else.
+#[test]
+fn a_hostile_mux() {
+    let Some(pod) = pod(&service("exec sleep 1000", "")) else { return };
+    enable(&pod, &STREAMS);
+    let writer = await_writer(&pod);
+    let mut fifo =
+        OpenOptions::new().write(true).open(pod.path("/run/iottymux/app/ends/journal")).unwrap();
+    let mut frame = |flags: u8, priority: u8, text: &[u8]| {
+        let len = u16::try_from(text.len()).unwrap().to_le_bytes();
+        let all = [&[0xf1, flags, priority, 0, len[0], len[1]], text].concat();
+        fifo.write_all(&all).unwrap();
+    };
+    let hostile = b"x\nOBJECT_SYSTEMD_UNIT=other.service\nMESSAGE=y\n\n_UID=7";
+    frame(3, 1, hostile);
+    frame(3, 9, b"no priority");
+    frame(0, 6, b"neither the first nor the last ");
+    frame(1, 6, b"begun and left");
+    frame(3, 6, &[b'y'; 4090]);
+    for _ in 0..100 {
+        frame(0, 6, &[b'z'; 4090]);
+    }
+    for _ in 0..100 {
+        fifo.write_all(b"OBJECT_SYSTEMD_UNIT=other.service\nMESSAGE=y\n\xf1\x03\x06\x00\xff\xff")
+            .unwrap();
+    }
+    let mut frame = |text: &[u8]| {
+        let head = [0xf1, 3, 6, 0, u8::try_from(text.len()).unwrap(), 0];
+        fifo.write_all(&[&head, text].concat()).unwrap();
+    };
+    // One write of such may be read with what came before.
+    for _ in 0..3 {
+        eventually("it is read", || rustix::io::ioctl_fionread(pod_fifo(&pod)).unwrap() == 0);
+        frame(b"the end");
+    }
+    await_text(&pod, "the end");
+    let all = journal(&pod, &[&format!("_SYSTEMD_UNIT={WRITER}"), "_TRANSPORT=journal"]);
+    assert!(all.len() > 3, "{all:?}");
+    for entry in &all {
+        assert_eq!(entry["OBJECT_SYSTEMD_UNIT"], "app.service", "{entry}");
+        assert_eq!((&entry["_UID"], &entry["SYSLOG_IDENTIFIER"]), (&"0".into(), &"sh".into()));
+    }
+    assert!(all.iter().any(|entry| message(entry) == hostile));
+    let dropped = "iottymux: something that was no line was dropped here";
+    assert!(texts(&pod).iter().any(|text| text == dropped));
+    assert!(journal(&pod, &["-u", "other.service"]).is_empty());
+    assert_eq!(pid(&pod, WRITER), writer);
+}
+
+fn pod_fifo(pod: &Pod) -> fs::File {
+    let path = pod.path("/run/iottymux/app/ends/journal");
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+/// A terminal's lines are what it showed when they ended.
+#[test]
+fn a_terminals_lines() {
+    let script = r#"stty -echo; printf "\\033]0;title\\007\\033[1;32mgreen\\033[0m line\\n"; \
+for i in 10 50 100; do printf "\\r%%d%%%%\\033[K" $i; done; echo; printf "long text\\rdone\\033[K\\n"; \
+echo "<3>error"; echo; echo "ready"; exec cat"#;
+    let Some(pod) = pod(&service(script, "")) else { return };
+    enable(&pod, &["--tty"]);
+    await_text(&pod, "ready");
+    let got: Vec<_> = lines(&pod).into_iter().map(|line| (line.0, line.2, line.3)).collect();
+    let want = [("6", "green line"), ("6", "100%"), ("6", "done"), ("3", "error"), ("6", "ready")];
+    let want = want.map(|(level, text)| (level.to_owned(), "sh".to_owned(), text.to_owned()));
+    assert_eq!(got, want);
+    pod.connect("app", "sock-tty").say("typed \u{e9}\n");
+    await_text(&pod, &"typed \u{e9}".as_bytes().escape_ascii().to_string());
+    assert!(pod.run(&["journalctl", "-u", "app", "-o", "cat"]).contains("typed \u{e9}\n"));
+}
+
+/// What the service's own files say is known when it is enabled again, and holds until it is disabled.
+#[test]
+fn what_is_asked_for() {
+    let Some(pod) = pod(&service("echo up; echo err >&2; exec sleep 1000", "StandardError=null\n"))
+    else {
+        return;
+    };
+    let env = || {
+        let path = pod.path("/etc/systemd/system/iomux@app.service.d/iottymux.env");
+        let text = fs::read_to_string(path).unwrap();
+        let log = text.lines().find_map(|line| line.strip_prefix("IOTTYMUX_LOG="));
+        log.unwrap_or_default().trim_matches('"').to_owned()
+    };
+    for (words, want) in [
+        (&[][..], "journal:stdout"),
+        (&["--log", "raw:/shared/log"], "journal:stdout,raw:/shared/log"),
+        (&["--log", "none"], ""),
+        (&["--log", "none", "--log", "raw:/shared/log"], "raw:/shared/log"),
+        (&["--log", "journal"], "journal"),
+        (&[], "journal:stdout"),
+    ] {
+        pod.run(&["journalctl", "--rotate", "--vacuum-time=1us"]);
+        enable(&pod, &[&STREAMS[..], words].concat());
+        assert_eq!(env(), want, "{words:?}");
+        let all: BTreeSet<_> = match want {
+            "journal" => ["up", "err"].into(),
+            _ if want.starts_with("journal") => ["up"].into(),
+            _ => [].into(),
+        };
+        // It says this to whoever attaches, in any case.
+        pod.connect("app", "sock-stdout").line_ending("up");
+        pod.connect("app", "sock-stderr").line_ending("err");
+        eventually("it is in the journal", || {
+            texts(&pod).iter().map(String::as_str).collect::<BTreeSet<_>>() == all
+        });
+        let state = if all.is_empty() { "inactive" } else { "active" };
+        eventually("there is a writer", || pod.property(WRITER, "ActiveState") == state);
+        pod.run(&["iottymux", "status", "--app", "app"]);
+    }
+    pod.run(&["iottymux", "disable", "app", "--now"]);
+    assert_eq!(pod.property("app.service", "StandardOutput"), "journal");
+    pod.systemctl(&["stop", "app"]);
+    assert_eq!(pod.names("/etc/systemd/system").iter().find(|n| n.contains("iojournal")), None);
+    let both =
+        pod.try_run(&["iottymux", "enable", "app", "--tty", "--log", "none", "--log", "journal"]);
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+}
+
+/// What a service says when all stops at once is in the journal: its writer is not stopped before.
+#[test]
+fn the_last_words_when_all_is_stopped() {
+    let script = r#"trap "echo good-bye; exit 0" TERM; echo up; while :; do sleep 0.1; done"#;
+    let Some(pod) = pod(&service(script, "DefaultDependencies=no\n")) else { return };
+    let rest = "[Unit]\nDefaultDependencies=no\nAllowIsolate=yes\nWants=systemd-journald.service\n";
+    pod.set_unit("rest.target", rest);
+    for tty in [false, true] {
+        let modes = if tty { &["--tty"][..] } else { &STREAMS };
+        enable(&pod, modes);
+        await_text(&pod, "up");
+        pod.run(&["journalctl", "--rotate", "--vacuum-time=1us"]);
+        pod.systemctl(&["isolate", "rest.target"]);
+        await_text(&pod, "good-bye");
+        eventually("the writer has ended", || pod.property(WRITER, "ActiveState") == "inactive");
+    }
+}
