@@ -174,9 +174,10 @@ impl Entry {
         let len = bytes.len();
         bytes.extend_from_slice(&0u64.to_le_bytes());
         let message = bytes.len();
-        // And the line end behind the message.
-        bytes.resize(message + limits::JOURNAL_LINE + 1, 0);
-        let (bytes, end) = (bytes.into_boxed_slice(), message);
+        // And the line end behind the message. What no message needs is never touched, and costs nothing.
+        let mut all = vec![0; message + limits::JOURNAL_LINE + 1].into_boxed_slice();
+        all[..message].copy_from_slice(&bytes);
+        let (bytes, end) = (all, message);
         Self { bytes, priority, stream, len, message, end, is_malformed: false }
     }
 

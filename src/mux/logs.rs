@@ -205,6 +205,12 @@ fn open_journal(
         let target = Target::Fifo(Fifo::new(fifo).context("the FIFO of the journal")?);
         return Ok((Format::Frames(syslog), target));
     }
+    if !of_user && notify.keeps() {
+        log::warn!(
+            "app {}: systemd keeps no FIFO of the journal: the lines of {service} are shown as those of this mux",
+            dir.name()
+        );
+    }
     let unit = (of_user && unit::is_ours()).then_some(service.as_str());
     let identifier = identifier.as_deref().unwrap_or(dir.name().as_str());
     let fields = Fields::service(identifier, facility, unit);
