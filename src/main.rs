@@ -60,7 +60,8 @@ fn obey(cli: Cli) -> Result<Exit> {
             let state = state()?;
             let (dir, streams) = (state.app(&args.app.name), config::prepare(&args));
             let check = || check_options(&args, &state);
-            mux::prepare(&dir, &streams, &args.unit, check).map(|()| Exit::Done)
+            mux::prepare(&dir, (&streams, args.has_journal()), &args.unit, check)
+                .map(|()| Exit::Done)
         }
         Command::Run(args) if args.attach && !args.await_client => {
             if_sensible(config::check_run(&args), |()| run::attached(&args, &state()?))

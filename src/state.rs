@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -828,7 +828,7 @@ fn is_of_a_mux(name: &str) -> bool {
 
 /// Makes a directory of root's where no other user can put anything, if there is none.
 fn make_dir(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
+    match fs::DirBuilder::new().mode(CLOSED).create(path) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             match fs::symlink_metadata(path)?.is_dir() {
                 true => Ok(()),

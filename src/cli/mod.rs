@@ -311,6 +311,17 @@ pub struct PrepareArgs {
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value = "24x80",
           value_parser = values::size)]
     pub size: Size,
+    /// As of `stream`; only whether the journal is among them.
+    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',')]
+    pub log: Vec<String>,
+}
+
+impl PrepareArgs {
+    /// Whether the mux logs by the writer of the journal.
+    #[must_use]
+    pub fn has_journal(&self) -> bool {
+        self.log.iter().any(|spec| spec.split(':').next() == Some("journal"))
+    }
 }
 
 /// Arguments of `attach`.

@@ -218,6 +218,14 @@ fn open_journal(
     Ok((Format::Service(fields, syslog), Target::Journal(journal)))
 }
 
+/// Makes the FIFO of the journal for a mux that is not root, and has systemd keep it.
+pub(super) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
+    let fifo = open_fifo(dir).context("making the FIFO of the journal")?;
+    // In place of the one that a mux before has had: what is in the FIFO stays while this one is open.
+    notify.store_anew(STORED, &fifo);
+    Ok(())
+}
+
 fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
     let fifo = fifo::open(&dir.journal()?)?;
     source::enlarge(&fifo, limits::PIPE);

@@ -230,7 +230,7 @@ impl Mux {
 /// When this is no hook of a mux's unit, or something cannot be made; those of `check`.
 pub fn prepare(
     dir: &AppDir,
-    streams: &Streams,
+    (streams, has_journal): (&Streams, bool),
     unit: &str,
     check: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
@@ -251,7 +251,6 @@ pub fn prepare(
             dir.remove_old_input()?;
         }
         open_ends(dir, streams, &mut Stored::default(), &notify)?;
-        notify.barrier()?;
     } else {
         match streams {
             Streams::Terminal { .. } => pty::place(dir)?,
@@ -265,6 +264,10 @@ pub fn prepare(
     {
         dir.give_input().context("giving the mux the FIFO of the app's input")?;
     }
+    if has_journal {
+        logs::prepare_journal(dir, &notify)?;
+    }
+    notify.barrier()?;
     Ok(())
 }
 

@@ -85,12 +85,13 @@ pub fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile
     let mut all = Vec::new();
     let muxes = app.muxes()?;
     let writer = journal::template(app, &muxes, setup);
-    for file in templates(&muxes, setup.user).into_iter().chain(writer) {
+    for file in templates(&muxes, setup.user) {
         match there(&file, setup, place) {
             Some(path) => check_template(&path)?,
             None => all.push(file),
         }
     }
+    all.extend(writer.filter(|file| there(file, setup, place).is_none()));
     all.extend(files(app, setup)?);
     Ok(all)
 }
