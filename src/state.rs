@@ -585,7 +585,7 @@ impl AppDir {
                 self.remove_end(&end)?;
             }
         }
-        self.remove(&format!("{ENDS}/{JOURNAL}"))?;
+        self.remove_end(JOURNAL)?;
         self.remove_leftovers()?;
         self.remove(LOGS)?;
         // The link to the document, where the mux has a directory of its own.

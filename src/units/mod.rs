@@ -385,14 +385,15 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
         unit.push(format!("RequiresMountsFor={}", paths.join(" ")));
     }
     let env = drop_ins(&mux.unit()).join(ENV);
-    let mut service = vec![
-        format!("Environment={}", word(&format!("IOTTYMUX_STATE_DIR={}", setup.state()))),
-        // Where it has been taken away a mux that still runs is stopped all the same.
-        format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()),
-    ];
+    let state = format!("IOTTYMUX_STATE_DIR={}", setup.state());
+    let mut service = vec![format!("Environment={}", word(&state))];
+    if !setup.is_split() {
+        service.push(format!("EnvironmentFile=-{}/%i/env", setup.state()));
+    }
+    // Where it has been taken away a mux that still runs is stopped all the same.
+    service.push(format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()));
     if !setup.is_split() {
         service.extend(["ExecStartPre=", "ExecStop=", "RuntimeDirectory="].map(String::from));
-        service.push(format!("EnvironmentFile=-{}/%i/env", setup.state()));
         if !setup.user {
             service.extend(AS_ROOT.map(String::from));
         }

@@ -389,7 +389,7 @@ fn everything_is_in_the_log_when_the_mux_has_ended() {
 fn what_makes_no_sense_is_refused() {
     let rig = Rig::new();
     for (arguments, why) in [
-        (&["--log", "xml:/a"][..], "a log is cri:PATH"),
+        (&["--log", "xml:/a"][..], "a log is journal, cri:PATH"),
         (&["--log", "cri:"], "names a file"),
         (&["--log", "raw:/a", "--log-line-limit", "2M"], "a line's limit"),
         (&["--log", "raw:/a", "--log-max-size", "1"], "a log's size"),

@@ -198,7 +198,7 @@ fn what_rkts_manifests_ask_for() {
             let mux = lines(&files["iomux@demo.service.d/50-iottymux.conf"]);
             for line in [
                 "RequiresMountsFor=/rkt/kubernetes/log/hello/0.log",
-                "EnvironmentFile=/usr/lib/systemd/system/iomux@demo.service.d/iottymux.env",
+                "EnvironmentFile=-/usr/lib/systemd/system/iomux@demo.service.d/iottymux.env",
                 "ExecStart=/iottymux stream --app %i",
             ] {
                 assert!(mux.contains(&line), "no {line} in {mux:?}");
