@@ -830,10 +830,8 @@ fn is_of_a_mux(name: &str) -> bool {
 fn make_dir(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(CLOSED).create(path) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            match fs::symlink_metadata(path)?.is_dir() {
-                true => Ok(()),
-                false => Err(e),
-            }
+            let is_dir = fs::symlink_metadata(path)?.is_dir();
+            if is_dir { Ok(()) } else { Err(e) }
         }
         made => made,
     }

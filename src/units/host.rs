@@ -15,7 +15,8 @@ use super::switch::Switch;
 use super::text::{Owner, argument, is_program, program, seal};
 use super::write::{all_files, clear_state, template_of, told, warn_of_hooks};
 use super::{
-    App, DROP_IN, HOOKS, Mux, Setup, UnitFile, drop_ins, guard, has_sockets, is_mux, journal, trial,
+    App, DROP_IN, HOOKS, Mux, Setup, UnitFile, account, drop_ins, guard, has_sockets, is_mux,
+    journal, trial,
 };
 use crate::limits;
 use crate::name::AppName;
@@ -120,6 +121,8 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
             own.join(", ")
         );
     }
+    account::make(setup)?;
+    account::check_logs(app, setup)?;
     trial::run(manager, app, setup, &trials(setup, &place, (&muxes, &files))?)?;
     let state = place.state(owner)?;
     let later = Later::new(manager, owner)?;

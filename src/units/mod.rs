@@ -4,6 +4,7 @@
 //! nothing. `place` is the directory that has the files, `write` fills it for any systemd, `host`
 //! makes a service of this machine attachable, whose `manager` it asks. Why each line is in a unit: `docs/units.md`.
 
+pub mod account;
 pub mod guard;
 pub mod host;
 pub mod journal;
@@ -17,7 +18,7 @@ pub mod trial;
 pub mod write;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use self::mode::{Mode, Modes};
 
@@ -43,8 +44,6 @@ const USER_STATE: &str = "%t/iottymux";
 const OPTIONS: &str = "/etc/iottymux";
 /// The same for a user's own services (`%E` is the directory of the user's configuration).
 const USER_OPTIONS: &str = "%E/iottymux";
-/// Where a mux of the system may always log: `LogsDirectory=` of the templates.
-const LOGS: &str = "/var/log/iottymux";
 /// What the templates say of a mux that is not root, taken back: in a pod of rkt, or where its state is
 /// in another place than usual, it stays what it is started as, and has one directory for all.
 const AS_ROOT: [&str; 9] = [
@@ -239,6 +238,12 @@ impl Setup {
         }
     }
 
+    /// Whether the muxes run as a user of their own.
+    #[must_use]
+    pub fn has_account(&self) -> bool {
+        self.is_split() && !self.user
+    }
+
     /// Whether root, or the user's manager, makes the ends for the mux, which is where they are by the
     /// templates.
     fn is_split(&self) -> bool {
@@ -397,11 +402,6 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
         if !setup.user {
             service.extend(AS_ROOT.map(String::from));
         }
-    } else if !setup.user && logs {
-        let own = Path::new(LOGS).join(mux.name.as_str());
-        let dirs = app.logs.iter().filter_map(|log| Path::new(log).parent()?.to_str());
-        let elsewhere = dirs.filter(|dir| !Path::new(dir).starts_with(&own));
-        service.extend(elsewhere.map(|dir| format!("ReadWritePaths=-{}", word(&value(dir)))));
     }
     if setup.binary.is_some() {
         let program = setup.command();

@@ -18,6 +18,7 @@ mod lossless;
 mod modes;
 mod mutable;
 mod pod;
+mod privileges;
 #[path = "../it/proc.rs"]
 #[allow(dead_code, reason = "of the other tests")]
 mod proc;

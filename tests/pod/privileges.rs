@@ -1,0 +1,210 @@
+//! The mux of a host is a user of its own: what it cannot do, and what it takes over from a mux that is root.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use crate::pod::{AS_ROOT, MUX_USER, Plan, Pod, rounds};
+use crate::proc::eventually;
+
+const MUX: &str = "iomux@demo.service";
+
+/// Runs a script as the mux of demo.service would, with its view of all files.
+fn as_mux(pod: &Pod, script: &str) -> String {
+    let pid = pod.property(MUX, "MainPID");
+    let user = [format!("--reuid={MUX_USER}"), format!("--regid={MUX_USER}")];
+    let enter = ["nsenter", "-t", &pid, "-m", "setpriv", &user[0], &user[1], "--clear-groups"];
+    pod.run(&[&enter[..], &["sh", "-c", script]].concat())
+}
+
+fn assert_echo(pod: &Pod, word: &str) {
+    let mut stdout = pod.connect("demo", "sock-stdout");
+    pod.connect("demo", "sock-stdin").say(&format!("{word}\n"));
+    assert_eq!(stdout.line_ending(word), word);
+}
+
+/// A mux that has been taken over: what it can write leads PID 1, which is root, nowhere.
+#[test]
+fn a_hostile_mux_gains_nothing() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan
+        .with_delivered_units()
+        .unit("demo.service.d/x.conf", "[Service]\nUser=nobody\nRestart=no\n")
+        .root_file("secret", "secret\n")
+        .root_mode("secret", 0o600)
+        .boot();
+    pod.systemctl(&["start", "demo.service"]);
+    assert_echo(&pod, "hello");
+    let names = as_mux(&pod, "cd /run/iottymux; find . -not -type s | sort");
+    // Its own files, the FIFO of the input, and nothing of other apps.
+    assert_eq!(
+        names.lines().collect::<Vec<_>>(),
+        [
+            ".",
+            "./demo",
+            "./demo/ends",
+            "./demo/ends/input",
+            "./demo/ends/input/stage2-stdin",
+            "./demo/gate",
+            "./demo/mux",
+            "./demo/mux/endpoints",
+            "./demo/mux/lock"
+        ]
+    );
+    for name in ["/run/iottymux/demo/x", "/run/iottymux/x", "/run/iottymux/demo/ends/x", "/etc/x"] {
+        let refused = as_mux(&pod, &format!("touch {name} 2>/dev/null || echo refused"));
+        assert_eq!(refused, "refused\n", "{name}");
+    }
+    // The one name that it can replace and that PID 1 opens.
+    let plant = "cd /run/iottymux/demo/ends/input; ln -s /secret x; mv -f x stage2-stdin; \
+                 readlink stage2-stdin";
+    assert_eq!(as_mux(&pod, plant), "/secret\n");
+    pod.systemctl(&["stop", "demo.service"]);
+    // The mux goes on, and with it the link.
+    pod.set_unit(&format!("{MUX}.d/x.conf"), "[Unit]\nStopWhenUnneeded=no\n");
+    pod.systemctl(&["start", MUX]);
+    as_mux(&pod, plant);
+    pod.try_run(&["systemctl", "start", "demo.service"]);
+    let has_failed = || pod.property("demo.service", "ActiveState") == "failed";
+    eventually("the app is not given the file", has_failed);
+    assert_eq!(pod.property("demo.service", "ExecMainStatus"), "208");
+    assert_eq!(fs::read_to_string(pod.path("/secret")).unwrap(), "secret\n");
+    // A link where root's hook, and a root that attaches, look for the mux's own files.
+    as_mux(&pod, "cd /run/iottymux/demo/mux; rm endpoints; ln -s /secret endpoints");
+    let attach = pod.try_run(&["iottymux", "attach", "--app", "demo"]);
+    let said = String::from_utf8(attach.stderr).unwrap();
+    assert!(!attach.status.success() && !said.contains("secret\n"), "{said}");
+    pod.systemctl(&["restart", MUX]);
+    assert_eq!(fs::metadata(pod.path("/secret")).unwrap().uid(), 0);
+    assert_eq!(fs::read_to_string(pod.path("/secret")).unwrap(), "secret\n");
+}
+
+/// Options that a user could have written reach no command that runs as root.
+#[test]
+fn options_in_the_apps_directory_reach_the_mux_alone() {
+    let Some(pod) = Pod::delivered() else { return };
+    pod.systemctl(&["start", "demo.service"]);
+    let env = pod.path("/run/iottymux/demo/env");
+    fs::write(env, "LD_PRELOAD=/shared/x.so\nIOTTYMUX_ALLOW_UID=\"1\" \n").unwrap();
+    pod.systemctl(&["restart", MUX]);
+    assert_echo(&pod, "hello");
+    let pid = pod.property(MUX, "MainPID");
+    let environ = fs::read(pod.path(&format!("/proc/{pid}/environ"))).unwrap();
+    let environ = String::from_utf8(environ).unwrap();
+    assert!(
+        environ.contains("IOTTYMUX_ALLOW_UID=1\0") && !environ.contains("PRELOAD"),
+        "{environ:?}"
+    );
+    let dir = fs::metadata(pod.path("/run/iottymux/demo/mux")).unwrap();
+    assert_eq!(dir.mode() & 0o7777, 0o711);
+    let types = "echo typed | setpriv --reuid=1 --clear-groups iottymux --state-dir /run/iottymux \
+                 attach --app demo --mode stdin";
+    let mut stdout = pod.connect("demo", "sock-stdout");
+    pod.run(&["sh", "-ec", types]);
+    stdout.line_ending("typed");
+}
+
+/// From a mux that is root, with all in one directory, to one that is not, and back, under apps that run.
+#[test]
+fn from_root_and_back_under_a_running_app() {
+    let Some(pod) = Pod::delivered() else { return };
+    for unit in ["iomux@.service.d/root.conf", "ttymux@.service.d/root.conf"] {
+        pod.set_unit(unit, AS_ROOT);
+    }
+    let muxes = [MUX, "ttymux@shell.service"];
+    pod.systemctl(&["start", "demo.service", "shell.service"]);
+    let pids = || ["demo.service", "shell.service"].map(|app| pod.property(app, "MainPID"));
+    let before = pids();
+    assert!(!pod.path("/run/iottymux/demo/mux").exists());
+    let say_in_shell = |word: &str| {
+        let mut tty = pod.connect("shell", "sock-tty");
+        tty.say(&format!("echo in'-'{word}\n"));
+        tty.line_ending(&format!("in-{word}"));
+    };
+    for round in 0..2 {
+        assert_echo(&pod, &format!("root {round}"));
+        say_in_shell(&format!("root{round}"));
+        for unit in ["iomux@.service.d", "ttymux@.service.d"] {
+            fs::remove_dir_all(pod.path(&format!("/etc/systemd/system/{unit}"))).unwrap();
+        }
+        pod.systemctl(&["daemon-reload"]);
+        pod.systemctl(&[&["restart"], &muxes[..]].concat());
+        for (app, mux) in [("demo", muxes[0]), ("shell", muxes[1])] {
+            let dir = format!("/run/iottymux/{app}/mux");
+            assert_eq!(fs::metadata(pod.path(&dir)).unwrap().uid(), MUX_USER);
+            assert_eq!(pod.property(mux, "NRestarts"), "0");
+        }
+        assert_echo(&pod, &format!("own {round}"));
+        say_in_shell(&format!("own{round}"));
+        // Its offsets went on, so a client that comes again misses nothing.
+        let status = pod.run(&["iottymux", "status", "--app", "demo", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        assert!(status["streams"][0]["bytes"].as_u64().unwrap() > 10, "{status}");
+        assert_eq!(pids(), before);
+        if round == 0 {
+            for unit in ["iomux@.service.d/root.conf", "ttymux@.service.d/root.conf"] {
+                pod.set_unit(unit, AS_ROOT);
+            }
+            pod.run(&["rm", "-rf", "/run/iottymux/demo/mux", "/run/iottymux/shell/mux"]);
+            pod.systemctl(&[&["restart"], &muxes[..]].concat());
+            assert_eq!(pids(), before);
+        }
+    }
+    // The input that was root's is one that this mux can end.
+    pod.systemctl(&["restart", "demo.service"]);
+    assert_echo(&pod, "again");
+}
+
+/// The user is made where it is missing, and a log where it cannot write is refused with the way that works.
+#[test]
+fn enable_makes_the_user_and_looks_where_it_can_log() {
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/bin/sh -c 'echo up; exec sleep 1000'\n";
+    let pod = plan.unit("game.service", unit).root_file("srv/log/.keep", "").boot();
+    pod.run(&["sed", "-i", "/^iottymux:/d", "/etc/passwd", "/etc/group"]);
+    let enable = |log: &str| {
+        pod.try_run(&["iottymux", "enable", "game", "--stdout", "stream", "--now", "--log", log])
+    };
+    // The first time for the user alone: its home is looked for after that.
+    let refused = enable("cri:/srv/log/game.log");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let way = "install -d -o iottymux -g iottymux /srv/log";
+    assert!(!refused.status.success() && said.contains(way), "{said}");
+    assert!(fs::read_to_string(pod.path("/etc/passwd")).unwrap().contains("\niottymux:"));
+    assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
+    pod.run(&way.split(' ').collect::<Vec<_>>());
+    let enabled = enable("cri:/srv/log/game.log");
+    assert!(enabled.status.success(), "{enabled:?}");
+    let log = pod.path("/srv/log/game.log");
+    eventually("it is logged", || fs::read_to_string(&log).is_ok_and(|t| t.ends_with("F up\n")));
+    assert_ne!(fs::metadata(&log).unwrap().uid(), 0);
+}
+
+/// All muxes are one user, which may have 64 pipes of full size: root makes them.
+#[test]
+fn many_muxes_have_fifos_of_full_size() {
+    const FULL: i32 = 1 << 20;
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Unit]\nWants=iomux@%p.service\nAfter=iomux@%p.service\n[Service]\nExecStart=/bin/sleep 1000\n\
+                StandardInput=file:/run/iottymux/%p/stage2-stdin\nStandardOutput=file:/run/iottymux/%p/stage2-stdout\n\
+                StandardError=file:/run/iottymux/%p/stage2-stderr\n";
+    let apps: Vec<String> = (0..rounds(24, 100)).map(|n| format!("app{n}")).collect();
+    let mut plan = plan.with_delivered_units();
+    for app in &apps {
+        plan = plan.unit(&format!("{app}.service"), unit);
+    }
+    let pod = plan.boot();
+    let names: Vec<&str> = apps.iter().map(String::as_str).collect();
+    pod.systemctl(&[&["start"], &names[..]].concat());
+    for app in &apps {
+        for stream in ["stdout", "stderr"] {
+            let fifo = pod.path(&format!("/run/iottymux/{app}/ends/stage2-{stream}"));
+            let fifo = fs::OpenOptions::new()
+                .write(true)
+                .custom_flags(nix::libc::O_NONBLOCK)
+                .open(fifo)
+                .unwrap();
+            let size = nix::fcntl::fcntl(&fifo, nix::fcntl::FcntlArg::F_GETPIPE_SZ).unwrap();
+            assert_eq!(size, FULL, "{app} {stream}");
+        }
+    }
+}
