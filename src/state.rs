@@ -260,6 +260,30 @@ impl AppDir {
         make().with_context(|| format!("arranging directory {}", self.path.display()))
     }
 
+    /// Whether the mux that has a directory of its own here is one of another user.
+    fn is_anothers(&self) -> bool {
+        let owner = fs::symlink_metadata(self.path.join(MUX)).map(|there| there.uid());
+        owner.is_ok_and(|uid| uid != Uid::effective().as_raw())
+    }
+
+    /// Takes back what [`AppDir::split`] has done, for a mux that is root and has all in one place again.
+    ///
+    /// # Errors
+    /// When that other mux runs, or something stays.
+    pub fn join(&self) -> Result<()> {
+        if !self.is_split() || !self.is_anothers() {
+            return Ok(());
+        }
+        if self.is_locked() {
+            bail!("starting app {}: another mux of this app is running", self.name);
+        }
+        let join = || {
+            fs::remove_dir_all(self.path.join(MUX))?;
+            remove(&self.path.join(ENDPOINTS))
+        };
+        join().with_context(|| format!("removing {}", self.path.join(MUX).display()))
+    }
+
     /// The file of options in the app's directory, where root has made the directory.
     #[must_use]
     pub fn old_options(&self) -> Option<String> {
@@ -389,12 +413,13 @@ impl AppDir {
         let (to, open) = (self.end(file), self.path.join(file));
         let leads = |path: &Path| fs::read_link(path).is_ok_and(|to| to.ends_with(file));
         let is_taken = to == open && !leads(&open) && fs::symlink_metadata(&open).is_ok();
-        for from in [open, self.path.join(ENDS).join(file)] {
+        let ends = self.path.join(ENDS);
+        for from in [open, ends.join(INPUT).join(file), ends.join(file)] {
             if from != to
                 && !is_taken
                 && !leads(&from)
                 && let Err(e) = fs::rename(from, &to)
-                && e.kind() != ErrorKind::NotFound
+                && !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
             {
                 return Err(e);
             }

@@ -112,6 +112,9 @@ impl Mux {
                 dir.dir().display()
             );
         }
+        if !owns_app {
+            dir.join()?;
+        }
         dir.create()?;
         let lock = dir.lock()?;
         dir.arrange(&lock)?;

@@ -144,7 +144,6 @@ fn from_root_and_back_under_a_running_app() {
             for unit in ["iomux@.service.d/root.conf", "ttymux@.service.d/root.conf"] {
                 pod.set_unit(unit, AS_ROOT);
             }
-            pod.run(&["rm", "-rf", "/run/iottymux/demo/mux", "/run/iottymux/shell/mux"]);
             pod.systemctl(&[&["restart"], &muxes[..]].concat());
             assert_eq!(pids(), before);
         }
