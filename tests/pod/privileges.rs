@@ -54,6 +54,13 @@ fn a_hostile_mux_gains_nothing() {
         let refused = as_mux(&pod, &format!("touch {name} 2>/dev/null || echo refused"));
         assert_eq!(refused, "refused\n", "{name}");
     }
+    // Another mux is the same user, and not even seen; nor could this one be looked into.
+    pod.systemctl(&["start", "shell.service"]);
+    let other = pod.property("ttymux@shell.service", "MainPID");
+    let own = pod.property(MUX, "MainPID");
+    let sees = |pid: &str| as_mux(&pod, &format!("ls /proc/{pid}/fd/ 2>/dev/null | wc -l"));
+    assert_eq!((&*sees(&other), &*sees(&own)), ("0\n", "0\n"));
+    assert_ne!(sees("self"), "0\n");
     // The one name that it can replace and that PID 1 opens.
     let plant = "cd /run/iottymux/demo/ends/input; ln -s /secret x; mv -f x stage2-stdin; \
                  readlink stage2-stdin";
