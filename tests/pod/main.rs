@@ -31,6 +31,7 @@ mod reader;
 mod restart;
 mod rkt;
 mod safety;
+mod services;
 mod sockets;
 mod status;
 mod templates;
