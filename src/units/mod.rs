@@ -25,6 +25,7 @@ pub use self::mode::{Mode, Modes};
 use self::journal::Journal;
 use self::text::{Owner, argument, env_value, program, seal, value, word};
 use crate::app;
+use crate::limits;
 use crate::name::{AppName, NameError};
 use crate::service::ServiceName;
 use crate::state::split_end;
@@ -402,6 +403,10 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
         if !setup.user {
             service.extend(AS_ROOT.map(String::from));
         }
+    }
+    if setup.layout == Layout::Sockets && mux.kind == Kind::Streams && !setup.user {
+        // PID 1 reads these FIFOs, too.
+        service.push(format!("Nice={}", limits::HURRY));
     }
     if setup.binary.is_some() {
         let program = setup.command();

@@ -54,6 +54,23 @@ const SERVICES: [Service; 3] = [
 const NGINX: &str = "daemon off; pid /run/app/pid; events {} error_log stderr notice;\n\
     http { access_log off; server { listen unix:/run/app/sock; return 204; } }\n";
 
+/// Priority, identifier, and message.
+type Line = (String, String, String);
+
+/// The lines of the service in the journal by now, from one on, without numbers and what names the writer.
+fn lines(pod: &Pod, skip: usize) -> Vec<Line> {
+    pod.run(&["journalctl", "--sync"]);
+    let field = |entry: &serde_json::Value, name: &str| entry[name].as_str().unwrap().to_owned();
+    let plain = |text: String| text.chars().filter(|c| !c.is_ascii_digit()).collect();
+    let entries = journal(pod, &["-u", "app.service", "SYSLOG_FACILITY=3"]);
+    let entries = entries.iter().filter(|entry| field(entry, "SYSLOG_IDENTIFIER") != "systemd");
+    let line = |entry| {
+        let text = String::from_utf8(message(entry)).unwrap();
+        (field(entry, "PRIORITY"), field(entry, "SYSLOG_IDENTIFIER"), plain(text))
+    };
+    entries.map(line).skip(skip).collect()
+}
+
 impl Service {
     /// Asks until there is an answer.
     fn serves(&self, pod: &Pod) {
@@ -69,24 +86,9 @@ impl Service {
         });
     }
 
-    /// Its lines in the journal by now, from one on, without numbers and what names the writer.
-    fn lines(&self, pod: &Pod, skip: usize) -> Vec<(String, String, String)> {
-        pod.run(&["journalctl", "--sync"]);
-        let field =
-            |entry: &serde_json::Value, name: &str| entry[name].as_str().unwrap().to_owned();
-        let plain = |text: String| text.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let entries = journal(pod, &["-u", "app.service", "SYSLOG_FACILITY=3"]);
-        let entries = entries.iter().filter(|entry| field(entry, "SYSLOG_IDENTIFIER") != "systemd");
-        let line = |entry| {
-            let text = String::from_utf8(message(entry)).unwrap();
-            (field(entry, "PRIORITY"), field(entry, "SYSLOG_IDENTIFIER"), plain(text))
-        };
-        entries.map(line).skip(skip).collect()
-    }
-
     fn await_line(&self, pod: &Pod, skip: usize) {
         let is_there = || {
-            self.lines(pod, skip)
+            lines(pod, skip)
                 .iter()
                 .any(|line| line.2.contains(&self.line.replace(|c: char| c.is_ascii_digit(), "")))
         };
@@ -94,15 +96,15 @@ impl Service {
     }
 
     /// One life of it, as it is in the journal.
-    fn lives(&self, pod: &Pod) -> Vec<(String, String, String)> {
-        let before = self.lines(pod, 0).len();
+    fn lives(&self, pod: &Pod) -> Vec<Line> {
+        let before = lines(pod, 0).len();
         pod.systemctl(&["restart", "app"]);
         self.serves(pod);
         self.await_line(pod, before);
         pod.systemctl(&["stop", "app"]);
         // The journal has all of a unit that has stopped, its mux and its writer among those.
         pod.run(&["sh", "-c", "systemctl stop 'iomux@*' 'iojournal@*'"]);
-        let mut lines = self.lines(pod, before);
+        let mut lines = lines(pod, before);
         // Two streams have no order among each other; how often it was asked is chance.
         lines.sort();
         lines.dedup();
