@@ -229,6 +229,19 @@ pub fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     }
 }
 
+/// Has the kernel run this thread before all that are not of real time, as soon as it can run; its children and
+/// the threads that it starts are usual ones.
+///
+/// # Errors
+/// When this process may not.
+pub fn run_first() -> io::Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the kernel only reads the struct, which lives through the call.
+    let done = unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Watches a descriptor with the runtime.
 ///
 /// # Errors

@@ -51,6 +51,7 @@ use crate::sink::log::Log;
 use crate::source::{Inlet, Read, Source, fifo};
 use crate::state::{AppDir, Lock};
 use crate::stream::Stream;
+use crate::sys;
 use crate::systemd::Notify;
 use crate::time::Now;
 use crate::unit::Inquiry;
@@ -220,8 +221,11 @@ impl Mux {
         if !self.is_foreign() {
             return Ok(None);
         }
-        if let Err(e) = rustix::process::setpriority_process(None, limits::HURRY) {
-            log::debug!("raising the priority: {e}");
+        if let Err(e) = sys::run_first() {
+            log::debug!("running before others: {e}");
+            if let Err(e) = rustix::process::setpriority_process(None, limits::HURRY) {
+                log::debug!("raising the priority: {e}");
+            }
         }
         let bell = Signals::bell().context("setting up signals")?;
         let wanted = Some(Interest { read: true, write: false });
