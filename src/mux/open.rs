@@ -267,7 +267,8 @@ pub fn prepare(
     {
         dir.give_input().context("giving the mux the FIFO of the app's input")?;
     }
-    if has_journal {
+    // A user's mux writes to the journal itself: nobody would read the FIFO.
+    if has_journal && !systemd::is_users() {
         logs::prepare_journal(dir, &notify)?;
     }
     notify.barrier()?;
