@@ -215,10 +215,10 @@ pub(super) fn template(app: &App, muxes: &[Mux], setup: &Setup) -> Option<UnitFi
     needs.then(|| UnitFile { path: format!("{TEMPLATE}@.service").into(), text })
 }
 
-/// Whether systemd writes what goes to such an output to the journal: `journal+console` among them,
-/// of which the console's part goes.
+/// Whether systemd writes what goes to such an output to the journal. `kmsg` and `+console` copy the lines to
+/// the kernel's log and the console, which `enable` overrides only with `--force`: the journal's part stays.
 fn is_journal(output: &str) -> bool {
-    matches!(output.split('+').next(), Some("journal" | "syslog"))
+    matches!(output.split('+').next(), Some("journal" | "syslog" | "kmsg"))
 }
 
 /// The name of the program of a command as `systemctl show` has it, which is what systemd calls its lines by.
@@ -249,6 +249,8 @@ mod tests {
         for (output, error, stdout, stderr) in [
             ("journal", "inherit", true, true),
             ("journal+console", "inherit", true, true),
+            ("kmsg", "null", true, false),
+            ("null", "kmsg+console", false, true),
             ("journal", "null", true, false),
             ("null", "journal", false, true),
             ("null", "inherit", false, false),
