@@ -44,8 +44,9 @@ fn the_console_of_a_game_server() {
         let command = line.strip_prefix("# ").unwrap_or_else(|| panic!("{line:?}"));
         if command != "iottymux attach --app game" {
             if command.contains("status") {
-                // What nobody has seen keeps the mux for a moment: a person is slower.
-                let ended = || pod.run(&["iottymux", "list"]).contains("exited");
+                // What nobody has seen keeps the mux for a moment: a person is slower. `list` already shows
+                // that the app has exited while the mux still delivers.
+                let ended = || pod.property("ttymux@game.service", "ActiveState") == "inactive";
                 eventually("its mux has ended", ended);
             }
             ran.push((command, pod.run(&["sh", "-c", command])));
