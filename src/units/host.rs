@@ -472,11 +472,12 @@ impl<'a> Later<'a> {
         print(&told(&place.uninstall(&[self.owner])?))?;
         self.remove()?;
         self.manager.systemctl(&["daemon-reload"])?;
-        for (unit, _) in muxes {
+        for (unit, name) in muxes {
             // It ends by itself, but what it leaves is removed behind it.
             self.manager.stop(&unit)?;
             // One that could not start would be listed for ever.
             self.manager.forget(&unit)?;
+            journal::end(self.manager, &name)?;
         }
         clear_state(&state)
     }

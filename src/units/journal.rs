@@ -3,9 +3,13 @@
 //! [`settle`] asks systemd what the service's own files say, before anything is written; the rest is pure. Our own
 //! drop-in overrides these files, so it remembers what they said.
 
+use anyhow::Result;
+
+use super::manager::Manager;
 use super::text::{argument, seal, value};
 use super::{App, DROP_IN, Kind, Mux, Setup, UnitFile, Variable, drop_ins, sections};
 use crate::journal_writer::COMMAND;
+use crate::name::AppName;
 use crate::sink::log::syslog::{DAEMON, INFO, is_identifier};
 use crate::stream::Stream;
 
@@ -170,7 +174,7 @@ impl Journal {
     /// The unit of the writer of a mux, where it needs one: a user's mux writes itself.
     pub(super) fn writer(&self, mux: &Mux, setup: &Setup) -> Option<String> {
         let needs = !setup.user && self.spec(mux).is_some();
-        needs.then(|| format!("{TEMPLATE}@{}.service", mux.name))
+        needs.then(|| unit(&mux.name))
     }
 
     /// The line of the units that need the writer of a mux: its app, and the mux, so that it ends after
@@ -186,6 +190,23 @@ impl Journal {
     }
 }
 
+/// The unit of the writer of the mux of this name, whether it has one or not.
+#[must_use]
+pub fn unit(name: &AppName) -> String {
+    format!("{TEMPLATE}@{name}.service")
+}
+
+/// Stops the writer of a mux that has ended, once it has read all, and makes systemd forget that it has failed:
+/// without its FIFO or its files it could not start again, and would be listed for ever.
+///
+/// # Errors
+/// When systemd refuses.
+pub fn end(manager: Manager, name: &AppName) -> Result<()> {
+    let unit = unit(name);
+    manager.stop(&unit)?;
+    manager.forget(&unit)
+}
+
 /// The drop-in of the writer of a mux, if it has one.
 pub(super) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
     let unit = app.journal.writer(mux, setup)?;
@@ -198,13 +219,20 @@ pub(super) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
         argument(&value(&identifier.unwrap_or_else(|| app.name.to_string()))),
         facts.map_or(DAEMON, |facts| facts.facility),
     );
+    let fifo = setup.path(mux, "ends/journal");
+    // The template's own is reset.
+    let condition = || ["ConditionPathExists=".to_owned(), format!("ConditionPathExists={fifo}")];
+    let elsewhere = setup.state.is_some().then(condition);
     let mut service = vec![
-        format!("StandardInput=file:{}", setup.path(mux, "ends/journal")),
+        format!("StandardInput=file:{fifo}"),
         "ExecStart=".to_owned(),
         format!("ExecStart={command}"),
     ];
     service.extend(facts.into_iter().flat_map(|facts| facts.limits.clone()));
-    let text = seal(Some(app.owner()), &sections(&[], &service));
+    let text = seal(
+        Some(app.owner()),
+        &sections(elsewhere.as_ref().map_or(&[], |lines| &lines[..]), &service),
+    );
     Some(UnitFile { path: drop_ins(&unit).join(DROP_IN), text })
 }
 

@@ -10,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use super::manager::{Fate, Manager, Shown};
 use super::place::Plan;
 use super::write::clear_state;
-use super::{App, Mux};
+use super::{App, Mux, journal};
 use crate::name::AppName;
 use crate::state::AppDir;
 
@@ -144,8 +144,10 @@ impl Switch<'_> {
         if is_touched {
             done.push(manager.stop(service));
         }
-        for unit in self.muxes.iter().map(Mux::unit).filter(|unit| is_touched || !had(unit)) {
+        for mux in self.muxes.iter().filter(|mux| is_touched || !had(&mux.unit())) {
+            let unit = mux.unit();
             done.extend([manager.stop(&unit), manager.forget(&unit)]);
+            done.push(journal::end(manager, &mux.name));
         }
         if is_touched {
             done.push(self.await_end(self.sockets));
