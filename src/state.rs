@@ -59,6 +59,11 @@ const MUX: &str = "mux";
 /// (`RuntimeDirectory=` of the templates). The names of the ends lead through it, so that without a mux they lead
 /// nowhere: the start of the app fails, and neither waits for a reader nor writes a plain file.
 const GATE: &str = "gate";
+/// A directory in [`GATE`] from the moment on when the ends are prepared. Where it is missing the templates lead the
+/// names of the ends nowhere, which an earlier mux has left.
+const GATE_PREPARED: &str = "gate/prepared";
+/// A directory that there never is, in which names lead nowhere.
+const GONE: &str = "gone";
 /// Below [`ENDS`], for the app's input: a mux that ends it puts another FIFO in its place, without being root.
 /// The service manager opens what is there as root, so the directory is sticky and writable for all, which
 /// has the kernel refuse to follow a link of anybody but root (`fs.protected_symlinks`, proc(5)); only the mux sees it.
@@ -282,6 +287,38 @@ impl AppDir {
             remove(&self.path.join(ENDPOINTS))
         };
         join().with_context(|| format!("removing {}", self.path.join(MUX).display()))
+    /// Marks the ends as prepared, until the service manager removes [`GATE`]: names still lead nowhere only of streams
+    /// that the app has not, and go. As a directory, for which no link
+    /// is followed: the mux's user could put one there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn mark_prepared(&self) -> Result<()> {
+        let path = self.path.join(GATE_PREPARED);
+        let mark = || self.remove_dead_names().and_then(|()| make_dir(&path));
+        mark().with_context(|| format!("making directory {}", path.display()))
+    }
+
+    /// Leads the names of the app's ends nowhere, as the templates do before all: opening one fails then, also to
+    /// write.
+    ///
+    /// # Errors
+    /// When the directory does not take it.
+    pub fn lead_nowhere(&self) -> io::Result<()> {
+        Stream::ALL
+            .iter()
+            .map(|stream| stream.stage2())
+            .try_for_each(|file| replace_link(&self.path.join(file), &Path::new(GONE).join(file)))
+    }
+
+    /// Removes the names that lead nowhere.
+    fn remove_dead_names(&self) -> io::Result<()> {
+        for path in Stream::ALL.map(|stream| self.path.join(stream.stage2())) {
+            if fs::read_link(&path).is_ok_and(|to| to.starts_with(GONE)) {
+                remove(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// The file of options in the app's directory, where root has made the directory.
@@ -562,8 +599,8 @@ impl AppDir {
         // Whoever waits for this lock finds a file that is gone and a directory that is made anew.
         let _ = fs::remove_file(self.path(LOCK));
         // The mux's own goes last: it tells where the others are.
-        for dir in [&Path::new(ENDS).join(INPUT), Path::new(ENDS), Path::new(GATE), Path::new(MUX)]
-        {
+        let input = Path::new(ENDS).join(INPUT);
+        for dir in [&*input, ENDS.as_ref(), GATE_PREPARED.as_ref(), GATE.as_ref(), MUX.as_ref()] {
             let _ = fs::remove_dir(self.path.join(dir));
         }
         let _ = fs::remove_dir(&self.path);

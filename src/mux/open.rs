@@ -249,11 +249,26 @@ pub fn prepare(
         check()?;
     }
     dir.split()?;
+    let prepared = prepare_ends(dir, (streams, has_journal), kept, &notify);
+    if prepared.is_err() && kept == 0 {
+        // What has been made is closed with this process: the app must not open it.
+        dir.lead_nowhere().context("taking away the names of the app's ends")?;
+    }
+    prepared?;
+    dir.mark_prepared()
+}
+
+fn prepare_ends(
+    dir: &AppDir,
+    (streams, has_journal): (&Streams, bool),
+    kept: usize,
+    notify: &Notify,
+) -> Result<()> {
     if kept == 0 {
         if matches!(streams, Streams::Fifos { make: true, .. }) {
             dir.remove_old_input()?;
         }
-        open_ends(dir, streams, &mut Stored::default(), &notify)?;
+        open_ends(dir, streams, &mut Stored::default(), notify)?;
     } else {
         match streams {
             Streams::Terminal { .. } => pty::place(dir)?,
@@ -269,10 +284,9 @@ pub fn prepare(
     }
     // A user's mux writes to the journal itself: nobody would read the FIFO.
     if has_journal && !systemd::is_users() {
-        logs::prepare_journal(dir, &notify)?;
+        logs::prepare_journal(dir, notify)?;
     }
-    notify.barrier()?;
-    Ok(())
+    notify.barrier()
 }
 
 /// The ends that root has made for a mux of another user: those that the service manager keeps, and no

@@ -59,6 +59,20 @@ const AS_ROOT: [&str; 9] = [
     "LogsDirectory=",
 ];
 
+/// Where nothing is prepared it leads the names of the app's ends nowhere: systemd has closed what it kept for an
+/// earlier mux, and the app must neither wait for ends that nobody has, nor take a terminal that is somebody
+/// else's by now, nor write a plain file in the place of a name that is missing. Then a mux whose program is gone is
+/// not tried; one under an app that runs is. The program is its argument. It is a shell since nothing of
+/// ours may be there. Names of a mux of root (there is no `mux` beside them) are left to `prepare`.
+const CONDITION: &str = concat!(
+    "ExecCondition=+/bin/sh -c 'cd /proc/1/root/run/iottymux/%i || exit 0; test -d gate/prepared && exit 0; ",
+    "for end in stage2-stdin stage2-stdout stage2-stderr stage2-pts; do ",
+    "test -d mux && test -h $$end || test ! -e $$end && ln -sfn gone/$$end $$end; done; ",
+    "command -v \"$$0\" >/dev/null || { echo \"there is no $$0\"; exit 1; }'"
+);
+/// The system manager's view of the files, where a mux is not to see them.
+const ROOT: &str = "/proc/1/root";
+
 /// The commands of a service that systemd runs beside its own, and which are not given the streams of socket
 /// units: they fail, and mostly the service with them.
 pub const HOOKS: [&str; 6] =
@@ -338,7 +352,9 @@ const ONLY_ROOT: [&str; 17] = [
 fn for_user(text: &str) -> String {
     let lines = text.lines().filter(|line| !ONLY_ROOT.iter().any(|key| line.starts_with(key)));
     lines
-        .map(|line| line.replace(STATE, USER_STATE).replace(OPTIONS, USER_OPTIONS) + "\n")
+        .map(|line| {
+            line.replace(ROOT, "").replace(STATE, USER_STATE).replace(OPTIONS, USER_OPTIONS) + "\n"
+        })
         .collect()
 }
 
@@ -399,7 +415,8 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
     // Where it has been taken away a mux that still runs is stopped all the same.
     service.push(format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()));
     if !setup.is_split() {
-        service.extend(["ExecStartPre=", "ExecStop=", "RuntimeDirectory="].map(String::from));
+        let resets = ["ExecCondition=", "ExecStartPre=", "ExecStop=", "RuntimeDirectory="];
+        service.extend(resets.map(String::from));
         if !setup.user {
             service.extend(AS_ROOT.map(String::from));
         }
@@ -414,6 +431,9 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
             let tty = if mux.kind == Kind::Terminal { " --tty" } else { "" };
             let prepare = format!("-+{program} prepare --app %i --unit %n{tty}");
             let ask = format!("-+{program} control --app %i ask-end");
+            let condition = if setup.user { for_user(CONDITION) } else { CONDITION.to_owned() };
+            let condition = format!("{} {program}", condition.trim_end());
+            service.extend(["ExecCondition=".to_owned(), condition]);
             for (key, command) in [("ExecStartPre", prepare), ("ExecStop", ask)] {
                 service.extend([format!("{key}="), format!("{key}={command}")]);
             }
@@ -523,4 +543,19 @@ fn sections(unit: &[String], service: &[String]) -> String {
     };
     let both = [("Unit", unit), ("Service", service)];
     both.into_iter().filter_map(section).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_condition_of_the_templates_is_ours() {
+        for kind in [Kind::Streams, Kind::Terminal] {
+            let line = format!("\n{CONDITION} iottymux\n");
+            assert!(template(kind, false).text.contains(&line), "{kind:?}");
+            let user = template(kind, true).text;
+            assert!(user.contains("'cd %t/iottymux/%i || exit 0; "), "{user}");
+        }
+    }
 }

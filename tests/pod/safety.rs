@@ -241,22 +241,78 @@ fn all_services_are_disabled() {
     usage(&["a", "--all"]);
 }
 
-/// The way that docs/units.md has for a machine from which the program is gone already.
+/// The way that docs/units.md has for a machine from which the program is gone already. Until then the
+/// service fails visibly: it does not wait for FIFOs that nobody reads, nor take a terminal that is not its own.
 #[test]
 fn taken_away_without_the_program() {
+    const PROGRAM: &str = "/usr/local/bin/iottymux";
     let Some(pod) = pod(GAME) else { return };
-    pod.run(&enable(&["--tty", "--now"]));
-    pod.systemctl(&["stop", "game"]);
-    pod.run(&["umount", "--lazy", "/usr/local/bin/iottymux"]);
-    pod.run(&["rm", "/usr/local/bin/iottymux"]);
-    pod.try_run(&["systemctl", "start", "game"]);
-    eventually("it does not start", || pod.property("game.service", "MainPID") == "0");
+    pod.run(&["umount", "--lazy", PROGRAM]);
+    for (modes, is_stopped_before, is_booted_anew, status) in [
+        (&["--tty"][..], true, false, "208"),
+        (&["--tty"], false, false, "208"),
+        (&["--stdout", "stream"], true, false, "209"),
+        (&["--stdout", "stream"], false, true, "209"),
+        (&["--stdin", "stream", "--stdout", "stream"], false, false, "208"),
+    ] {
+        pod.run(&["install", "-m", "755", "/iottymux", PROGRAM]);
+        pod.run(&enable(&[modes, &["--now"]].concat()));
+        if is_stopped_before {
+            pod.systemctl(&["stop", "game"]);
+        }
+        pod.run(&["rm", PROGRAM]);
+        pod.systemctl(&["stop", "game"]);
+        let mux = if modes == ["--tty"] { "ttymux@game" } else { "iomux@game" };
+        eventually("its mux has ended", || pod.property(mux, "ActiveState") == "inactive");
+        if is_booted_anew {
+            pod.run(&["rm", "-r", "/run/iottymux/game"]);
+        }
+        pod.try_run(&["systemctl", "start", "game"]);
+        eventually("it has failed", || pod.property("game.service", "ActiveState") == "failed");
+        assert_eq!(pod.property("game.service", "ExecMainStatus"), status, "{modes:?}");
+        let failed = pod.systemctl(&["list-units", "--failed", "--no-legend", "--plain"]);
+        assert!(failed.contains("game.service"), "{failed}");
+        assert!(!pod.path("/run/iottymux/game/stage2-stdout").is_file(), "{modes:?}");
+        // Nobody needs the mux any more, and it is not tried for ever.
+        for unit in [mux, "iojournal@game"] {
+            let rests = || ["inactive", "failed"].contains(&&*pod.property(unit, "ActiveState"));
+            eventually("it is not tried any more", rests);
+        }
+        pod.systemctl(&["reset-failed", "game"]);
+    }
     let docs = project_file("docs/units.md");
     let command = docs.split('`').find(|text| text.starts_with("grep -rl ")).unwrap();
     pod.run(&["sh", "-c", command]);
     pod.systemctl(&["start", "game"]);
     let left = "find /etc/systemd/system -name '*iottymux*' -o -name '*mux@.service'";
     assert_eq!(pod.run(&["sh", "-c", left]), "");
+}
+
+/// A package is upgraded slowly, and its mux dies in the middle of that: the app goes on, and so does the mux when the
+/// program is there again.
+#[test]
+fn the_program_is_missing_for_a_while() {
+    const PROGRAM: &str = "/usr/local/bin/iottymux";
+    let unit = "[Service]\nExecStart=/bin/sh -c 'while :; do echo up; sleep 0.1; done'\n";
+    let Some(pod) = pod(unit) else { return };
+    pod.run(&["umount", "--lazy", PROGRAM]);
+    for (modes, mux, socket) in [
+        (&["--tty"][..], "ttymux@game", "sock-tty"),
+        (&["--stdout", "stream"], "iomux@game", "sock-stdout"),
+    ] {
+        pod.run(&["install", "-m", "755", "/iottymux", PROGRAM]);
+        pod.run(&enable(&[modes, &["--now"]].concat()));
+        pod.connect("game", socket).line_ending("up");
+        let pid = pod.property("game.service", "MainPID");
+        pod.run(&["rm", PROGRAM]);
+        pod.systemctl(&["kill", "--signal=KILL", mux]);
+        let is_tried = || pod.property(mux, "NRestarts").parse::<u32>().unwrap() >= 3;
+        eventually("it is tried again and again", is_tried);
+        pod.run(&["install", "-m", "755", "/iottymux", PROGRAM]);
+        eventually("it is back", || pod.property(mux, "ActiveState") == "active");
+        pod.connect("game", socket).line_ending("up");
+        assert_eq!(pod.property("game.service", "MainPID"), pid);
+    }
 }
 
 /// Services without which nobody gets in any more, by all of their names.
