@@ -21,6 +21,8 @@ const SIZES: [Size; 5] = [
 /// What each program finds in its environment, and where.
 const SETTING: &str = "unset TMUX; export TERM=xterm-256color LESS= PS1='$ ' LANG=C.UTF-8; \
     mkdir -p $DIR/home; cd $DIR/home; export HOME=$PWD";
+/// What an attach is told to show all that a direct run does: usually it keeps titles to itself.
+const ALL_SHOWN: &str = "--pass title";
 /// What a terminal is like that nobody has changed.
 const USUAL: &str = "cursor 1 alternate 0 mouse 000000 keys 00 insert 0 origin 0 wrap 1\n";
 
@@ -114,7 +116,7 @@ fn same_as_direct(
         write(&scene.rig.file("mux"), name, text);
         write(&scene.rig.file("direct"), name, text);
     }
-    let mut window = scene.attach(SIZES[0], "");
+    let mut window = scene.attach(SIZES[0], ALL_SHOWN);
     scene.go();
     let direct = match beside {
         Beside::Direct => {
@@ -135,7 +137,7 @@ fn same_as_direct(
         if round > 0 {
             scene.leave(&window, &["C-p", "C-q"]);
             direct.resize(*size);
-            window = scene.attach(*size, "");
+            window = scene.attach(*size, ALL_SHOWN);
             window.assert_same(&direct, &format!("{when}, attached"));
         }
         window.type_in(keys);
