@@ -1,5 +1,6 @@
 //! A crowd at one app: readers, laggards, sleepers and passers-by, each with its due and none in the
-//! way of another. The long form prints how long the app took with and without them.
+//! way of another. The long form prints how long the app took with and without them. The app writes text,
+//! for of other bytes attach shows on a terminal more or fewer than have come.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +17,7 @@ use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
 use crate::dice::{Dice, seed};
-use crate::pattern::{self, volume};
+use crate::pattern::{self, TEXT, volume};
 use crate::peer::{Account, Asker, hello};
 use crate::proc::{Proc, eventually};
 use crate::pty;
@@ -35,7 +36,7 @@ const GROWTH: usize = 1024;
 fn counted(rig: &Rig) -> (Proc, JoinHandle<usize>) {
     let (reader, writer) = std::io::pipe().unwrap();
     let attach = attach_to(rig, writer.into());
-    (attach, thread::spawn(move || pattern::read(reader, 1 << 16)))
+    (attach, thread::spawn(move || TEXT.read(reader, 1 << 16)))
 }
 
 /// An attach into a pipe that a thread counts.
@@ -109,8 +110,8 @@ fn newest(asker: &Asker, count: usize) -> u64 {
 fn warm(rig: &Rig) -> (Proc, File, Asker) {
     let (mux, app, asker) = (rig.stream(), rig.writer("stdout"), Asker::new(rig));
     let client = rig.client("stdout");
-    let reading = thread::spawn(move || pattern::read(client.take(EARLY as u64), 1 << 16));
-    pattern::write(&app, EARLY);
+    let reading = thread::spawn(move || TEXT.read(client.take(EARLY as u64), 1 << 16));
+    TEXT.write(&app, EARLY);
     assert_eq!(reading.join().unwrap(), EARLY);
     eventually("the first is let go", || asker.report().clients.len() == 1);
     (mux, app, asker)
@@ -151,7 +152,7 @@ fn alone(len: usize) -> Duration {
     let (mut attach, reading) = counted(&rig);
     newest(&asker, 1);
     let began = Instant::now();
-    pattern::write(app, len);
+    TEXT.write(app, len);
     let took = began.elapsed();
     mux.signal(Signal::SIGTERM);
     assert_eq!((attach.ends(), reading.join().unwrap(), mux.ends()), (0, len, 0));
@@ -197,7 +198,7 @@ fn a_crowd_of_all_sorts_gets_its_due_and_delays_nobody() {
                 sleeper.wait_stopped();
             }
             let next = len.min(done + STEP);
-            pattern::write_from(&app, EARLY + done, EARLY + next);
+            TEXT.write_from(&app, EARLY + done, EARLY + next);
             done = next;
             pulse.send(()).unwrap();
         }
@@ -219,6 +220,7 @@ fn a_crowd_of_all_sorts_gets_its_due_and_delays_nobody() {
     }
     // Those who never read have got as much as their sockets hold, and are told of the rest.
     let mut account = Account::new(Stream::Stdout, EARLY, false);
+    account.pattern = &TEXT;
     account.read_until(&lazy, EARLY + len);
     assert_eq!(account.at, EARLY + len);
     assert!(account.lost > 0);
@@ -253,6 +255,7 @@ fn a_viewer_that_is_killed_is_noticed_by_nobody() {
     newest(&asker, 1);
     let follow = move || {
         let mut account = Account::new(Stream::Stdout, EARLY, false);
+        account.pattern = &TEXT;
         account.read_to_end(&honest);
         account
     };
@@ -266,7 +269,7 @@ fn a_viewer_that_is_killed_is_noticed_by_nobody() {
     let writing = thread::spawn(move || {
         let mut at = EARLY;
         while is_over.try_recv() != Err(TryRecvError::Disconnected) {
-            pattern::write_from(&app, at, at + SIP);
+            TEXT.write_from(&app, at, at + SIP);
             at += SIP;
         }
         at

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use iottymux::proto::{Answer, Begin, Decoder, Gap, Hello, Item, Kind, Report, Want, Welcome};
 use iottymux::stream::{Position, Stream};
 
-use crate::pattern;
+use crate::pattern::{ANY, Pattern};
 use crate::rig::Rig;
 
 /// A hello for one stream, as a frame.
@@ -15,10 +15,12 @@ pub fn hello(stream: Stream, from: Position, patience_ms: Option<u32>) -> Vec<u8
     Kind::Hello.message(&Hello { streams, patience_ms, ..Hello::default() })
 }
 
-/// What one client got of one stream, of which the app writes [`pattern`]: each byte is the right one
+/// What one client got of one stream, of which the app writes a pattern: each byte is the right one
 /// at its offset, or is told missing. Anything else fails.
 pub struct Account {
     stream: Stream,
+    /// What the app writes.
+    pub pattern: &'static Pattern,
     /// `None` of a raw client: all that comes is bytes.
     decoder: Option<Decoder>,
     /// Offset of the next byte.
@@ -33,7 +35,7 @@ impl Account {
     /// Nothing came yet, and the first byte will be that at this offset.
     pub fn new(stream: Stream, at: usize, raw: bool) -> Self {
         let decoder = (!raw).then(Decoder::default);
-        Self { stream, decoder, at, lost: 0, last: None }
+        Self { stream, pattern: &ANY, decoder, at, lost: 0, last: None }
     }
 
     pub fn is_session(&self) -> bool {
@@ -47,7 +49,7 @@ impl Account {
     /// Takes what came.
     pub fn take(&mut self, mut bytes: &[u8]) {
         let Some(mut decoder) = self.decoder.take() else {
-            pattern::check(self.at, bytes);
+            self.pattern.check(self.at, bytes);
             self.at += bytes.len();
             return;
         };
@@ -55,7 +57,7 @@ impl Account {
             match item {
                 Item::Data(stream, data) => {
                     assert_eq!(stream, self.stream);
-                    pattern::check(self.at, data);
+                    self.pattern.check(self.at, data);
                     self.at += data.len();
                 }
                 Item::Screen(_) => panic!("a screen, which was not asked for"),
