@@ -395,3 +395,7 @@ pub const BARRIER: Duration = Duration::from_secs(5);
 
 /// Longest file with options of a mux, bytes: they are some lines.
 pub const OPTIONS: u64 = 64 << 10;
+
+/// How long a mux that accepts nobody is waited for, whose listen queue is full: one that runs accepts in
+/// milliseconds, and a hook of the app's unit waits here.
+pub const CONNECT: Duration = Duration::from_secs(2);

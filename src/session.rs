@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,7 +18,7 @@ use crate::state::AppDir;
 /// How long a mux that says nothing is waited for.
 #[derive(Clone, Copy)]
 pub enum Patience<'a> {
-    /// So long, when the session is opened and whenever its socket is read.
+    /// So long in all, until the session is opened.
     For(Duration),
     /// For ever; after [`limits::ANSWER`] without a welcome this is called, once.
     Endless(&'a dyn Fn()),
@@ -37,9 +37,10 @@ pub fn open(
 ) -> Result<(UnixStream, Welcome)> {
     let what = || format!("connecting to {}", dir.path(file).display());
     let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
-    if let Patience::For(time) = patience {
-        socket.set_read_timeout(Some(time)).with_context(what)?;
-    }
+    let until = match patience {
+        Patience::For(time) => Some(Instant::now() + time),
+        Patience::Endless(_) => None,
+    };
     match socket.write_all(&Kind::Hello.message(hello)) {
         // It takes no hello from us; why, is still to be read.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
@@ -51,7 +52,7 @@ pub fn open(
             is_late();
         }
     }
-    match next(&mut socket, dir)? {
+    match next(&mut socket, dir, until)? {
         (Kind::Welcome, body) => Ok((socket, serde_json::from_slice(&body)?)),
         (Kind::Closing, _) => Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what),
         _ => bail!("app {}: the mux does not begin with a welcome", dir.name()),
@@ -62,12 +63,16 @@ pub fn open(
 ///
 /// # Errors
 /// Those of the connection. Others when the mux refuses to go on, with its reason.
-pub fn next(socket: &mut UnixStream, dir: &AppDir) -> Result<(Kind, Vec<u8>)> {
+pub fn next(
+    socket: &mut UnixStream,
+    dir: &AppDir,
+    until: Option<Instant>,
+) -> Result<(Kind, Vec<u8>)> {
     let mut decoder = Decoder::default();
     let what = || format!("waiting for the mux of app {}", dir.name());
     loop {
         let mut buffer = vec![0; decoder.wants()];
-        socket.read_exact(&mut buffer).map_err(ended).with_context(what)?;
+        fill(socket, &mut buffer, until).map_err(ended).with_context(what)?;
         match decoder.next(&mut &buffer[..])? {
             Some(Item::Control(Kind::Error, body)) => {
                 let Refusal { error } = serde_json::from_slice(&body)?;
@@ -83,6 +88,27 @@ pub fn next(socket: &mut UnixStream, dir: &AppDir) -> Result<(Kind, Vec<u8>)> {
             None => {}
         }
     }
+}
+
+/// Reads so many bytes until then, however slowly they come.
+fn fill(socket: &mut UnixStream, mut buffer: &mut [u8], until: Option<Instant>) -> io::Result<()> {
+    while !buffer.is_empty() {
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            // A time of zero would be one without an end.
+            socket.set_read_timeout(Some(left.max(limits::CLOCK_TICK)))?;
+            if left.is_zero() {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+        }
+        match socket.read(buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => buffer = &mut buffer[len..],
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 /// An early end, or none, in words that fit it.

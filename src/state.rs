@@ -9,7 +9,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
+use std::os::unix::fs::{
+    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown,
+};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -283,10 +286,41 @@ impl AppDir {
             bail!("starting app {}: another mux of this app is running", self.name);
         }
         let join = || {
+            self.take_input_back()?;
             fs::remove_dir_all(self.path.join(MUX))?;
             remove(&self.path.join(ENDPOINTS))
         };
         join().with_context(|| format!("removing {}", self.path.join(MUX).display()))
+    }
+
+    /// Moves the FIFO of the app's input to the other ends. It was the other user's to replace, so what is no FIFO
+    /// goes: outside of [`INPUT`] the kernel would follow a link.
+    fn take_input_back(&self) -> io::Result<()> {
+        let (file, ends) = (Stream::Stdin.stage2(), self.path.join(ENDS));
+        let to = ends.join(file);
+        match fs::rename(ends.join(INPUT).join(file), &to) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+            Err(e) => Err(e),
+            Ok(()) if fs::symlink_metadata(&to)?.file_type().is_fifo() => {
+                // What belongs to another user is removed from there.
+                lchown(&to, Some(Uid::effective().as_raw()), None)
+            }
+            Ok(()) => remove(&to),
+        }
+    }
+
+    /// Removes what a mux of another user has left: nobody has it open, and what it made may be anything.
+    ///
+    /// # Errors
+    /// When something stays.
+    pub fn remove_own(&self) -> Result<()> {
+        if !self.is_split() {
+            return Ok(());
+        }
+        let own = self.path.join(MUX);
+        fs::remove_dir_all(&own).with_context(|| format!("removing {}", own.display()))
+    }
+
     /// Marks the ends as prepared, until the service manager removes [`GATE`]: names still lead nowhere only of streams
     /// that the app has not, and go. As a directory, for which no link
     /// is followed: the mux's user could put one there.
@@ -451,7 +485,8 @@ impl AppDir {
         let leads = |path: &Path| fs::read_link(path).is_ok_and(|to| to.ends_with(file));
         let is_taken = to == open && !leads(&open) && fs::symlink_metadata(&open).is_ok();
         let ends = self.path.join(ENDS);
-        for from in [open, ends.join(INPUT).join(file), ends.join(file)] {
+        // Never what is in INPUT, which may be a link of the mux's: it is followed nowhere but there.
+        for from in [open, ends.join(file)] {
             if from != to
                 && !is_taken
                 && !leads(&from)
@@ -641,6 +676,9 @@ impl AppDir {
         if self.is_locked() {
             return Ok(false);
         }
+        if self.is_anothers() {
+            self.remove_own()?;
+        }
         let _lock = self.lock()?;
         for stream in Stream::ALL {
             for end in [stream.stage2().to_owned(), format!("{KEPT}{stream}")] {
@@ -690,12 +728,19 @@ impl AppDir {
             return Err(refusal("it is not a socket".into()));
         }
         let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        let fd = UnixStream::from(fd);
+        // A mux that accepts nobody, with a full queue, is waited for no longer than this.
+        fd.set_write_timeout(Some(limits::CONNECT))?;
         // The file that was looked at, and no other that has its name now.
         let opened = PathBuf::from(format!("/proc/self/fd/{}", there.as_raw_fd()));
         match connect(fd.as_raw_fd(), &UnixAddr::new(&opened)?) {
             Err(Errno::ENOENT) => self.with_address(file, |at| connect(fd.as_raw_fd(), at))?,
+            Err(Errno::EAGAIN) => {
+                return Err(io::Error::new(ErrorKind::TimedOut, "the mux accepts nobody"));
+            }
             connected => connected?,
         }
+        fd.set_write_timeout(None)?;
         let peer = getsockopt(&fd, sockopt::PeerCredentials)?.uid();
         let owner = fstat(walk.fd())?.st_uid;
         if ![0, Uid::effective().as_raw(), owner].contains(&peer) {
@@ -703,7 +748,7 @@ impl AppDir {
                 "user {peer} serves it, but only root, user {owner} or you may serve sockets there"
             )));
         }
-        Ok(fd)
+        Ok(fd.into())
     }
 
     /// Calls with the address of a socket of this directory. Where the path is too long for an

@@ -128,8 +128,7 @@ fn ask(
         let (mut socket, _) = session::open(dir, file, &Hello::default(), Patience::For(left()))?;
         socket.write_all(question).context("asking")?;
         loop {
-            socket.set_read_timeout(Some(left()))?;
-            let (kind, body) = session::next(&mut socket, dir)?;
+            let (kind, body) = session::next(&mut socket, dir, Some(until))?;
             if kind == answer {
                 return Ok(body);
             }

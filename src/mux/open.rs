@@ -248,6 +248,9 @@ pub fn prepare(
     if kept == 0 {
         check()?;
     }
+    if kept == 0 {
+        dir.remove_own()?;
+    }
     dir.split()?;
     let prepared = prepare_ends(dir, (streams, has_journal), kept, &notify);
     if prepared.is_err() && kept == 0 {

@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use nix::libc::O_NONBLOCK;
+use anyhow::{Context, Result, bail};
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -208,10 +208,12 @@ fn take_or_open(
     if let Some(fd) = stored.remove(name) {
         return Ok(fd);
     }
-    let file: File = how
-        .custom_flags(O_NONBLOCK)
-        .open(&path)
-        .with_context(|| format!("opening FIFO {}", path.display()))?;
+    let what = || format!("opening FIFO {}", path.display());
+    // Root opens it for a mux that is not, which could replace that of the input.
+    let file: File = how.custom_flags(O_NONBLOCK | O_NOFOLLOW).open(&path).with_context(what)?;
+    if !file.metadata().with_context(what)?.file_type().is_fifo() {
+        bail!("{}: it is no FIFO", what());
+    }
     Ok(file.into())
 }
 

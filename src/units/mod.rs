@@ -49,7 +49,7 @@ const USER_OPTIONS: &str = "%E/iottymux";
 /// in another place than usual, it stays what it is started as, and has one directory for all.
 const AS_ROOT: [&str; 9] = [
     "User=root",
-    "CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_RESOURCE",
+    "CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_SYS_RESOURCE",
     "ProtectSystem=full",
     "PrivateDevices=no",
     "PrivateTmp=no",

@@ -142,7 +142,7 @@ fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Resul
 fn remedy(setup: &Setup) -> String {
     let to = Path::new("/usr/local/bin/iottymux");
     match setup.binary.as_deref().filter(|from| Path::new(from) != to) {
-        Some(from) => format!("install -m 755 {} {}", from.escape_debug(), to.display()),
+        Some(from) => format!("install -m 711 {} {}", from.escape_debug(), to.display()),
         None => "chmod a+rx $(command -v iottymux)".to_owned(),
     }
 }

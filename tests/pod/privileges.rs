@@ -45,6 +45,7 @@ fn a_hostile_mux_gains_nothing() {
             "./demo/ends/input",
             "./demo/ends/input/stage2-stdin",
             "./demo/gate",
+            "./demo/gate/prepared",
             "./demo/mux",
             "./demo/mux/endpoints",
             "./demo/mux/lock"
@@ -75,6 +76,30 @@ fn a_hostile_mux_gains_nothing() {
     eventually("the app is not given the file", has_failed);
     assert_eq!(pod.property("demo.service", "ExecMainStatus"), "208");
     assert_eq!(fs::read_to_string(pod.path("/secret")).unwrap(), "secret\n");
+    // A way from there to the other ends, where the kernel would follow a link: a plain file and a link in wait, and
+    // everything that systemd keeps given back, so that the hook makes the ends anew.
+    pod.systemctl(&["stop", "demo.service", MUX]);
+    pod.systemctl(&["start", MUX]);
+    as_mux(
+        &pod,
+        "cd /run/iottymux/demo/ends/input; ln -s /secret kept-stdout; echo x >stage2-stdout; ls",
+    );
+    for kept in ["restart", "stop"] {
+        pod.systemctl(&[kept, MUX]);
+        pod.systemctl(&["start", MUX]);
+        let open =
+            pod.run(&["sh", "-c", "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -c /secret || true"]);
+        assert_eq!(open, "0\n");
+        let ends = pod.run(&["find", "/run/iottymux/demo/ends", "-maxdepth", "1", "-type", "l"]);
+        assert_eq!(ends, "");
+    }
+    pod.run(&["sh", "-c", "rm -f /run/iottymux/demo/ends/input/*"]);
+    pod.systemctl(&["restart", MUX]);
+    // What it leaves in its own directory keeps no later mux from starting.
+    pod.systemctl(&["stop", MUX]);
+    let junk = "cd /run/iottymux/demo/mux; rm -f *; mkdir -p endpoints/x last.json .endpoints.new; mkfifo lock";
+    pod.run(&["setpriv", "--reuid=900", "--clear-groups", "sh", "-c", junk]);
+    pod.systemctl(&["start", MUX]);
     // A link where root's hook, and a root that attaches, look for the mux's own files.
     as_mux(&pod, "cd /run/iottymux/demo/mux; rm endpoints; ln -s /secret endpoints");
     let attach = pod.try_run(&["iottymux", "attach", "--app", "demo"]);

@@ -85,7 +85,7 @@ fn a_program_that_the_unit_cannot_run() {
     for more in [&["--tty"][..], &["--tty", "--now"], &["--stdout", "stream"]] {
         let words = [&["/root/.cargo/bin/iottymux", "enable", "game"], more].concat();
         let said = refused(&pod, &words);
-        let remedy = "install -m 755 /root/.cargo/bin/iottymux /usr/local/bin/iottymux";
+        let remedy = "install -m 711 /root/.cargo/bin/iottymux /usr/local/bin/iottymux";
         assert!(said.contains(remedy) && said.contains("203/EXEC"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         assert_untouched(&pod, &pid);
