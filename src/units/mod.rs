@@ -47,9 +47,10 @@ const OPTIONS: &str = "/etc/iottymux";
 const USER_OPTIONS: &str = "%E/iottymux";
 /// What the templates say of a mux that is not root, taken back: in a pod of rkt, or where its state is
 /// in another place than usual, it stays what it is started as, and has one directory for all.
-const AS_ROOT: [&str; 9] = [
+const AS_ROOT: [&str; 10] = [
     "User=root",
     "CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_SYS_RESOURCE",
+    "SystemCallFilter=@chown",
     "ProtectSystem=full",
     "PrivateDevices=no",
     "PrivateTmp=no",

@@ -338,9 +338,15 @@ fn what_is_asked_for() {
     };
     for (words, want) in [
         (&[][..], "journal:stdout"),
-        (&["--log", "raw:/shared/log"], "journal:stdout,raw:/shared/log"),
+        (
+            &["--log", "raw:/var/log/iottymux/app/log"],
+            "journal:stdout,raw:/var/log/iottymux/app/log",
+        ),
         (&["--log", "none"], ""),
-        (&["--log", "none", "--log", "raw:/shared/log"], "raw:/shared/log"),
+        (
+            &["--log", "none", "--log", "raw:/var/log/iottymux/app/log"],
+            "raw:/var/log/iottymux/app/log",
+        ),
         (&["--log", "journal"], "journal"),
         (&[], "journal:stdout"),
     ] {
