@@ -287,8 +287,8 @@ impl AppDir {
         }
         let join = || {
             self.take_input_back()?;
-            fs::remove_dir_all(self.path.join(MUX))?;
-            remove(&self.path.join(ENDPOINTS))
+            remove(&self.path.join(ENDPOINTS))?;
+            fs::remove_dir_all(self.path.join(MUX))
         };
         join().with_context(|| format!("removing {}", self.path.join(MUX).display()))
     }
@@ -318,7 +318,19 @@ impl AppDir {
             return Ok(());
         }
         let own = self.path.join(MUX);
-        fs::remove_dir_all(&own).with_context(|| format!("removing {}", own.display()))
+        // The directory stays: by it clients know where to look.
+        let remove = || -> io::Result<()> {
+            for entry in fs::read_dir(&own)? {
+                let path = entry?.path();
+                if fs::symlink_metadata(&path)?.is_dir() {
+                    fs::remove_dir_all(path)?;
+                } else {
+                    remove(&path)?;
+                }
+            }
+            Ok(())
+        };
+        remove().with_context(|| format!("removing what is in {}", own.display()))
     }
 
     /// Marks the ends as prepared, until the service manager removes [`GATE`]: names still lead nowhere only of streams
