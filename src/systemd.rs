@@ -158,7 +158,7 @@ pub fn kept_for(unit: &str, user: bool) -> Result<usize> {
 }
 
 /// The variables of a file as `EnvironmentFile=` of systemd.exec(5) takes it; lines that are none are left out.
-pub fn variables(text: &str) -> impl Iterator<Item = (&str, String)> {
+fn variables(text: &str) -> impl Iterator<Item = (&str, String)> {
     let variable = |line| {
         let (name, value) = str::split_once(line, '=')?;
         let (name, value) = (name.trim(), value.trim());

@@ -247,8 +247,6 @@ pub fn prepare(
     let kept = systemd::kept_for(unit, systemd::is_users())?;
     if kept == 0 {
         check()?;
-    }
-    if kept == 0 {
         dir.remove_own()?;
     }
     dir.split()?;

@@ -17,20 +17,11 @@ use nix::unistd::{Uid, chroot, getpid, gettid};
 use crate::proc::{Proc, eventually};
 use crate::reader::{cri, write_numbered};
 use crate::rig::{APP, Rig};
+use crate::rights::can_be_others;
 
 /// Users that no system gives to anybody: the app's, and one more.
 const OTHER: u32 = 54321;
 const THIRD: u32 = 54400;
-
-/// Whether other users can be tried here; says why not.
-fn can_be_others() -> bool {
-    let can = Uid::effective().is_root()
-        && Command::new("setpriv").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !can {
-        println!("skipped: only root, with setpriv, can be another user");
-    }
-    can
-}
 
 /// A rig that others can pass through, with the binary where they can run it.
 fn open_rig() -> Rig {
