@@ -4,16 +4,21 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials,
+    bind, recvmsg, setsockopt, socket, sockopt,
+};
 
 use crate::app::AWAIT_CLIENT;
 use crate::attach::mode::Mode;
@@ -93,17 +98,10 @@ fn start_in_background(args: &RunArgs) -> Result<()> {
 
 /// A datagram socket that speaks systemd's readiness protocol, under a name that the kernel chose.
 fn ready_socket() -> io::Result<UnixDatagram> {
-    let socket = nix::sys::socket::socket(
-        nix::sys::socket::AddressFamily::Unix,
-        nix::sys::socket::SockType::Datagram,
-        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
-        None,
-    )?;
-    nix::sys::socket::bind(
-        std::os::fd::AsRawFd::as_raw_fd(&socket),
-        &nix::sys::socket::UnixAddr::new_unnamed(),
-    )?;
-    Ok(socket.into())
+    let fd = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&fd, sockopt::PassCred, &true)?;
+    bind(fd.as_raw_fd(), &UnixAddr::new_unnamed())?;
+    Ok(fd.into())
 }
 
 /// This program, as the mux alone.
@@ -119,6 +117,22 @@ fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     sys::in_own_session(&mut command, false);
     Ok(command)
+}
+
+/// Whether the next message is READY, and that process sent it. Anybody can send here.
+fn is_ready_from(ready: &UnixDatagram, pid: u32) -> nix::Result<bool> {
+    let mut message = [0; 256];
+    let mut parts = [io::IoSliceMut::new(&mut message)];
+    let mut space = cmsg_space!(UnixCredentials);
+    let got =
+        recvmsg::<()>(ready.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_DONTWAIT)?;
+    let is_of = |part| match part {
+        ControlMessageOwned::ScmCredentials(sender) => u32::try_from(sender.pid()) == Ok(pid),
+        _ => false,
+    };
+    let is_its = got.cmsgs()?.any(is_of);
+    let len = got.bytes;
+    Ok(is_its && message[..len].starts_with(b"READY=1"))
 }
 
 /// Waits for READY; when the mux ends instead, what it said is said here.
@@ -137,9 +151,7 @@ fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) ->
         let some = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
         let (is_ready, has_said) = (some(&fds[0]), some(&fds[1]));
         if is_ready {
-            let mut message = [0; 256];
-            let len = ready.recv(&mut message).context("waiting for the mux")?;
-            if message[..len].starts_with(b"READY=1") {
+            if is_ready_from(ready, child.id()).context("waiting for the mux")? {
                 return Ok(());
             }
         } else if has_said {
@@ -153,5 +165,22 @@ fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) ->
                 len => said.extend_from_slice(&piece[..len]),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The name of the socket is in /proc/net/unix, for everybody to read.
+    #[test]
+    fn only_the_mux_says_that_it_is_ready() {
+        let ready = ready_socket().unwrap();
+        let stranger = UnixDatagram::unbound().unwrap();
+        stranger.send_to_addr(b"READY=1", &ready.local_addr().unwrap()).unwrap();
+        let mut mux = Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = mux.stderr.take().unwrap();
+        let error = wait_until_ready(&ready, stderr.into(), &mut mux).unwrap_err();
+        assert!(error.to_string().contains("ended before it was ready"), "{error}");
     }
 }
