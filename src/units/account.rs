@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Component, Path};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -48,11 +48,23 @@ pub fn make(setup: &Setup) -> Result<()> {
 /// # Errors
 /// When there is such a log.
 pub fn check_logs(app: &App, setup: &Setup) -> Result<()> {
-    let Some((uid, gid)) = ids()?.filter(|_| setup.has_account()) else { return Ok(()) };
+    if !setup.has_account() {
+        return Ok(());
+    }
+    let Some((uid, gid)) = ids()? else { return Ok(()) };
+    let own = Path::new(LOGS).join(app.name.as_str());
     for log in &app.logs {
         let dir = Path::new(log).parent().unwrap_or(Path::new("/"));
-        if dir.starts_with(LOGS) {
+        let climbs = dir.components().any(|part| part == Component::ParentDir);
+        if dir.starts_with(&own) && !climbs {
             continue;
+        }
+        if dir.starts_with(LOGS) {
+            bail!(
+                "the mux sees nothing below {LOGS} but {own}; {log} is elsewhere",
+                own = own.display(),
+                log = log.escape_debug()
+            );
         }
         let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
         let mut test = Command::new("test");
@@ -63,8 +75,8 @@ pub fn check_logs(app: &App, setup: &Setup) -> Result<()> {
         let dir = dir.display().to_string();
         bail!(
             "the user {NAME}, as which the mux runs, cannot make files in {dir}. Try: install -d -o {NAME} -g {NAME} \
-             {dir}, or a log below {LOGS}/{}",
-            app.name,
+             {dir}, or a log below {}",
+            own.display(),
             dir = dir.escape_debug()
         );
     }

@@ -203,6 +203,14 @@ fn enable_makes_the_user_and_looks_where_it_can_log() {
     assert!(fs::read_to_string(pod.path("/etc/passwd")).unwrap().contains("\niottymux:"));
     assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
     pod.run(&way.split(' ').collect::<Vec<_>>());
+    // What its mux cannot see, though the user may write there.
+    pod.run(&["install", "-d", "-o", "iottymux", "/var/log/iottymux/other"]);
+    for log in ["other/log", "game/../other/log", "log"] {
+        let refused = enable(&format!("cri:/var/log/iottymux/{log}"));
+        let said = String::from_utf8(refused.stderr).unwrap();
+        let why = "sees nothing below /var/log/iottymux but /var/log/iottymux/game";
+        assert!(!refused.status.success() && said.contains(why), "{log}: {said}");
+    }
     let enabled = enable("cri:/srv/log/game.log");
     assert!(enabled.status.success(), "{enabled:?}");
     let log = pod.path("/srv/log/game.log");
