@@ -5,21 +5,23 @@ use std::process::exit;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use iottymux::cli::{Cli, Command, Later, PrepareArgs, UnitsArgs};
-use iottymux::exit::Exit;
+use iottymux::cli::{Cli, Command, Later, PrepareArgs, UnitsArgs, resolve, resolve_units, rkt};
+use iottymux::commands::enable::{self, How, When};
+use iottymux::commands::{attach, journal_writer, list, logs, run, status};
+use iottymux::mux;
 use iottymux::mux::Plan;
-use iottymux::state::{AppDir, StateDir};
-use iottymux::units::host::{self, How, When};
-use iottymux::units::manager::Manager;
+use iottymux::os::diagnostics;
+use iottymux::os::state::{AppDir, StateDir};
+use iottymux::systemd::manager::Manager;
+use iottymux::systemd::notify;
+use iottymux::types::exit::Exit;
+use iottymux::units::journal::JOURNAL_WRITER;
 use iottymux::units::{App, Setup, write};
-use iottymux::{
-    attach, config, diagnostics, journal_writer, list, logs, mux, rkt, run, status, systemd,
-};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let [first, words @ ..] = &arguments[..]
-        && first == journal_writer::COMMAND
+        && first == JOURNAL_WRITER
     {
         exit(journal_writer::main(words).code());
     }
@@ -50,43 +52,43 @@ fn obey(cli: Cli) -> Result<Exit> {
     match cli.command {
         Command::Stream(args) => {
             read_old_options(&state()?.app(&args.app.name));
-            begin(config::stream(&args, &state()?))
+            begin(resolve::stream(&args, &state()?))
         }
         Command::Tty(args) => {
             read_old_options(&state()?.app(&args.app.name));
-            begin(config::tty(&args, &state()?))
+            begin(resolve::tty(&args, &state()?))
         }
         Command::Prepare(args) => {
             let state = state()?;
-            let (dir, streams) = (state.app(&args.app.name), config::prepare(&args));
+            let (dir, streams) = (state.app(&args.app.name), resolve::prepare(&args));
             let check = || check_options(&args, &state);
             mux::prepare(&dir, (&streams, args.has_journal()), &args.unit, check)
                 .map(|()| Exit::Done)
         }
         Command::Run(args) if args.attach && !args.await_client => {
-            if_sensible(config::check_run(&args), |()| run::attached(&args, &state()?))
+            if_sensible(resolve::run_attached(&args, &state()?), |request| run::attached(&request))
         }
-        Command::Run(args) => begin(config::run(&args, &state()?)),
+        Command::Run(args) => begin(resolve::run(&args, &state()?)),
         Command::Attach(args) => {
-            if_sensible(config::attach(&args, &state()?), |request| attach::attach(&request))
+            if_sensible(resolve::attach(&args, &state()?), |request| attach::attach(&request))
         }
         Command::Status(args) => {
             status::show(&state()?.app(&args.app.name), args.json).map(|()| Exit::Done)
         }
-        Command::Logs(args) => logs::show(&config::logs(&args, &state()?)).map(|()| Exit::Done),
+        Command::Logs(args) => logs::show(&resolve::logs(&args, &state()?)).map(|()| Exit::Done),
         Command::Control(args) => {
             let state = state()?;
-            if let Some(request) = config::request(&args, &state)? {
+            if let Some(request) = resolve::request(&args, &state)? {
                 status::control(&state.app(&args.app.name), request)?;
             }
             Ok(Exit::Done)
         }
         Command::Enable(args) => {
-            let asked = config::units::enable(&args, given.as_deref());
+            let asked = resolve_units::enable(&args, given.as_deref());
             let manager = Manager { user: args.modes.user };
             if_sensible(asked, |(app, setup)| {
                 let how = How { now: args.now, force: args.force };
-                host::enable(manager, &app, &setup, how).map(|()| Exit::Done)
+                enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
             })
         }
         Command::Disable(args) => {
@@ -98,13 +100,13 @@ fn obey(cli: Cli) -> Result<Exit> {
             };
             let manager = Manager { user: args.user };
             match &args.service {
-                Some(service) => host::disable(manager, service, when),
-                None => host::disable_all(manager, when),
+                Some(service) => enable::disable(manager, service, when),
+                None => enable::disable_all(manager, when),
             }
             .map(|()| Exit::Done)
         }
         Command::Units(args) => {
-            if_sensible(config::units::units(&args, given.as_deref()), |(apps, setup)| {
+            if_sensible(resolve_units::units(&args, given.as_deref()), |(apps, setup)| {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
             })
         }
@@ -112,7 +114,7 @@ fn obey(cli: Cli) -> Result<Exit> {
             Some(app) => list::one(&state()?.app(&app), "\n"),
             None => {
                 // A state directory of elsewhere has nothing to do with the units here.
-                let enabled = if given.is_none() { host::enabled() } else { Vec::new() };
+                let enabled = if given.is_none() { enable::enabled() } else { Vec::new() };
                 list::all(&state()?, &enabled)
             }
         }
@@ -155,8 +157,8 @@ fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
     let command = if args.tty { "tty" } else { "stream" };
     let words = ["iottymux", command, "--app", args.app.name.as_str()];
     match Cli::try_parse_from(words).context("the options of the mux")?.command {
-        Command::Stream(args) => config::stream(&args, state).map(drop),
-        Command::Tty(args) => config::tty(&args, state).map(drop),
+        Command::Stream(args) => resolve::stream(&args, state).map(drop),
+        Command::Tty(args) => resolve::tty(&args, state).map(drop),
         _ => Ok(()),
     }
 }
@@ -165,7 +167,7 @@ fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
 /// there they would reach the commands that run as root.
 fn read_old_options(dir: &AppDir) {
     if let Some(text) = dir.old_options() {
-        systemd::read_variables(&text, "IOTTYMUX_");
+        notify::read_variables(&text, "IOTTYMUX_");
     }
 }
 
@@ -173,7 +175,7 @@ fn read_old_options(dir: &AppDir) {
 /// when that is no way out.
 fn take_over() {
     let ours = ["IOTTYMUX_", "STAGE1_LOGMODE"];
-    systemd::take_over_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
+    notify::take_over_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
 }
 
 /// The command line as rkt spells it.

@@ -1,6 +1,17 @@
 //! What was typed: commands, options, and their variables. What it means is decided in `config`.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`rkt`] | rkt's spelling |
+//! | [`resolve_units`], [`resolve`] | what the arguments mean, checked |
+//! | [`units`] | the arguments of the commands that write units |
+//! | [`values`] | the values of options |
 
+pub mod resolve;
+pub mod resolve_units;
+pub mod rkt;
 mod units;
+pub mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,19 +20,19 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::units::{DisableArgs, EnableArgs, Later, LayoutArg, ModeArgs, UnitsArgs};
+pub use crate::cli::units::{DisableArgs, EnableArgs, Later, LayoutArg, ModeArgs, UnitsArgs};
 
-use crate::app::AWAIT_CLIENT;
-use crate::attach::filter::Pass;
-use crate::attach::keys::Sequence;
-use crate::attach::mode::Mode;
-use crate::limits;
-use crate::name::AppName;
-use crate::proto::Size;
-use crate::service::ServiceName;
-use crate::sink::log::syslog;
-use crate::stream::{Position, Stream};
-use crate::values::{self, LogPolicy, LogSpec, Since, Wait};
+use crate::cli::values::{LogPolicy, LogSpec, Since, Wait};
+use crate::commands::attach::filter::Pass;
+use crate::commands::attach::keys::Sequence;
+use crate::commands::attach::mode::Mode;
+use crate::logfmt::syslog;
+use crate::mux::app::AWAIT_CLIENT;
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
+use crate::types::stream::{Position, Stream};
+use crate::wire::Size;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::name::AppName;
-use crate::service::ServiceName;
+use super::values;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
 use crate::units::Mode;
 use crate::units::manifest::Annotation;
-use crate::values;
 
 /// What is behind the help of `enable`.
 pub const ENABLE_EXAMPLES: &str = "\

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Error, Result, anyhow};
 use log::Level;
 
+use super::poll::{Event, Interest, Token};
+use super::sink::client::{Client, Outlet, Peer, Role, Session, Typing};
 use super::talk::{ATTACHING, DROPS, REFUSALS};
 use super::{Mux, Phase, log_watch};
-use crate::hub::ClientId;
-use crate::hub::input::Merge;
-use crate::limits;
-use crate::poll::{Event, Interest, Token};
-use crate::proto::{Begin, Kind, Refusal, Rights, Want};
-use crate::rights::Right;
-use crate::sink::client::{Client, Outlet, Peer, Role, Session, Typing};
-use crate::stream::{Position, Stream};
-use crate::sys;
+use crate::core::hub::ClientId;
+use crate::core::hub::input::Merge;
+use crate::os::sys;
+use crate::types::limits;
+use crate::types::rights::Right;
+use crate::types::stream::{Position, Stream};
+use crate::wire::{Begin, Kind, Refusal, Rights, Want};
 
 impl Mux {
     /// Takes those who wait at a listener, `most` of them at the most: between two turns those who

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use nix::sys::resource::{Resource, getrlimit};
 
-use crate::limits;
-use crate::rights::Right;
+use crate::types::limits;
+use crate::types::rights::Right;
 
 /// See the module. Each client is counted when it comes, whether it may stay or not, and when it goes.
 #[derive(Debug)]

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::sink::client::{Outlet, Role};
+use super::source::{Read, fifo};
 use super::talk::Talk;
 use super::{Mux, Phase};
-use crate::hub::ClientId;
-use crate::last::{Last, Tail};
-use crate::limits;
-use crate::proto::{End, Kind, Refusal};
-use crate::sink::client::{Outlet, Role};
-use crate::source::{Read, fifo};
-use crate::state::{ENDPOINTS, SESSION};
-use crate::stream::Stream;
-use crate::unit::Inquiry;
+use crate::core::hub::ClientId;
+use crate::os::state::{ENDPOINTS, SESSION};
+use crate::systemd::unit::Inquiry;
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::wire::last::{Last, Tail};
+use crate::wire::{End, Kind, Refusal};
 
 impl Mux {
     /// Begins to end; the second time it does nothing.

@@ -7,13 +7,13 @@ use log::Level;
 
 use super::Mux;
 use super::clients::only_looks;
+use super::sink::client::{Client, Role, Typing};
 use super::talk::REQUESTS;
-use crate::hub::ClientId;
-use crate::limits;
-use crate::proto::{Answer, Exclusive, Hello, Item, Kind, Request, Turn, VERSION, Want, Welcome};
-use crate::rights::Right;
-use crate::sink::client::{Client, Role, Typing};
-use crate::stream::Stream;
+use crate::core::hub::ClientId;
+use crate::types::limits;
+use crate::types::rights::Right;
+use crate::types::stream::Stream;
+use crate::wire::{Answer, Exclusive, Hello, Item, Kind, Request, Turn, VERSION, Want, Welcome};
 
 impl Mux {
     /// Reads what a client sent, as far as there is room for it; whether the client stays.

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use super::sink::client::{Client, Ends, Outlet};
+use super::source::Read;
 use super::{Mux, Phase};
-use crate::limits;
-use crate::proto::{AppStatus, Started, Turn};
-use crate::sink::client::{Client, Ends, Outlet};
-use crate::source::Read;
-use crate::stream::Stream;
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::wire::{AppStatus, Started, Turn};
 
 /// See the module. Of an app that nobody has told of nothing is known.
 #[derive(Debug, Default)]

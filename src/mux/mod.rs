@@ -6,6 +6,7 @@
 //! the rest), done. Nothing here blocks, save opening at the start, and a nap of a fraction of a
 //! millisecond (`source/pace.rs`).
 
+pub mod app;
 mod clients;
 mod crowd;
 mod end;
@@ -13,8 +14,11 @@ mod hear;
 mod life;
 mod logs;
 mod open;
+pub mod poll;
 mod screen;
 mod signals;
+pub mod sink;
+pub mod source;
 mod status;
 mod talk;
 
@@ -29,32 +33,32 @@ use nix::poll::ppoll;
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-pub use self::logs::{FileFormat, JournalTarget, LogPlan, LogTarget};
-pub use self::open::{Plan, Streams, prepare};
+pub use crate::mux::logs::{FileFormat, JournalTarget, LogPlan, LogTarget};
+pub use crate::mux::open::{Plan, Streams, prepare};
 
-use self::crowd::Crowd;
-use self::life::Life;
-use self::logs::Reopening;
-use self::screen::Terminal;
-use self::signals::{Asked, Signals};
-use crate::app::App;
-use crate::hub::input::Input;
-use crate::hub::{ClientId, Hub, Room};
-use crate::limits;
-use crate::poll::{Event, Interest, Poller, Token, Watch};
-use crate::proto::{AppStatus, Turn};
-use crate::rights::Rules;
-use crate::service::ServiceName;
-use crate::sink::client::Client;
-use crate::sink::listener::Listener;
-use crate::sink::log::Log;
-use crate::source::{Inlet, Read, Source, fifo};
-use crate::state::{AppDir, Lock};
-use crate::stream::Stream;
-use crate::sys;
-use crate::systemd::Notify;
-use crate::time::Now;
-use crate::unit::Inquiry;
+use crate::core::hub::input::Input;
+use crate::core::hub::{ClientId, Hub, Room};
+use crate::mux::app::App;
+use crate::mux::crowd::Crowd;
+use crate::mux::life::Life;
+use crate::mux::logs::Reopening;
+use crate::mux::poll::{Event, Interest, Poller, Token, Watch};
+use crate::mux::screen::Terminal;
+use crate::mux::signals::{Asked, Signals};
+use crate::mux::sink::client::Client;
+use crate::mux::sink::listener::Listener;
+use crate::mux::sink::log::Log;
+use crate::mux::source::{Inlet, Read, Source, fifo};
+use crate::os::state::{AppDir, Lock};
+use crate::os::sys;
+use crate::systemd::notify::Notify;
+use crate::systemd::unit::Inquiry;
+use crate::types::limits;
+use crate::types::rights::Rules;
+use crate::types::service::ServiceName;
+use crate::types::stream::Stream;
+use crate::types::time::Now;
+use crate::wire::{AppStatus, Turn};
 
 /// Where the mux is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

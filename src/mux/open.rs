@@ -10,28 +10,28 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
+use super::app::App;
 use super::crowd::Crowd;
 use super::life::Life;
 use super::logs::{self, LogPlan};
+use super::poll::Poller;
 use super::screen::Terminal;
+use super::sink::client::{Client, Role};
+use super::sink::listener::Listener;
+use super::source::{Inlet, Source, fifo, pty};
 use super::{Mux, Phase, signals};
-use crate::app::App;
-use crate::endpoints::Endpoints;
-use crate::hub::Hub;
-use crate::hub::input::Input;
-use crate::hub::memory::{self, Memory};
-use crate::limits;
-use crate::poll::Poller;
-use crate::proto::Size;
-use crate::rights::{self, Lists, Rules};
-use crate::service::ServiceName;
-use crate::sink::client::{Client, Role};
-use crate::sink::listener::Listener;
-use crate::source::{Inlet, Source, fifo, pty};
-use crate::state::{AppDir, SESSION};
-use crate::stream::{Epoch, Stream};
-use crate::sys;
-use crate::systemd::{self, Notify, Stored};
+use crate::core::hub::Hub;
+use crate::core::hub::input::Input;
+use crate::core::hub::memory::{self, Memory};
+use crate::os::state::{AppDir, SESSION};
+use crate::os::sys;
+use crate::systemd::notify::{self, Notify, Stored};
+use crate::types::limits;
+use crate::types::rights::{self, Lists, Rules};
+use crate::types::service::ServiceName;
+use crate::types::stream::{Epoch, Stream};
+use crate::wire::Size;
+use crate::wire::endpoints::Endpoints;
 
 /// Name of the hub's memory in systemd's store.
 const STORED: &str = "backlog";
@@ -241,10 +241,10 @@ pub fn prepare(
     if !notify.keeps() {
         bail!("preparing app {}: this is a hook of a mux's unit", dir.name());
     }
-    if !systemd::is_users() {
-        systemd::see_all_files()?;
+    if !notify::is_users() {
+        notify::see_all_files()?;
     }
-    let kept = systemd::kept_for(unit, systemd::is_users())?;
+    let kept = notify::kept_for(unit, notify::is_users())?;
     if kept == 0 {
         check()?;
         dir.remove_own()?;
@@ -284,7 +284,7 @@ fn prepare_ends(
         dir.give_input().context("giving the mux the FIFO of the app's input")?;
     }
     // A user's mux writes to the journal itself: nobody would read the FIFO.
-    if has_journal && !systemd::is_users() {
+    if has_journal && !notify::is_users() {
         logs::prepare_journal(dir, notify)?;
     }
     notify.barrier()

@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::unistd::Pid;
 
+use super::poll::Token;
+use super::sink::client::{Client, Outlet, Role, Session, Typing, View};
+use super::sink::kept::Kept;
+use super::sink::painter::{Painter, Word};
+use super::source::{Source, pty};
 use super::{Mux, Phase, log_watch, logs};
-use crate::hub::size::Sizes;
-use crate::hub::{ClientId, Hub};
-use crate::limits;
-use crate::poll::Token;
-use crate::proto::{Redraw, Size};
-use crate::screen::query::{Finder, Query, Strip};
-use crate::sink::client::{Client, Outlet, Role, Session, Typing, View};
-use crate::sink::kept::Kept;
-use crate::sink::painter::{Painter, Word};
-use crate::source::{Source, pty};
-use crate::stream::Stream;
-use crate::sys;
-use crate::systemd::{Notify, Stored};
+use crate::core::hub::size::Sizes;
+use crate::core::hub::{ClientId, Hub};
+use crate::core::screen::query::{Finder, Query, Strip};
+use crate::os::sys;
+use crate::systemd::notify::{Notify, Stored};
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::wire::{Redraw, Size};
 
 /// Name of the kept screen's memory in systemd's store.
 const STORED: &str = "screen";
@@ -512,11 +512,11 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::hub::memory::Memory;
-    use crate::proto::{Decoder, Item};
-    use crate::rights::Right;
-    use crate::sink::client::Peer;
-    use crate::stream::{Epoch, Position};
+    use crate::core::hub::memory::Memory;
+    use crate::mux::sink::client::Peer;
+    use crate::types::rights::Right;
+    use crate::types::stream::{Epoch, Position};
+    use crate::wire::{Decoder, Item};
 
     /// Clients whose sockets take nothing more, each with a screen of its own.
     #[test]

@@ -1,10 +1,10 @@
 //! What a mux tells of itself.
 
 use super::{Mux, Phase};
-use crate::diagnostics;
-use crate::limits;
-use crate::proto::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
-use crate::stream::Stream;
+use crate::os::diagnostics;
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::wire::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
 
 impl Mux {
     /// The state of everything, now.

@@ -5,8 +5,8 @@ use std::fmt::Arguments;
 
 use log::Level;
 
-use crate::diagnostics::Limited;
-use crate::rights::Right;
+use crate::os::diagnostics::Limited;
+use crate::types::rights::Right;
 
 /// One kind of line, of root with the mux's own user and of all others.
 #[derive(Debug)]

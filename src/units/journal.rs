@@ -5,13 +5,15 @@
 
 use anyhow::Result;
 
-use super::manager::Manager;
 use super::text::{argument, seal, value};
 use super::{App, DROP_IN, Kind, Mux, Setup, UnitFile, Variable, drop_ins, sections};
-use crate::journal_writer::COMMAND;
-use crate::name::AppName;
-use crate::sink::log::syslog::{DAEMON, INFO, is_identifier};
-use crate::stream::Stream;
+use crate::logfmt::syslog::{DAEMON, INFO, is_identifier};
+use crate::systemd::manager::Manager;
+use crate::types::name::AppName;
+use crate::types::stream::Stream;
+
+/// The command that is the journal's writer: for units, and so not in the help.
+pub const JOURNAL_WRITER: &str = "journal-writer";
 
 /// The template of the writer, without `@` and what follows.
 const TEMPLATE: &str = "iojournal";
@@ -213,7 +215,7 @@ pub(super) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
     let facts = app.journal.facts.as_ref();
     let identifier = facts.and_then(|facts| facts.identifier.clone());
     let command = format!(
-        "{} {COMMAND} --unit {} --identifier {} --facility {}",
+        "{} {JOURNAL_WRITER} --unit {} --identifier {} --facility {}",
         setup.command(),
         argument(&value(app.service.as_str())),
         argument(&value(&identifier.unwrap_or_else(|| app.name.to_string()))),

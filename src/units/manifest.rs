@@ -8,8 +8,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer};
 
 use super::mode::{Mode, Modes};
-use crate::name::AppName;
-use crate::stream::Stream;
+use crate::types::name::AppName;
+use crate::types::stream::Stream;
 
 /// What every annotation of an app's stream begins with.
 const STREAM: &str = "coreos.com/rkt/stage2/";

@@ -4,32 +4,26 @@
 //! nothing. `place` is the directory that has the files, `write` fills it for any systemd, `host`
 //! makes a service of this machine attachable, whose `manager` it asks. Why each line is in a unit: `docs/units.md`.
 
-pub mod account;
-pub mod guard;
-pub mod host;
 pub mod journal;
-pub mod manager;
 pub mod manifest;
 pub mod mode;
 pub mod place;
-pub mod switch;
 pub mod text;
-pub mod trial;
 pub mod write;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-pub use self::mode::{Mode, Modes};
+pub use crate::units::mode::{Mode, Modes};
 
-use self::journal::Journal;
-use self::text::{Owner, argument, env_value, program, seal, value, word};
-use crate::app;
-use crate::limits;
-use crate::name::{AppName, NameError};
-use crate::service::ServiceName;
-use crate::state::split_end;
-use crate::stream::Stream;
+use crate::mux::app;
+use crate::os::state::split_end;
+use crate::types::limits;
+use crate::types::name::{AppName, NameError};
+use crate::types::service::ServiceName;
+use crate::types::stream::Stream;
+use crate::units::journal::Journal;
+use crate::units::text::{Owner, argument, env_value, program, seal, value, word};
 
 /// The name of each drop-in: before those that an administrator adds.
 pub const DROP_IN: &str = "50-iottymux.conf";
@@ -360,7 +354,7 @@ fn for_user(text: &str) -> String {
 }
 
 /// The directory of a unit's drop-ins.
-fn drop_ins(unit: &str) -> PathBuf {
+pub(crate) fn drop_ins(unit: &str) -> PathBuf {
     PathBuf::from(format!("{unit}.d"))
 }
 

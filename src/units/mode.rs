@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::stream::Stream;
+use crate::types::stream::Stream;
 
 /// What a stream of an app is (design document of rkt's logging and attaching).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,11 +14,11 @@ use nix::unistd::{AccessFlags, access};
 
 use super::text::{self, Owner, Seal};
 use super::{DROP_IN, ENV, UnitFile, drop_ins};
-use crate::limits;
-use crate::name::AppName;
-use crate::service::ServiceName;
-use crate::state::{AppDir, StateDir, read_in, read_plain, remove_in, replace_in, session};
-use crate::walk::{Links, Walk};
+use crate::os::state::{AppDir, StateDir, read_in, read_plain, remove_in, replace_in, session};
+use crate::os::walk::{Links, Walk};
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
 
 /// Mode of unit files: everybody may read them, `systemctl cat` does.
 const READABLE: u32 = 0o644;
@@ -429,7 +429,7 @@ impl Place {
     }
 
     /// Removes a file, and its directory if that is empty then.
-    pub(super) fn take_away(&self, path: &Path) -> Result<PathBuf> {
+    pub(crate) fn take_away(&self, path: &Path) -> Result<PathBuf> {
         let remove = || match self.walk(path, Walk::new()?) {
             Ok((walk, file)) => remove_in(&walk, file),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::name::AppName;
-use crate::service::ServiceName;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
 
 /// What the first line of a file begins with that `units` wrote.
 const SEAL: &str = "# iottymux units ";

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail};
 use super::place::{Deeds, Done, Place};
 use super::text::Owner;
 use super::{App, HOOKS, Mux, Setup, UnitFile, files, has_sockets, journal, templates};
-use crate::limits;
-use crate::print::print;
-use crate::state::{AppDir, read_plain};
+use crate::os::print::print;
+use crate::os::state::{AppDir, read_plain};
+use crate::types::limits;
 
 /// Where units are found besides the directory that is written to (systemd.unit(5)).
 const SYSTEM: [&str; 4] = [

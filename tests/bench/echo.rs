@@ -12,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iottymux::proto::{Hello, Kind, Redraw, Size, Want};
-use iottymux::screen::Screen;
-use iottymux::stream::{Position, Stream};
+use iottymux::core::screen::Screen;
+use iottymux::types::stream::{Position, Stream};
+use iottymux::wire::{Hello, Kind, Redraw, Size, Want};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send,
     sendmsg, socket,

@@ -5,10 +5,10 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use iottymux::proto::Size;
-use iottymux::screen::Screen;
-use iottymux::screen::modes::Modes;
-use iottymux::screen::scan::Scanner;
+use iottymux::core::screen::Screen;
+use iottymux::core::screen::modes::Modes;
+use iottymux::core::screen::scan::Scanner;
+use iottymux::wire::Size;
 
 const SIZE: Size = Size { rows: 24, cols: 80 };
 /// Bytes of one read from a terminal.

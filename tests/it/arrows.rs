@@ -29,25 +29,66 @@ fn sources() -> Vec<(PathBuf, String)> {
     files.iter().map(|f| (f.strip_prefix(&root).unwrap().to_owned(), code(f))).collect()
 }
 
-/// The words after each `what` in a text, up to what is no letter: `crate::hub` gives `hub`.
-fn words_after<'a>(text: &'a str, what: &'a str) -> impl Iterator<Item = &'a str> {
-    text.match_indices(what).flat_map(move |(at, _)| {
-        let rest = &text[at + what.len()..];
-        let grouped = rest.strip_prefix('{').and_then(|r| r.split('}').next());
-        let names = grouped.map_or_else(|| vec![rest], |group| group.split(',').collect());
-        names.into_iter().map(|name| {
-            let name = name.trim_start();
-            let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
-            &name[..end]
-        })
-    })
+/// The module that a file is: `core/hub/mod.rs` is `[core, hub]`.
+fn module_of(path: &Path) -> Vec<String> {
+    let names = path.with_extension("");
+    let names = names.iter().map(|name| name.to_str().unwrap().to_owned());
+    names.filter(|name| name != "mod" && name != "lib").collect()
+}
+
+/// Reads the paths that go on from here, groups taken apart: of `a::{b, c::d}` it makes `[a, b]` and `[a, c, d]`.
+fn read_paths(text: &str, before: &[String], into: &mut Vec<Vec<String>>) {
+    let text = text.trim_start();
+    if let Some(group) = text.strip_prefix('{') {
+        let mut depth = 0;
+        let mut from = 0;
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                ',' | '}' if depth == 0 => {
+                    read_paths(&group[from..at], before, into);
+                    from = at + 1;
+                }
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if c == '}' && depth == 0 && from == at + 1 {
+                break;
+            }
+        }
+        return;
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    if name.is_empty() {
+        return;
+    }
+    let path = [before, &[name.to_owned()]].concat();
+    match rest.strip_prefix("::") {
+        Some(rest) => read_paths(rest, &path, into),
+        None => into.push(path),
+    }
+}
+
+/// Every path of this crate that a file names, from the root.
+fn uses(path: &Path, text: &str) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for (at, what) in text.match_indices("crate::") {
+        read_paths(&text[at + what.len()..], &[], &mut paths);
+    }
+    let mut parent = module_of(path);
+    parent.pop();
+    for (at, what) in text.match_indices("super::") {
+        read_paths(&text[at + what.len()..], &parent, &mut paths);
+    }
+    paths
 }
 
 #[test]
 fn only_one_module_has_unsafe() {
     for (path, text) in sources() {
         let has = text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == "unsafe");
-        assert_eq!(has, path == Path::new("sys.rs"), "{}", path.display());
+        assert_eq!(has, path == Path::new("os/sys.rs"), "{}", path.display());
     }
 }
 
@@ -56,7 +97,7 @@ fn only_one_module_knows_the_emulator() {
     for (path, text) in sources() {
         assert_eq!(
             text.contains("vt100::"),
-            path == Path::new("screen/model.rs"),
+            path == Path::new("core/screen/model.rs"),
             "{}",
             path.display()
         );
@@ -66,33 +107,38 @@ fn only_one_module_knows_the_emulator() {
 /// Which modules of this crate a pure one may know, and that it knows nothing of the system.
 #[test]
 fn the_pure_modules_know_nothing_of_the_system() {
-    let rules: [(&str, &[&str]); 17] = [
-        ("hub", &["limits", "proto", "stream", "time", "hub"]),
-        ("screen", &["limits", "proto", "screen"]),
-        ("attach/undo.rs", &["screen"]),
-        ("proto", &["limits", "stream"]),
-        ("rights.rs", &[]),
-        ("name.rs", &[]),
-        ("service.rs", &["name"]),
-        ("stream.rs", &[]),
-        ("limits.rs", &[]),
-        ("exit.rs", &[]),
-        ("attach/keys.rs", &["limits"]),
-        ("attach/page.rs", &["name", "proto"]),
-        ("attach/mode.rs", &["stream"]),
-        ("logs/entry.rs", &["stream", "time"]),
-        ("logs/lines.rs", &["escape", "stream", "time"]),
-        ("attach/filter.rs", &["limits", "screen"]),
-        ("escape.rs", &[]),
+    let rules: [(&str, &[&str]); 19] = [
+        ("types/escape.rs", &[]),
+        ("types/exit.rs", &[]),
+        ("types/limits.rs", &[]),
+        ("types/name.rs", &[]),
+        ("types/rights.rs", &[]),
+        ("types/service.rs", &["types::name"]),
+        ("types/stream.rs", &[]),
+        ("core/hub", &["types", "wire", "core::hub"]),
+        ("core/screen", &["types", "wire", "core::screen"]),
+        ("logfmt", &["types", "wire::Size", "logfmt"]),
+        ("wire/mod.rs", &["types", "wire"]),
+        ("wire/messages.rs", &["types", "wire"]),
+        ("commands/attach/undo.rs", &["core::screen"]),
+        ("commands/attach/keys.rs", &["types"]),
+        ("commands/attach/mode.rs", &["types"]),
+        ("commands/attach/page.rs", &["types", "wire", "commands::attach::keys"]),
+        ("commands/logs/entry.rs", &["types"]),
+        ("commands/logs/lines.rs", &["types", "commands::logs"]),
+        ("commands/attach/filter.rs", &["types", "core::screen"]),
     ];
     for (module, may) in rules {
         let files: Vec<_> =
             sources().into_iter().filter(|(path, _)| path.starts_with(module)).collect();
         assert!(!files.is_empty(), "{module} is no longer where it was");
         for (path, text) in files.iter().filter(|(path, _)| !path.ends_with("tests.rs")) {
-            for name in words_after(text, "crate::") {
-                assert!(may.contains(&name), "{} uses crate::{name}", path.display());
+            for used in uses(path, text).iter().map(|used| used.join("::")) {
+                let allowed = may.iter().any(|may| used.starts_with(may));
+                assert!(allowed, "{} uses crate::{used}", path.display());
             }
+            // Which appends to a vector, too.
+            let text = text.replace("std::io::Write", "");
             for system in ["tokio", "nix", "rustix", "std::fs", "std::io", "std::os", "std::net"] {
                 let used =
                     text.contains(&format!("{system}::")) || text.contains(&format!("{system};"));
@@ -105,33 +151,55 @@ fn the_pure_modules_know_nothing_of_the_system() {
     }
 }
 
-/// The code map at the head of the library is the order: a module knows only those after it.
+/// The names in the code map at the head of a module, from above down.
+fn code_map(text: &str) -> Vec<&str> {
+    let rows = text.lines().filter(|line| line.starts_with("//! | [`"));
+    rows.flat_map(|row| row.split("[`").skip(1).filter_map(|at| at.split('`').next())).collect()
+}
+
+/// The code map at the head of the library, and of each module that has one, is an order: a module knows
+/// only those below it.
 #[test]
 fn no_module_knows_one_above_it() {
-    let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
-    let map = fs::read_to_string(lib).unwrap();
-    let rows = map.lines().filter(|line| line.starts_with("//! | [`"));
-    let order: Vec<&str> = ["lib", "main"]
-        .into_iter()
-        .chain(rows.flat_map(|row| row.split("[`").skip(1).filter_map(|at| at.split('`').next())))
-        .collect();
-    assert!(order.len() > 20, "the code map was not found");
-    let row = |module: &str| order.iter().position(|name| *name == module);
-    let mut unknown = BTreeSet::new();
-    for (path, text) in sources() {
-        let top = path.components().next().unwrap().as_os_str().to_str().unwrap();
-        let module = top.trim_end_matches(".rs").to_owned();
-        let Some(here) = row(&module) else {
-            unknown.insert(module);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let sources = sources();
+    let modules: BTreeSet<Vec<String>> = sources.iter().map(|(path, _)| module_of(path)).collect();
+    let mut maps = 0;
+    for (path, _) in
+        sources.iter().filter(|(path, _)| path.ends_with("mod.rs") || path.ends_with("lib.rs"))
+    {
+        let text = fs::read_to_string(root.join(path)).unwrap();
+        let order = code_map(&text);
+        let parent = module_of(path);
+        if order.is_empty() {
+            assert!(!parent.is_empty(), "the code map was not found");
             continue;
+        }
+        maps += 1;
+        let child = |module: &[String]| -> Option<usize> {
+            let name = module.get(parent.len()).filter(|_| module.starts_with(&parent))?;
+            let known = order.iter().position(|known| known == name);
+            let is_module = modules.contains(&module[..=parent.len()]) && name != "main";
+            assert!(
+                known.is_some() || !is_module,
+                "{name} has no place in the map of {}",
+                path.display()
+            );
+            known
         };
-        for name in words_after(&text, "crate::").filter(|name| *name != module) {
-            let Some(there) = row(name) else {
-                unknown.insert(name.to_owned());
-                continue;
-            };
-            assert!(there > here, "{} uses crate::{name}, which is above it", path.display());
+        for (user, text) in &sources {
+            let Some(here) = child(&module_of(user)) else { continue };
+            for used in uses(user, text) {
+                if let Some(there) = child(&used) {
+                    let used = used.join("::");
+                    assert!(
+                        there >= here,
+                        "{} uses crate::{used}, which is above it",
+                        user.display()
+                    );
+                }
+            }
         }
     }
-    assert!(unknown.is_empty(), "give these modules their place in the order: {unknown:?}");
+    assert!(maps >= 7, "code maps were not found");
 }

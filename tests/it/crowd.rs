@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use iottymux::proto::{Kind, PlaceReport};
-use iottymux::stream::{Position, Stream};
+use iottymux::types::stream::{Position, Stream};
+use iottymux::wire::{Kind, PlaceReport};
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 

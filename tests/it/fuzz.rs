@@ -12,9 +12,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Instant;
 
-use iottymux::limits;
-use iottymux::proto::{Decoder, Item, Kind};
-use iottymux::stream::{Position, Stream};
+use iottymux::types::limits;
+use iottymux::types::stream::{Position, Stream};
+use iottymux::wire::{Decoder, Item, Kind};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, recv};
 

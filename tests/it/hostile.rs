@@ -1,7 +1,7 @@
 //! What a hostile or broken client may send: frames that are valid, and frames that are nearly.
 
-use iottymux::limits;
-use iottymux::proto::{Decoder, FrameError, HEADER, Item, Kind};
+use iottymux::types::limits;
+use iottymux::wire::{Decoder, FrameError, HEADER, Item, Kind};
 use serde_json::json;
 
 use crate::dice::Dice;

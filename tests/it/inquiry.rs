@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use iottymux::proto::Kind;
+use iottymux::wire::Kind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iottymux::proto::Kind;
+use iottymux::wire::Kind;
 use nix::sys::signal::Signal;
 
 use crate::pattern;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use iottymux::time::{Now, Stamp};
+use iottymux::types::time::{Now, Stamp};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use iottymux::proto::{Answer, Begin, Decoder, Gap, Hello, Item, Kind, Report, Want, Welcome};
-use iottymux::stream::{Position, Stream};
+use iottymux::types::stream::{Position, Stream};
+use iottymux::wire::{Answer, Begin, Decoder, Gap, Hello, Item, Kind, Report, Want, Welcome};
 
 use crate::pattern::{ANY, Pattern};
 use crate::rig::Rig;

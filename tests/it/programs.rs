@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use iottymux::proto::Size;
+use iottymux::wire::Size;
 
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig};

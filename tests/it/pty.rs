@@ -61,7 +61,7 @@ impl Pty {
     pub fn spawn(&self, mut command: Command) -> Proc {
         let slave = || self.slave.try_clone().unwrap();
         command.stdin(slave()).stdout(slave()).stderr(slave()).env("TERM", "xterm");
-        iottymux::sys::in_own_session(&mut command, true);
+        iottymux::os::sys::in_own_session(&mut command, true);
         Proc::spawn(command)
     }
 
@@ -69,7 +69,7 @@ impl Pty {
     pub fn spawn_with_input(&self, mut command: Command, input: OwnedFd) -> Proc {
         let slave = || self.slave.try_clone().unwrap();
         command.stdin(input).stdout(slave()).stderr(slave());
-        iottymux::sys::in_own_session(&mut command, false);
+        iottymux::os::sys::in_own_session(&mut command, false);
         Proc::spawn(command)
     }
 

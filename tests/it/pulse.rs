@@ -37,7 +37,7 @@ fn a_silent_app_is_not_told_of() {
     let waits = std::thread::spawn(move || stdin.write_all(&vec![b'x'; 1 << 20]));
     let mut others = rig.attach(&["--mode", "stdin,stdout"]);
     others.stdin().write_all(b"y\n").unwrap();
-    std::thread::sleep(iottymux::limits::ANSWER + iottymux::limits::ANSWER / 4);
+    std::thread::sleep(iottymux::types::limits::ANSWER + iottymux::types::limits::ANSWER / 4);
     assert_eq!(attach.stderr.so_far() + &others.stderr.so_far(), "");
     drop(attach);
     assert!(waits.join().unwrap().is_err());

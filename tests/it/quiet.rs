@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use iottymux::proto::{Exclusive, Hello, Kind, Redraw, Size, Want};
-use iottymux::stream::{Position, Stream};
+use iottymux::types::stream::{Position, Stream};
+use iottymux::wire::{Exclusive, Hello, Kind, Redraw, Size, Want};
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;

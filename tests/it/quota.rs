@@ -11,9 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
-use iottymux::limits;
-use iottymux::proto::{Hello, Kind, Redraw, Size, Want};
-use iottymux::stream::{Position, Stream};
+use iottymux::types::limits;
+use iottymux::types::stream::{Position, Stream};
+use iottymux::wire::{Hello, Kind, Redraw, Size, Want};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 

@@ -9,16 +9,16 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use iottymux::hub::memory::{Memory, WORDS, rings_len};
-use iottymux::hub::{Hub, Room};
-use iottymux::proto::Size;
-use iottymux::sink::log::cast::Cast;
-use iottymux::sink::log::file::{Claims, LogFile, LogPath};
-use iottymux::sink::log::format::Format;
-use iottymux::sink::log::writer::{Target, Writer};
-use iottymux::sink::log::{Log, Policy};
-use iottymux::stream::{Epoch, Stream};
-use iottymux::time::Now;
+use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
+use iottymux::core::hub::{Hub, Room};
+use iottymux::logfmt::cast::Cast;
+use iottymux::logfmt::format::Format;
+use iottymux::mux::sink::log::file::{Claims, LogFile, LogPath};
+use iottymux::mux::sink::log::writer::{Target, Writer};
+use iottymux::mux::sink::log::{Log, Policy};
+use iottymux::types::stream::{Epoch, Stream};
+use iottymux::types::time::Now;
+use iottymux::wire::Size;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -322,7 +322,7 @@ fn asciinema(rig: &Rig, arguments: &[&str]) -> Option<Vec<u8>> {
     command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
     command.env("HOME", rig.file("")).env("LANG", "C.UTF-8").env("TERM", "xterm");
     command.stdin(slave).stdout(Stdio::piped()).stderr(Stdio::piped());
-    iottymux::sys::in_own_session(&mut command, true);
+    iottymux::os::sys::in_own_session(&mut command, true);
     if let Err(e) = Command::new("asciinema").arg("--version").output() {
         println!("skipped: there is no asciinema here: {e}");
         return None;

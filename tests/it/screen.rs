@@ -4,8 +4,8 @@
 use std::fs;
 use std::io::Write;
 
-use iottymux::proto::Size;
-use iottymux::screen::Screen;
+use iottymux::core::screen::Screen;
+use iottymux::wire::Size;
 
 use crate::proc::eventually;
 use crate::tmux::Tmux;

@@ -5,13 +5,13 @@
 use std::fs;
 use std::time::Instant;
 
-use iottymux::limits;
-use iottymux::proto::Size;
-use iottymux::screen::Screen;
-use iottymux::screen::modes::Modes;
-use iottymux::screen::query::Strip;
-use iottymux::screen::replies::Replies;
-use iottymux::screen::scan::Scanner;
+use iottymux::core::screen::Screen;
+use iottymux::core::screen::modes::Modes;
+use iottymux::core::screen::query::Strip;
+use iottymux::core::screen::replies::Replies;
+use iottymux::core::screen::scan::Scanner;
+use iottymux::types::limits;
+use iottymux::wire::Size;
 
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;

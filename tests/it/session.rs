@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use iottymux::proto::{Decoder, Item, Kind};
-use iottymux::stream::Stream;
+use iottymux::types::stream::Stream;
+use iottymux::wire::{Decoder, Item, Kind};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

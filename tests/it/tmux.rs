@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use iottymux::proto::Size;
+use iottymux::wire::Size;
 use tempfile::TempDir;
 
 use crate::proc::eventually;

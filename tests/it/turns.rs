@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use iottymux::proto::Kind;
-use iottymux::stream::Stream;
+use iottymux::types::stream::Stream;
+use iottymux::wire::Kind;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::Write;
 
-use iottymux::limits;
-use iottymux::proto::{Kind, Size};
-use iottymux::stream::Stream;
+use iottymux::types::limits;
+use iottymux::types::stream::Stream;
+use iottymux::wire::{Kind, Size};
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iottymux::proto::Size;
+use iottymux::wire::Size;
 
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;

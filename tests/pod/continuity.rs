@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use iottymux::proto::{Hello, Want, Welcome};
-use iottymux::session::{self, Patience};
-use iottymux::state::StateDir;
-use iottymux::stream::{Epoch, Position, Stream};
+use iottymux::os::state::StateDir;
+use iottymux::types::stream::{Epoch, Position, Stream};
+use iottymux::wire::session::{self, Patience};
+use iottymux::wire::{Hello, Want, Welcome};
 
 use crate::pod::{BINARY, LOGS, Pod, rounds};
 use crate::proc::eventually;

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 
-use iottymux::proto::{Decoder, Hello, Item, Kind as FrameKind, Want};
-use iottymux::stream::{Position, Stream};
+use iottymux::types::stream::{Position, Stream};
+use iottymux::wire::{Decoder, Hello, Item, Kind as FrameKind, Want};
 
 use crate::pod::{Plan, Pod, Raw, rounds};
 use crate::proc::{Proc, eventually};

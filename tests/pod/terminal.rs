@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use iottymux::proto::Size;
+use iottymux::wire::Size;
 
 use crate::pod::{BINARY, Pod};
 use crate::proc::eventually;

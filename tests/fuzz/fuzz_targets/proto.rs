@@ -2,8 +2,8 @@
 //! a message says is what it says again when it is written and read once more.
 #![no_main]
 
-use iottymux::limits;
-use iottymux::proto::{
+use iottymux::types::limits;
+use iottymux::wire::{
     Answer, AppStatus, Decoder, End, FrameError, Gap, Hello, Item, Kind, Refusal, Report, Request,
     Size, Welcome,
 };

@@ -4,10 +4,10 @@
 
 use std::time::Instant;
 
-use iottymux::proto::Size;
-use iottymux::screen::Screen;
-use iottymux::screen::query::{Query, Strip};
-use iottymux::screen::replies::Replies;
+use iottymux::core::screen::Screen;
+use iottymux::core::screen::query::{Query, Strip};
+use iottymux::core::screen::replies::Replies;
+use iottymux::wire::Size;
 use libfuzzer_sys::fuzz_target;
 
 fn shown(size: Size, pieces: &[&[u8]]) -> Screen {

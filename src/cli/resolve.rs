@@ -1,0 +1,361 @@
+//! What was typed means: resolved against rkt's variables and the machine, and checked. Everything
+//! after this module sees only what is valid.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::values::{LogPolicy, LogSpec, Since};
+use super::{
+    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
+    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+};
+use crate::commands::attach::keys::Keys;
+use crate::commands::attach::mode::Mode;
+use crate::commands::{attach, logs, status};
+use crate::logfmt::syslog::Syslog;
+use crate::mux::app::{self, App};
+use crate::mux::sink::log::Policy;
+use crate::mux::sink::log::file::{LogPath, Rotation};
+use crate::mux::{FileFormat, JournalTarget, LogPlan, LogTarget, Plan, Streams};
+use crate::os::state::{AppDir, StateDir};
+use crate::systemd::unit::{self, Inquiry};
+use crate::types::limits;
+use crate::types::rights::Lists;
+use crate::types::service::ServiceName;
+use crate::types::stream::Stream;
+use crate::types::time::{Now, Stamp};
+use crate::wire::{Exclusive, Redraw, Request, Size};
+
+/// Where rkt's stage1 has the kubelet's directory of logs.
+pub const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
+
+/// The plan of `stream`.
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
+    let enabled = enabled(args.streams.as_deref());
+    fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)
+}
+
+/// The streams that an app has.
+fn enabled(asked: Option<&[Stream]>) -> Vec<Stream> {
+    match (asked, rkt_streams()) {
+        (Some(streams), _) => in_order(streams),
+        (None, Some(streams)) => streams,
+        (None, None) => Stream::PLAIN.to_vec(),
+    }
+}
+
+/// What `prepare` is to make.
+#[must_use]
+pub fn prepare(args: &PrepareArgs) -> Streams {
+    if args.tty {
+        return Streams::Terminal { size: args.size };
+    }
+    Streams::Fifos { enabled: enabled(args.streams.as_deref()), make: !args.foreign_fifos }
+}
+
+/// The plan of a mux for these FIFOs, which may be somebody else's. In rkt's mixed modes (a terminal for
+/// some of the streams) none is made either: those of the terminal must stay away.
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn fifos(dir: AppDir, (enabled, foreign): (Vec<Stream>, bool), mux: &MuxArgs) -> Result<Plan> {
+    let make = !foreign && !go_bool("STAGE2_TTY");
+    plan(dir, Streams::Fifos { enabled, make }, mux, Vec::new(), None)
+}
+
+/// The plan of `tty`.
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
+    let (dir, streams) = (state.app(&args.app.name), Streams::Terminal { size: args.size });
+    plan(dir, streams, &args.mux, recordings(&args.record)?, None)
+}
+
+/// The plan of a mux for a terminal.
+///
+/// # Errors
+/// When rkt's variables ask for a log that there cannot be.
+pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<Plan> {
+    plan(dir, Streams::Terminal { size }, mux, Vec::new(), None)
+}
+
+fn plan(
+    dir: AppDir,
+    streams: Streams,
+    mux: &MuxArgs,
+    recordings: Vec<LogTarget>,
+    app: Option<App>,
+) -> Result<Plan> {
+    let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
+    let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
+    let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
+    let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
+    let mut logs = log_plan(&mux.logs)?;
+    logs.targets.extend(recordings);
+    if let Some(target) = logs.shared() {
+        bail!("log {} is asked for twice", target.escape_debug());
+    }
+    Ok(Plan { dir, service, streams, backlog, patience, others, logs, keeps_ends, app })
+}
+
+/// The logs that were asked for, and the one that rkt asks for.
+fn log_plan(args: &LogArgs) -> Result<LogPlan> {
+    let target = |spec: &LogSpec| -> Result<LogTarget> {
+        let file = |path: &Path, format| {
+            let path = LogPath::free(path).map_err(|why| anyhow!("log {}: {why}", path.display()));
+            Ok(LogTarget::File(format, path?))
+        };
+        match spec {
+            LogSpec::Cri(path) => file(path, FileFormat::Cri),
+            LogSpec::Json(path) => file(path, FileFormat::Json),
+            LogSpec::Raw(path) => file(path, FileFormat::Raw),
+            LogSpec::Journald => Ok(LogTarget::Journald),
+            LogSpec::Journal(only) => Ok(LogTarget::Journal(JournalTarget {
+                syslog: Syslog::new(args.syslog_level, !args.syslog_keep_prefix, *only),
+                identifier: args.syslog_identifier.clone(),
+                facility: args.syslog_facility,
+            })),
+        }
+    };
+    let mut targets = args.log.iter().map(target).collect::<Result<Vec<_>>>()?;
+    targets.extend(rkt_log()?.map(|path| LogTarget::File(FileFormat::Cri, path)));
+    let rotation = args.log_max_size.map(|size| Rotation { size, files: args.log_max_files });
+    let size = rotation.and_then(|rotation| usize::try_from(rotation.size).ok());
+    Ok(LogPlan {
+        targets,
+        rotation,
+        policy: Policy {
+            line_limit: args.log_line_limit,
+            chunk: size.unwrap_or(usize::MAX).min(limits::LOG_CHUNK),
+            flush: args.log_flush,
+            buffer: args.log_buffer,
+            drops: args.log_policy == LogPolicy::Drop,
+        },
+    })
+}
+
+/// The recordings that were asked for.
+fn recordings(args: &RecordArgs) -> Result<Vec<LogTarget>> {
+    check_recording(args)?;
+    let term = env::var("TERM").ok().filter(|term| !term.is_empty());
+    let term = term.unwrap_or_else(|| app::TERM.to_owned());
+    let recording = |path: &PathBuf| {
+        let free = LogPath::free(path);
+        let path = free.map_err(|why| anyhow!("recording {}: {why}", path.display()))?;
+        Ok(LogTarget::Recording { path, term: term.clone(), input: args.record_input })
+    };
+    args.record.iter().map(recording).collect()
+}
+
+/// The log that rkt's variables ask for: Kubernetes', below the directory that rkt has for it.
+fn rkt_log() -> Result<Option<LogPath>> {
+    const MODE: &str = "STAGE1_LOGMODE";
+    const PATH: &str = "KUBERNETES_LOG_PATH";
+    match env::var_os(MODE).filter(|mode| !mode.is_empty()) {
+        None => Ok(None),
+        Some(mode) if mode == "k8s-plain" => {
+            let path = env::var_os(PATH).with_context(|| format!("{MODE}: {PATH} is not set"))?;
+            let below = LogPath::below(Path::new(KUBERNETES_LOGS), Path::new(&path));
+            let what = |why| anyhow!("{PATH}={}: {why}", path.display().to_string().escape_debug());
+            below.map(Some).map_err(what)
+        }
+        Some(mode) => {
+            bail!("{MODE}={}: there is only k8s-plain", mode.to_string_lossy().escape_debug())
+        }
+    }
+}
+
+/// Whether the options of `run` make sense together.
+///
+/// # Errors
+/// When one of them would do nothing, or one sequence of keys hides another.
+fn check_run(args: &RunArgs) -> Result<()> {
+    if !args.tty && !args.record.record.is_empty() {
+        bail!("only a terminal can be recorded: --record needs --tty");
+    }
+    if !args.tty && args.size.is_some() {
+        bail!("only a terminal has a size: --size needs --tty");
+    }
+    check_recording(&args.record)?;
+    check_keys(&args.keys)
+}
+
+fn check_recording(args: &RecordArgs) -> Result<()> {
+    if args.record_input && args.record.is_empty() {
+        bail!("there is no recording for what is typed: --record-input needs --record");
+    }
+    Ok(())
+}
+
+/// What `run --attach` attaches to, once its mux is there.
+///
+/// # Errors
+/// When the options of `run` do not make sense.
+pub fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::Request> {
+    check_run(args)?;
+    // The command does not outlive this mux.
+    let plain = attach::Request::new(state.app(&args.app.name), Mode::Auto);
+    Ok(attach::Request {
+        stdin_once: !args.tty,
+        pass: args.pass.pass,
+        detach_keys: args.keys.detach_keys.clone(),
+        suspend_key: args.keys.suspend_key.clone(),
+        ..plain
+    })
+}
+
+/// The plan of `run`.
+///
+/// # Errors
+/// When its options do not make sense, or rkt's variables ask for a log that there cannot be.
+pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
+    check_run(args)?;
+    let (rows, cols) = limits::SIZE;
+    let streams = if args.tty {
+        Streams::Terminal { size: args.size.unwrap_or(Size { rows, cols }) }
+    } else {
+        Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
+    };
+    let waits_until = args.await_client.then(|| Instant::now() + limits::FIRST_CLIENT);
+    let app = App::new(&args.command, args.tty, waits_until);
+    plan(state.app(&args.app.name), streams, &args.mux, recordings(&args.record)?, Some(app))
+}
+
+/// What `logs` is to read.
+#[must_use]
+pub fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
+    let since = args.since.map_or(Stamp::default(), |since| match since {
+        Since::At(stamp) => stamp,
+        Since::Ago(ago) => Now::read().stamp.before(ago),
+    });
+    logs::Request {
+        app: args.app.as_ref().map(|app| state.app(app)),
+        file: args.file.clone(),
+        follow: args.follow,
+        tail: args.tail,
+        wants: logs::Wants { stream: args.stream, since, stamps: args.timestamps },
+    }
+}
+
+/// What `control` is to ask for; `None` when it is a hook of a unit that has nothing to tell.
+///
+/// # Errors
+/// When it is for a hook of a unit, and this is none.
+pub fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Request>> {
+    let what = |hook: &str| format!("control {hook} of app {}", args.app.name);
+    Ok(match &args.request {
+        RequestArgs::Detach { client } => Some(Request::Detach { client: *client }),
+        RequestArgs::Resize { size } => Some(Request::Resize(*size)),
+        RequestArgs::ReopenLogs => Some(Request::ReopenLogs),
+        RequestArgs::Ended => unit::ended().with_context(|| what("ended"))?.map(Request::Ended),
+        RequestArgs::Started => {
+            unit::started().with_context(|| what("started"))?.map(Request::Started)
+        }
+        RequestArgs::AskEnd { service } => {
+            let dir = state.app(&args.app.name);
+            let service = service.clone().unwrap_or_else(|| ServiceName::of(&args.app.name));
+            let report = status::report(&dir)?;
+            let age = Duration::from_millis(report.uptime_ms);
+            let asks = || Inquiry::begin(&service, &dir, age, Instant::now());
+            let is_known = report.app_ended.is_some() && report.app_pid.is_none();
+            (!is_known).then(asks).flatten().and_then(Inquiry::wait).map(Request::Ended)
+        }
+    })
+}
+
+/// Whether the keys of a person can all be typed.
+fn check_keys(args: &KeyArgs) -> Result<()> {
+    Keys::new(&args.detach_keys, &args.suspend_key, true).map(drop).map_err(|why| anyhow!(why))
+}
+
+/// What `attach` is to do.
+///
+/// # Errors
+/// When one sequence of keys hides another, or who types nothing wants what only typing is for.
+pub fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Request> {
+    check_keys(&args.keys)?;
+    if matches!(&args.mode, Mode::Only(wanted) if wanted.input.is_none()) {
+        let AloneArgs { exclusive, take_over } = args.alone;
+        let needs_input = [
+            ("--exclusive", exclusive),
+            ("--take-over", take_over),
+            ("--stdin-once", args.stdin_once),
+        ];
+        if let Some((option, _)) = needs_input.iter().find(|(_, is_given)| *is_given) {
+            bail!("this mode types nothing, which {option} is for");
+        }
+    }
+    Ok(attach::Request {
+        dir: state.app(&args.app.name),
+        mode: args.mode.clone(),
+        wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
+        reconnect: args.reconnect,
+        read_only: args.read_only,
+        stdin_once: args.stdin_once,
+        exclusive: match &args.alone {
+            AloneArgs { take_over: true, .. } => Some(Exclusive::Take),
+            AloneArgs { exclusive: true, .. } => Some(Exclusive::Ask),
+            _ => None,
+        },
+        from: args.from,
+        redraw: match args.redraw {
+            Some(Picture::Screen) => Some(Redraw::Screen),
+            Some(Picture::Backlog) => Some(Redraw::Backlog),
+            Some(Picture::None) => None,
+            None => attach::usual_redraw(args.from),
+        },
+        pass: args.pass.pass,
+        detach_keys: args.keys.detach_keys.clone(),
+        suspend_key: args.keys.suspend_key.clone(),
+    })
+}
+
+/// The streams that rkt's variables enable; `None` when none of them is set.
+#[must_use]
+pub fn rkt_streams() -> Option<Vec<Stream>> {
+    const NAMES: [(&str, Stream); 3] = [
+        ("STAGE2_STDIN", Stream::Stdin),
+        ("STAGE2_STDOUT", Stream::Stdout),
+        ("STAGE2_STDERR", Stream::Stderr),
+    ];
+    let set = NAMES.iter().any(|(name, _)| env::var_os(name).is_some());
+    let enabled = NAMES.iter().filter(|(name, _)| go_bool(name)).map(|(_, stream)| *stream);
+    set.then(|| enabled.collect())
+}
+
+/// A variable as Go's `strconv.ParseBool` reads it; unset or anything else is false.
+#[must_use]
+pub fn go_bool(name: &str) -> bool {
+    env::var(name).is_ok_and(|value| is_true(&value))
+}
+
+fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True")
+}
+
+/// Each stream once, in the order of `endpoints`.
+fn in_order(streams: &[Stream]) -> Vec<Stream> {
+    Stream::PLAIN.into_iter().filter(|s| streams.contains(s)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_as_go_reads_them_and_streams_in_order() {
+        for (text, want) in [("T", true), ("true", true), ("1", true), ("yes", false), ("", false)]
+        {
+            assert_eq!(is_true(text), want, "{text}");
+        }
+        let streams = in_order(&[Stream::Stderr, Stream::Stdin, Stream::Stderr]);
+        assert_eq!(streams, [Stream::Stdin, Stream::Stderr]);
+    }
+}

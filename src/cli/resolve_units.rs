@@ -1,0 +1,250 @@
+//! What is asked of `enable`, `disable` and `units`, checked.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{ArgAction, CommandFactory, Parser};
+
+use super::resolve::KUBERNETES_LOGS;
+use super::{Cli, EnableArgs, LayoutArg, ModeArgs, UnitsArgs};
+use crate::commands::enable;
+use crate::mux::sink::log::file::LogPath;
+use crate::os::diagnostics;
+use crate::os::state::{StateDir, read_plain};
+use crate::systemd::manager::Manager;
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
+use crate::units::journal::{Journal, Wish};
+use crate::units::manifest::{self, Wishes};
+use crate::units::text::{is_path, is_program};
+use crate::units::{App, Kind, Layout, Mode, Modes, Mux, Setup, Variable, is_mux};
+
+/// What `units` writes itself, and which so cannot be given.
+const TAKEN: [&str; 5] = [
+    "IOTTYMUX_APP",
+    "IOTTYMUX_SERVICE",
+    "IOTTYMUX_STREAMS",
+    "IOTTYMUX_STATE_DIR",
+    "IOTTYMUX_FOREIGN_FIFOS",
+];
+
+/// The app that `enable` is to make of a service.
+///
+/// # Errors
+/// When nothing of it could be attached, or what is asked for cannot be.
+pub fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
+    let asked = asked(&args.modes);
+    if asked == [None; 3] {
+        bail!("say what is to be attached: --tty, or --stdin, --stdout and --stderr with a mode");
+    }
+    if is_mux(args.service.as_str()) {
+        bail!("{} is a mux, and no app", args.service);
+    }
+    let modes = Modes::new(asked).map_err(|why| anyhow!(why))?;
+    let name = match &args.app {
+        Some(name) => name.clone(),
+        None => args.service.app().with_context(|| {
+            format!("{} makes no name of an app; give it one (--app)", args.service)
+        })?,
+    };
+    let app = app(name, args.service.clone(), (modes, None), &args.modes)?;
+    let muxes = app.muxes()?;
+    if muxes.is_empty() {
+        bail!("nothing of {} could be attached: no stream of it is stream or tty", app.service);
+    }
+    if args.modes.log.iter().any(|log| log != "none") && !muxes.iter().any(Mux::has_output) {
+        bail!("{} has nothing for --log: no output of it is stream or tty", app.service);
+    }
+    let seen_as = Manager { user: args.modes.user }.units()?;
+    // Where `attach` and the others look.
+    let of_rkt = StateDir::of_rkt().filter(|_| !args.modes.user);
+    let state = state.or(of_rkt.as_ref().map(StateDir::path));
+    Ok((app, setup(&args.modes, state, (enable::binary()?, &seen_as))?))
+}
+
+/// The apps that `units` is to write or take away.
+///
+/// # Errors
+/// When the manifest is none, or what is asked for cannot be.
+pub fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<App>, Setup)> {
+    let apps = match &args.pod_manifest {
+        Some(path) => {
+            let what = || format!("pod manifest {}", path.display());
+            let asked = manifest::parse(&read(path).with_context(what)?);
+            let asked = asked.map_err(|why| anyhow!(why)).with_context(what)?;
+            let app = |(name, modes, log)| {
+                let service = ServiceName::of(&name);
+                app(name, service, (modes, log), &args.modes)
+            };
+            let apps = asked.into_iter().map(app).collect::<Result<Vec<_>>>()?;
+            one_name_each(&apps).with_context(what)?;
+            apps
+        }
+        None => vec![single(args)?],
+    };
+    let seen_as = match (&args.seen_as, &args.output) {
+        (Some(dir), _) => PathBuf::from(dir),
+        (None, Some(dir)) => std::path::absolute(dir)?,
+        (None, None) => Manager { user: args.modes.user }.units()?,
+    };
+    if let Some(binary) = &args.binary
+        && !is_program(binary)
+    {
+        bail!(
+            "--binary {}: a program is named by an absolute path, and systemd takes none with \
+             quotes or backslashes",
+            binary.escape_debug()
+        );
+    }
+    Ok((apps, setup(&args.modes, state, (args.binary.clone(), &seen_as))?))
+}
+
+/// Each mux is attached to by a name of its own.
+fn one_name_each(apps: &[App]) -> Result<()> {
+    let mut names = BTreeSet::new();
+    for app in apps {
+        for mux in app.muxes()? {
+            if !names.insert(mux.name.clone()) {
+                bail!("app {}: there is another mux with the name {}", app.name, mux.name);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn single(args: &UnitsArgs) -> Result<App> {
+    let (name, service) = match (&args.app, &args.service) {
+        (Some(name), Some(service)) => (name.clone(), service.clone()),
+        (Some(name), None) => (name.clone(), ServiceName::of(name)),
+        (None, Some(service)) => {
+            let name = service.app();
+            (name.with_context(|| format!("{service} makes no name of an app"))?, service.clone())
+        }
+        (None, None) => bail!("--app names the app"),
+    };
+    let mut wishes = Wishes::new(asked(&args.modes));
+    for annotation in &args.annotation {
+        if !wishes.take(annotation).map_err(|why| anyhow!(why))? {
+            bail!("annotation {} is none that units knows", annotation.name.escape_debug());
+        }
+    }
+    app(name, service, wishes.settle().map_err(|why| anyhow!(why))?, &args.modes)
+}
+
+fn asked(args: &ModeArgs) -> [Option<Mode>; 3] {
+    if args.tty { [Some(Mode::Tty); 3] } else { [args.stdin, args.stdout, args.stderr] }
+}
+
+fn app(
+    name: AppName,
+    service: ServiceName,
+    (modes, kubernetes): (Modes, Option<String>),
+    args: &ModeArgs,
+) -> Result<App> {
+    let mut variables = Vec::new();
+    let mut logs: Vec<String> = Vec::new();
+    let mut wish = Wish::default();
+    let mut specs: Vec<&str> = args.log.iter().map(String::as_str).collect();
+    for (spec, meaning) in [("none", Wish::Never), ("journal", Wish::Always)] {
+        if specs.contains(&spec) {
+            if wish != Wish::default() {
+                bail!("--log none is no journal, and --log journal is one");
+            }
+            wish = meaning;
+            specs.retain(|other| *other != spec);
+        }
+    }
+    if !specs.is_empty() {
+        variables.push(variable("IOTTYMUX_LOG", &specs.join(","))?);
+        logs.extend(specs.iter().filter_map(|s| s.split_once(':')).map(|(_, p)| p.to_owned()));
+    }
+    for (name, value) in &args.env {
+        variables.push(variable(name, value)?);
+    }
+    if let Some(path) = &kubernetes {
+        let refuse = |why| anyhow!("the kubelet's log {}: {why}", path.escape_debug());
+        let log = LogPath::below(Path::new(KUBERNETES_LOGS), Path::new(path)).map_err(refuse)?;
+        let log = log.path().into_os_string().into_string().ok().filter(|path| is_path(path));
+        logs.push(log.ok_or_else(|| refuse("it is no path of a unit".to_owned()))?);
+        let set = |(name, value): (&str, &str)| Variable {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            kinds: vec![Kind::Streams, Kind::Terminal],
+            is_log: true,
+        };
+        variables.extend([("STAGE1_LOGMODE", "k8s-plain"), ("KUBERNETES_LOG_PATH", path)].map(set));
+    }
+    let (logs_to_file, journal) = (kubernetes.is_some(), Journal::new(wish));
+    let app = App { name, service, modes, logs_to_file, variables, logs, journal };
+    app.muxes().with_context(|| format!("app {}: the name of its terminal", app.name))?;
+    Ok(app)
+}
+
+fn setup(
+    args: &ModeArgs,
+    state: Option<&Path>,
+    (binary, seen_as): (Option<String>, &Path),
+) -> Result<Setup> {
+    let text = |path: &Path| {
+        let text = path.to_str().filter(|text| is_path(text)).map(str::to_owned);
+        text.with_context(|| {
+            format!(
+                "\"{}\" cannot stand in a unit: a path is absolute, UTF-8, without control \
+                     characters",
+                path.display().to_string().escape_debug()
+            )
+        })
+    };
+    Ok(Setup {
+        layout: match args.layout {
+            LayoutArg::Direct => Layout::Direct,
+            LayoutArg::Sockets => Layout::Sockets,
+        },
+        state: state.map(text).transpose()?,
+        binary,
+        seen_as: text(seen_as)?,
+        user: args.user,
+    })
+}
+
+/// An option of a mux, which its own command line has to take.
+fn variable(name: &str, value: &str) -> Result<Variable> {
+    let refuse = |why: &str| anyhow!("{}={}: {why}", name.escape_debug(), value.escape_debug());
+    if TAKEN.contains(&name) {
+        return Err(refuse("this is written from the other options"));
+    }
+    let mut cli = Cli::command();
+    cli.build();
+    let mut kinds = Vec::new();
+    for kind in [Kind::Streams, Kind::Terminal] {
+        let command = cli.find_subcommand(kind.command());
+        let option = command.and_then(|command| {
+            command.get_arguments().find(|arg| arg.get_env().is_some_and(|env| env == name))
+        });
+        let Some(option) = option.and_then(|arg| Some((arg.get_long()?, arg.get_action()))) else {
+            continue;
+        };
+        let (long, action) = option;
+        if matches!(action, ArgAction::SetTrue) {
+            if !["true", "false", "1", "0", "yes", "no", "on", "off"].contains(&value) {
+                return Err(refuse("it is true or false"));
+            }
+        } else {
+            let words = ["iottymux", kind.command(), "--app", "x", &format!("--{long}={value}")];
+            Cli::try_parse_from(words).map_err(|e| refuse(&diagnostics::one_line(&e)))?;
+        }
+        kinds.push(kind);
+    }
+    if kinds.is_empty() {
+        return Err(refuse("no mux has an option of this name"));
+    }
+    let is_log = name.starts_with("IOTTYMUX_LOG") && name != "IOTTYMUX_LOG_LEVEL";
+    Ok(Variable { name: name.to_owned(), value: value.to_owned(), kinds, is_log })
+}
+
+/// A manifest, which is no longer than one can be; a link may lead to it.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    Ok(read_plain(&path.canonicalize()?, limits::MANIFEST)?.1)
+}

@@ -1,0 +1,341 @@
+//! Values of options and variables: from text, with a reason when it is none. Pure.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use log::LevelFilter;
+
+use crate::logfmt::syslog;
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::types::time::Stamp;
+use crate::wire::Size;
+
+/// How long to wait: `None` for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait(pub Option<Duration>);
+
+/// Since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// This time.
+    At(Stamp),
+    /// This long ago.
+    Ago(Duration),
+}
+
+/// Parses a time of RFC 3339, or how long ago it was.
+///
+/// # Errors
+/// When it is neither.
+pub fn since(text: &str) -> Result<Since, String> {
+    let ago = || humantime::parse_duration(text).ok().map(Since::Ago);
+    Stamp::parse(text).map(Since::At).or_else(ago).ok_or_else(|| {
+        "a time is like 2026-01-31T12:00:00Z, or how long ago, like 10m or 1h30m".to_owned()
+    })
+}
+
+/// Parses one of the streams that a log has.
+///
+/// # Errors
+/// When it is none.
+pub fn logged_stream(text: &str) -> Result<Stream, String> {
+    let logged = [Stream::Stdout, Stream::Stderr].into_iter().find(|s| s.name() == text);
+    logged.ok_or_else(|| "a log has stdout and stderr".to_owned())
+}
+
+/// Parses one of the streams that can have a FIFO.
+///
+/// # Errors
+/// When it is none.
+pub fn plain_stream(text: &str) -> Result<Stream, String> {
+    let plain = Stream::PLAIN.into_iter().find(|s| s.name() == text);
+    plain.ok_or_else(|| "a stream is stdin, stdout or stderr".to_owned())
+}
+
+/// Parses how much is to be told.
+///
+/// # Errors
+/// When it is none of the levels.
+pub fn level(text: &str) -> Result<LevelFilter, String> {
+    text.parse().map_err(|_| "a level is off, error, warn, info, debug or trace".to_owned())
+}
+
+/// Parses `ROWSxCOLS`.
+///
+/// # Errors
+/// When it is not two numbers from 1 to 65535.
+pub fn size(text: &str) -> Result<Size, String> {
+    let parse = || {
+        let (rows, cols) = text.split_once('x')?;
+        let size = Size { rows: rows.parse().ok()?, cols: cols.parse().ok()? };
+        (size.rows > 0 && size.cols > 0).then_some(size)
+    };
+    parse().ok_or_else(|| "a size is ROWSxCOLS, each from 1 to 65535".to_owned())
+}
+
+/// Parses the number of a user or group.
+///
+/// # Errors
+/// When it is none.
+pub fn id(text: &str) -> Result<u32, String> {
+    // The highest one means "none" to the kernel.
+    let id = text.parse().ok().filter(|id| *id != u32::MAX);
+    id.ok_or_else(|| "a user or group is given by its number".to_owned())
+}
+
+/// Parses a time in seconds, or `inf`.
+///
+/// # Errors
+/// When it is neither.
+pub fn wait(text: &str) -> Result<Wait, String> {
+    if text == "inf" {
+        return Ok(Wait(None));
+    }
+    seconds(text).map(|wait| Wait(Some(wait))).map_err(|why| why + ", or inf")
+}
+
+/// Parses a time in seconds, from 0 to 4 million.
+///
+/// # Errors
+/// When it is none.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    // So that it is a number of milliseconds that fits 32 bits.
+    seconds
+        .filter(|time| u32::try_from(time.as_millis()).is_ok())
+        .ok_or_else(|| "a time is a number of seconds".to_owned())
+}
+
+/// Parses the size of the backlog in bytes.
+///
+/// # Errors
+/// When it is no size, or out of the limits.
+pub fn backlog(text: &str) -> Result<usize, String> {
+    bytes(text)
+        .filter(|bytes| (limits::BACKLOG_MIN..=limits::BACKLOG_MAX).contains(bytes))
+        .ok_or_else(|| "a backlog is a number of bytes from 4K to 1G".to_owned())
+}
+
+/// A number of bytes, with `K`, `M` or `G` behind it or not.
+fn bytes(text: &str) -> Option<usize> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'M') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'G') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// What is logged where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogSpec {
+    /// In the format of Kubernetes' CRI, in this file.
+    Cri(PathBuf),
+    /// In docker's json-file format.
+    Json(PathBuf),
+    /// The bytes alone.
+    Raw(PathBuf),
+    /// To journald.
+    Journald,
+    /// To the journal, as systemd itself would write the lines of a service, or of one of its streams.
+    Journal(Option<Stream>),
+}
+
+/// Parses `FORMAT:PATH`, `journald` or `journal`.
+///
+/// # Errors
+/// When it is neither, or names no file.
+pub fn log_spec(text: &str) -> Result<LogSpec, String> {
+    let spec = match text.split_once(':') {
+        None if text == "journald" => LogSpec::Journald,
+        None if text == "journal" => LogSpec::Journal(None),
+        Some(("journal", stream)) => LogSpec::Journal(Some(logged_stream(stream)?)),
+        Some((_, path)) if path.is_empty() || path.ends_with('/') => {
+            return Err("a log's path names a file".to_owned());
+        }
+        Some(("cri", path)) => LogSpec::Cri(path.into()),
+        Some(("json-file", path)) => LogSpec::Json(path.into()),
+        Some(("raw", path)) => LogSpec::Raw(path.into()),
+        _ => {
+            let known = "a log is journal, cri:PATH, json-file:PATH, raw:PATH or journald";
+            return Err(known.to_owned());
+        }
+    };
+    Ok(spec)
+}
+
+/// Checks a log for a mux that is started elsewhere, and among others in one variable.
+///
+/// # Errors
+/// When it is none, its path does not begin at the root, or has a comma.
+pub fn log_spec_text(text: &str) -> Result<String, String> {
+    match log_spec(text) {
+        _ if text == "none" => Ok(text.to_owned()),
+        Err(why) => Err(why + "; or none"),
+        Ok(LogSpec::Journal(Some(_))) => {
+            Err("systemd tells which streams of a service go to the journal".to_owned())
+        }
+        Ok(LogSpec::Cri(path) | LogSpec::Json(path) | LogSpec::Raw(path))
+            if !path.is_absolute() =>
+        {
+            Err("the path of a service's log is absolute".to_owned())
+        }
+        _ if text.contains(',') || text.chars().any(char::is_control) => {
+            Err("the path of a service's log has no comma or control character".to_owned())
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Parses a level or a facility of syslog(3), by its number.
+///
+/// # Errors
+/// When it is not a number up to `most`.
+pub fn syslog_number(text: &str, most: u8) -> Result<u8, String> {
+    let number = text.parse().ok().filter(|number| *number <= most);
+    number.ok_or_else(|| format!("expected a number from 0 to {most}"))
+}
+
+/// Parses the name of a program, as the journal has it.
+///
+/// # Errors
+/// When it is empty, too long, or has a control character.
+pub fn syslog_identifier(text: &str) -> Result<String, String> {
+    let identifier = Some(text).filter(|text| syslog::is_identifier(text)).map(str::to_owned);
+    identifier.ok_or_else(|| "an identifier has 1 to 255 bytes and no control character".to_owned())
+}
+
+/// Parses `NAME=VALUE`.
+///
+/// # Errors
+/// When it is none, or the value has a control character.
+pub fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("an assignment is NAME=VALUE")?;
+    if value.chars().any(char::is_control) {
+        return Err("a value has no control characters".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Parses `cast:PATH`, the one format that there is for recordings; the path.
+///
+/// # Errors
+/// When it is none, or names no file.
+pub fn recording(text: &str) -> Result<PathBuf, String> {
+    let path = text.strip_prefix("cast:").filter(|path| !path.is_empty() && !path.ends_with('/'));
+    path.map(PathBuf::from)
+        .ok_or_else(|| "a recording is cast:PATH, and its path a file".to_owned())
+}
+
+/// Parses the longest text of an entry; 0 stands for the most.
+///
+/// # Errors
+/// When it is no such size.
+pub fn line_limit(text: &str) -> Result<usize, String> {
+    match bytes(text) {
+        Some(0) => Ok(limits::LOG_LINE_MAX),
+        Some(limit) if limit <= limits::LOG_LINE_MAX => Ok(limit),
+        _ => Err("a line's limit is a number of bytes up to 1M, or 0 for that".to_owned()),
+    }
+}
+
+/// Parses the most that a log file may hold.
+///
+/// # Errors
+/// When it is no such size.
+pub fn log_size(text: &str) -> Result<u64, String> {
+    let size = bytes(text).and_then(|size| u64::try_from(size).ok());
+    size.filter(|size| *size >= limits::LOG_SIZE_MIN)
+        .ok_or_else(|| "a log's size is a number of bytes, at least 4K".to_owned())
+}
+
+/// Parses how much is kept for a log that fails.
+///
+/// # Errors
+/// When it is no such size.
+pub fn log_buffer(text: &str) -> Result<usize, String> {
+    bytes(text)
+        .filter(|bytes| (limits::LOG_CHUNK..=limits::BACKLOG_MAX).contains(bytes))
+        .ok_or_else(|| "a log's buffer is a number of bytes from 256K to 1G".to_owned())
+}
+
+/// What gives way when a log is slower than the app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogPolicy {
+    /// The app waits.
+    Hold,
+    /// Lines are lost.
+    Drop,
+}
+
+/// Parses a policy.
+///
+/// # Errors
+/// When it is none.
+pub fn log_policy(text: &str) -> Result<LogPolicy, String> {
+    match text {
+        "hold" => Ok(LogPolicy::Hold),
+        "drop" => Ok(LogPolicy::Drop),
+        _ => Err("a policy is hold or drop".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_their_limits() {
+        assert_eq!(size("24x80"), Ok(Size { rows: 24, cols: 80 }));
+        for bad in ["", "24", "0x80", "24x0", "24x65536", "x", "-1x2", "24x80x1"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+        for (text, want) in [
+            ("4096", Some(4096)),
+            ("256K", Some(262_144)),
+            ("1G", Some(1 << 30)),
+            ("4095", None),
+            ("2G", None),
+            ("K", None),
+            ("", None),
+            ("99999999999999999999G", None),
+            ("1é", None),
+        ] {
+            assert_eq!(backlog(text).ok(), want, "{text}");
+        }
+        assert_eq!(since("1970-01-01T01:00:00+01:00"), Ok(Since::At(Stamp(0))));
+        assert_eq!(since("1h30m"), Ok(Since::Ago(Duration::from_secs(5400))));
+        for bad in ["", "5", "-1m", "m", "2026-01-31", "yesterday"] {
+            assert!(since(bad).is_err(), "{bad}");
+        }
+        assert_eq!(logged_stream("stderr"), Ok(Stream::Stderr));
+        assert!(logged_stream("stdin").is_err() && logged_stream("tty").is_err());
+        assert_eq!((id("0"), id("4294967294")), (Ok(0), Ok(4_294_967_294)));
+        for bad in ["", "root", "-1", "4294967295"] {
+            assert!(id(bad).is_err(), "{bad}");
+        }
+        assert_eq!(log_spec("cri:/a:b"), Ok(LogSpec::Cri("/a:b".into())));
+        assert_eq!(log_spec("journald"), Ok(LogSpec::Journald));
+        assert_eq!(log_spec("journal"), Ok(LogSpec::Journal(None)));
+        assert_eq!(log_spec("journal:stderr"), Ok(LogSpec::Journal(Some(Stream::Stderr))));
+        let none = ["", "cri", "cri:", "raw:/a/", "journald:x", "journal:x", "xml:/a", "/a"];
+        for bad in none {
+            assert!(log_spec(bad).is_err(), "{bad}");
+        }
+        assert_eq!((line_limit("0"), line_limit("2K")), (Ok(limits::LOG_LINE_MAX), Ok(2048)));
+        assert_eq!(recording("cast:/a:b"), Ok("/a:b".into()));
+        for bad in ["", "cast", "cast:", "cast:/a/", "raw:/a", "/a"] {
+            assert!(recording(bad).is_err(), "{bad}");
+        }
+        assert!(
+            line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()
+        );
+        assert_eq!(wait("1.5"), Ok(Wait(Some(Duration::from_millis(1500)))));
+        assert_eq!(wait("inf"), Ok(Wait(None)));
+        for bad in ["", "-1", "NaN", "1s"] {
+            assert!(wait(bad).is_err(), "{bad}");
+        }
+    }
+}

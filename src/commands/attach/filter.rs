@@ -1,0 +1,640 @@
+//! Keeps strings of the app away from a viewer's terminal that do more than draw: titles, the clipboard,
+//! notifications, files, passthrough.
+//!
+//! Pure, with constant memory. Invariant: text is never held back; a sequence is held until it is known
+//! what it is, [`limits::SEQUENCE`] bytes at the most. A refused string is swallowed whole, however long
+//! it is and however it is cut. Strings that are not known to only draw are refused, so a terminal's
+//! next extension is, too. The 8-bit forms (C1) of introducers become U+FFFD.
+
+use std::fmt;
+use std::str::FromStr;
+
+use memchr::memchr;
+
+use crate::core::screen::scan::{Control, ESC, Place, Step, step};
+use crate::types::limits;
+
+/// Which strings of the app reach a terminal that attach writes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a word of --pass")]
+pub struct Pass {
+    title: bool,
+    clipboard: bool,
+    notify: bool,
+    other: bool,
+}
+
+/// A word that `--pass` does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassError(String);
+
+impl fmt::Display for PassError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = &self.0;
+        write!(f, "unknown word {word:?}: expected none, all, title, clipboard, notify or other")
+    }
+}
+
+impl std::error::Error for PassError {}
+
+impl FromStr for Pass {
+    type Err = PassError;
+
+    fn from_str(text: &str) -> Result<Self, PassError> {
+        let mut pass = Self::default();
+        for word in text.split(',') {
+            match word {
+                "none" | "" => pass = Self::default(),
+                "all" => pass = Self { title: true, clipboard: true, notify: true, other: true },
+                "title" => pass.title = true,
+                "clipboard" => pass.clipboard = true,
+                "notify" => pass.notify = true,
+                "other" => pass.other = true,
+                word => return Err(PassError(word.to_owned())),
+            }
+        }
+        Ok(pass)
+    }
+}
+
+impl Pass {
+    fn allows(self, class: Class) -> bool {
+        match class {
+            Class::Drawing => true,
+            Class::Title | Class::SaveTitle | Class::RestoreTitle => self.title,
+            Class::Clipboard => self.clipboard,
+            Class::Notify => self.notify,
+            Class::Other => self.other,
+        }
+    }
+}
+
+/// What a sequence does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// It changes nothing but what is drawn, or asks for something.
+    Drawing,
+    /// It sets the title of the window or its icon.
+    Title,
+    /// It saves the title on the terminal's stack.
+    SaveTitle,
+    /// It takes a title from that stack.
+    RestoreTitle,
+    Clipboard,
+    Notify,
+    /// Files, pictures in files, printers, function keys, passthrough, and what is not known.
+    Other,
+}
+
+/// What becomes of the sequence that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Not known yet: its bytes are held.
+    Open,
+    Shown,
+    Refused,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Filter {
+    pass: Pass,
+    place: Place,
+    verdict: Verdict,
+    /// The sequence so far, while its verdict is open.
+    head: Vec<u8>,
+    /// The terminal was given the beginning of a sequence that the app has broken off with an ESC.
+    is_broken: bool,
+    /// The string is one of tmux, in which an ESC is written twice.
+    doubles: bool,
+    character: Character,
+    /// Titles on the terminal's stack: first the one from before attach, then the app's.
+    saved: u8,
+}
+
+/// Where in a UTF-8 character the stream is.
+#[derive(Debug, Default)]
+struct Character {
+    /// Its first byte, when no other has come.
+    lead: u8,
+    /// Bytes to come.
+    left: u8,
+}
+
+/// Titles that the app may save: terminals keep ten.
+const TITLES: u8 = 8;
+/// Saves the titles of window and icon.
+const SAVE_TITLE: &str = "\x1b[22;0t";
+/// Takes them back.
+const RESTORE_TITLE: &str = "\x1b[23;0t";
+/// Breaks off a sequence.
+const CANCEL: u8 = 0x18;
+
+impl Filter {
+    /// For a terminal to which no app has written.
+    #[must_use]
+    pub const fn new(pass: Pass) -> Self {
+        Self {
+            pass,
+            place: Place::Text,
+            verdict: Verdict::Open,
+            head: Vec::new(),
+            is_broken: false,
+            doubles: false,
+            character: Character { lead: 0, left: 0 },
+            saved: 0,
+        }
+    }
+
+    /// What the terminal is to be given of these bytes; `out` is memory for it.
+    pub fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
+        out.clear();
+        if self.place == Place::Text && memchr(ESC, bytes).is_none() && bytes.is_ascii() {
+            self.character = Character::default();
+            return bytes;
+        }
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let run = match (self.place, self.verdict) {
+                (Place::Text, _) => memchr(ESC, rest).unwrap_or(rest.len()),
+                (Place::Command | Place::String, Verdict::Shown | Verdict::Refused) => {
+                    let ends = |byte: &u8| matches!(*byte, ESC | 0x07 | CANCEL | 0x1a);
+                    rest.iter().position(ends).unwrap_or(rest.len())
+                }
+                _ => 0,
+            };
+            if run > 0 {
+                if self.place == Place::Text || self.verdict == Verdict::Shown {
+                    self.show(&rest[..run], out);
+                }
+                at += run;
+            } else if self.place == Place::Text {
+                self.begin();
+                at += 1;
+            } else {
+                at += usize::from(self.step(rest[0], out));
+            }
+        }
+        out
+    }
+
+    /// What puts back the title from before attach, if the app has set one.
+    #[must_use]
+    pub fn undo(&self) -> String {
+        let end = if self.place == Place::Text { "" } else { "\x1b\\" };
+        match self.saved {
+            0 => String::new(),
+            saved => end.to_owned() + &RESTORE_TITLE.repeat(saved.into()),
+        }
+    }
+
+    /// The title was put back.
+    pub fn forget(&mut self) {
+        self.saved = 0;
+    }
+
+    /// The app goes on with nothing that has begun.
+    pub fn break_off(&mut self) {
+        self.head.clear();
+        (self.place, self.is_broken) = (Place::Text, false);
+    }
+
+    /// An ESC begins a sequence.
+    fn begin(&mut self) {
+        self.head.clear();
+        self.head.push(ESC);
+        (self.place, self.verdict, self.doubles) = (Place::Escape, Verdict::Open, false);
+    }
+
+    /// One more byte of a sequence; whether it was used.
+    fn step(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
+        let was = self.place;
+        if was == Place::StringEscape && self.doubles && byte == ESC {
+            self.place = Place::String;
+            return true;
+        }
+        if was == Place::Escape && byte == b'k' && !self.pass.title {
+            // The title of a window of screen and tmux, up to a string terminator.
+            self.place = Place::String;
+            self.judge(Class::Title, out);
+            return true;
+        }
+        match step(was, byte) {
+            Step::On(place) => {
+                self.place = place;
+                match self.verdict {
+                    Verdict::Open => {
+                        self.head.push(byte);
+                        // An ESC in a string ends it, or begins something else.
+                        if place != Place::StringEscape {
+                            self.look(false, out);
+                        }
+                    }
+                    Verdict::Shown if place != Place::StringEscape => self.show(&[byte], out),
+                    _ => {}
+                }
+            }
+            Step::End => {
+                match self.verdict {
+                    Verdict::Open => {
+                        self.head.push(byte);
+                        self.look(true, out);
+                    }
+                    Verdict::Shown => Self::end(was, byte, out),
+                    Verdict::Refused => {}
+                }
+                self.place = Place::Text;
+            }
+            Step::Cancel => {
+                match self.verdict {
+                    Verdict::Open if is_string(&self.head) => self.cancel(out),
+                    Verdict::Open => {
+                        self.show_head(out);
+                        out.push(byte);
+                    }
+                    Verdict::Shown => Self::end(was, byte, out),
+                    Verdict::Refused => {}
+                }
+                self.place = Place::Text;
+            }
+            Step::Again => {
+                self.is_broken |= match self.verdict {
+                    Verdict::Open if !is_string(&self.head) => {
+                        self.show_head(out);
+                        true
+                    }
+                    verdict => verdict == Verdict::Shown,
+                };
+                self.begin();
+                // The ESC of a string that was broken off has been read.
+                return was != Place::StringEscape;
+            }
+        }
+        true
+    }
+
+    /// The last byte of a sequence that is shown, with the ESC before it that was held.
+    fn end(was: Place, byte: u8, out: &mut Vec<u8>) {
+        if was == Place::StringEscape {
+            out.push(ESC);
+        }
+        out.push(byte);
+    }
+
+    /// Judges the sequence, as soon as it is known what it does.
+    fn look(&mut self, is_whole: bool, out: &mut Vec<u8>) {
+        match class(&self.head, is_whole) {
+            Some(class) => self.judge(class, out),
+            None if self.head.len() >= limits::SEQUENCE => self.judge(Class::Other, out),
+            None => {}
+        }
+    }
+
+    fn judge(&mut self, class: Class, out: &mut Vec<u8>) {
+        let mut is_shown = self.pass.allows(class);
+        if is_shown && matches!(class, Class::Title | Class::SaveTitle | Class::RestoreTitle) {
+            if self.saved == 0 {
+                self.cancel(out);
+                out.extend_from_slice(SAVE_TITLE.as_bytes());
+                self.saved = 1;
+            }
+            match class {
+                Class::SaveTitle if self.saved <= TITLES => self.saved += 1,
+                // The first one is ours.
+                Class::RestoreTitle if self.saved > 1 => self.saved -= 1,
+                Class::SaveTitle | Class::RestoreTitle => is_shown = false,
+                _ => {}
+            }
+        }
+        if is_shown {
+            self.show_head(out);
+            self.verdict = Verdict::Shown;
+        } else {
+            self.cancel(out);
+            self.verdict = Verdict::Refused;
+            self.doubles = self.head.starts_with(b"\x1bPt");
+        }
+        self.is_broken = false;
+    }
+
+    /// Ends for the terminal what the app has broken off with something that is not shown.
+    fn cancel(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.is_broken) {
+            out.push(CANCEL);
+        }
+    }
+
+    fn show_head(&mut self, out: &mut Vec<u8>) {
+        let head = std::mem::take(&mut self.head);
+        self.show(&head, out);
+        self.head = head;
+        self.head.clear();
+    }
+
+    /// Appends bytes, without introducers of 8 bits unless everything is allowed.
+    fn show(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        if bytes.is_ascii() {
+            self.character = Character::default();
+            return out.extend_from_slice(bytes);
+        }
+        for byte in bytes {
+            let introduces = self.character.introduces(*byte);
+            if !introduces || self.pass.allows(Class::Other) {
+                out.push(*byte);
+                continue;
+            }
+            // Its first byte, if it is of two and came now.
+            out.pop_if(|last| *last == 0xc2);
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
+impl Character {
+    /// Reads along; whether this byte ends, or is, an introducer of a sequence or string.
+    fn introduces(&mut self, byte: u8) -> bool {
+        let is_introducer = matches!(byte, 0x90 | 0x98 | 0x9b | 0x9d..=0x9f);
+        let lead = std::mem::take(&mut self.lead);
+        match byte {
+            // No character is written in more bytes than it needs.
+            0x80..=0xbf
+                if self.left > 0 && !matches!((lead, byte), (0xe0, ..=0x9f) | (0xf0, ..=0x8f)) =>
+            {
+                self.left -= 1;
+                is_introducer && lead == 0xc2
+            }
+            0x80..=0xbf => {
+                self.left = 0;
+                is_introducer
+            }
+            _ => {
+                self.lead = byte;
+                self.left = match byte {
+                    0xc2..=0xdf => 1,
+                    0xe0..=0xef => 2,
+                    0xf0..=0xf4 => 3,
+                    _ => 0,
+                };
+                false
+            }
+        }
+    }
+}
+
+fn is_string(head: &[u8]) -> bool {
+    matches!(head, [ESC, b']' | b'P' | b'X' | b'^' | b'_', ..])
+}
+
+/// What a sequence does, of which this is the beginning or the whole; `None` while that is not known.
+fn class(head: &[u8], is_whole: bool) -> Option<Class> {
+    match head {
+        [ESC, b']', body @ ..] => command(body),
+        [ESC, b'P', body @ ..] => device(body, is_whole),
+        // Start of string, privacy message, application: pictures in files, commands of programs.
+        [ESC, b'X' | b'^' | b'_', ..] => Some(Class::Other),
+        _ if is_whole => Some(Control::parse(head).map_or(Class::Drawing, |c| control(&c))),
+        _ => None,
+    }
+}
+
+/// `OSC number ; …`; the body includes its terminator, if that has come.
+fn command(body: &[u8]) -> Option<Class> {
+    let digits = body.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number = || std::str::from_utf8(&body[..digits]).ok()?.parse().ok();
+    Some(match (*body.get(digits)?, digits) {
+        // The palette of a Linux console, which has no terminator.
+        (b'P' | b'R', 0) => Class::Drawing,
+        // Those of Sun and dtterm; none is 0.
+        (b'l' | b'L' | b'I' | b';', 0) => Class::Title,
+        (b';' | 0x07 | ESC, 1..) => match number() {
+            Some(0..=2) => Class::Title,
+            Some(52 | 5522) => Class::Clipboard,
+            Some(9 | 99 | 777) => Class::Notify,
+            // Colours, hyperlinks, the shape of the pointer, marks of a shell's prompts.
+            Some(4 | 5 | 8 | 10..=19 | 22 | 104 | 105 | 110..=119 | 133) => Class::Drawing,
+            _ => Class::Other,
+        },
+        _ => Class::Other,
+    })
+}
+
+/// `DCS parameters final …`.
+fn device(body: &[u8], is_whole: bool) -> Option<Class> {
+    let end = body.iter().position(|byte| !(0x20..=0x3f).contains(byte));
+    let Some(end) = end else { return is_whole.then_some(Class::Other) };
+    let numbers = |text: &[u8]| text.iter().all(|b| b.is_ascii_digit() || *b == b';');
+    Some(match (&body[..end], body[end]) {
+        // Questions for settings and capabilities; updates at once.
+        (b"$" | b"+", b'q') | (b"=1" | b"=2", b's') => Class::Drawing,
+        // Sixels.
+        (parameters, b'q') if numbers(parameters) => Class::Drawing,
+        _ => Class::Other,
+    })
+}
+
+fn control(control: &Control<'_>) -> Class {
+    match (control.marker, control.mark, control.last) {
+        (0, 0, b't') => match control.value(0) {
+            22 => Class::SaveTitle,
+            23 => Class::RestoreTitle,
+            _ => Class::Drawing,
+        },
+        // How titles are written.
+        (b'>', 0, b't' | b'T') => Class::Title,
+        // The printer.
+        (_, _, b'i') => Class::Other,
+        _ => Class::Drawing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::screen::scan::{Piece, Scanner};
+    use proptest::prelude::*;
+
+    fn shown(pass: &str, pieces: &[&[u8]]) -> Vec<u8> {
+        let mut filter = Filter::new(pass.parse().unwrap());
+        let mut out = Vec::new();
+        pieces.iter().flat_map(|piece| filter.read(piece, &mut out).to_vec()).collect()
+    }
+
+    fn check(pass: &str, bytes: &[u8], want: &[u8]) {
+        let told = || format!("{pass}: {}", bytes.escape_ascii());
+        let escaped = |bytes: Vec<u8>| bytes.escape_ascii().to_string();
+        let want = escaped(want.to_vec());
+        assert_eq!(escaped(shown(pass, &[bytes])), want, "{}", told());
+        let cut: Vec<_> = bytes.chunks(1).collect();
+        // Of an introducer of two bytes that is cut the first may have been shown.
+        let got = escaped(shown(pass, &cut)).replace("\\xc2\\xef\\xbf\\xbd", "\\xef\\xbf\\xbd");
+        assert_eq!(got, want, "cut: {}", told());
+    }
+
+    #[test]
+    fn what_only_draws_is_shown() {
+        for bytes in [
+            &b"plain\r\n\ttext\x07\x05\x0e\x0f"[..],
+            "é \u{201d} \u{1f600} 你好 \u{85}".as_bytes(),
+            b"\x1b[1;31mred\x1b[m\x1b[?1049h\x1b7\x1b(0\x1b#8\x1bc\x1b[2 q\x1b[18t\x1b[8;24;80t",
+            b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x07\x1b]4;1;rgb:0/0/0\x07\x1b]11;?\x1b\\\x1b]104\x07",
+            b"\x1bPq#0;2;0;0;0~~\x1b\\\x1bP0;1q~\x1b\\\x1bP$qm\x1b\\\x1bP+q544e\x1b\\\x1bP=1s\x1b\\",
+            b"\x1b]P0112233text\x1b[m\x1b]R",
+            b"\x1b[1\x18x\x1b[1\x1b[2m\x1b\x1b[m",
+            b"\x1b]8;;a\x18x\x1b]8;;b\x1b[1mx",
+            b"\xff\xfe\xc3(\xe2\x82",
+        ] {
+            check("none", bytes, bytes);
+            check("all", bytes, bytes);
+        }
+    }
+
+    #[test]
+    fn what_does_more_is_swallowed_whole() {
+        for (word, string) in [
+            ("title", &b"\x1b]0;t\x07"[..]),
+            ("title", b"\x1b]2;t\x1b\\"),
+            ("title", b"\x1b]1;t\x07"),
+            ("title", b"\x1b]002;t\x07"),
+            ("title", b"\x1b];t\x07"),
+            ("title", b"\x1b]lt\x1b\\"),
+            ("title", b"\x1bkt\x1b\\"),
+            ("title", b"\x1b[>2t"),
+            ("title", b"\x1b[22;0t"),
+            ("title", b"\x1b[23t"),
+            ("clipboard", b"\x1b]52;c;aGk=\x07"),
+            ("clipboard", b"\x1b]52;c;?\x1b\\"),
+            ("clipboard", b"\x1b]5522;x\x1b\\"),
+            ("notify", b"\x1b]9;hi\x07"),
+            ("notify", b"\x1b]777;notify;a;b\x1b\\"),
+            ("notify", b"\x1b]99;;hi\x1b\\"),
+            ("other", b"\x1b]1337;File=name=eA==:eA==\x07"),
+            ("other", b"\x1b]50;x\x07"),
+            ("other", b"\x1b]5\x002;c;aGk=\x07"),
+            ("other", b"\x1b]99999999999999999999;x\x07"),
+            ("other", b"\x1bP1000p\x1b\\"),
+            ("other", b"\x1bP0;1|17/68656c6c6f\x1b\\"),
+            ("other", b"\x1bP@kitty-cmd{}\x1b\\"),
+            ("other", b"\x1b_Gt=t,f=100;L2V0Yw==\x1b\\"),
+            ("other", b"\x1b^pm\x07more\x1b\\"),
+            ("other", b"\x1bXsos\x1b\\"),
+            ("other", b"\x1b[5i"),
+            ("other", b"\x1b[?4i"),
+        ] {
+            let bytes = [b"a", string, b"b"].concat();
+            check("none", &bytes, b"ab");
+            let others: Vec<_> = ["title", "clipboard", "notify", "other"]
+                .into_iter()
+                .filter(|w| *w != word)
+                .collect();
+            check(&others.join(","), &bytes, b"ab");
+            if word != "title" {
+                check(word, &bytes, &bytes);
+            }
+        }
+        // Of tmux and screen, around another one.
+        check("none", b"a\x1bPtmux;\x1b\x1b]52;c;aGk=\x07\x1b\x1b[m\x1b\\b", b"ab");
+        check("none", b"a\x1bP\x1b]52;c;aGk=\x07\x1b\\b", b"a\x1b\\b");
+        // Broken off, by itself and after something that is shown.
+        check("none", b"a\x1b]52;c;aGk=\x18b", b"ab");
+        check("none", b"a\x1b]52;c;\x1b[1mb", b"a\x1b[1mb");
+        check("none", b"a\x1b]8;;x\x1b]52;c;aGk=\x07b", b"a\x1b]8;;x\x18b");
+        check("none", b"a\x1b[1\x1b]52;c;aGk=\x07b", b"a\x1b[1\x18b");
+        // In 8 bits.
+        let c1 = "a\u{9d}52;c;aGk=\u{9c}\u{90}x\u{9b}5ib";
+        check("none", c1.as_bytes(), "a\u{fffd}52;c;aGk=\u{9c}\u{fffd}x\u{fffd}5ib".as_bytes());
+        check(
+            "none",
+            b"a\x9d52;c;aGk=\x9c",
+            "a\u{fffd}52;c;aGk=".bytes().chain([0x9c]).collect::<Vec<_>>().as_slice(),
+        );
+        check("none", b"\x1b[\xc2\x9d52;cx", "\x1b[\u{fffd}52;cx".as_bytes());
+        check("none", b"\xe0\x9d", b"\xe0\xef\xbf\xbd");
+        check("all", c1.as_bytes(), c1.as_bytes());
+    }
+
+    #[test]
+    fn a_string_without_end_takes_no_memory() {
+        let mut filter = Filter::new(Pass::default());
+        let mut out = Vec::new();
+        assert_eq!(filter.read(b"a\x1b]52;c;", &mut out), b"a");
+        for _ in 0..1000 {
+            assert_eq!(filter.read(&[b'x'; 4096], &mut out), b"");
+        }
+        assert!(out.capacity() < 4096 && filter.head.capacity() < 4096);
+        assert_eq!(filter.read(b"\x07b", &mut out), b"b");
+        // One that says what it is only at its end.
+        assert_eq!(filter.read(&[&b"\x1b["[..], &[b'1'; 4096]].concat(), &mut out), b"");
+        assert!(filter.head.len() <= limits::SEQUENCE);
+        assert_eq!(filter.read(b"mb", &mut out), b"b");
+    }
+
+    #[test]
+    fn an_allowed_title_is_put_back() {
+        let mut filter = Filter::new("title".parse().unwrap());
+        let mut out = Vec::new();
+        filter.read(b"text\x1b[1m", &mut out);
+        assert_eq!(filter.undo(), "");
+        assert_eq!(filter.read(b"a\x1b]2;t\x07", &mut out), b"a\x1b[22;0t\x1b]2;t\x07");
+        assert_eq!(filter.read(b"\x1b]2;u\x07", &mut out), b"\x1b]2;u\x07");
+        assert_eq!(filter.undo(), "\x1b[23;0t");
+        // The app takes only back what it has saved, and saves no more than a terminal keeps.
+        assert_eq!(filter.read(b"\x1b[23;2t", &mut out), b"");
+        assert_eq!(filter.read(b"\x1b[22;2t", &mut out), b"\x1b[22;2t");
+        assert_eq!(filter.undo(), "\x1b[23;0t\x1b[23;0t");
+        assert_eq!(filter.read(b"\x1b[23;2t\x1b[23;2t", &mut out), b"\x1b[23;2t");
+        filter.read(&b"\x1b[22t".repeat(100), &mut out);
+        assert_eq!(filter.undo(), RESTORE_TITLE.repeat(9));
+        filter.forget();
+        assert_eq!(filter.undo(), "");
+        filter.read(b"\x1b]2;begun", &mut out);
+        assert_eq!(filter.undo(), "\x1b\\\x1b[23;0t");
+        filter.break_off();
+        assert_eq!(filter.read(b"text\x1b[1", &mut out), b"text");
+        filter.break_off();
+        assert_eq!(filter.read(b"mtext", &mut out), b"mtext");
+    }
+
+    #[test]
+    fn words_of_the_option() {
+        let all: Pass = "all".parse().unwrap();
+        for (text, want) in [
+            ("none", Ok(Pass::default())),
+            ("", Ok(Pass::default())),
+            ("title,clipboard,notify,other", Ok(all)),
+            ("all,none", Ok(Pass::default())),
+            ("title", Ok(Pass { title: true, ..Pass::default() })),
+            ("titles", Err(PassError("titles".into()))),
+        ] {
+            assert_eq!(text.parse::<Pass>(), want, "{text:?}");
+        }
+    }
+
+    proptest! {
+        /// Whatever comes, however it is cut, and whoever reads along: no string that is refused.
+        #[test]
+        fn nothing_that_is_refused_gets_through(
+            bytes in prop::collection::vec(prop_oneof![
+                1 => any::<u8>(),
+                5 => prop::sample::select(&b"\x1b\x1b[]P_k\\\x0705289;ctiq\x18\xc2\x9d\x9c"[..]),
+            ], 0..300),
+            cuts in prop::collection::vec(0usize..300, 0..4),
+        ) {
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<_> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            let got = shown("none", &pieces);
+            let mut scanner = Scanner::default();
+            let mut at = 0;
+            while let Some(piece) = scanner.next(&got, &mut at) {
+                if let Piece::Sequence(raw) = piece {
+                    prop_assert_eq!(class(raw, true), Some(Class::Drawing), "{}", raw.escape_ascii());
+                }
+            }
+            for text in got.utf8_chunks() {
+                let introducers = ['\u{9d}', '\u{90}', '\u{9b}'];
+                prop_assert!(!text.valid().contains(introducers));
+            }
+        }
+    }
+}

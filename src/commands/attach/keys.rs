@@ -1,0 +1,364 @@
+//! The keys that attach keeps for itself: their syntax, which is docker's, and finding them in what is
+//! typed.
+//!
+//! Pure. Invariant: every byte typed comes out, in order, but for complete sequences; the beginning of
+//! one is held back for a bounded time only.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Instant;
+
+use crate::types::limits;
+
+/// A sequence of keys; empty when there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence(Vec<u8>);
+
+impl Default for Sequence {
+    /// docker's: ctrl-p, ctrl-q.
+    fn default() -> Self {
+        Self(vec![0x10, 0x11])
+    }
+}
+
+impl Sequence {
+    /// No keys at all.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// As it is typed in the option, but with blanks.
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, key) in self.0.iter().enumerate() {
+            let blank = if at > 0 { " " } else { "" };
+            match key {
+                1..=26 => write!(f, "{blank}ctrl-{}", char::from(key - 1 + b'a')),
+                0 | 27..=31 => write!(f, "{blank}ctrl-{}", char::from(key + b'@')),
+                _ => write!(f, "{blank}{}", char::from(*key).escape_debug()),
+            }?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a text is no sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SequenceError {
+    /// Not a character, and not `ctrl-` with one of those that have a control code.
+    Key(String),
+    /// More than [`limits::DETACH_KEYS`] keys.
+    TooLong,
+}
+
+impl fmt::Display for SequenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => write!(
+                f,
+                "{key:?} is no key; a key is one character, or ctrl- and one of a-z @ [ \\ ] ^ _"
+            ),
+            Self::TooLong => write!(f, "at most {} keys make a sequence", limits::DETACH_KEYS),
+        }
+    }
+}
+
+impl std::error::Error for SequenceError {}
+
+impl FromStr for Sequence {
+    type Err = SequenceError;
+
+    fn from_str(text: &str) -> Result<Self, SequenceError> {
+        if text.is_empty() {
+            return Ok(Self(Vec::new()));
+        }
+        let keys: Vec<u8> = text.split(',').map(key).collect::<Result<_, _>>()?;
+        if keys.len() > limits::DETACH_KEYS {
+            return Err(SequenceError::TooLong);
+        }
+        Ok(Self(keys))
+    }
+}
+
+/// The byte that a key sends.
+fn key(text: &str) -> Result<u8, SequenceError> {
+    let bad = || SequenceError::Key(text.to_owned());
+    let control = text.strip_prefix("ctrl-");
+    match (control.unwrap_or(text).as_bytes(), control.is_some()) {
+        ([byte], false) if byte.is_ascii() => Ok(*byte),
+        ([byte @ b'a'..=b'z'], true) => Ok(byte - b'a' + 1),
+        ([byte @ (b'@' | b'[' | b'\\' | b']' | b'^' | b'_')], true) => Ok(byte - b'@'),
+        _ => Err(bad()),
+    }
+}
+
+/// What a person's keys can ask of attach itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// To leave the app.
+    Detach,
+    /// To stop attach for a while, as the shell's ^Z does.
+    Suspend,
+    /// To show the page: these keys, and who is there.
+    Page,
+    /// To type alone from now on.
+    TakeOver,
+    /// To let all type again.
+    LetGo,
+}
+
+/// The sequences that are looked for, and what they ask for.
+#[derive(Clone, Debug)]
+pub struct Keys(Vec<(Sequence, Command)>);
+
+impl Keys {
+    /// Those of a person: one sequence to detach and one to suspend, either may be empty. Where there can
+    /// be a `page`, the first key of the former, then `?`, shows it; a single key has no such.
+    ///
+    /// # Errors
+    /// When one sequence is the beginning of the other, so that one of them could not be typed.
+    pub fn new(detach: &Sequence, suspend: &Sequence, page: bool) -> Result<Self, String> {
+        let both = [detach, suspend].map(|sequence| &sequence.0[..]);
+        if both.iter().all(|keys| !keys.is_empty())
+            && (both[0].starts_with(both[1]) || both[1].starts_with(both[0]))
+        {
+            return Err(format!(
+                "the keys {detach} detach and {suspend} suspend: one hides the other"
+            ));
+        }
+        let mut keys = vec![(detach.clone(), Command::Detach), (suspend.clone(), Command::Suspend)];
+        if let [first, _, ..] = both[0]
+            && page
+        {
+            keys.push((Sequence(vec![*first, b'?']), Command::Page));
+        }
+        keys.retain(|(sequence, _)| !sequence.0.is_empty());
+        Ok(Self(keys))
+    }
+
+    /// None: for a program's input.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The keys for a command, if there are any.
+    #[must_use]
+    pub fn of(&self, command: Command) -> Option<&Sequence> {
+        self.0.iter().find(|(_, asks)| *asks == command).map(|(sequence, _)| sequence)
+    }
+
+    fn complete(&self, held: &[u8]) -> Option<Command> {
+        self.0.iter().find(|(sequence, _)| sequence.0 == held).map(|(_, command)| *command)
+    }
+
+    fn begins(&self, held: &[u8]) -> bool {
+        self.0.iter().any(|(sequence, _)| sequence.0.starts_with(held))
+    }
+}
+
+/// Looks for sequences in what is typed.
+#[derive(Debug)]
+pub struct Matcher {
+    keys: Keys,
+    /// The beginning of a sequence.
+    held: Vec<u8>,
+    held_since: Option<Instant>,
+}
+
+impl Matcher {
+    /// Nothing typed yet.
+    #[must_use]
+    pub fn new(keys: Keys) -> Self {
+        Self { keys, held: Vec::new(), held_since: None }
+    }
+
+    /// What is looked for.
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Takes what was typed, up to the end of the first sequence that is complete, and puts out what
+    /// is for the app. How many bytes were taken, and what the sequence asks for.
+    pub fn push(
+        &mut self,
+        typed: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> (usize, Option<Command>) {
+        for (at, byte) in typed.iter().enumerate() {
+            self.held.push(*byte);
+            if self.held.len() == 1 {
+                self.held_since = Some(now);
+            }
+            if let Some(command) = self.settle(now, out) {
+                return (at + 1, Some(command));
+            }
+        }
+        (typed.len(), None)
+    }
+
+    /// Until when keys are held back, if any are.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.held_since.map(|since| since + limits::DETACH_HOLD)
+    }
+
+    /// Puts out what has been held back for too long.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            out.append(&mut self.held);
+            self.held_since = None;
+        }
+    }
+
+    /// Keeps of what is held back only what a sequence begins with.
+    fn settle(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Command> {
+        while !self.held.is_empty() {
+            if let Some(command) = self.keys.complete(&self.held) {
+                self.held.clear();
+                self.held_since = None;
+                return Some(command);
+            }
+            if self.keys.begins(&self.held) {
+                return None;
+            }
+            out.push(self.held.remove(0));
+            self.held_since = Some(now);
+        }
+        self.held_since = None;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn dockers_syntax() {
+        for (text, want) in [
+            ("ctrl-p,ctrl-q", Ok(vec![16, 17])),
+            ("", Ok(vec![])),
+            ("a,b", Ok(b"ab".to_vec())),
+            ("ctrl-@,ctrl-[,ctrl-\\,ctrl-],ctrl-^,ctrl-_", Ok(vec![0, 27, 28, 29, 30, 31])),
+            ("ctrl-P", Err(SequenceError::Key("ctrl-P".into()))),
+            ("ctrl-", Err(SequenceError::Key("ctrl-".into()))),
+            ("ab", Err(SequenceError::Key("ab".into()))),
+            ("a,,b", Err(SequenceError::Key(String::new()))),
+            ("é", Err(SequenceError::Key("é".into()))),
+        ] {
+            assert_eq!(text.parse::<Sequence>(), want.map(Sequence), "{text}");
+        }
+        let long = ["a"; limits::DETACH_KEYS + 1].join(",");
+        assert_eq!(long.parse::<Sequence>(), Err(SequenceError::TooLong));
+    }
+
+    #[test]
+    fn sequences_are_shown_as_they_are_typed() {
+        for text in
+            ["ctrl-p,ctrl-q", "a,b", "ctrl-@,ctrl-[,ctrl-\\,ctrl-],ctrl-^,ctrl-_", "ctrl-z,?"]
+        {
+            let sequence: Sequence = text.parse().unwrap();
+            assert_eq!(sequence.to_string(), text.replace(',', " "));
+        }
+    }
+
+    fn matcher(detach: &str, suspend: &str) -> Matcher {
+        Matcher::new(Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap(), true).unwrap())
+    }
+
+    /// What comes out for the app of these reads, and which commands.
+    fn typed(matcher: &mut Matcher, reads: &[&[u8]]) -> (Vec<u8>, Vec<Command>) {
+        let (mut out, mut commands) = (Vec::new(), Vec::new());
+        for read in reads {
+            let mut rest = *read;
+            while !rest.is_empty() {
+                let (len, command) = matcher.push(rest, Instant::now(), &mut out);
+                commands.extend(command);
+                rest = &rest[len..];
+            }
+        }
+        (out, commands)
+    }
+
+    #[test]
+    fn sequences_are_found_and_beginnings_of_them_passed_on() {
+        use Command::{Detach, Page, Suspend};
+        for (detach, suspend, reads, out, commands) in [
+            ("ctrl-p,ctrl-q", "", &["ab\x10\x11cd"][..], "abcd", &[Detach][..]),
+            ("ctrl-p,ctrl-q", "", &["a\x10", "\x11"], "a", &[Detach]),
+            ("ctrl-p,ctrl-q", "", &["\x10\x10", "\x11"], "\x10", &[Detach]),
+            ("ctrl-p,ctrl-q", "", &["\x10", "x\x11"], "\x10x\x11", &[]),
+            ("a,a,b", "", &["aaaab"], "aa", &[Detach]),
+            ("a,b,a,c", "", &["ababac"], "ab", &[Detach]),
+            ("", "", &["\x10\x11\x10?"], "\x10\x11\x10?", &[]),
+            // The page is behind the first key, whatever that is; one key alone has no room for it.
+            ("ctrl-p,ctrl-q", "", &["?\x10", "?x"], "?x", &[Page]),
+            ("ctrl-p,ctrl-q", "", &["\x10\x10?"], "\x10", &[Page]),
+            ("a,b", "", &["\x10?a?"], "\x10?", &[Page]),
+            ("a", "", &["?a?"], "??", &[Detach]),
+            ("a,?", "", &["a?"], "", &[Detach]),
+            // Suspending, alone and on the same first key.
+            ("ctrl-p,ctrl-q", "ctrl-z", &["x\x1ay\x10\x1a"], "xy\x10", &[Suspend, Suspend]),
+            ("ctrl-p,ctrl-q", "ctrl-p,ctrl-z", &["\x10", "\x1a\x10\x11"], "", &[Suspend, Detach]),
+            ("", "ctrl-z", &["\x10\x11\x1a"], "\x10\x11", &[Suspend]),
+            ("a,b,c", "b,d", &["abd"], "a", &[Suspend]),
+        ] {
+            let reads: Vec<&[u8]> = reads.iter().map(|read| read.as_bytes()).collect();
+            let (got, found) = typed(&mut matcher(detach, suspend), &reads);
+            assert_eq!(
+                (String::from_utf8(got).unwrap().as_str(), &found[..]),
+                (out, commands),
+                "{reads:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_sequence_that_would_hide_another_is_refused() {
+        for (detach, suspend, fits) in [
+            ("ctrl-p,ctrl-q", "ctrl-p", false),
+            ("ctrl-p", "ctrl-p,ctrl-z", false),
+            ("ctrl-z", "ctrl-z", false),
+            ("ctrl-p,ctrl-q", "ctrl-p,ctrl-z", true),
+            ("", "ctrl-p", true),
+            ("ctrl-p", "", true),
+        ] {
+            let keys = Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap(), true);
+            assert_eq!(keys.is_ok(), fits, "{detach} {suspend}");
+        }
+    }
+
+    #[test]
+    fn a_held_key_is_passed_on_after_a_pause() {
+        let now = Instant::now();
+        let mut matcher = matcher("ctrl-p,ctrl-q,x", "");
+        let mut out = Vec::new();
+        matcher.push(b"\x10", now, &mut out);
+        let due = matcher.deadline().unwrap();
+        assert_eq!(due, now + limits::DETACH_HOLD);
+        // The first key does not wait longer for the third.
+        matcher.push(b"\x11", due, &mut out);
+        assert_eq!(matcher.deadline(), Some(due));
+        matcher.expire(due, &mut out);
+        assert_eq!((out.as_slice(), matcher.deadline()), (&b"\x10\x11"[..], None));
+        assert_eq!(matcher.push(b"x", due, &mut out), (1, None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_is_swallowed(pieces in prop::collection::vec("[abc]{0,5}", 0..10)) {
+            let mut matcher = matcher("a,b,a,z", "b,c,y");
+            let reads: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
+            let (mut out, commands) = typed(&mut matcher, &reads);
+            prop_assert!(commands.is_empty());
+            matcher.expire(Instant::now() + limits::DETACH_HOLD, &mut out);
+            prop_assert_eq!(out, pieces.concat().into_bytes());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The page that attach shows of itself: the keys that it keeps, and who else is attached.
+//!
+//! Pure. Everything on it is ours or a number: nothing that the app or a peer said.
+
+use super::keys::{Command, Keys};
+use crate::types::name::AppName;
+use crate::wire::{ClientReport, Report, Size};
+
+/// What is known of who is attached.
+#[derive(Debug)]
+pub enum Presence {
+    /// The mux has been asked.
+    Asked,
+    /// What it answered.
+    Known(Report),
+    /// Why it did not, in one line.
+    Unknown(String),
+}
+
+/// One line on how many others are attached, for who comes and can look at the page by these keys.
+#[must_use]
+pub fn others(app: &AppName, count: usize, keys: &Keys) -> String {
+    let are = if count == 1 { "other is" } else { "others are" };
+    let keys = keys.of(Command::Page).map_or(String::new(), |keys| format!(" ({keys} shows them)"));
+    format!("app {app}: {count} {are} attached{keys}")
+}
+
+/// What whoever sits here may type, which decides what the page has keys for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typing {
+    /// Nothing.
+    Never,
+    /// As others do, or nothing as long as one of them types alone.
+    Shared,
+    /// Everything, and nobody else does.
+    Alone,
+}
+
+/// What a key asks for while the page is shown.
+#[must_use]
+pub fn command(key: u8, typing: Typing) -> Option<Command> {
+    match (key, typing) {
+        (b'd', _) => Some(Command::Detach),
+        (b'z', _) => Some(Command::Suspend),
+        (b't', Typing::Shared) => Some(Command::TakeOver),
+        (b'a', Typing::Alone) => Some(Command::LetGo),
+        _ => None,
+    }
+}
+
+/// The keys of the page itself.
+fn here(typing: Typing) -> impl Iterator<Item = &'static str> {
+    let alone = match typing {
+        Typing::Never => None,
+        Typing::Shared => Some("      t  types alone, also where another does so now"),
+        Typing::Alone => Some("      a  lets all type again"),
+    };
+    let keys = ["", "Here  d  detaches             z  suspends"].into_iter().chain(alone);
+    keys.chain(["", "Any other key goes back.", ""])
+}
+
+/// The page's text for a window of this size, for a terminal that is raw; `own` is our process.
+#[must_use]
+pub fn text(
+    app: &AppName,
+    (keys, typing): (&Keys, Typing),
+    presence: &Presence,
+    size: Size,
+    own: u32,
+) -> String {
+    let mut head = vec![format!("iottymux: attached to app {app}"), String::new()];
+    for (command, does) in [
+        (Command::Detach, "detaches: the app goes on"),
+        (Command::Suspend, "suspends attach, until fg"),
+        (Command::Page, "shows this page"),
+    ] {
+        if let Some(sequence) = keys.of(command) {
+            head.push(format!("  {:16} {does}", sequence.to_string()));
+        }
+    }
+    head.extend(here(typing).map(str::to_owned));
+    let people = match presence {
+        Presence::Asked => vec!["Asking who is attached ...".to_owned()],
+        Presence::Unknown(why) => {
+            vec![format!("Who is attached is not known: {}", why.escape_debug())]
+        }
+        Presence::Known(report) => people(report, own),
+    };
+    // What cannot be seen is said to be there; the last row stays empty, for the cursor.
+    let room = usize::from(size.rows).saturating_sub(head.len() + 1);
+    let hidden = people.len().saturating_sub(room);
+    head.extend(people);
+    if hidden > 0 {
+        head.truncate(usize::from(size.rows).saturating_sub(2));
+        head.push("... and more, see iottymux status".to_owned());
+    }
+    let width = usize::from(size.cols);
+    let lines = head.iter().map(|line| line.chars().take(width).collect::<String>() + "\r\n");
+    lines.collect()
+}
+
+fn people(report: &Report, own: u32) -> Vec<String> {
+    let is_attached = |client: &&ClientReport| client.types || !client.streams.is_empty();
+    let line = |client: &ClientReport| {
+        let ClientReport { client: number, uid, pid, types, exclusive, .. } = client;
+        let does = match (types, exclusive) {
+            (_, true) => "types alone",
+            (true, _) => "types",
+            (false, _) => "looks",
+        };
+        let is_own = u32::try_from(*pid) == Ok(own);
+        let own = if is_own { " (here)" } else { "" };
+        format!("  client {number}  uid {uid}  pid {pid}  {does}{own}")
+    };
+    let listed = report.clients.iter().filter(is_attached).map(line);
+    let more = (report.unlisted > 0).then(|| format!("  and {} more", report.unlisted));
+    ["Attached are:".to_owned()].into_iter().chain(listed).chain(more).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::stream::Stream;
+    use crate::wire::PlaceReport;
+    use serde_json::json;
+
+    fn report(clients: u64) -> Report {
+        let client = |number| ClientReport {
+            client: number,
+            uid: 1000,
+            pid: i32::try_from(number).unwrap() + 70,
+            types: number != 2,
+            exclusive: false,
+            streams: vec![PlaceReport { stream: Stream::Tty, position: 0, lag: 0, lost: 0 }],
+        };
+        let clients: Vec<_> = (1..=clients).map(client).collect();
+        serde_json::from_value(json!({
+            "app": "x", "state": "ready", "mux_pid": 1, "uptime_ms": 0, "app_pid": null,
+            "streams": [], "clients": clients, "errors": [],
+        }))
+        .unwrap()
+    }
+
+    fn shown(presence: &Presence, rows: u16, cols: u16) -> Vec<String> {
+        let keys =
+            Keys::new(&"ctrl-p,ctrl-q".parse().unwrap(), &"ctrl-z".parse().unwrap(), true).unwrap();
+        let app: AppName = "demo".parse().unwrap();
+        let text = text(&app, (&keys, Typing::Shared), presence, Size { rows, cols }, 71);
+        text.split_terminator("\r\n").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn it_tells_the_keys_and_who_is_there() {
+        let lines = shown(&Presence::Known(report(3)), 24, 80);
+        for line in [
+            "iottymux: attached to app demo",
+            "  ctrl-p ctrl-q    detaches: the app goes on",
+            "  ctrl-z           suspends attach, until fg",
+            "  ctrl-p ?         shows this page",
+            "  client 1  uid 1000  pid 71  types (here)",
+            "  client 2  uid 1000  pid 72  looks",
+            "  client 3  uid 1000  pid 73  types",
+        ] {
+            assert!(lines.iter().any(|shown| shown == line), "{line:?} is not in {lines:?}");
+        }
+        let lines = shown(&Presence::Unknown("why".into()), 24, 80);
+        assert_eq!(lines.last().unwrap(), "Who is attached is not known: why");
+    }
+
+    #[test]
+    fn only_the_keys_that_do_something_are_shown_and_do_it() {
+        use Typing::{Alone, Never, Shared};
+        for (typing, takes, lets_go) in
+            [(Never, false, false), (Shared, true, false), (Alone, false, true)]
+        {
+            let lines: Vec<_> = here(typing).collect();
+            let shows = |key: &str| lines.iter().any(|line| line.trim_start().starts_with(key));
+            assert_eq!((shows("t  "), shows("a  ")), (takes, lets_go), "{typing:?}");
+            assert_eq!(command(b't', typing).is_some(), takes, "{typing:?}");
+            assert_eq!(command(b'a', typing).is_some(), lets_go, "{typing:?}");
+        }
+    }
+
+    #[test]
+    fn it_fits_any_window() {
+        for (rows, cols) in [(24, 80), (12, 40), (8, 10), (2, 3), (1, 1)] {
+            for presence in [Presence::Asked, Presence::Known(report(100))] {
+                let lines = shown(&presence, rows, cols);
+                // The last line ends the one before the last row, or is the only one.
+                assert!(lines.len() < usize::from(rows).max(2), "{rows}: {lines:?}");
+                assert!(lines.iter().all(|line| line.chars().count() <= usize::from(cols)));
+            }
+        }
+        let lines = shown(&Presence::Known(report(100)), 24, 80);
+        assert_eq!(lines.last().unwrap(), "... and more, see iottymux status");
+        assert_eq!(lines.len(), 23);
+    }
+}

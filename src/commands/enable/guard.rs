@@ -1,0 +1,108 @@
+//! What `enable` refuses: services that the machine needs, and streams that a service has of its own.
+
+use std::path::Path;
+
+use crate::types::service::ServiceName;
+
+/// Services of init and of logging in, by the whole name or by what it begins with (`*`). A mistake with one of
+/// them locks everybody out, or stops all others.
+const PROTECTED: [&str; 17] = [
+    "dbus.service",
+    "dbus-broker.service",
+    "dbus-daemon.service",
+    "messagebus.service",
+    "systemd-*",
+    "getty@*",
+    "serial-getty@*",
+    "console-getty.service",
+    "container-getty@*",
+    "autovt@*",
+    "user@*",
+    "user-runtime-dir@*",
+    "emergency.service",
+    "rescue.service",
+    "debug-shell.service",
+    "initrd-*",
+    "modprobe@*",
+];
+
+/// The name by which the machine needs a service, if it does: aliases count.
+pub fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let matches = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == pattern,
+    };
+    names.into_iter().find(|name| PROTECTED.iter().any(|pattern| matches(name, pattern)))
+}
+
+/// The lines about its streams that a service has of its own, as `systemctl cat` shows its files: those that
+/// hold, and lead anywhere but to the journal or to nothing. Each with the file that has it.
+#[must_use]
+pub fn own_streams(cat: &str, ours: &Path) -> Vec<String> {
+    const KEYS: [&str; 3] = ["StandardInput", "StandardOutput", "StandardError"];
+    const DATA: [&str; 2] = ["StandardInputText", "StandardInputData"];
+    // The default of each is one of these, and so is what an empty line gives back.
+    const USUAL: [&str; 5] = ["", "null", "journal", "syslog", "inherit"];
+    let mut holds: [Option<String>; 4] = [const { None }; 4];
+    let (mut file, mut in_service) = ("", false);
+    for line in cat.lines().map(str::trim) {
+        if let Some(path) = line.strip_prefix("# ").filter(|path| path.starts_with('/')) {
+            (file, in_service) = (path, false);
+        } else if line.starts_with('[') {
+            in_service = line == "[Service]";
+        }
+        let Some((key, value)) = line.split_once('=').filter(|_| in_service) else { continue };
+        let (key, value) = (key.trim(), value.trim());
+        let at = KEYS.iter().position(|known| *known == key);
+        let at = at.or_else(|| DATA.contains(&key).then_some(KEYS.len()));
+        if let Some(at) = at.filter(|_| Path::new(file) != ours) {
+            holds[at] = (!USUAL.contains(&value)).then(|| format!("{key}={value} ({file})"));
+        }
+    }
+    holds.into_iter().flatten().collect()
+}
+
+/// The refusal of a protected service.
+#[must_use]
+pub fn protects(service: &ServiceName, name: &str) -> String {
+    let alias = if name == service.as_str() { String::new() } else { format!(" (as {name})") };
+    format!("the machine needs this service{alias} to boot or to log in; --force enables it anyway")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_that_the_machine_needs() {
+        for (name, is_protected) in [
+            ("dbus.service", true),
+            ("dbus-broker.service", true),
+            ("systemd-logind.service", true),
+            ("getty@tty1.service", true),
+            ("user@1000.service", true),
+            ("rescue.service", true),
+            ("dbus-org.example.game.service", false),
+            ("game.service", false),
+            ("gettysburg.service", false),
+            ("rescue-game.service", false),
+        ] {
+            assert_eq!(protected([name]).is_some(), is_protected, "{name}");
+        }
+        let names = ["mine.service", "systemd-else.service"];
+        assert_eq!(protected(names), Some("systemd-else.service"));
+    }
+
+    #[test]
+    fn streams_of_its_own() {
+        let ours = Path::new("/etc/systemd/system/a.service.d/50-iottymux.conf");
+        let cat = "# /lib/a.service\n[Unit]\nStandardError=kmsg\n[Service]\n StandardOutput = append:/a b\n\
+                   StandardError=socket\n#StandardInput=fd\n\n\
+                   # /etc/systemd/system/a.service.d/50-iottymux.conf\n[Service]\nStandardInput=tty-force\n\n\
+                   # /etc/z.conf\n[Service]\nStandardError=journal\nStandardInputText=x\n";
+        let want =
+            ["StandardOutput=append:/a b (/lib/a.service)", "StandardInputText=x (/etc/z.conf)"];
+        assert_eq!(own_streams(cat, ours), want);
+        assert_eq!(own_streams("", ours), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,196 @@
+//! The moment when a service gets other streams: its files are there, systemd is told, muxes and service start.
+//! What fails is rolled back, so that the service runs as before.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::os::state::AppDir;
+use crate::systemd::manager::{Fate, Manager, Shown};
+use crate::types::name::AppName;
+use crate::units::place::Plan;
+use crate::units::write::clear_state;
+use crate::units::{App, Mux, journal};
+
+/// A service and its muxes, before and after.
+pub struct Switch<'a> {
+    /// Who is told.
+    pub manager: Manager,
+    /// The service.
+    pub app: &'a App,
+    /// What it was before.
+    pub shown: &'a Shown,
+    /// The muxes that it had, with their names.
+    pub before: &'a [(String, AppName)],
+    /// The muxes that it gets.
+    pub muxes: &'a [Mux],
+    /// The socket units that it had.
+    pub old_sockets: &'a BTreeSet<PathBuf>,
+    /// Those that it gets.
+    pub sockets: &'a BTreeSet<PathBuf>,
+    /// Whether its streams become others than those that it had from muxes.
+    pub changes: bool,
+    /// Whether it runs, and would lose its streams if it were not stopped.
+    pub loses: bool,
+    /// Whether it is to be started.
+    pub now: bool,
+}
+
+impl Switch<'_> {
+    /// Does it, behind files that are written. What became of the service, if it was started.
+    ///
+    /// # Errors
+    /// When something fails; then these files are as they were, and the service runs if it did.
+    pub fn carry_out(
+        &self,
+        files: &Plan,
+        state: impl FnOnce() -> Result<Vec<AppDir>>,
+    ) -> Result<Option<Fate>> {
+        let mut is_touched = false;
+        let mut switch = || self.switch(&mut is_touched);
+        let done = if self.loses { uninterrupted(switch) } else { switch() };
+        let Err(why) = done else { return done };
+        let back = uninterrupted(|| self.roll_back(files, is_touched, state));
+        Err(match back {
+            Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
+            Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
+        })
+    }
+
+    /// `is_touched` tells whether the service was stopped or started for it.
+    fn switch(&self, is_touched: &mut bool) -> Result<Option<Fate>> {
+        let (manager, service) = (self.manager, self.app.service.as_str());
+        let mut started = None;
+        if self.loses {
+            *is_touched = true;
+            manager.stop(service)?;
+            self.leave()?;
+            self.reload()?;
+            started = Some(manager.systemctl(&["start", "--", service]).map(drop));
+        } else {
+            if self.changes {
+                self.leave()?;
+            }
+            self.reload()?;
+            self.start_muxes()?;
+            if self.now {
+                *is_touched = true;
+                started = Some(manager.systemctl(&["restart", "--", service]).map(drop));
+            }
+        }
+        let Some(started) = started else { return Ok(None) };
+        self.muxes.iter().try_for_each(|mux| self.check(&mux.unit()))?;
+        let fate = manager.fate(service, self.shown, started)?;
+        match &fate {
+            // It is not the service that cannot be started: it was.
+            Fate::Failed(_) | Fate::Repeats(_) if self.shown.is_active() => {
+                bail!("with these streams it {fate}")
+            }
+            _ => Ok(Some(fate)),
+        }
+    }
+
+    /// Has the muxes of a service that runs started or, with new options, started again.
+    fn start_muxes(&self) -> Result<()> {
+        // A service that runs on other streams still has hooks to run, and these are given the new ones. The
+        // app of a mux that runs already does not notice that it is another.
+        let verb = if self.shown.runs() { "restart" } else { "try-restart" };
+        for unit in self.muxes.iter().map(Mux::unit) {
+            if let Err(e) = self.manager.systemctl(&[verb, &unit]) {
+                self.check(&unit)?;
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    /// Names a mux that does not start: of the service systemd says less.
+    fn check(&self, mux: &str) -> Result<()> {
+        if self.manager.show(mux)?.does_not_start() {
+            let user = self.manager.option();
+            bail!("{mux} does not start (journalctl{user} -u {mux})");
+        }
+        Ok(())
+    }
+
+    fn reload(&self) -> Result<()> {
+        self.manager.systemctl(&["daemon-reload"]).map(drop)
+    }
+
+    /// Waits until nothing of the old streams is left: for what is still ending systemd would keep FIFOs
+    /// for what comes in its place, or remove them from it.
+    fn leave(&self) -> Result<()> {
+        self.before.iter().try_for_each(|(unit, _)| self.manager.stop(unit))?;
+        self.await_end(self.old_sockets)
+    }
+
+    fn await_end(&self, sockets: &BTreeSet<PathBuf>) -> Result<()> {
+        sockets.iter().try_for_each(|socket| self.manager.await_end(&socket.to_string_lossy()))
+    }
+
+    /// Makes all as it was, as far as that goes: what fails keeps nothing else from it. What is so again.
+    fn roll_back(
+        &self,
+        files: &Plan,
+        is_touched: bool,
+        state: impl FnOnce() -> Result<Vec<AppDir>>,
+    ) -> Result<String> {
+        let (manager, service) = (self.manager, self.app.service.as_str());
+        let had = |unit: &str| self.before.iter().any(|(before, _)| before == unit);
+        let mut done = Vec::new();
+        let state = state();
+        if is_touched {
+            done.push(manager.stop(service));
+        }
+        for mux in self.muxes.iter().filter(|mux| is_touched || !had(&mux.unit())) {
+            let unit = mux.unit();
+            done.extend([manager.stop(&unit), manager.forget(&unit)]);
+            done.push(journal::end(manager, &mux.name));
+        }
+        if is_touched {
+            done.push(self.await_end(self.sockets));
+        }
+        done.extend([files.take_back(), self.reload()]);
+        let is_new = |dir: &AppDir| self.before.iter().all(|(_, name)| name != dir.name());
+        done.push(
+            state
+                .and_then(|dirs| clear_state(&dirs.into_iter().filter(is_new).collect::<Vec<_>>())),
+        );
+        let ran = self.shown.runs() && !self.shown.stops();
+        done.push(match (ran, is_touched) {
+            (true, true) => self.start_again(),
+            (true, false) => self
+                .before
+                .iter()
+                .try_for_each(|(unit, _)| manager.systemctl(&["restart", unit]).map(drop)),
+            (false, true) if !self.shown.has_failed() => manager.forget(service),
+            (false, _) => Ok(()),
+        });
+        done.into_iter().collect::<Result<()>>()?;
+        Ok(if ran { format!("{service} runs as before") } else { "nothing has changed".to_owned() })
+    }
+
+    /// Starts the service on its own streams.
+    fn start_again(&self) -> Result<()> {
+        let (manager, service) = (self.manager, self.app.service.as_str());
+        let before = manager.show(service)?;
+        let started = manager.systemctl(&["start", "--", service]).map(drop);
+        match manager.fate(service, &before, started)? {
+            Fate::Runs | Fate::Rests => Ok(()),
+            fate => bail!("{service} {fate}"),
+        }
+    }
+}
+
+/// Does something in whose middle a service is stopped: ^C waits for its end.
+fn uninterrupted<T>(does: impl FnOnce() -> T) -> T {
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let blocked = signals.thread_block();
+    let done = does();
+    if blocked.is_ok() {
+        let _ = signals.thread_unblock();
+    }
+    done
+}

@@ -1,0 +1,148 @@
+//! Whether systemd can run the program of a mux as its unit would: tried with `--help` in a unit of its own,
+//! which lies in systemd's directory for the time until the next boot and is gone afterwards.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::systemd::manager::Manager;
+use crate::types::limits;
+use crate::units::place::Place;
+use crate::units::text::seal;
+use crate::units::{App, DROP_IN, Mux, Setup, UnitFile, drop_ins};
+
+/// What of a mux's unit decides whether its program can be run: its user, its rights, what it can see. Lines
+/// that need what only the mux's own start makes (directories, descriptors) are not among these.
+const RIGHTS: [&str; 21] = [
+    "User=",
+    "Group=",
+    "SupplementaryGroups=",
+    "NoNewPrivileges=",
+    "CapabilityBoundingSet=",
+    "AmbientCapabilities=",
+    "Restrict",
+    "Protect",
+    "Private",
+    "ProcSubset=",
+    "NoExecPaths=",
+    "ExecPaths=",
+    "Keyring",
+    "Device",
+    "IPAddress",
+    "LockPersonality=",
+    "MemoryDenyWriteExecute=",
+    "SystemCall",
+    "UMask=",
+    "Limit",
+    "RootDirectory=",
+];
+/// Of what begins so, what is about restarts.
+const NO_RIGHTS: &str = "RestartPrevent";
+
+/// Refuses muxes whose program cannot be run.
+///
+/// # Errors
+/// When it cannot, or systemd refuses.
+pub fn run(manager: Manager, app: &App, setup: &Setup, units: &[(Mux, String)]) -> Result<()> {
+    for (mux, text) in units {
+        let Some(command) = command(text, mux) else { continue };
+        try_one(manager, app, setup, &unit(mux, text, &command), &command)?;
+    }
+    Ok(())
+}
+
+/// The text of a mux's unit: its template, with what `enable` adds to it.
+#[must_use]
+pub fn text(template: &str, mux: &Mux, files: &[UnitFile]) -> String {
+    let path = drop_ins(&mux.unit()).join(DROP_IN);
+    let drop_in = files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
+    format!("{template}\n{drop_in}")
+}
+
+/// The program of a mux with its arguments, as the unit has them.
+fn command(text: &str, mux: &Mux) -> Option<String> {
+    let line = text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).next_back();
+    let name = mux.name.to_string();
+    line.filter(|line| !line.is_empty()).map(|line| line.replace("%i", &name))
+}
+
+fn unit(mux: &Mux, text: &str, command: &str) -> String {
+    let has_part = |line: &&str| {
+        RIGHTS.iter().any(|key| line.starts_with(key)) && !line.starts_with(NO_RIGHTS)
+    };
+    let rights: Vec<String> = text
+        .lines()
+        .filter(has_part)
+        .map(|line| line.replace("%i", &mux.name.to_string()))
+        .collect();
+    format!(
+        "[Unit]\n\
+         Description=Whether the mux {} can be started\n\
+         DefaultDependencies=no\n\
+         StartLimitIntervalSec=0\n\
+         \n\
+         [Service]\n\
+         Type=oneshot\n\
+         ExecStart={command} --help\n\
+         StandardInput=null\n\
+         StandardOutput=null\n\
+         StandardError=null\n\
+         TimeoutStartSec={}s\n\
+         {}\n",
+        mux.name,
+        limits::TRIAL.as_secs(),
+        rights.join("\n")
+    )
+}
+
+fn try_one(manager: Manager, app: &App, setup: &Setup, text: &str, command: &str) -> Result<()> {
+    let place = Place::new(manager.runtime_units()?);
+    let name = format!("iottymux-check-{}.service", app.name);
+    // One that was killed in the middle of this has left it.
+    manager.forget(&name)?;
+    let file = UnitFile { path: PathBuf::from(&name), text: seal(Some(app.owner()), text) };
+    place.plan(&[], app.owner(), vec![file])?.carry_out()?;
+    let tried = try_unit(manager, &name, setup, command);
+    let forgotten = manager.forget(&name);
+    place.take_away(&place.path().join(&name))?;
+    tried.and(forgotten)
+}
+
+fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Result<()> {
+    // A new file is found without this, unless the directory is new as well.
+    if !manager.show(name)?.is_loaded {
+        manager.systemctl(&["daemon-reload"])?;
+    }
+    let Err(refused) = manager.systemctl(&["start", "--", name]) else { return Ok(()) };
+    let all = manager.properties(name, "ExecMainStatus,Result")?;
+    let property = |name: &str| all.get(name).map(String::as_str).unwrap_or_default();
+    let program = command.split_whitespace().next().unwrap_or_default();
+    let program = setup.binary.as_deref().unwrap_or(program);
+    match property("ExecMainStatus") {
+        "0" | "" if property("Result") != "timeout" => Err(refused),
+        "203" => bail!(
+            "the mux could not start: its unit cannot run {} (203/EXEC). The unit hides /home and /root, and \
+             each directory above the program must let other users pass. Try: {}",
+            program.escape_debug(),
+            remedy(setup)
+        ),
+        "217" => bail!(
+            "the mux could not start: its user does not exist (217/USER). Try: systemd-sysusers"
+        ),
+        status => bail!(
+            "the mux could not start: with the rights of its unit {} --help ends with {} ({})",
+            program.escape_debug(),
+            property("Result").escape_debug(),
+            status.escape_debug()
+        ),
+    }
+}
+
+/// The command that puts the program where systemd finds it by its name.
+fn remedy(setup: &Setup) -> String {
+    let to = Path::new("/usr/local/bin/iottymux");
+    match setup.binary.as_deref().filter(|from| Path::new(from) != to) {
+        Some(from) => format!("install -m 711 {} {}", from.escape_debug(), to.display()),
+        None => "chmod a+rx $(command -v iottymux)".to_owned(),
+    }
+}

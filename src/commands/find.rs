@@ -1,0 +1,142 @@
+//! Finding an app: its document, and waiting for it.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+use crate::os::state::AppDir;
+use crate::types::limits;
+use crate::wire::endpoints::Endpoints;
+use crate::wire::last::Last;
+
+/// Tries until it succeeds, the time is over, or it fails for another reason than that there is no
+/// mux (yet). `wait` of zero tries once, and then `advice` is how to wait; `None` waits for ever. Sleeps
+/// until something changes.
+///
+/// # Errors
+/// The last failure, when the time is over; [`Ended`] where a mux has left how its app ended.
+pub fn retry<T>(
+    dir: &AppDir,
+    wait: Option<Duration>,
+    advice: &str,
+    mut attempt: impl FnMut(&Endpoints) -> Result<T>,
+) -> Result<T> {
+    let until = wait.map(|wait| Instant::now() + wait);
+    loop {
+        // Watching begins before looking, so that nothing is missed in between.
+        let changes = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let watched = watch_path(&changes, &dir.dir(), AddWatchFlags::empty())?;
+        let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
+        let error = match outcome {
+            Ok(found) => return Ok(found),
+            Err(e) if is_absence(&e) => e,
+            Err(e) => return Err(e),
+        };
+        let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(explain(error, dir, wait, advice));
+        }
+        log::debug!("waiting for app {}", dir.name());
+        if !watched {
+            left = Some(left.map_or(limits::LOOK_AGAIN, |left| left.min(limits::LOOK_AGAIN)));
+        }
+        let timeout = left.map_or(PollTimeout::NONE, |left| {
+            // Rounded up, so that the last wait is not a busy one.
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        let mut fds = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => bail!("waiting for app {}: {e}", dir.name()),
+        }
+    }
+}
+
+/// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
+/// above it that does. Whether it can be watched: that takes the right to list it, which a mux
+/// does not give to other users. `also` is what is to be told beside.
+///
+/// # Errors
+/// When the kernel refuses for another reason.
+pub fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> Result<bool> {
+    let flags = also
+        | AddWatchFlags::IN_CREATE
+        | AddWatchFlags::IN_MOVED_TO
+        // rkt's mux writes its document in place.
+        | AddWatchFlags::IN_CLOSE_WRITE
+        | AddWatchFlags::IN_ATTRIB
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF;
+    // The one below is watched too where it exists: it may be removed and made again.
+    let mut failure = Errno::ENOENT;
+    for path in dir.ancestors() {
+        match changes.add_watch(path, flags) {
+            Ok(_) => return Ok(true),
+            Err(Errno::EACCES) => return Ok(false),
+            Err(e @ (Errno::ENOENT | Errno::ENOTDIR)) => failure = e,
+            Err(e) => {
+                return Err(e).with_context(|| format!("watching {}", path.display()));
+            }
+        }
+    }
+    Err(failure).with_context(|| format!("watching {}", dir.display()))
+}
+
+/// Whether an error means only that no mux is there (any more, or yet).
+#[must_use]
+pub fn is_absence(error: &anyhow::Error) -> bool {
+    let is_gone = |e: &std::io::Error| {
+        use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+        // The last three: a mux that is just going.
+        matches!(
+            e.kind(),
+            NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof
+        )
+    };
+    // A document that ends too early is being written in place.
+    error.is::<Ended>()
+        || error.downcast_ref().is_some_and(is_gone)
+        || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
+}
+
+/// Why there is no mux, as far as is known: the app has ended.
+#[derive(Debug)]
+pub struct Ended {
+    hint: String,
+    /// What its mux has left.
+    pub last: Last,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hint, last } = self;
+        write!(f, "{hint}: it {last} (iottymux status shows its last output)")
+    }
+}
+
+impl std::error::Error for Ended {}
+
+fn explain(
+    error: anyhow::Error,
+    dir: &AppDir,
+    wait: Option<Duration>,
+    advice: &str,
+) -> anyhow::Error {
+    let name = dir.name();
+    let (hint, advice) = match wait {
+        Some(wait) if !wait.is_zero() => (format!("app {name} did not appear within {wait:?}"), ""),
+        _ => (format!("app {name} is not running under a mux"), advice),
+    };
+    match Last::read(dir) {
+        Ok(Some(last)) => Ended { hint, last }.into(),
+        Ok(None) => error.context(hint + advice),
+        Err(unreadable) => unreadable.context(hint + advice),
+    }
+}

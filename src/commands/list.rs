@@ -1,0 +1,98 @@
+//! Showing what can be attached.
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind};
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
+
+use anyhow::{Context, Result};
+
+use super::{find, status};
+use crate::os::print::print;
+use crate::os::state::{AppDir, StateDir};
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::wire::AppState;
+use crate::wire::endpoints::Endpoints;
+use crate::wire::last::Last;
+
+/// Prints the endpoints of an app, with a line end for people or as rkt does without one.
+///
+/// # Errors
+/// When the app has none, or they cannot be printed.
+pub fn one(dir: &AppDir, line_end: &str) -> Result<()> {
+    let endpoints = Endpoints::read(dir).with_context(|| format!("listing app {}", dir.name()))?;
+    show(&endpoints, line_end)
+}
+
+/// Prints endpoints.
+///
+/// # Errors
+/// When they cannot be printed.
+pub fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
+    print(&format!("{}{line_end}", endpoints.pretty()))
+}
+
+/// Prints a line for each app: where it is in its life (`refused` when its mux does not let us in), and
+/// what can be attached. `enabled` are those that have units: they can be started.
+///
+/// # Errors
+/// When the state directory cannot be read, or the lines cannot be printed.
+pub fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
+    let line = |name: &AppName| {
+        let dir = state.app(name);
+        let Ok(endpoints) = Endpoints::read(&dir) else {
+            let is_enabled = enabled.contains(name);
+            return [
+                name.to_string(),
+                without_endpoints(&dir, is_enabled).word().into(),
+                String::new(),
+            ];
+        };
+        let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
+        let state = match status::report(&dir) {
+            Ok(report) => report.app_state().word(),
+            Err(e) if find::is_absence(&e) || is_late(&e) => AppState::Unknown.word(),
+            // It answers, but not us.
+            Err(_) => "refused",
+        };
+        [name.to_string(), state.into(), streams.join(",")]
+    };
+    let mut names = state.apps()?;
+    names.extend_from_slice(enabled);
+    names.sort();
+    names.dedup();
+    // A mux that hangs is waited for, but not one behind the other.
+    let mut apps: Vec<[String; 3]> = Vec::new();
+    for names in names.chunks(limits::ASKED) {
+        thread::scope(|scope| {
+            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| line(name))).collect();
+            let lines = asked.into_iter().map(ScopedJoinHandle::join);
+            apps.extend(lines.map(|line| line.unwrap_or_else(|panic| resume_unwind(panic))));
+        });
+    }
+    let width = apps.iter().map(|[name, ..]| name.len()).max().unwrap_or(0).max("APP".len());
+    let mut text = format!("{:width$}  STATE      ENDPOINTS\n", "APP");
+    for [name, state, streams] in apps {
+        let line = format!("{name:width$}  {state:9}  {streams}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    print(&text)
+}
+
+/// Whether a mux has not answered in time.
+fn is_late(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|e: &io::Error| e.kind() == ErrorKind::TimedOut)
+}
+
+/// The state of an app that has no document.
+fn without_endpoints(dir: &AppDir, is_enabled: bool) -> AppState {
+    let has_ended = matches!(Last::read(dir), Ok(Some(_)));
+    match (dir.is_locked(), has_ended) {
+        (true, true) => AppState::Stopping,
+        (true, false) => AppState::Preparing,
+        (false, true) => AppState::Exited,
+        (false, false) if is_enabled => AppState::Prepared,
+        (false, false) => AppState::Unknown,
+    }
+}

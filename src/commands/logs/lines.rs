@@ -1,0 +1,182 @@
+//! From entries to what is printed: parts become lines again, and only what is wanted. Pure.
+//!
+//! Invariant: of each stream whole lines are printed as the app wrote them, or nothing; with the
+//! exception of a last one that has no end yet. Nothing is held back: a part is printed when it is
+//! read, for lines have no longest length and a prompt no end.
+
+use super::colours::Colours;
+use super::entry::Entry;
+use crate::types::escape::is_unsafe;
+use crate::types::stream::Stream;
+use crate::types::time::Stamp;
+
+/// What is wanted of a log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wants {
+    /// Only this stream.
+    pub stream: Option<Stream>,
+    /// Only lines that begin at this time or later.
+    pub since: Stamp,
+    /// The time before each line.
+    pub stamps: bool,
+}
+
+impl Wants {
+    /// Whether anything of this stream is wanted.
+    #[must_use]
+    pub fn includes(&self, stream: Stream) -> bool {
+        self.stream.is_none_or(|only| only == stream)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Lines {
+    wants: Wants,
+    /// What is on at standard output and standard error, where they are terminals.
+    screens: [Option<Colours>; 2],
+    /// Of each stream: whether the line is printed in which it is.
+    inside: [Option<bool>; 2],
+}
+
+impl Lines {
+    /// All lines that are wanted; `screens` tells for which stream a terminal shows them.
+    #[must_use]
+    pub fn new(wants: Wants, screens: [bool; 2]) -> Self {
+        let screens = screens.map(|is_screen| is_screen.then(Colours::default));
+        Self { wants, screens, inside: [None; 2] }
+    }
+
+    /// Appends what is to be printed of an entry.
+    pub fn print(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+        let index = index(entry.stream);
+        let begins = self.inside[index].is_none();
+        let shown = *self.inside[index].get_or_insert_with(|| {
+            self.wants.includes(entry.stream) && entry.stamp >= self.wants.since
+        });
+        if entry.ends {
+            self.inside[index] = None;
+        }
+        if !shown {
+            return;
+        }
+        if let Some(colours) = &mut self.screens[index] {
+            colours.go_on(out);
+        }
+        if begins && self.wants.stamps {
+            out.extend_from_slice(entry.written.as_bytes());
+            out.push(b' ');
+        }
+        match &mut self.screens[index] {
+            Some(colours) => escape(&entry.text, colours, out),
+            None => out.extend_from_slice(&entry.text),
+        }
+        if entry.ends {
+            out.push(b'\n');
+        }
+    }
+
+    /// Appends what switches off what is on at a stream's terminal, until the next entry.
+    pub fn rest(&mut self, stream: Stream, out: &mut Vec<u8>) {
+        if let Some(colours) = &mut self.screens[index(stream)] {
+            colours.rest(out);
+        }
+    }
+}
+
+/// The place of a stream among the two that logs know.
+#[must_use]
+pub fn index(stream: Stream) -> usize {
+    usize::from(stream == Stream::Stderr)
+}
+
+/// Appends text for a terminal: as it is, with its colours, but with all else escaped that a
+/// terminal would obey.
+fn escape(text: &[u8], colours: &mut Colours, out: &mut Vec<u8>) {
+    for chunk in text.utf8_chunks() {
+        let valid = chunk.valid();
+        let mut colour_ends = 0;
+        for (at, c) in valid.char_indices() {
+            if c == '\x1b' {
+                colour_ends = at + colour(&valid.as_bytes()[at..]);
+                if colour_ends > at {
+                    colours.read(&valid.as_bytes()[at..colour_ends]);
+                }
+            }
+            if at < colour_ends || !is_unsafe(c) || matches!(c, '\t' | '\r' | '\n') {
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                out.extend(c.escape_debug().map(|c| c as u8));
+            }
+        }
+        out.extend_from_slice(chunk.invalid().escape_ascii().to_string().as_bytes());
+    }
+}
+
+/// The length of the sequence that sets colours with which a text begins, or 0.
+fn colour(text: &[u8]) -> usize {
+    let parameters = |text: &[u8]| {
+        text.iter().take_while(|b| b.is_ascii_digit() || matches!(b, b';' | b':')).count()
+    };
+    let begins = text.strip_prefix(b"\x1b[").map(|rest| (rest, parameters(rest)));
+    begins.filter(|(rest, len)| rest.get(*len) == Some(&b'm')).map_or(0, |(_, len)| 2 + len + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::logs::entry;
+
+    fn printed(wants: Wants, log: &str) -> String {
+        let mut lines = Lines::new(wants, [false; 2]);
+        let mut out = Vec::new();
+        for line in log.split_inclusive('\n') {
+            lines.print(&entry::parse(line.as_bytes()).unwrap(), &mut out);
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    const LOG: &str = "\
+        2020-01-01T00:00:01Z stdout P a1\n\
+        2020-01-01T00:00:02Z stderr F b\n\
+        2020-01-01T00:00:03Z stdout P \n\
+        2020-01-01T00:00:04Z stdout F a2\n\
+        2020-01-01T00:00:05Z stderr P c\n\
+        2020-01-01T00:00:06Z stdout F \n\
+        2020-01-01T00:00:07Z stdout P d";
+
+    #[test]
+    fn parts_become_lines_of_the_streams_that_are_wanted() {
+        let only = |stream| Wants { stream: Some(stream), ..Wants::default() };
+        assert_eq!(printed(only(Stream::Stdout), LOG), "a1a2\n\nd");
+        assert_eq!(printed(only(Stream::Stderr), LOG), "b\nc");
+        assert_eq!(printed(Wants::default(), LOG), "a1b\na2\nc\nd");
+    }
+
+    #[test]
+    fn a_line_has_the_time_of_its_beginning() {
+        let stdout = Wants { stream: Some(Stream::Stdout), stamps: true, ..Wants::default() };
+        let want = "2020-01-01T00:00:01Z a1a2\n2020-01-01T00:00:06Z \n2020-01-01T00:00:07Z d";
+        assert_eq!(printed(stdout, LOG), want);
+        let since = |text| Wants { since: Stamp::parse(text).unwrap(), ..stdout };
+        assert_eq!(printed(since("2020-01-01T00:00:01Z"), LOG), want);
+        assert_eq!(printed(since("2020-01-01T00:00:02Z"), LOG), want[26..].to_owned());
+        assert_eq!(printed(since("2020-01-01T00:00:08Z"), LOG), "");
+    }
+
+    #[test]
+    fn a_terminal_is_told_nothing_but_colours() {
+        for (text, want) in [
+            (&b"a\tb\r\x1b[1;31mred\x1b[m \xc3\xa9"[..], "a\tb\r\x1b[1;31mred\x1b[m é"),
+            (b"\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
+            (b"\x1b[2J\x1b[31", "\\u{1b}[2J\\u{1b}[31"),
+            (b"\x1b\x1b[0m", "\\u{1b}\x1b[0m"),
+            (b"\x1b[3\xff1m\x9b2J\0\x7f\xc2\x9b", "\\u{1b}[3\\xff1m\\x9b2J\\0\\u{7f}\\u{9b}"),
+            ("\u{202e}a\u{2066}\u{61c}\u{2028}".as_bytes(), "\\u{202e}a\\u{2066}\\u{61c}\\u{2028}"),
+        ] {
+            let mut out = Vec::new();
+            escape(text, &mut Colours::default(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), want);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Reading a log on, entry by entry, over all its files.
+//!
+//! Invariant: each entry is given once, in the order in which it was written; of what is broken it is
+//! told and it goes on. A file is left when its writer has left it: then it is complete.
+
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Context, Result};
+use memchr::memchr;
+
+use super::entry::{self, Entry};
+use super::files::Files;
+use super::lines::index;
+use super::tail::Start;
+use crate::types::limits;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Reader {
+    /// The files.
+    pub files: Files,
+    start: Start,
+    /// The number of the file that is being read.
+    number: u64,
+    /// What was read and not given yet: the beginning of an entry.
+    buffer: Vec<u8>,
+    /// So much of the buffer has no line end.
+    searched: usize,
+    /// Where in the file the buffer begins.
+    offset: u64,
+    /// Line ends before that, where the file was read from its beginning.
+    lines: Option<u64>,
+    /// In the middle of an entry that is too long.
+    skipping: bool,
+    /// Broken entries told of.
+    told: usize,
+    /// The file that is being read has an entry: it is a log.
+    is_log: bool,
+}
+
+impl Reader {
+    /// Reads from there on.
+    #[must_use]
+    pub fn new(files: Files, start: Start) -> Self {
+        Self {
+            files,
+            start,
+            number: 0,
+            buffer: Vec::new(),
+            searched: 0,
+            offset: 0,
+            lines: None,
+            skipping: false,
+            told: 0,
+            is_log: false,
+        }
+    }
+
+    /// Reads a piece and gives its entries; whether there was any, or another file is next.
+    ///
+    /// # Errors
+    /// Those of reading, and those of whom the entries are given to.
+    pub fn read(&mut self, give: &mut impl FnMut(&Entry<'_>) -> Result<()>) -> Result<bool> {
+        // Asked before reading: what is not there when the writer has left will not come.
+        let is_left = self.files.writer_is_past().context("reading a log")?;
+        let Some(number) = self.files.open().front().map(|opened| opened.number) else {
+            return Ok(false);
+        };
+        let (first, offset) = self.start.at.unwrap_or_default();
+        if number < first {
+            self.files.done();
+            return Ok(true);
+        }
+        if number != self.number {
+            self.number = number;
+            self.restart(if number == first { offset } else { 0 });
+        }
+        let Some(opened) = self.files.open().front() else { return Ok(false) };
+        let what = || format!("reading {}", opened.path.display());
+        let filled = self.buffer.len();
+        self.buffer.resize(filled + limits::LOG_READ, 0);
+        let at = self.offset + filled as u64;
+        let len = opened.file.read_at(&mut self.buffer[filled..], at);
+        self.buffer.truncate(filled + len.as_ref().unwrap_or(&0));
+        if len.with_context(what)? > 0 {
+            self.give_entries(give)?;
+            return Ok(true);
+        }
+        if opened.size().with_context(what)? < at {
+            // It was copied and truncated.
+            self.restart(0);
+            return Ok(true);
+        }
+        if is_left {
+            self.finish(true, give)?;
+            self.files.done();
+        }
+        Ok(is_left)
+    }
+
+    /// Gives what is there of an entry that has no end; if it is none, and never will be, tells so.
+    ///
+    /// # Errors
+    /// Those of whom the entry is given to.
+    pub fn finish(
+        &mut self,
+        complete: bool,
+        give: &mut impl FnMut(&Entry<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let rest = std::mem::take(&mut self.buffer);
+        self.searched = 0;
+        if rest.is_empty() || self.skipping {
+            return Ok(());
+        }
+        match entry::parse(&rest) {
+            Ok(entry) if self.is_wanted(&entry, self.offset) => give(&entry),
+            Err(why) if complete => {
+                self.tell(self.offset, self.lines, &rest, why);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn restart(&mut self, offset: u64) {
+        self.buffer.clear();
+        (self.searched, self.offset, self.skipping) = (0, offset, false);
+        self.is_log = self.files.are_named_by_user();
+        self.lines = (offset == 0).then_some(0);
+    }
+
+    fn give_entries(&mut self, give: &mut impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (mut done, mut from) = (0, self.searched);
+        while let Some(at) = memchr(b'\n', &buffer[from..]) {
+            let line = &buffer[done..=from + at];
+            let offset = self.offset + done as u64;
+            if !std::mem::take(&mut self.skipping) {
+                match entry::parse(line) {
+                    Ok(entry) => {
+                        self.is_log = true;
+                        if self.is_wanted(&entry, offset) {
+                            give(&entry)?;
+                        }
+                    }
+                    Err(why) => self.tell(offset, self.lines, line, why),
+                }
+            }
+            self.lines = self.lines.map(|lines| lines + 1);
+            done += line.len();
+            from = done;
+        }
+        buffer.drain(..done);
+        self.offset += done as u64;
+        if buffer.len() > limits::LOG_ENTRY {
+            if !self.skipping {
+                self.tell(self.offset, self.lines, &buffer, "it is too long");
+            }
+            self.skipping = true;
+            self.offset += buffer.len() as u64;
+            buffer.clear();
+        }
+        self.searched = buffer.len();
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn is_wanted(&self, entry: &Entry<'_>, offset: u64) -> bool {
+        (self.number, offset) >= self.start.streams[index(entry.stream)]
+    }
+
+    /// Tells of a broken entry, once, and not of too many.
+    fn tell(&mut self, offset: u64, lines: Option<u64>, line: &[u8], why: &str) {
+        self.told += 1;
+        if self.told > limits::LOG_BROKEN {
+            if self.told == limits::LOG_BROKEN + 1 {
+                log::warn!("there are more such entries, which are skipped without a word");
+            }
+            return;
+        }
+        let path = self.files.open().front().map(|opened| opened.path.display().to_string());
+        let place = match lines {
+            Some(lines) => format!("line {}", lines + 1),
+            None => format!("byte {offset}"),
+        };
+        // What is in a file that is perhaps no log is not shown.
+        let line =
+            if self.is_log { line.strip_suffix(b"\n").unwrap_or(line) } else { b"\xe2\x80\xa6" };
+        let excerpt = &line[..line.len().min(limits::LOG_EXCERPT)];
+        let more = if excerpt.len() < line.len() { "…" } else { "" };
+        let excerpt = String::from_utf8_lossy(excerpt);
+        log::warn!(
+            "{}: {place} is no entry, {why}; skipped: \"{}{more}\"",
+            path.unwrap_or_default().escape_debug(),
+            excerpt.escape_debug()
+        );
+    }
+}

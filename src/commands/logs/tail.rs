@@ -1,0 +1,157 @@
+//! Where the last lines of a log begin: from its end backwards, not further than they reach.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+
+use memchr::memrchr;
+
+use super::entry;
+use super::files::Opened;
+use super::lines::{Wants, index};
+use crate::types::limits;
+
+/// A place in a log: the number of a file, and an offset in it.
+pub type Place = (u64, u64);
+
+/// Where to begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// With the first entry of all that are wanted; `None` for the beginning.
+    pub at: Option<Place>,
+    /// Entries of a stream before this place belong to lines that are not wanted.
+    pub streams: [Place; 2],
+}
+
+/// What is known of a stream, on the way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// Nothing.
+    Nothing,
+    /// The first of its lines that are wanted, which may begin further back.
+    Line,
+    /// Where the first of its lines begins.
+    Beginning,
+}
+
+/// The start of the last `count` lines, by their ends, of the streams that are wanted.
+///
+/// # Errors
+/// Those of reading.
+pub fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io::Result<Start> {
+    let mut start = Start::default();
+    if let (Some(newest), 0) = (files.back(), count) {
+        let mut entries = Backwards::new(&newest.file)?;
+        let end = entries.place();
+        // An entry that is being written is one that is still to come.
+        let unfinished = entries.previous()?.filter(|(_, line)| !line.ends_with(b"\n"));
+        start.at = Some((newest.number, unfinished.map_or(end, |(offset, _)| offset)));
+        return Ok(start);
+    }
+    let mut seen = [Seen::Nothing; 2];
+    let mut lines = 0;
+    // Bytes looked at since there are enough lines, or since the last part of one of them.
+    let mut beyond = 0;
+    for opened in files.iter().rev() {
+        let mut entries = Backwards::new(&opened.file)?;
+        start.at.get_or_insert((opened.number, entries.place()));
+        while lines < count || seen.contains(&Seen::Line) && beyond < limits::LOG_PARTS {
+            let Some((offset, line)) = entries.previous()? else { break };
+            if lines == count {
+                beyond += line.len() as u64;
+            }
+            let Ok(entry) = entry::parse(line) else { continue };
+            if !wants.includes(entry.stream) {
+                continue;
+            }
+            let stream = index(entry.stream);
+            let begins_line = entry.ends || seen[stream] == Seen::Nothing;
+            seen[stream] = match (begins_line, seen[stream]) {
+                // Looking back, a line begins with its end.
+                (true, Seen::Nothing | Seen::Line) if lines < count => {
+                    lines += 1;
+                    Seen::Line
+                }
+                (true, Seen::Nothing) => {
+                    start.streams[stream] = (opened.number, offset + line.len() as u64);
+                    Seen::Beginning
+                }
+                (true, _) => Seen::Beginning,
+                (false, seen) => seen,
+            };
+            if seen[stream] == Seen::Line && !entry.ends {
+                beyond = 0;
+            }
+            if seen[stream] == Seen::Line {
+                start.at = Some((opened.number, offset));
+                start.streams[stream] = (opened.number, offset);
+            }
+        }
+        if lines == count && (!seen.contains(&Seen::Line) || beyond >= limits::LOG_PARTS) {
+            return Ok(start);
+        }
+    }
+    // All of it was read: it begins where it begins.
+    Ok(Start { at: if lines < count { None } else { start.at }, ..start })
+}
+
+/// The entries of a file, the last one first.
+struct Backwards<'a> {
+    file: &'a File,
+    /// Of the file from `from` on; beyond `end` it is done.
+    buffer: Vec<u8>,
+    from: u64,
+    end: usize,
+}
+
+impl<'a> Backwards<'a> {
+    fn new(file: &'a File) -> io::Result<Self> {
+        Ok(Self { file, buffer: Vec::new(), from: file.metadata()?.len(), end: 0 })
+    }
+
+    /// Behind the last entry.
+    fn place(&self) -> u64 {
+        self.from + self.end as u64
+    }
+
+    /// The entry before those that were given, with its line end, and its offset. One that is far too
+    /// long comes in pieces.
+    fn previous(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+        let start = loop {
+            let before = &self.buffer[..self.end.saturating_sub(1)];
+            match memrchr(b'\n', before) {
+                Some(at) => break at + 1,
+                None if self.from == 0 || self.end > limits::LOG_ENTRY => break 0,
+                None => self.extend()?,
+            }
+        };
+        let line = start..self.end;
+        self.end = start;
+        Ok((!line.is_empty()).then(|| (self.from + start as u64, &self.buffer[line])))
+    }
+
+    /// Reads what is before the buffer; more each time, for a long entry would be moved often.
+    fn extend(&mut self) -> io::Result<()> {
+        self.buffer.truncate(self.end);
+        let len = self.buffer.len().max(limits::LOG_READ);
+        let len = usize::try_from(self.from).map_or(len, |from| from.min(len));
+        // Room for both: growing would need it twice.
+        let mut block = Vec::with_capacity(len + self.end);
+        block.resize(len, 0);
+        match self.file.read_exact_at(&mut block, self.from - len as u64) {
+            // It was truncated just now: there is nothing to go back to.
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                (self.from, self.end) = (0, 0);
+                self.buffer.clear();
+                return Ok(());
+            }
+            read => read?,
+        }
+        self.from -= len as u64;
+        self.end += len;
+        block.append(&mut self.buffer);
+        self.buffer = block;
+        Ok(())
+    }
+}

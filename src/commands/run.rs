@@ -1,0 +1,167 @@
+//! `run`: a command and its mux in one process; with `--attach`, that process in the background
+//! and a plain attach in front.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials,
+    bind, recvmsg, setsockopt, socket, sockopt,
+};
+
+use super::attach::{Request, attach};
+use crate::mux::app::AWAIT_CLIENT;
+use crate::mux::{Mux, Plan};
+use crate::os::{diagnostics, sys};
+use crate::systemd::notify::Stored;
+use crate::types::exit::Exit;
+use crate::types::name::AppName;
+
+/// Is the mux of a plan until it ends.
+///
+/// # Errors
+/// When it cannot begin or go on.
+pub fn mux(plan: Plan) -> Result<Exit> {
+    // First of all, while no other descriptor has been opened.
+    let stored = Stored::take();
+    let owns_app = plan.app.is_some();
+    if plan.dir.is_split() {
+        // Muxes share a user: none may look into the memory and the descriptors of another.
+        prctl::set_dumpable(false).context("closing this process to others of its user")?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("starting the event loop")?;
+    let status = runtime.block_on(async {
+        let served = Mux::open(plan, stored)?.serve().await;
+        // From here on the app had begun, which has a code of its own.
+        anyhow::Ok(served.map_err(|e| diagnostics::failed(&e, Exit::Lost)))
+    })?;
+    Ok(match status {
+        Ok(Some(status)) => Exit::App(status.code()),
+        // Stopped before the command was started.
+        Ok(None) if owns_app => Exit::Lost,
+        Ok(None) => Exit::Done,
+        Err(exit) if owns_app => exit,
+        Err(_) => Exit::Failed,
+    })
+}
+
+/// Starts the mux in the background, in a session of its own, and attaches to it.
+///
+/// # Errors
+/// When either fails.
+pub fn attached(request: &Request) -> Result<Exit> {
+    start_in_background(request.dir.name())?;
+    attach(request)
+}
+
+/// Starts this program again as the mux, and returns when it accepts clients.
+fn start_in_background(app: &AppName) -> Result<()> {
+    let what = || format!("starting the mux of app {app}");
+    let ready = ready_socket().with_context(what)?;
+    let mut child = background_command(&ready).and_then(|mut c| c.spawn()).with_context(what)?;
+    let Some(stderr) = child.stderr.take() else { bail!("{}: no pipe", what()) };
+    wait_until_ready(&ready, stderr.into(), &mut child)
+}
+
+/// A datagram socket that speaks systemd's readiness protocol, under a name that the kernel chose.
+fn ready_socket() -> io::Result<UnixDatagram> {
+    let fd = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&fd, sockopt::PassCred, &true)?;
+    bind(fd.as_raw_fd(), &UnixAddr::new_unnamed())?;
+    Ok(fd.into())
+}
+
+/// This program, as the mux alone.
+fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
+    let address: SocketAddr = ready.local_addr()?;
+    let name = address.as_abstract_name().ok_or_else(|| io::Error::other("no address"))?;
+    let mut notify = OsString::from("@");
+    notify.push(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
+    let mut command = Command::new(env::current_exe()?);
+    // What was typed, once more: with this it means the mux alone.
+    command.args(env::args_os().skip(1)).env(AWAIT_CLIENT, "1");
+    command.env("NOTIFY_SOCKET", notify);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    sys::in_own_session(&mut command, false);
+    Ok(command)
+}
+
+/// Whether the next message is READY, and that process sent it. Anybody can send here.
+fn is_ready_from(ready: &UnixDatagram, pid: u32) -> nix::Result<bool> {
+    let mut message = [0; 256];
+    let mut parts = [io::IoSliceMut::new(&mut message)];
+    let mut space = cmsg_space!(UnixCredentials);
+    let got =
+        recvmsg::<()>(ready.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_DONTWAIT)?;
+    let is_of = |part| match part {
+        ControlMessageOwned::ScmCredentials(sender) => u32::try_from(sender.pid()) == Ok(pid),
+        _ => false,
+    };
+    let is_its = got.cmsgs()?.any(is_of);
+    let len = got.bytes;
+    Ok(is_its && message[..len].starts_with(b"READY=1"))
+}
+
+/// Waits for READY; when the mux ends instead, what it said is said here.
+fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) -> Result<()> {
+    let mut stderr = std::fs::File::from(stderr);
+    let mut said = Vec::new();
+    loop {
+        let mut fds = [
+            PollFd::new(ready.as_fd(), PollFlags::POLLIN),
+            PollFd::new(stderr.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => bail!("waiting for the mux: {e}"),
+        }
+        let some = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
+        let (is_ready, has_said) = (some(&fds[0]), some(&fds[1]));
+        if is_ready {
+            if is_ready_from(ready, child.id()).context("waiting for the mux")? {
+                return Ok(());
+            }
+        } else if has_said {
+            let mut piece = [0; 4096];
+            match stderr.read(&mut piece).context("waiting for the mux")? {
+                0 => {
+                    let _ = io::stderr().write_all(&said);
+                    let status = child.wait().context("waiting for the mux")?;
+                    bail!("the mux ended before it was ready ({status})");
+                }
+                len => said.extend_from_slice(&piece[..len]),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The name of the socket is in /proc/net/unix, for everybody to read.
+    #[test]
+    fn only_the_mux_says_that_it_is_ready() {
+        let ready = ready_socket().unwrap();
+        let stranger = UnixDatagram::unbound().unwrap();
+        stranger.send_to_addr(b"READY=1", &ready.local_addr().unwrap()).unwrap();
+        let mut mux = Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = mux.stderr.take().unwrap();
+        let error = wait_until_ready(&ready, stderr.into(), &mut mux).unwrap_err();
+        assert!(error.to_string().contains("ended before it was ready"), "{error}");
+    }
+}

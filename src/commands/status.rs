@@ -1,0 +1,220 @@
+//! Asking a mux: for its status, which is shown, or to do something.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use super::find;
+use crate::os::print::print;
+use crate::os::state::AppDir;
+use crate::types::limits;
+use crate::types::time::Now;
+use crate::wire::last::{Last, Tail};
+use crate::wire::session::{self, Patience};
+use crate::wire::{
+    Answer, AppState, AppStatus, ClientReport, ErrorReport, Hello, Kind, LogReport, Report, Request,
+};
+
+/// Prints the status of an app's mux, for people or as JSON; of an app whose mux has ended, what that
+/// has left.
+///
+/// # Errors
+/// When there is no mux that answers, and none has ended.
+pub fn show(dir: &AppDir, json: bool) -> Result<()> {
+    let text = match report(dir) {
+        Ok(report) if json => {
+            let app_state = report.app_state();
+            ascii(&serde_json::to_string(&Told { app_state, rest: report })?) + "\n"
+        }
+        Ok(report) => text(&report),
+        Err(e) => match e.downcast()? {
+            find::Ended { last, .. } if json => {
+                let told = Told { app_state: AppState::Exited, rest: gone(dir, last) };
+                ascii(&serde_json::to_string(&told)?) + "\n"
+            }
+            find::Ended { last, .. } => last_text(dir, &last),
+        },
+    };
+    print(&text)
+}
+
+/// The same JSON in ASCII: nothing that the app said can do anything to a terminal.
+fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() && c != '\x7f' {
+            out.push(c);
+        } else {
+            // Only strings have other characters.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+    }
+    out
+}
+
+/// What `--json` shows.
+#[derive(Serialize)]
+struct Told<T> {
+    app_state: AppState,
+    #[serde(flatten)]
+    rest: T,
+}
+
+/// What it shows of an app whose mux has ended.
+#[derive(Serialize)]
+struct Gone {
+    app: String,
+    state: &'static str,
+    ended_ms: u64,
+    app_ended: Option<AppStatus>,
+    streams: Vec<Tail>,
+}
+
+fn gone(dir: &AppDir, last: Last) -> Gone {
+    let Last { ended_ms, status: app_ended, streams, .. } = last;
+    Gone { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
+}
+
+/// The status of an app's mux.
+///
+/// # Errors
+/// When there is no mux that answers.
+pub fn report(dir: &AppDir) -> Result<Report> {
+    let wait = (Duration::ZERO, limits::ANSWER);
+    let body = ask(dir, &Kind::Status.frame(b""), Kind::Report, wait)?;
+    Ok(serde_json::from_slice(&body)?)
+}
+
+/// Has a mux do something. For a hook of the app's unit a mux that is just being started again is
+/// waited for.
+///
+/// # Errors
+/// When there is no mux that answers, or it says why it does not.
+pub fn control(dir: &AppDir, request: Request) -> Result<()> {
+    let wait = match request {
+        // Where there is no directory there has been no mux: the hook looks from a root of its own.
+        Request::Ended(_) | Request::Started(_) if dir.dir().is_dir() => {
+            (limits::HOOK, limits::HOOK)
+        }
+        Request::Ended(_) | Request::Started(_) => (Duration::ZERO, limits::HOOK),
+        _ => (Duration::ZERO, limits::ANSWER),
+    };
+    let body = ask(dir, &Kind::Request.message(&request), Kind::Answer, wait)?;
+    match serde_json::from_slice::<Answer>(&body)?.error {
+        Some(error) => bail!("app {}: {}", dir.name(), error.escape_debug()),
+        None => Ok(()),
+    }
+}
+
+/// Asks over a session that attaches nothing; the body of the answer, which is of this kind. Waits
+/// for a mux at most for the first time, and for all together at most for the second.
+fn ask(
+    dir: &AppDir,
+    question: &[u8],
+    answer: Kind,
+    (appears, answers): (Duration, Duration),
+) -> Result<Vec<u8>> {
+    let name = dir.name();
+    let until = Instant::now() + answers;
+    // A socket's wait of zero would be one for ever.
+    let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    find::retry(dir, Some(appears), "", |endpoints| {
+        let Some(file) = endpoints.session() else { bail!("app {name}: its mux has no sessions") };
+        let (mut socket, _) = session::open(dir, file, &Hello::default(), Patience::For(left()))?;
+        socket.write_all(question).context("asking")?;
+        loop {
+            let (kind, body) = session::next(&mut socket, dir, Some(until))?;
+            if kind == answer {
+                return Ok(body);
+            }
+        }
+    })
+}
+
+/// The report as a few lines. Nothing in it was said by the app or a client.
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let seconds = report.uptime_ms / 1000;
+    // Writing into a string does not fail.
+    let _ = write!(
+        out,
+        "app {}: {}, mux {} {} and up {seconds} s",
+        report.app.escape_debug(),
+        report.app_state().word(),
+        report.mux_pid,
+        report.state.escape_debug(),
+    );
+    let _ = match (report.app_pid, report.app_ended) {
+        (Some(pid), None) => writeln!(out, ", app {pid}"),
+        (Some(pid), Some(before)) => {
+            writeln!(out, ", app {pid} started again after it ended {before}")
+        }
+        (None, Some(status)) => writeln!(out, ", app ended {status}"),
+        (None, None) => writeln!(out),
+    };
+    if report.restarts > 0 {
+        let _ = writeln!(out, "restarts {}", report.restarts);
+    }
+    for stream in &report.streams {
+        let _ = writeln!(
+            out,
+            "{:8} {} bytes, {} unseen",
+            stream.stream.name(),
+            stream.bytes,
+            stream.unseen
+        );
+    }
+    for client in report.clients.iter().filter(|c| c.types || !c.streams.is_empty()) {
+        let types = match client {
+            ClientReport { exclusive: true, .. } => " types alone",
+            ClientReport { types: true, .. } => " types",
+            _ => "",
+        };
+        let _ =
+            write!(out, "client {} uid {} pid {}{types}", client.client, client.uid, client.pid);
+        for place in &client.streams {
+            let _ = write!(
+                out,
+                ", {} at {} ({} behind, {} lost)",
+                place.stream, place.position, place.lag, place.lost
+            );
+        }
+        let _ = writeln!(out);
+    }
+    if report.unlisted > 0 {
+        let _ = writeln!(out, "and {} more clients", report.unlisted);
+    }
+    for LogReport { log, failing, lost_lines, lost_bytes } in &report.logs {
+        let _ = write!(out, "log {}", log.escape_debug());
+        if *lost_bytes > 0 {
+            let _ = write!(out, ", {lost_lines} lines ({lost_bytes} bytes) lost");
+        }
+        let _ = match failing {
+            Some(why) => writeln!(out, ", failing: {}", why.escape_debug()),
+            None => writeln!(out),
+        };
+    }
+    let now = Now::read().stamp.millis();
+    for ErrorReport { at_ms, error } in &report.errors {
+        let ago = now.saturating_sub(*at_ms) / 1000;
+        let _ = writeln!(out, "{ago} s ago: {}", error.escape_debug());
+    }
+    out
+}
+
+/// What a mux has left as a few lines; what the app said with two spaces before each line, and escaped.
+fn last_text(dir: &AppDir, last: &Last) -> String {
+    let mut out = format!("app {}: {last}\n", dir.name());
+    for Tail { stream, bytes, tail } in &last.streams {
+        let _ = writeln!(out, "{:8} {bytes} bytes", stream.name());
+        for line in tail.lines() {
+            let _ = writeln!(out, "  {}", line.escape_debug());
+        }
+    }
+    out
+}

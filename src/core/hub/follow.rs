@@ -1,0 +1,153 @@
+//! Where a log stands: it reads all streams, knows when each byte was read, and the app waits for
+//! it, for a log that loses lines while its target works is none.
+//!
+//! Pure. Invariant: no mark and no byte that a follower has still to read is overwritten.
+
+use std::ops::Range;
+
+use super::backlog::Backlog;
+use super::marks::{Mark, Marks};
+use super::{Hub, STREAMS};
+use crate::types::stream::Stream;
+use crate::types::time::Stamp;
+
+/// A log, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogId(pub(super) usize);
+
+/// The place of a log.
+#[derive(Debug)]
+pub(super) struct Follower {
+    /// The next byte to read of each stream that the app has.
+    at: [Option<u64>; STREAMS],
+    /// The first mark in which it may be.
+    mark: [u64; STREAMS],
+}
+
+impl Follower {
+    /// Bytes of a stream that may be read from the app without taking any from this log; 0 when
+    /// there is no more room for marks.
+    pub fn room(&self, stream: Stream, backlog: &Backlog, marks: &Marks) -> u64 {
+        let Some(at) = self.at[stream as usize] else { return u64::MAX };
+        let oldest = self.mark.iter().zip(&self.at).filter(|(_, at)| at.is_some());
+        let oldest = oldest.map(|(mark, _)| *mark).min().unwrap_or(u64::MAX);
+        if marks.keeps(oldest) {
+            (backlog.capacity() as u64).saturating_sub(backlog.end() - at)
+        } else {
+            0
+        }
+    }
+
+    fn next_mark<'a>(&self, stream: Stream, marks: &'a Marks) -> Option<&'a Mark> {
+        let at = self.at[stream as usize]?;
+        let is_next = |mark: &&Mark| mark.stream == stream && at < mark.end();
+        marks.from(self.mark[stream as usize]).find(is_next)
+    }
+}
+
+impl Hub {
+    /// Whether the next log, if it has this number, goes on where one before it was.
+    #[must_use]
+    pub fn is_followed(&self, log: u64) -> bool {
+        self.log_places.get(self.followers.len()).is_some_and(|place| place.is_of(log))
+    }
+
+    /// A log, by a number that is its name's. It goes on where one of that name was written to, if
+    /// there was one at its place in the memory, else it begins with the next byte of each stream.
+    /// The offsets where it begins, and the bytes that it lost because they are kept no more.
+    pub fn follow(&mut self, log: u64, now: Stamp) -> (LogId, [u64; STREAMS], u64) {
+        let place = self.log_places.get(self.followers.len());
+        let (mut begins, mut lost) = ([0; STREAMS], 0);
+        let mut at = [None; STREAMS];
+        for stream in Stream::ALL {
+            let Some(lane) = &self.lanes[stream as usize] else { continue };
+            let written = place.filter(|place| place.is_of(log)).map(|p| p.written(stream));
+            let written = written.unwrap_or(lane.end()).min(lane.end());
+            let begin = written.max(lane.start());
+            lost += begin - written;
+            begins[stream as usize] = begin;
+            at[stream as usize] = Some(begin);
+        }
+        if let Some(place) = place {
+            // While the offsets are not its own yet they are nobody's.
+            place.set_log(0);
+            for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
+                place.set_written(stream, begins[stream as usize]);
+            }
+            place.set_log(log);
+        }
+        let mark = [self.marks.next(); STREAMS];
+        for stream in Stream::ALL {
+            // When they were read is not known any more: not later than now.
+            if let (Some(at), Some(lane)) = (at[stream as usize], &self.lanes[stream as usize])
+                && at < lane.end()
+            {
+                self.marks.push(stream, at, lane.end() - at, now);
+            }
+        }
+        self.followers.push(Follower { at, mark });
+        (LogId(self.followers.len() - 1), begins, lost)
+    }
+
+    /// The target of a log has everything before these offsets.
+    pub fn log_written(&mut self, LogId(log): LogId, ends: [u64; STREAMS]) {
+        let Some(place) = self.log_places.get(log) else { return };
+        for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
+            place.set_written(stream, ends[stream as usize]);
+        }
+    }
+
+    /// The stream whose bytes were read before those of the others that a log has not read yet.
+    #[must_use]
+    pub fn unread_first(&self, log: LogId) -> Option<Stream> {
+        let follower = self.followers.get(log.0)?;
+        let first =
+            |stream: Stream| Some((follower.next_mark(stream, &self.marks)?.sequence, stream));
+        Stream::ALL
+            .into_iter()
+            .filter_map(first)
+            .min_by_key(|(sequence, _)| *sequence)
+            .map(|(_, s)| s)
+    }
+
+    /// The next bytes of a stream that a log has not read, those of one read from the app, and when
+    /// that was.
+    #[must_use]
+    pub fn unread(&self, log: LogId, stream: Stream) -> Option<(Stamp, Range<u64>)> {
+        let follower = self.followers.get(log.0)?;
+        let mark = follower.next_mark(stream, &self.marks)?;
+        Some((mark.stamp, follower.at[stream as usize]?..mark.end()))
+    }
+
+    /// A log has read the next `len` bytes of a stream.
+    pub fn read_on(&mut self, log: LogId, stream: Stream, len: usize) {
+        let (Some(follower), Some(lane)) =
+            (self.followers.get_mut(log.0), &self.lanes[stream as usize])
+        else {
+            return;
+        };
+        let Some(at) = &mut follower.at[stream as usize] else { return };
+        *at = (*at + len as u64).min(lane.end());
+        let next = follower.next_mark(stream, &self.marks).map(|mark| mark.sequence);
+        if let Some(next) = next {
+            follower.mark[stream as usize] = next;
+        }
+        // Of what is read to its end no mark so far is needed any more.
+        for ((at, mark), lane) in follower.at.iter().zip(&mut follower.mark).zip(&self.lanes) {
+            if *at == lane.as_ref().map(Backlog::end) {
+                *mark = self.marks.next();
+            }
+        }
+    }
+
+    /// Whether a log is so far behind on a stream that the app may soon have to wait for it.
+    #[must_use]
+    pub fn is_pressed(&self, log: LogId, stream: Stream) -> bool {
+        let (Some(follower), Some(lane)) =
+            (self.followers.get(log.0), &self.lanes[stream as usize])
+        else {
+            return false;
+        };
+        follower.room(stream, lane, &self.marks) < lane.capacity() as u64 / 2
+    }
+}

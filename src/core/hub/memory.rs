@@ -1,0 +1,234 @@
+//! The memory of a hub that may outlive its mux: the rings, and words that tell what they hold.
+//!
+//! A hub goes on with what an earlier one has left there, if it is for the same streams and sizes.
+//! Invariant: whatever instruction was the last one of a process that is killed, the words tell only
+//! of bytes that are there. Memory that holds anything else at all is either consistent or not used.
+//! Not here: where the memory comes from, and who keeps it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::STREAMS;
+use crate::types::stream::{Epoch, Stream};
+
+/// Words at the beginning of the memory: a page, so that the rings begin on one.
+pub const WORDS: usize = 4096 / size_of::<AtomicU64>();
+
+/// Says that these words are ours.
+const MAGIC: u64 = u64::from_le_bytes(*b"iottymux");
+/// To be raised with every change of what the words mean.
+const VERSION: u64 = 3;
+/// An offset that no app reaches: sums of those below it do not overflow.
+const END_OF_OFFSETS: u64 = 1 << 62;
+
+/// Memory that may outlive this process, all zero when it is new.
+#[derive(Debug)]
+pub struct Memory {
+    /// What the rings hold: [`WORDS`] of them.
+    pub words: &'static [AtomicU64],
+    /// The rings: [`rings_len`] bytes.
+    pub rings: &'static mut [u8],
+}
+
+/// Bytes of the rings of the outputs among `streams`, with `backlog` bytes each.
+#[must_use]
+pub fn rings_len(streams: &[Stream], backlog: usize) -> usize {
+    outputs(streams).count() * capacity(backlog)
+}
+
+/// Bytes of one ring: a power of two.
+fn capacity(backlog: usize) -> usize {
+    backlog.max(1).next_power_of_two()
+}
+
+fn outputs(streams: &[Stream]) -> impl Iterator<Item = Stream> {
+    Stream::ALL.into_iter().filter(|s| s.is_output() && streams.contains(s))
+}
+
+/// The word that counts the clients who come back, should this mux be killed: behind the head and a
+/// place for each stream.
+const RETURNING: usize = 5 + 4 * STREAMS;
+/// The first word of the logs.
+const LOGS: usize = RETURNING + 1;
+
+/// One stream's part of the memory.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub place: Place,
+    pub ring: &'static mut [u8],
+}
+
+impl Memory {
+    /// The parts of the outputs among `streams`, as an earlier hub has left them, and its epoch; or
+    /// empty ones, and the epoch `fresh`. A stream for which the memory has no room has no part.
+    pub(super) fn open(
+        self,
+        streams: &[Stream],
+        backlog: usize,
+        fresh: Epoch,
+    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogPlace>, Option<&'static AtomicU64>) {
+        let mut parts = [const { None }; STREAMS];
+        let none = (fresh, [const { None }; STREAMS], Vec::new(), None);
+        let Some((head, places)) = self.words.split_first_chunk() else { return none };
+        let (places, _) = places.as_chunks();
+        let (logs, _) = self.words.get(LOGS..).unwrap_or_default().as_chunks();
+        let logs: Vec<LogPlace> = logs.iter().map(LogPlace).collect();
+        let returning = self.words.get(RETURNING);
+        let (head, capacity) = (Head(head), capacity(backlog));
+        for ((stream, place), ring) in
+            outputs(streams).zip(places).zip(self.rings.chunks_exact_mut(capacity))
+        {
+            parts[stream as usize] = Some(Part { place: Place(place), ring });
+        }
+        let facts = [MAGIC, VERSION, mask(streams), capacity as u64];
+        let lanes = || parts.iter().flatten();
+        if !head.states(facts) || !lanes().all(|part| part.place.is_consistent(capacity)) {
+            head.state([0; 4]);
+            lanes().for_each(|part| part.place.reset());
+            logs.iter().for_each(LogPlace::reset);
+            if let Some(word) = returning {
+                word.store(0, Ordering::Release);
+            }
+            head.set_epoch(fresh);
+            head.state(facts);
+        }
+        (head.epoch(), parts, logs, returning)
+    }
+}
+
+/// The outputs as bits: which parts there are, and in which order.
+fn mask(streams: &[Stream]) -> u64 {
+    outputs(streams).map(|stream| 1 << (stream as u64)).sum()
+}
+
+/// The words that tell whether all others can be believed: the first of them comes and goes last
+/// and first. Then the epoch.
+struct Head(&'static [AtomicU64; 5]);
+
+impl Head {
+    fn states(&self, facts: [u64; 4]) -> bool {
+        self.0.iter().zip(facts).all(|(word, fact)| word.load(Ordering::Acquire) == fact)
+    }
+
+    fn state(&self, facts: [u64; 4]) {
+        let [magic, rest @ ..] = facts;
+        if magic == 0 {
+            self.0[0].store(0, Ordering::Release);
+        }
+        for (word, fact) in self.0[1..].iter().zip(rest) {
+            word.store(fact, Ordering::Release);
+        }
+        self.0[0].store(magic, Ordering::Release);
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch(self.0[4].load(Ordering::Acquire))
+    }
+
+    fn set_epoch(&self, Epoch(number): Epoch) {
+        self.0[4].store(number, Ordering::Release);
+    }
+}
+
+/// Four offsets of a stream. Each is stored at once; together they are right at any moment as long
+/// as they are stored in the right order, which is their user's business. Stores that release keep
+/// that order.
+#[derive(Debug)]
+pub(super) struct Place(&'static [AtomicU64; 4]);
+
+impl Place {
+    /// Offset of the oldest byte that is certainly there.
+    pub fn start(&self) -> u64 {
+        self.0[0].load(Ordering::Acquire)
+    }
+
+    /// Offset after the newest byte.
+    pub fn end(&self) -> u64 {
+        self.0[1].load(Ordering::Acquire)
+    }
+
+    /// The highest offset up to which some client has accepted bytes.
+    pub fn seen(&self) -> u64 {
+        self.0[2].load(Ordering::Acquire)
+    }
+
+    /// Offset after the newest byte that is to be read next, or was.
+    pub fn announced(&self) -> u64 {
+        self.0[3].load(Ordering::Acquire)
+    }
+
+    pub fn set_start(&self, offset: u64) {
+        self.0[0].store(offset, Ordering::Release);
+    }
+
+    pub fn set_end(&self, offset: u64) {
+        self.0[1].store(offset, Ordering::Release);
+    }
+
+    pub fn set_seen(&self, offset: u64) {
+        self.0[2].store(offset, Ordering::Release);
+    }
+
+    pub fn set_announced(&self, offset: u64) {
+        self.0[3].store(offset, Ordering::Release);
+    }
+
+    /// Whether the first three can be true of a ring; the fourth is believed only where it fits.
+    fn is_consistent(&self, capacity: usize) -> bool {
+        let (start, end, seen) = (self.start(), self.end(), self.seen());
+        end < END_OF_OFFSETS
+            && seen <= end
+            && end.checked_sub(start).is_some_and(|len| len <= capacity as u64)
+    }
+
+    fn reset(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Release));
+    }
+}
+
+/// How far a log has been written: whose it is, and an offset for each output.
+#[derive(Debug)]
+pub(super) struct LogPlace(&'static [AtomicU64; 4]);
+
+impl LogPlace {
+    /// Whether it is this log's: a number made of its name, not 0.
+    pub fn is_of(&self, log: u64) -> bool {
+        self.0[0].load(Ordering::Acquire) == log
+    }
+
+    /// Makes it this log's.
+    pub fn set_log(&self, log: u64) {
+        self.0[0].store(log, Ordering::Release);
+    }
+
+    /// Offset after the last byte that was written.
+    pub fn written(&self, stream: Stream) -> u64 {
+        self.word(stream).load(Ordering::Acquire)
+    }
+
+    pub fn set_written(&self, stream: Stream, offset: u64) {
+        self.word(stream).store(offset, Ordering::Release);
+    }
+
+    /// The input has no word: its number is that of the name.
+    fn word(&self, stream: Stream) -> &AtomicU64 {
+        &self.0[stream as usize]
+    }
+
+    fn reset(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Release));
+    }
+}
+
+#[cfg(test)]
+impl Memory {
+    /// Memory that nobody keeps.
+    pub(crate) fn new(streams: &[Stream], backlog: usize) -> Self {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        Self { words: words.leak(), rings: vec![0; rings_len(streams, backlog)].leak() }
+    }
+
+    /// The same memory, as the next process finds it: the bytes of the rings are a copy.
+    pub(super) fn again(words: &'static [AtomicU64], rings: &[u8]) -> Self {
+        Self { words, rings: rings.to_vec().leak() }
+    }
+}

@@ -1,0 +1,169 @@
+//! Whose window the app's terminal has: that of the client that typed or resized last.
+//!
+//! Pure: the time is an argument. Invariants: the terminal never has a size of zero; it is changed
+//! only to another size than it has, and during a burst of changes now and then only.
+
+use std::time::Instant;
+
+use super::ClientId;
+use crate::types::limits;
+use crate::wire::Size;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Sizes {
+    /// What the terminal has.
+    size: Size,
+    /// What it is to have.
+    wanted: Size,
+    /// When it was changed last.
+    changed: Option<Instant>,
+    /// The windows of those who type; the last one decides.
+    windows: Vec<(ClientId, Size)>,
+}
+
+impl Sizes {
+    /// A terminal that has this size.
+    #[must_use]
+    pub fn new(size: Size) -> Self {
+        Self { size, wanted: size, changed: None, windows: Vec::new() }
+    }
+
+    /// What the terminal has now.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The client whose window the terminal has, or gets.
+    #[must_use]
+    pub fn decider(&self) -> Option<ClientId> {
+        self.windows.last().map(|(id, _)| *id)
+    }
+
+    /// A client's window has this size now.
+    pub fn resized(&mut self, id: ClientId, size: Size) {
+        if size.is_none() {
+            return;
+        }
+        self.windows.retain(|(other, _)| *other != id);
+        self.windows.push((id, size));
+        self.wanted = size;
+    }
+
+    /// A client has typed.
+    pub fn typed(&mut self, id: ClientId) {
+        match self.windows.iter().rposition(|(other, _)| *other == id) {
+            Some(at) => self.windows[at..].rotate_left(1),
+            None => return,
+        }
+        self.follow_decider();
+    }
+
+    /// A client types no more; the one that typed before it decides.
+    pub fn leave(&mut self, id: ClientId) {
+        if self.decider() == Some(id) {
+            self.windows.pop();
+            self.follow_decider();
+        } else {
+            self.windows.retain(|(other, _)| *other != id);
+        }
+    }
+
+    /// Somebody without a window asks for a size, until somebody with one types or resizes.
+    pub fn ask(&mut self, size: Size) {
+        if !size.is_none() {
+            self.wanted = size;
+        }
+    }
+
+    /// The size that the terminal is to be given now, if it is to be given another.
+    pub fn due(&mut self, now: Instant) -> Option<Size> {
+        let is_burst = self.changed.is_some_and(|at| now < at + limits::RESIZE_PAUSE);
+        if self.wanted == self.size || is_burst {
+            return None;
+        }
+        self.changed = Some(now);
+        self.size = self.wanted;
+        Some(self.size)
+    }
+
+    /// When [`Sizes::due`] will have something; `None` when the terminal has what it is to have.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        Some(self.changed.filter(|_| self.wanted != self.size)? + limits::RESIZE_PAUSE)
+    }
+
+    fn follow_decider(&mut self) {
+        if let Some((_, size)) = self.windows.last() {
+            self.wanted = *size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn size(rows: u16, cols: u16) -> Size {
+        Size { rows, cols }
+    }
+
+    #[test]
+    fn who_typed_or_resized_last_decides() {
+        let (a, b, c) = (ClientId(1), ClientId(2), ClientId(3));
+        let mut sizes = Sizes::new(size(24, 80));
+        let mut now = Instant::now();
+        let mut due = |sizes: &mut Sizes| {
+            now += limits::RESIZE_PAUSE;
+            sizes.due(now)
+        };
+        assert_eq!((due(&mut sizes), sizes.decider()), (None, None));
+        sizes.resized(a, size(30, 100));
+        assert_eq!(due(&mut sizes), Some(size(30, 100)));
+        sizes.resized(b, size(10, 20));
+        assert_eq!(due(&mut sizes), Some(size(10, 20)));
+        assert_eq!((due(&mut sizes), sizes.decider()), (None, Some(b)));
+        sizes.typed(a);
+        assert_eq!((due(&mut sizes), sizes.decider()), (Some(size(30, 100)), Some(a)));
+        // One without a window, and a window that is none, change nothing.
+        sizes.typed(c);
+        sizes.resized(b, size(0, 20));
+        assert_eq!((due(&mut sizes), sizes.decider()), (None, Some(a)));
+        sizes.leave(a);
+        assert_eq!((due(&mut sizes), sizes.decider()), (Some(size(10, 20)), Some(b)));
+        sizes.ask(size(50, 50));
+        assert_eq!(due(&mut sizes), Some(size(50, 50)));
+        sizes.ask(size(50, 0));
+        assert_eq!(due(&mut sizes), None);
+        sizes.typed(b);
+        assert_eq!(due(&mut sizes), Some(size(10, 20)));
+        sizes.leave(b);
+        assert_eq!((due(&mut sizes), sizes.size()), (None, size(10, 20)));
+    }
+
+    proptest! {
+        /// Whatever comes, however fast: the last one wins, at last, and no change is none, or comes
+        /// before its time.
+        #[test]
+        fn a_burst_is_a_few_changes(steps in prop::collection::vec((0u64..4, 0u16..5, 0u64..10), 1..100)) {
+            let mut sizes = Sizes::new(size(1, 1));
+            let (mut now, mut last) = (Instant::now(), None::<Instant>);
+            let mut before = sizes.size();
+            for (id, cols, millis) in steps {
+                now += std::time::Duration::from_millis(millis);
+                sizes.resized(ClientId(id), size(2, cols));
+                if let Some(next) = sizes.due(now) {
+                    prop_assert!(next != before && !next.is_none());
+                    prop_assert!(last.is_none_or(|last| now >= last + limits::RESIZE_PAUSE));
+                    (last, before) = (Some(now), next);
+                }
+            }
+            now += limits::RESIZE_PAUSE;
+            sizes.due(now);
+            let wanted = sizes.windows.last().map_or(size(1, 1), |(_, size)| *size);
+            prop_assert_eq!((sizes.size(), sizes.due(now)), (wanted, None));
+        }
+    }
+}

@@ -1,0 +1,633 @@
+//! The cells of a terminal: the only file that knows the emulator (the vt100 crate).
+//!
+//! What it is given is whole sequences and text. A panic inside of it is caught, prints nothing, and ends
+//! the model, never the caller; the reason is kept. Memory: see [`limits::CELLS`].
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt::Write;
+use std::num::NonZeroU16;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use vt100::{Color, Parser};
+
+use super::reflow::{Glyph, Place, Row, reflow};
+use super::scan;
+use crate::types::limits;
+use crate::wire::Size;
+
+/// See the module.
+pub struct Model {
+    /// None when the emulator has panicked.
+    parser: Option<Parser>,
+    why: Option<String>,
+    /// The largest window of late. As long as it is smaller, what then no longer fits is kept, so that it is
+    /// there again when whoever has a small one has gone.
+    home: Size,
+    /// All as it was when the window changed first while the alternate screen was shown: the main screen is
+    /// changed when it is seen again.
+    behind: Option<Box<Model>>,
+    /// From where to its end the screen is erased, with which look: nothing has been printed there since.
+    erased: Option<((u16, u16), Look)>,
+    /// How often the emulator has erased a part of the screen.
+    #[cfg(test)]
+    pub erasures: usize,
+}
+
+/// The colours and the like of text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Look {
+    text: Color,
+    back: Color,
+    /// Bold, dim, italic, underline, inverse.
+    flags: [bool; 5],
+}
+
+const PLAIN: Look = Look { text: Color::Default, back: Color::Default, flags: [false; 5] };
+/// The look of a space that ends a line which is broken anew, where it would seem to go on ([`may_go_on`]). Nobody
+/// else prints such in the last column.
+const END: Look = Look { flags: [false, true, true, false, false], ..PLAIN };
+/// How these are chosen.
+const FLAGS: [u8; 5] = [1, 2, 3, 4, 7];
+
+impl Model {
+    /// An empty screen.
+    #[must_use]
+    pub fn new(size: Size) -> Self {
+        let (rows, cols) = bounded(size);
+        let home = Size { rows: rows.get(), cols: cols.get() };
+        let mut model = Self {
+            parser: None,
+            why: None,
+            home,
+            behind: None,
+            erased: None,
+            #[cfg(test)]
+            erasures: 0,
+        };
+        match contain(|| Parser::new(rows, cols, 0)) {
+            Ok(parser) => model.parser = Some(parser),
+            Err(why) => model.why = Some(why),
+        }
+        model
+    }
+
+    /// Shows bytes. A character that is not finished by them is none: of one that comes in two pieces the
+    /// emulator sometimes loses what is behind it.
+    pub fn process(&mut self, bytes: &[u8]) {
+        let (mut whole, mut end) = (bytes, usize::MAX);
+        // Before the beginning of a character may be another one, which what comes next does not end.
+        while whole.len() < end {
+            end = whole.len();
+            whole = &whole[..scan::unfinished(whole).start];
+        }
+        if whole.is_empty() {
+            return;
+        }
+        if !moves_only(whole) {
+            self.erased = None;
+        }
+        self.with(|parser| parser.process(whole));
+        if !self.is_alternate()
+            && let Some(mut main) = self.behind.take()
+        {
+            main.process(whole);
+            main.resize(self.size());
+            *self = *main;
+        }
+    }
+
+    /// Erases from the cursor to the end of the screen (`ED 0`), or all of it (`ED 2`). In a large window that is
+    /// the dearest thing that three bytes can ask for, so what is erased already is left.
+    pub fn erase(&mut self, raw: &[u8], all: bool) {
+        let Some(look) = self.parser.as_ref().map(|parser| current(parser.screen())) else {
+            return;
+        };
+        let from = if all { (0, 0) } else { self.cursor() };
+        let erased = self.erased.filter(|(_, with)| *with == look).map(|(at, _)| at);
+        if erased.is_some_and(|at| at <= from) {
+            return;
+        }
+        #[cfg(test)]
+        {
+            self.erasures += 1;
+        }
+        self.process(raw);
+        self.erased = Some((from, look));
+    }
+
+    /// Changes the size: lines are broken anew, and what does not fit above goes.
+    pub fn resize(&mut self, size: Size) {
+        let (rows, cols) = bounded(size);
+        let size = Size { rows: rows.get(), cols: cols.get() };
+        if size == self.size() {
+            return;
+        }
+        self.erased = None;
+        if self.is_alternate() {
+            if self.behind.is_none() {
+                self.behind = Some(Box::new(self.copy()));
+            }
+            return self.with(|parser| parser.set_size(rows, cols));
+        }
+        let mut above = 0;
+        if rows.get() >= self.home.rows && cols.get() >= self.home.cols {
+            self.home = size;
+        } else {
+            // Wide characters may leave the last column empty.
+            let pieces = self.home.cols.div_ceil(cols.get() - 1);
+            above = usize::from(self.home.rows) * usize::from(pieces);
+        }
+        self.with(|parser| *parser = resized(parser, (rows, cols), above));
+    }
+
+    /// Why there is no model any more; told once.
+    pub fn why(&mut self) -> Option<String> {
+        self.why.take()
+    }
+
+    /// Whether the emulator works.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        self.parser.is_some()
+    }
+
+    /// The size of the model.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let size = self.parser.as_ref().map(|parser| parser.screen().size());
+        size.map_or(Size { rows: 1, cols: 1 }, |(rows, cols)| Size {
+            rows: rows.get(),
+            cols: cols.get(),
+        })
+    }
+
+    /// The row and column of the cursor, from 0. Behind the last column when the next character begins a
+    /// line.
+    #[must_use]
+    pub fn cursor(&self) -> (u16, u16) {
+        self.parser.as_ref().map_or((0, 0), |parser| parser.screen().cursor_position())
+    }
+
+    /// Whether the alternate screen is shown.
+    #[must_use]
+    pub fn is_alternate(&self) -> bool {
+        self.parser.as_ref().is_some_and(|parser| parser.screen().alternate_screen())
+    }
+
+    /// A copy that shows the main screen behind the alternate one, as it will be when the program leaves;
+    /// with the cursor that was saved, if one was.
+    #[must_use]
+    pub fn main(&self, saved: bool) -> Self {
+        let mut main = self.copy();
+        main.process(if saved { b"\x1b[?1049l" } else { b"\x1b[?47l" });
+        main
+    }
+
+    fn copy(&self) -> Self {
+        let mut copy = Self::new(self.size());
+        copy.home = self.home;
+        copy.behind = self.behind.as_ref().map(|behind| Box::new(behind.copy()));
+        copy.with(|parser| {
+            if let Some(from) = &self.parser {
+                *parser.screen_mut() = from.screen().clone();
+            }
+        });
+        copy
+    }
+
+    /// A copy with the cursor that the program has saved on the screen that is shown now.
+    #[must_use]
+    pub fn restored(&self) -> Self {
+        let mut restored = self.copy();
+        restored.process(b"\x1b8");
+        restored
+    }
+
+    /// Draws on a cleared screen of this size, and leaves the cursor anywhere. `top` is the first row that
+    /// is drawn.
+    #[must_use]
+    pub fn draw(&self, window: Size, top: u16) -> String {
+        let draw = |parser: &Parser| contain(|| draw(parser.screen(), window, top)).ok();
+        self.parser.as_ref().and_then(draw).unwrap_or_default()
+    }
+
+    /// Moves the cursor to this row of the window (from 1), and chooses the look of what comes next.
+    #[must_use]
+    pub fn put_cursor(&self, window: Size, top: u16, row: u16) -> String {
+        let put = |parser: &Parser| contain(|| put_cursor(parser.screen(), window, top, row)).ok();
+        self.parser.as_ref().and_then(put).unwrap_or_default()
+    }
+
+    fn with(&mut self, does: impl FnOnce(&mut Parser)) {
+        let Some(parser) = &mut self.parser else { return };
+        // What it left behind is not used again.
+        if let Err(why) = contain(|| does(parser)) {
+            self.parser = None;
+            self.why = Some(why);
+        }
+    }
+}
+
+/// Whether these bytes do nothing but move the cursor and choose the look of what comes next.
+fn moves_only(mut bytes: &[u8]) -> bool {
+    while let [scan::ESC, b'[', body @ ..] = bytes {
+        let Some(end) = body.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';')) else {
+            return false;
+        };
+        if !matches!(body[end], b'A'..=b'H' | b'd' | b'f' | b'm') {
+            return false;
+        }
+        bytes = &body[end + 1..];
+    }
+    bytes.is_empty()
+}
+
+/// Clamped to what the emulator and our memory bear.
+fn bounded(size: Size) -> (NonZeroU16, NonZeroU16) {
+    let most = u16::try_from(limits::CELLS / usize::from(limits::MODEL_COLS)).unwrap_or(u16::MAX);
+    let cols = size.cols.clamp(limits::MODEL_COLS, most);
+    let rows = u16::try_from(limits::CELLS / usize::from(cols)).unwrap_or(u16::MAX);
+    let rows = size.rows.min(rows).min(limits::MODEL_ROWS);
+    (
+        NonZeroU16::new(rows).unwrap_or(NonZeroU16::MIN),
+        NonZeroU16::new(cols).unwrap_or(NonZeroU16::MIN),
+    )
+}
+
+thread_local! {
+    /// Whether a panic of this thread is one of the emulator.
+    static CONTAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does something that may panic, and keeps that silent.
+fn contain<T>(does: impl FnOnce() -> T) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let report = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !CONTAINED.get() {
+                report(info);
+            }
+        }));
+    });
+    CONTAINED.set(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(does));
+    CONTAINED.set(false);
+    done.map_err(|panic| reason(&*panic))
+}
+
+/// What the panic said, as a piece of a line.
+fn reason(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it does not say why").escape_debug().take(limits::REASON).collect()
+}
+
+/// A screen in another size, which keeps so many rows `above` it. The rows below the cursor that are empty are
+/// given up first; then what is above.
+fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) -> Parser {
+    let mut old = all_rows(parser.screen_mut());
+    let now = take_cursor(parser);
+    parser.process(b"\x1b8");
+    let saved = take_cursor(parser);
+    while old.len() > now.at.row + 1 && old.last().is_some_and(|row| row.glyphs.is_empty()) {
+        old.pop();
+    }
+    let (rows, [at, saved_at]) = reflow(old, size.1.get(), [now.at, saved.at]);
+    let height = usize::from(size.0.get());
+    let top = rows.len().saturating_sub(height).min(at.row);
+    let kept = &rows[top.saturating_sub(above)..rows.len().min(top + height)];
+    let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
+    for (number, row) in kept.iter().enumerate() {
+        for glyph in &row.glyphs {
+            pen.glyph(glyph);
+        }
+        let Some(next) = kept.get(number + 1) else { continue };
+        if !row.goes_on && may_go_on(row, next, size.1.get()) {
+            pen.look(END);
+            pen.out.push(' ');
+        }
+        if !row.goes_on || row.len() < size.1.get() {
+            pen.out.push_str("\r\n");
+        }
+    }
+    pen.origin(saved.counts_from_region);
+    pen.place(saved_at, top);
+    pen.look(saved.look);
+    pen.out.push_str("\x1b7");
+    pen.origin(now.counts_from_region);
+    pen.place(at, top);
+    if let Some(last) = rows.get(at.row).and_then(|row| row.glyphs.last())
+        && at.col == size.1.get()
+    {
+        // Behind the last column: only a character printed there brings the cursor back to it.
+        pen.place(Place { col: at.col - last.cols, ..at }, top);
+        pen.glyph(last);
+    }
+    pen.look(now.look);
+    let mut parser = Parser::new(size.0, size.1, above);
+    parser.process(pen.out.as_bytes());
+    parser
+}
+
+/// A cursor: where it is in all rows, and what comes with it.
+struct Cursor {
+    at: Place,
+    look: Look,
+    /// Whether rows are counted from the first one that scrolls.
+    counts_from_region: bool,
+}
+
+/// The cursor, of a screen that is not needed any more: how rows are counted is to be seen only by moving it.
+fn take_cursor(parser: &mut Parser) -> Cursor {
+    let screen = parser.screen();
+    let (row, col) = screen.cursor_position();
+    let at = Place { row: screen.scrollback_len() + usize::from(row), col };
+    let look = current(screen);
+    parser.process(b"\x1b[2r\x1b[H");
+    Cursor { at, look, counts_from_region: parser.screen().cursor_position().0 > 0 }
+}
+
+/// The rows that are kept above the screen, and its own.
+fn all_rows(screen: &mut vt100::Screen) -> Vec<Row<Look>> {
+    let height = screen.size().0.get();
+    let mut above = screen.scrollback_len();
+    let mut rows: Vec<Row<Look>> = Vec::new();
+    loop {
+        screen.set_scrollback(above);
+        let seen = u16::try_from(above).unwrap_or(u16::MAX).min(height);
+        let seen = if seen == 0 { height } else { seen };
+        rows.extend((0..seen).map(|row| one_row(screen, row)));
+        if above == 0 {
+            break;
+        }
+        above -= usize::from(seen);
+    }
+    // Where a wide character did not fit the emulator does not know that the line goes on. Nor is it known here, but
+    // most rows that look so do.
+    let cols = screen.size().1.get();
+    for at in 1..rows.len() {
+        let [row, next] = &mut rows[at - 1..=at] else { break };
+        let ends = row.glyphs.pop_if(|glyph| glyph.text == " " && glyph.look == END).is_some();
+        row.goes_on |= !ends && may_go_on(row, next, cols);
+    }
+    rows
+}
+
+/// Whether a row may end before its last column because the next one begins with a wide character.
+fn may_go_on(row: &Row<Look>, next: &Row<Look>, cols: u16) -> bool {
+    row.len() == cols - 1 && next.glyphs.first().is_some_and(|glyph| glyph.cols == 2)
+}
+
+fn one_row(screen: &vt100::Screen, row: u16) -> Row<Look> {
+    let (mut glyphs, mut col) = (Vec::new(), 0);
+    while let Some(cell) = screen.cell(row, col) {
+        let whole = is_whole(screen, row, col);
+        let text = if whole { cell.contents().to_owned() } else { String::new() };
+        let cols = if whole && cell.is_wide() { 2 } else { 1 };
+        let look = if whole { look(cell) } else { Look { back: cell.bgcolor(), ..PLAIN } };
+        glyphs.push(Glyph { text, cols, look });
+        col += cols;
+    }
+    let goes_on = screen.row_wrapped(row);
+    while !goes_on && glyphs.pop_if(|glyph| glyph.text.is_empty() && glyph.look == PLAIN).is_some()
+    {
+    }
+    Row { glyphs, goes_on }
+}
+
+fn draw(screen: &vt100::Screen, window: Size, top: u16) -> String {
+    let (rows, cols) = screen.size();
+    let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
+    // A line that goes on in the next is drawn so that the terminal knows it, too.
+    let same = cols.get() == window.cols;
+    for row in top..rows.get().min(top.saturating_add(window.rows)) {
+        let goes_on = same && row > top && screen.row_wrapped(row - 1);
+        draw_row(screen, &mut pen, row, row - top, window.cols, goes_on);
+    }
+    pen.look(PLAIN);
+    pen.out
+}
+
+fn draw_row(
+    screen: &vt100::Screen,
+    pen: &mut Pen,
+    row: u16,
+    to: u16,
+    window_cols: u16,
+    goes_on: bool,
+) {
+    let cols = screen.size().1.get();
+    let shown = cols.min(window_cols);
+    let cell = |col: u16| screen.cell(row, col);
+    let mut col = 0;
+    while col < shown {
+        let Some(this) = cell(col) else { break };
+        let width = if this.is_wide() { 2 } else { 1 };
+        if is_whole(screen, row, col) && col + width <= shown {
+            let behind_the_last = pen.at == Some((to.wrapping_sub(1), cols));
+            if !(goes_on && col == 0 && behind_the_last) {
+                pen.go(to, col);
+            }
+            pen.look(look(this));
+            pen.out.push_str(this.contents());
+            // What several characters are together, terminals do not agree upon.
+            pen.at = (this.contents().chars().nth(1).is_none()).then_some((to, col + width));
+            col += width;
+            continue;
+        }
+        let back = this.bgcolor();
+        let is_same = |col: u16| {
+            !is_whole(screen, row, col) && cell(col).is_some_and(|cell| cell.bgcolor() == back)
+        };
+        let end = (col + 1..shown).find(|col| !is_same(*col)).unwrap_or(shown);
+        if back != Color::Default {
+            pen.go(to, col);
+            pen.look(Look { back, ..PLAIN });
+            let _ = write!(pen.out, "\x1b[{}X", end - col);
+        }
+        col = end;
+    }
+}
+
+/// Whether there is a character in this cell, and all of it.
+fn is_whole(screen: &vt100::Screen, row: u16, col: u16) -> bool {
+    screen.cell(row, col).is_some_and(|cell| {
+        let other_half =
+            || screen.cell(row, col + 1).is_some_and(vt100::Cell::is_wide_continuation);
+        cell.has_contents() && (!cell.is_wide() || other_half())
+    })
+}
+
+fn put_cursor(screen: &vt100::Screen, window: Size, top: u16, row: u16) -> String {
+    let (rows, cols) = screen.size();
+    let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
+    let (from, col) = screen.cursor_position();
+    let fits = from >= top && from - top < window.rows && cols.get() == window.cols;
+    let last = cols.get() - 1;
+    if col > last && fits && from < rows.get() {
+        // Behind the last column: only a character drawn there brings the cursor back to it.
+        let wide = screen.cell(from, last).is_some_and(vt100::Cell::is_wide_continuation);
+        let at = if wide { last - 1 } else { last };
+        let cell = screen.cell(from, at);
+        let whole = is_whole(screen, from, at);
+        let contents = cell.filter(|_| whole).map_or(" ", vt100::Cell::contents);
+        let _ = write!(pen.out, "\x1b[{row};{}H", at + 1);
+        pen.look(cell.map_or(PLAIN, look));
+        pen.out.push_str(contents);
+    } else {
+        let _ = write!(pen.out, "\x1b[{row};{}H", col.min(window.cols.saturating_sub(1)) + 1);
+    }
+    pen.look(current(screen));
+    pen.out
+}
+
+/// The look of what is printed next.
+fn current(screen: &vt100::Screen) -> Look {
+    Look {
+        text: screen.fgcolor(),
+        back: screen.bgcolor(),
+        flags: [screen.bold(), screen.dim(), screen.italic(), screen.underline(), screen.inverse()],
+    }
+}
+
+fn look(cell: &vt100::Cell) -> Look {
+    if !cell.has_contents() {
+        // Erased cells have no look but the colour behind.
+        return Look { back: cell.bgcolor(), ..PLAIN };
+    }
+    Look {
+        text: cell.fgcolor(),
+        back: cell.bgcolor(),
+        flags: [cell.bold(), cell.dim(), cell.italic(), cell.underline(), cell.inverse()],
+    }
+}
+
+/// What draws, and what is known of the terminal that it draws on.
+struct Pen {
+    out: String,
+    at: Option<(u16, u16)>,
+    look: Look,
+}
+
+impl Pen {
+    /// Prints it where the cursor is.
+    fn glyph(&mut self, glyph: &Glyph<Look>) {
+        self.look(glyph.look);
+        self.at = None;
+        self.out.push_str(if glyph.text.is_empty() { " " } else { &glyph.text });
+    }
+
+    /// Moves the cursor to a place in rows of which this one is the first of the screen.
+    fn place(&mut self, place: Place, top: usize) {
+        let row = u16::try_from(place.row.saturating_sub(top)).unwrap_or(u16::MAX);
+        self.go(row, place.col);
+    }
+
+    /// Counts rows from the first one that scrolls, or from the first, where the cursor is then.
+    fn origin(&mut self, counts_from_region: bool) {
+        self.at = None;
+        self.out.push_str(if counts_from_region { "\x1b[?6h" } else { "\x1b[?6l" });
+    }
+
+    fn go(&mut self, row: u16, col: u16) {
+        if self.at != Some((row, col)) {
+            let _ = write!(self.out, "\x1b[{};{}H", row + 1, col + 1);
+            self.at = Some((row, col));
+        }
+    }
+
+    fn look(&mut self, look: Look) {
+        if self.look == look {
+            return;
+        }
+        self.look = look;
+        self.out.push_str("\x1b[0");
+        for (number, _) in FLAGS.iter().zip(look.flags).filter(|(_, on)| *on) {
+            let _ = write!(self.out, ";{number}");
+        }
+        self.colour(look.text, 30);
+        self.colour(look.back, 40);
+        self.out.push('m');
+    }
+
+    fn colour(&mut self, colour: Color, first: u8) {
+        let _ = match colour {
+            Color::Default => Ok(()),
+            Color::Idx(n @ 0..=7) => write!(self.out, ";{}", first + n),
+            Color::Idx(n @ 8..=15) => write!(self.out, ";{}", first + 52 + n),
+            Color::Idx(n) => write!(self.out, ";{};5;{n}", first + 8),
+            Color::Rgb(r, g, b) => write!(self.out, ";{};2;{r};{g};{b}", first + 8),
+        };
+    }
+}
+
+#[cfg(test)]
+impl Model {
+    /// All that can be seen, row by row; spaces are as good as erased cells.
+    pub fn seen(&self) -> Vec<String> {
+        let Some(parser) = &self.parser else { return Vec::new() };
+        let screen = parser.screen();
+        let (rows, cols) = screen.size();
+        let mut seen =
+            vec![format!("{:?} {}", screen.cursor_position(), screen.alternate_screen())];
+        for row in 0..rows.get() {
+            let mut line = String::new();
+            for (col, cell) in (0..cols.get()).filter_map(|col| Some((col, screen.cell(row, col)?)))
+            {
+                let mut look = look(cell);
+                let empty = cell.contents() == " " && !look.flags[3] && !look.flags[4];
+                let blank = empty || !is_whole(screen, row, col);
+                if blank {
+                    look = Look { back: look.back, ..PLAIN };
+                }
+                let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
+                pen.look(look);
+                line += &pen.out;
+                line += if blank { "." } else { cell.contents() };
+            }
+            seen.push(line);
+        }
+        let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
+        pen.look(current(screen));
+        seen.push(pen.out);
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_inside_ends_the_model_only() {
+        let mut model = Model::new(Size { rows: 3, cols: 10 });
+        model.process(b"text");
+        assert!(model.works() && model.why().is_none());
+        model.with(|_| panic!("an index\n\x1b is wrong"));
+        assert!(!model.works());
+        assert_eq!(model.why().as_deref(), Some("an index\\n\\u{1b} is wrong"));
+        assert_eq!(model.why(), None);
+        model.process(b"text");
+        model.resize(Size { rows: 1, cols: 1 });
+        assert_eq!(model.draw(Size { rows: 3, cols: 10 }, 0), "");
+        // Other panics are still told of.
+        assert!(!CONTAINED.get());
+    }
+
+    #[test]
+    fn sizes_are_bounded() {
+        for (rows, cols) in [(0, 0), (1, 1), (24, 80), (65535, 65535), (65535, 1), (1, 65535)] {
+            let size = Model::new(Size { rows, cols }).size();
+            assert!(
+                (1..=limits::MODEL_ROWS).contains(&size.rows) && size.cols >= limits::MODEL_COLS,
+                "{size:?}"
+            );
+            assert!(usize::from(size.rows) * usize::from(size.cols) <= limits::CELLS, "{size:?}");
+        }
+        let usual = Size { rows: 24, cols: 80 };
+        assert_eq!(Model::new(usual).size(), usual);
+    }
+}

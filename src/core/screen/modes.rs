@@ -1,0 +1,530 @@
+//! The modes of a terminal that a program has changed: how to take them back, and how to set them again.
+//!
+//! Constant memory. It knows modes that outlive a program, and that a fresh terminal would lack. It is
+//! no terminal: what is on the screen it does not know.
+
+use std::fmt::Write;
+
+use memchr::memchr;
+
+use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT};
+use crate::types::limits;
+
+/// A mode of `CSI ? … h` and `l`, or of `CSI … h` and `l`.
+struct Mode {
+    private: bool,
+    number: u16,
+    /// How it is in a shell's terminal.
+    usual: bool,
+}
+
+const fn private(number: u16) -> Mode {
+    Mode { private: true, number, usual: false }
+}
+
+const fn usual(private: bool, number: u16) -> Mode {
+    Mode { private, number, usual: true }
+}
+
+const fn public(number: u16) -> Mode {
+    Mode { private: false, number, usual: false }
+}
+
+/// All that are known, in the order in which they are undone.
+const MODES: [Mode; 31] = [
+    // Wrapping lines, showing the cursor, no echo by the terminal itself.
+    usual(true, 7),
+    usual(true, 25),
+    usual(false, 12),
+    // A locked keyboard, inserting, newlines that return the carriage.
+    public(2),
+    public(4),
+    public(20),
+    // Keys of the cursor, inverse screen, origin, blinking cursor, wrapping backwards, keypad, margins.
+    private(1),
+    private(5),
+    private(6),
+    private(12),
+    private(45),
+    private(66),
+    private(69),
+    private(9),
+    private(1000),
+    private(1001),
+    private(1002),
+    private(1003),
+    // Focus, encodings of the mouse.
+    private(1004),
+    private(1005),
+    private(1006),
+    private(1015),
+    private(1016),
+    // Paste, updates that wait for their end, clusters, news of colours and of size.
+    private(2004),
+    private(2026),
+    private(2027),
+    private(2031),
+    private(2048),
+    // The alternate screens come last, so that what is undone before is undone on the screen on which it
+    // was done.
+    private(47),
+    private(1047),
+    private(1049),
+];
+/// The first of them: wrapping lines.
+const WRAP: usize = 0;
+/// The first of the alternate screens.
+const ALTERNATE: usize = MODES.len() - 3;
+/// Not set again: the screen must not freeze for an update whose beginning this terminal has not seen.
+const UPDATE: u16 = 2026;
+/// The mode of showing the cursor.
+const CURSOR: u16 = 25;
+/// Of each of these groups the one that was set last counts.
+const MICE: [u16; 5] = [9, 1000, 1001, 1002, 1003];
+const ENCODINGS: [u16; 4] = [1005, 1006, 1015, 1016];
+
+/// The modes of the keyboard that a program has stacked on one screen (`CSI > … u`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Keyboard {
+    /// Set without a stack.
+    base: u16,
+    stack: [u16; limits::KEYBOARDS],
+    depth: usize,
+}
+
+/// What a program has saved beside the cursor's place and look (`ESC 7`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Whether rows were counted from the first that scrolls.
+    pub origin: bool,
+    sets: [u8; 2],
+    shifted: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Modes {
+    changed: [bool; MODES.len()],
+    mouse: u16,
+    encoding: u16,
+    keypad: bool,
+    /// The shape of the cursor; none if it was never chosen.
+    cursor: Option<u16>,
+    /// How keys with modifiers are told (`CSI > 4 … m`); none if it was never chosen.
+    modified_keys: Option<u16>,
+    /// On the main and on the alternate screen.
+    keyboards: [Keyboard; 2],
+    keyboards_used: bool,
+    /// The character sets G0 and G1, by their final bytes.
+    sets: [u8; 2],
+    shifted: bool,
+    /// What was saved on the main and on the alternate screen.
+    saved: [Option<Saved>; 2],
+    /// The first and the last row that scroll, from 1.
+    region: Option<(u16, u16)>,
+}
+
+impl Default for Modes {
+    fn default() -> Self {
+        Self {
+            changed: [false; MODES.len()],
+            mouse: 0,
+            encoding: 0,
+            keypad: false,
+            cursor: None,
+            modified_keys: None,
+            keyboards: [Keyboard::default(); 2],
+            keyboards_used: false,
+            sets: *b"BB",
+            shifted: false,
+            saved: [None; 2],
+            region: None,
+        }
+    }
+}
+
+impl Modes {
+    /// Reads along.
+    pub fn read(&mut self, piece: Piece<'_>) {
+        match piece {
+            Piece::Sequence(raw) => self.sequence(raw),
+            Piece::Text(text) if self.shifted && memchr(SHIFT_IN, text).is_some() => {
+                self.shift_in();
+            }
+            Piece::Control(SHIFT_OUT) => self.shifted = true,
+            _ => {}
+        }
+    }
+
+    /// The first character set is chosen again.
+    pub fn shift_in(&mut self) {
+        self.shifted = false;
+    }
+
+    /// The window has changed: everything scrolls again.
+    pub fn resized(&mut self) {
+        self.region = None;
+    }
+
+    /// What takes everything back.
+    #[must_use]
+    pub fn undo(&self) -> String {
+        let mut out = String::new();
+        let (modes, alternates) = MODES.split_at(ALTERNATE);
+        let (changed, alternate) = self.changed.split_at(ALTERNATE);
+        let undo = |out: &mut String, modes: &[Mode], changed: &[bool]| {
+            for (mode, _) in modes.iter().zip(changed).filter(|(_, changed)| **changed) {
+                switch(out, mode, mode.usual);
+            }
+        };
+        undo(&mut out, modes, changed);
+        if self.region.is_some() {
+            // It moves the cursor.
+            out.push_str("\x1b7\x1b[r\x1b8");
+        }
+        if self.cursor.is_some_and(|style| style != 0) {
+            out.push_str("\x1b[0 q");
+        }
+        if self.modified_keys.is_some_and(|value| value != 0) {
+            out.push_str("\x1b[>4m");
+        }
+        if self.is_alternate() {
+            self.keyboards[1].undo(&mut out);
+        }
+        undo(&mut out, alternates, alternate);
+        self.keyboards[0].undo(&mut out);
+        if self.keypad {
+            out.push_str("\x1b>");
+        }
+        for (at, name) in ['(', ')'].into_iter().enumerate() {
+            if self.sets[at] != b'B' {
+                let _ = write!(out, "\x1b{name}B");
+            }
+        }
+        out
+    }
+
+    /// What makes any terminal that shows this program a usual one, but for its screen.
+    #[must_use]
+    pub fn reset(&self) -> String {
+        let mut out = String::from("\x1b[r\x1b(B\x1b)B\x0f\x1b>\x1b[m");
+        // Some terminals take no more than 16 numbers at once.
+        for modes in MODES[..ALTERNATE].chunks(16) {
+            for (private, usual) in [(true, true), (true, false), (false, true), (false, false)] {
+                let numbers: Vec<String> = modes
+                    .iter()
+                    .filter(|m| (m.private, m.usual) == (private, usual))
+                    .map(|m| m.number.to_string())
+                    .collect();
+                if !numbers.is_empty() {
+                    let marker = if private { "?" } else { "" };
+                    let last = if usual { 'h' } else { 'l' };
+                    let _ = write!(out, "\x1b[{marker}{}{last}", numbers.join(";"));
+                }
+            }
+        }
+        // Known to few terminals: only what this program has used.
+        if self.cursor.is_some() {
+            out.push_str("\x1b[0 q");
+        }
+        if self.modified_keys.is_some() {
+            out.push_str("\x1b[>4m");
+        }
+        out.push_str(self.forget_keyboard());
+        out
+    }
+
+    /// What sets everything again, behind [`Modes::reset`], on the screen that is shown now. Moves the
+    /// cursor.
+    #[must_use]
+    pub fn set_again(&self) -> String {
+        let mut out = String::new();
+        for (mode, _) in MODES[..ALTERNATE].iter().zip(self.changed).filter(|(_, changed)| *changed)
+        {
+            let other = |group: &[u16], last| group.contains(&mode.number) && mode.number != last;
+            let passed_over = mode.private
+                && (matches!(mode.number, UPDATE | CURSOR)
+                    || other(&MICE, self.mouse)
+                    || other(&ENCODINGS, self.encoding));
+            if !passed_over {
+                switch(&mut out, mode, !mode.usual);
+            }
+        }
+        if self.keypad {
+            out.push_str("\x1b=");
+        }
+        if let Some(style) = self.cursor.filter(|style| *style != 0) {
+            let _ = write!(out, "\x1b[{style} q");
+        }
+        if let Some(value) = self.modified_keys.filter(|value| *value != 0) {
+            let _ = write!(out, "\x1b[>4;{value}m");
+        }
+        self.keyboards[usize::from(self.is_alternate())].set_again(&mut out);
+        out
+    }
+
+    /// The keyboard's modes of the main screen, to be set before the alternate one is shown.
+    #[must_use]
+    pub fn main_keyboard_again(&self) -> String {
+        let mut out = String::new();
+        self.keyboards[0].set_again(&mut out);
+        out
+    }
+
+    /// What resets the keyboard's modes of the screen that is shown now.
+    #[must_use]
+    pub fn forget_keyboard(&self) -> &'static str {
+        if self.keyboards_used { FORGET_KEYBOARDS } else { "" }
+    }
+
+    /// Chooses the character sets again.
+    #[must_use]
+    pub fn sets_again(&self) -> String {
+        sets_again(self.sets, self.shifted)
+    }
+
+    /// What was saved on the screen that is shown now, if anything was.
+    #[must_use]
+    pub fn saved(&self) -> Option<Saved> {
+        self.saved[usize::from(self.is_alternate())]
+    }
+
+    /// Whether a mode is set; none if it is not known.
+    #[must_use]
+    pub fn is_set(&self, private: bool, number: u16) -> Option<bool> {
+        let known = |mode: &Mode| mode.private == private && mode.number == number;
+        MODES.iter().position(known).map(|at| self.changed[at] != MODES[at].usual)
+    }
+
+    /// Whether the cursor is shown.
+    #[must_use]
+    pub fn shows_cursor(&self) -> bool {
+        self.is_set(true, CURSOR) == Some(true)
+    }
+
+    /// Whether rows are counted from the first that scrolls.
+    #[must_use]
+    pub fn counts_from_region(&self) -> bool {
+        self.is_set(true, 6) == Some(true)
+    }
+
+    /// Whether text goes on in the next line.
+    #[must_use]
+    pub fn wraps(&self) -> bool {
+        !self.changed[WRAP]
+    }
+
+    /// Whether text is drawn with the characters for lines.
+    #[must_use]
+    pub fn draws_lines(&self) -> bool {
+        self.sets[usize::from(self.shifted)] == b'0'
+    }
+
+    /// Whether text may need more than to be put where the cursor is.
+    #[must_use]
+    pub fn has_special_text(&self) -> bool {
+        self.shifted || self.draws_lines() || !self.wraps()
+    }
+
+    /// The first and the last row that scroll, from 1, if not all do.
+    #[must_use]
+    pub fn region(&self) -> Option<(u16, u16)> {
+        self.region
+    }
+
+    fn is_alternate(&self) -> bool {
+        self.changed[ALTERNATE..].contains(&true)
+    }
+
+    fn sequence(&mut self, raw: &[u8]) {
+        match raw {
+            // Colours are most of what there is.
+            [ESC, b'[', b'0'..=b';', .., b'm'] | [ESC, b'[', b'm'] => {}
+            [ESC, b'[', ..] => {
+                if let Some(control) = Control::parse(raw) {
+                    self.control(&control);
+                }
+            }
+            [ESC, b'='] => self.keypad = true,
+            [ESC, b'>'] => self.keypad = false,
+            [ESC, b'7'] => self.save(),
+            [ESC, b'8'] => self.restore(),
+            [ESC, b'c'] => self.reset_all(),
+            [ESC, b'(', set] => self.sets[0] = *set,
+            [ESC, b')', set] => self.sets[1] = *set,
+            _ => {}
+        }
+    }
+
+    fn control(&mut self, control: &Control<'_>) {
+        match (control.marker, control.mark, control.last) {
+            (b'?' | 0, 0, last @ (b'h' | b'l')) => {
+                control.values().for_each(|n| self.change(control.marker == b'?', n, last == b'h'));
+            }
+            (0, 0, b's') if self.is_set(true, 69) != Some(true) => self.save(),
+            (0, 0, b'u') => self.restore(),
+            (0, 0, b'r') => {
+                let first = control.value(0).max(1);
+                let last = Some(control.value(1)).filter(|last| *last != 0).unwrap_or(u16::MAX);
+                if first < last {
+                    self.region = Some((first, last)).filter(|region| *region != (1, u16::MAX));
+                }
+            }
+            (0, b' ', b'q') => self.cursor = Some(control.value(0)),
+            (0, b'!', b'p') => self.reset_softly(),
+            (b'>', 0, b'm') if control.value(0) == 4 => self.modified_keys = Some(control.value(1)),
+            (b'>', 0, b'm') if control.numbers.is_empty() => self.modified_keys = Some(0),
+            (b'>', 0, b'n') if control.value(0) == 4 => self.modified_keys = Some(0),
+            (b'>' | b'<' | b'=', 0, b'u') => {
+                self.keyboards_used = true;
+                self.keyboards[usize::from(self.is_alternate())].change(control);
+            }
+            _ => {}
+        }
+    }
+
+    /// Switches a mode, with the cursor that some save and restore.
+    fn change(&mut self, private: bool, number: u16, on: bool) {
+        match (private, number, on) {
+            (true, 1048, true) => self.save(),
+            (true, 1048, false) => self.restore(),
+            (true, 1049, true) => {
+                self.save();
+                self.switch(private, number, on);
+                // That screen is a new one.
+                self.saved[1] = None;
+            }
+            (true, 1049, false) => {
+                self.switch(private, number, on);
+                self.restore();
+            }
+            _ => self.switch(private, number, on),
+        }
+    }
+
+    fn save(&mut self) {
+        let saved =
+            Saved { origin: self.counts_from_region(), sets: self.sets, shifted: self.shifted };
+        self.saved[usize::from(self.is_alternate())] = Some(saved);
+    }
+
+    fn restore(&mut self) {
+        let usual = Saved { origin: false, sets: *b"BB", shifted: false };
+        let Saved { origin, sets, shifted } = self.saved().unwrap_or(usual);
+        self.switch(true, 6, origin);
+        (self.sets, self.shifted) = (sets, shifted);
+    }
+
+    fn switch(&mut self, private: bool, number: u16, on: bool) {
+        let known = |mode: &Mode| mode.private == private && mode.number == number;
+        let Some(at) = MODES.iter().position(known) else { return };
+        self.changed[at] = on != MODES[at].usual;
+        if private && MICE.contains(&number) {
+            self.mouse = if on { number } else { 0 };
+        }
+        if private && ENCODINGS.contains(&number) {
+            self.encoding = if on { number } else { 0 };
+        }
+    }
+
+    fn reset_all(&mut self) {
+        *self = Self {
+            cursor: self.cursor.map(|_| 0),
+            modified_keys: self.modified_keys.map(|_| 0),
+            keyboards_used: self.keyboards_used,
+            ..Self::default()
+        };
+    }
+
+    fn reset_softly(&mut self) {
+        for (private, number, on) in [
+            (true, 1, false),
+            (true, 6, false),
+            (true, 7, true),
+            (true, CURSOR, true),
+            (true, 69, false),
+            (false, 2, false),
+            (false, 4, false),
+        ] {
+            self.switch(private, number, on);
+        }
+        (self.keypad, self.region, self.sets, self.shifted) = (false, None, *b"BB", false);
+        self.saved[usize::from(self.is_alternate())] = None;
+    }
+}
+
+/// More than any program has stacked: the last one empties the stack and resets the modes.
+const FORGET_KEYBOARDS: &str = "\x1b[<99u";
+
+impl Keyboard {
+    fn change(&mut self, control: &Control<'_>) {
+        let value = control.value(0);
+        match control.marker {
+            b'>' => {
+                if self.depth == limits::KEYBOARDS {
+                    // As terminals do, the oldest is forgotten.
+                    self.stack.rotate_left(1);
+                    self.depth -= 1;
+                }
+                self.stack[self.depth] = value;
+                self.depth += 1;
+            }
+            b'<' if usize::from(value.max(1)) > self.depth => *self = Self::default(),
+            b'<' => self.depth -= usize::from(value.max(1)),
+            _ => {
+                let top = match self.depth {
+                    0 => &mut self.base,
+                    depth => &mut self.stack[depth - 1],
+                };
+                *top = match control.value(1) {
+                    2 => *top | value,
+                    3 => *top & !value,
+                    _ => value,
+                };
+            }
+        }
+    }
+
+    fn undo(&self, out: &mut String) {
+        if self.depth > 0 {
+            let _ = write!(out, "\x1b[<{}u", self.depth);
+        }
+        if self.base != 0 {
+            out.push_str("\x1b[=0u");
+        }
+    }
+
+    fn set_again(&self, out: &mut String) {
+        if self.base != 0 {
+            let _ = write!(out, "\x1b[={}u", self.base);
+        }
+        for value in &self.stack[..self.depth] {
+            let _ = write!(out, "\x1b[>{value}u");
+        }
+    }
+}
+
+impl Saved {
+    /// Chooses the character sets that were saved, behind [`Modes::reset`].
+    #[must_use]
+    pub fn sets_again(&self) -> String {
+        sets_again(self.sets, self.shifted)
+    }
+}
+
+/// Chooses character sets, where the usual ones are chosen.
+fn sets_again(sets: [u8; 2], shifted: bool) -> String {
+    let mut out = String::new();
+    for (name, set) in ['(', ')'].into_iter().zip(sets).filter(|(_, set)| *set != b'B') {
+        let _ = write!(out, "\x1b{name}{}", char::from(set));
+    }
+    if shifted {
+        out.push(char::from(SHIFT_OUT));
+    }
+    out
+}
+
+fn switch(out: &mut String, mode: &Mode, on: bool) {
+    let marker = if mode.private { "?" } else { "" };
+    let _ = write!(out, "\x1b[{marker}{}{}", mode.number, if on { 'h' } else { 'l' });
+}

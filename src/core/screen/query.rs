@@ -1,0 +1,379 @@
+//! What programs ask a terminal, and what a plain one answers.
+
+use super::dialect;
+use super::modes::Modes;
+use super::scan::{Control, ENQ, ESC, Piece, Scanner, number, string};
+use crate::wire::Size;
+
+/// A question to the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// What it is (DA1).
+    Attributes,
+    /// Which version (DA2).
+    Attributes2,
+    /// Its serial number (DA3).
+    Attributes3,
+    /// Whether it works (DSR 5).
+    Status,
+    /// Where the cursor is (DSR 6).
+    Cursor,
+    /// Where the cursor is (6), and other things (`CSI ? … n`).
+    PrivateStatus(u16),
+    /// The window: its size in characters (18), in pixels (14), and more.
+    Window(u16),
+    /// Its name (XTVERSION).
+    Name,
+    /// Whether a mode is set, and whether that is one of the private ones (DECRQM).
+    Mode(bool, u16),
+    /// Colours and whatever else strings set (`OSC … ?`).
+    Value(u16),
+    /// How something is set (DECRQSS).
+    Setting,
+    /// What it is capable of (XTGETTCAP).
+    Capability,
+    /// The modes of its keyboard (`CSI ? u`).
+    Keyboard,
+    /// How its keys are told (`CSI ? … m`).
+    Keys,
+    /// Parameters of its line (DECREQTPARM).
+    Parameters,
+    /// Its pictures (`CSI ? … S`).
+    Graphics,
+    /// Its tabulators and more (DECRQPSR).
+    Presentation,
+    /// A sum over the screen (DECRQCRA).
+    Checksum,
+    /// Whether it shows pictures (`APC G`).
+    Picture,
+    /// Its name, which is any text (ENQ).
+    Enquiry,
+}
+
+/// A query, and when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What was asked.
+    pub query: Query,
+    /// Bytes that the app had printed then, with the query.
+    pub end: u64,
+    /// Row and column of the cursor then, from 1.
+    pub cursor: (u16, u16),
+}
+
+/// What a reply, or the beginning of one, is recognised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// One of `[]P_`.
+    pub kind: u8,
+    /// See [`Control`].
+    pub marker: u8,
+    /// See [`Control`].
+    pub mark: u8,
+    /// See [`Control`]; of a string without one the first letter, if it has one.
+    pub last: u8,
+    /// The first number; none if any will do.
+    pub first: Option<u16>,
+}
+
+impl Head {
+    const fn new(kind: u8, marker: u8, mark: u8, last: u8) -> Self {
+        Self { kind, marker, mark, last, first: None }
+    }
+
+    const fn first(self, first: u16) -> Self {
+        Self { first: Some(first), ..self }
+    }
+
+    /// Whether a reply with the head `other`, which has a number, is one of these.
+    #[must_use]
+    pub fn fits(&self, other: &Self) -> bool {
+        self.first.is_none_or(|first| other.first == Some(first))
+            && *self == Self { first: self.first, ..*other }
+    }
+}
+
+impl Query {
+    /// Tells of each query in a piece of the stream; whether there was one.
+    pub fn of(piece: Piece<'_>, mut found: impl FnMut(Self)) -> bool {
+        match piece {
+            Piece::Control(ENQ) => {
+                found(Self::Enquiry);
+                true
+            }
+            Piece::Sequence(raw) => Self::read(raw, found),
+            Piece::Control(_) | Piece::Text(_) | Piece::Opaque(_) => false,
+        }
+    }
+
+    fn read(raw: &[u8], mut found: impl FnMut(Self)) -> bool {
+        let mut any = false;
+        let mut found = |query| {
+            any = true;
+            found(query);
+        };
+        if let Some(control) = Control::parse(raw) {
+            Self::control(&control).into_iter().for_each(&mut found);
+        } else if let Some((kind, text)) = string(raw) {
+            Self::text(kind, text, &mut found);
+        } else if raw == [ESC, b'Z'] {
+            found(Self::Attributes);
+        }
+        any
+    }
+
+    fn control(control: &Control<'_>) -> Option<Self> {
+        let value = control.value(0);
+        Some(match (control.marker, control.mark, control.last) {
+            (0, 0, b'c') if value == 0 => Self::Attributes,
+            (b'>', 0, b'c') if value == 0 => Self::Attributes2,
+            (b'=', 0, b'c') if value == 0 => Self::Attributes3,
+            (0, 0, b'n') if value == 5 => Self::Status,
+            (0, 0, b'n') if value == 6 => Self::Cursor,
+            (b'?', 0, b'n') => Self::PrivateStatus(value),
+            (0, 0, b't') if matches!(value, 11 | 13..=16 | 18..=21) => Self::Window(value),
+            (b'>', 0, b'q') => Self::Name,
+            (0, b'$', b'p') => Self::Mode(false, value),
+            (b'?', b'$', b'p') => Self::Mode(true, value),
+            (b'?', 0, b'u') => Self::Keyboard,
+            (b'?', 0, b'm') => Self::Keys,
+            (0, 0, b'x') => Self::Parameters,
+            (b'?', 0, b'S') => Self::Graphics,
+            (0, b'$', b'w') => Self::Presentation,
+            (0, b'*', b'y') => Self::Checksum,
+            _ => return None,
+        })
+    }
+
+    fn text(kind: u8, text: &[u8], found: &mut impl FnMut(Self)) {
+        match (kind, text) {
+            (b'P', [b'$', b'q', ..]) => found(Self::Setting),
+            (b'P', [b'+', b'q', ..]) => found(Self::Capability),
+            (b'_', [b'G', ..]) if text.windows(3).any(|part| part == b"a=q") => {
+                found(Self::Picture);
+            }
+            (b']', _) => {
+                let code = text.split(|byte| *byte == b';').next().map_or(0, number);
+                let parts = text.split(|byte| *byte == b';').skip(1);
+                for (at, part) in (0u16..).zip(parts) {
+                    if part == b"?" || part.ends_with(b"=?") {
+                        // Of the first colours each has a number of its own.
+                        let next = if (10..20).contains(&code) { at } else { 0 };
+                        found(Self::Value(code.saturating_add(next)));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How the reply begins; none if it is any text.
+    #[must_use]
+    pub fn reply(self) -> Option<Head> {
+        let control = |marker, mark, last| Head::new(b'[', marker, mark, last);
+        let device = |marker, mark, last| Head::new(b'P', marker, mark, last);
+        let title = |letter| Head::new(b']', 0, 0, letter);
+        Some(match self {
+            Self::Attributes => control(b'?', 0, b'c'),
+            Self::Attributes2 => control(b'>', 0, b'c'),
+            Self::Attributes3 => device(0, b'!', b'|'),
+            Self::Status => control(0, 0, b'n'),
+            Self::Cursor => control(0, 0, b'R'),
+            Self::PrivateStatus(6) => control(b'?', 0, b'R'),
+            Self::PrivateStatus(_) => control(b'?', 0, b'n'),
+            Self::Window(20) => title(b'L'),
+            Self::Window(21) => title(b'l'),
+            Self::Window(11) => control(0, 0, b't'),
+            Self::Window(what) => control(0, 0, b't').first(what.saturating_sub(10)),
+            Self::Name => device(b'>', 0, b'|'),
+            Self::Mode(true, number) => control(b'?', b'$', b'y').first(number),
+            Self::Mode(false, number) => control(0, b'$', b'y').first(number),
+            Self::Value(code) => Head::new(b']', 0, 0, 0).first(code),
+            Self::Setting => device(0, b'$', b'r'),
+            Self::Capability => device(0, b'+', b'r'),
+            Self::Keyboard => control(b'?', 0, b'u'),
+            Self::Keys => control(b'>', 0, b'm'),
+            Self::Parameters => control(0, 0, b'x'),
+            Self::Graphics => control(b'?', 0, b'S'),
+            Self::Presentation => device(0, b'$', b'u'),
+            Self::Checksum => device(0, b'!', b'~'),
+            Self::Picture => Head::new(b'_', 0, 0, b'G'),
+            Self::Enquiry => return None,
+        })
+    }
+}
+
+impl Asked {
+    /// What a plain terminal of this size and with these modes answers. None where programs do without
+    /// an answer, or where one would be a lie (colours, pixels, names).
+    #[must_use]
+    pub fn answer(&self, size: Size, modes: &Modes) -> Option<Vec<u8>> {
+        let (row, col) = self.cursor;
+        let text = match self.query {
+            // A VT220 with colours, of no version that programs know peculiarities of.
+            Query::Attributes => "\x1b[?62;22c".to_owned(),
+            Query::Attributes2 => "\x1b[>0;0;0c".to_owned(),
+            Query::Attributes3 => "\x1bP!|00000000\x1b\\".to_owned(),
+            Query::Status => "\x1b[0n".to_owned(),
+            Query::Cursor => format!("\x1b[{row};{col}R"),
+            Query::PrivateStatus(6) => format!("\x1b[?{row};{col}R"),
+            Query::Window(what @ (18 | 19)) => {
+                format!("\x1b[{};{};{}t", what - 10, size.rows, size.cols)
+            }
+            Query::Mode(private, number) => {
+                let state = match modes.is_set(private, number) {
+                    None => 0,
+                    Some(true) => 1,
+                    Some(false) => 2,
+                };
+                format!("\x1b[{}{number};{state}$y", if private { "?" } else { "" })
+            }
+            Query::Setting => "\x1bP0$r\x1b\\".to_owned(),
+            Query::Capability => "\x1bP0+r\x1b\\".to_owned(),
+            _ => return None,
+        };
+        Some(text.into_bytes())
+    }
+}
+
+/// Finds the queries in what an app prints.
+#[derive(Debug, Default)]
+pub struct Finder {
+    scanner: Scanner,
+}
+
+impl Finder {
+    /// Tells of each query that ends in these bytes.
+    pub fn find(&mut self, bytes: &[u8], mut found: impl FnMut(Query)) {
+        let mut at = 0;
+        loop {
+            if self.scanner.is_in_text() {
+                // Most of what there is asks nothing, and is passed over in less time.
+                at += dialect::plain_len(&bytes[at..]);
+            }
+            let Some(piece) = self.scanner.next(bytes, &mut at) else { return };
+            Query::of(piece, &mut found);
+        }
+    }
+}
+
+/// Takes the queries out of bytes that are shown again, so that no terminal answers them twice.
+#[derive(Debug, Default)]
+pub struct Strip {
+    scanner: Scanner,
+}
+
+impl Strip {
+    /// Appends `bytes` to `out`, without the queries, and without the beginning of a sequence that has not
+    /// ended yet.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let mut at = 0;
+        while let Some(piece) = self.scanner.next(bytes, &mut at) {
+            match piece {
+                _ if Query::of(piece, |_| ()) => {}
+                Piece::Text(raw) | Piece::Sequence(raw) | Piece::Opaque(raw) => out.extend(raw),
+                Piece::Control(byte) => out.push(byte),
+            }
+        }
+    }
+
+    /// What is still held back, which goes on with what comes next.
+    #[must_use]
+    pub fn held(&self) -> &[u8] {
+        self.scanner.held()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queries(raw: &str) -> Vec<Query> {
+        let mut all = Vec::new();
+        let any = Query::read(raw.as_bytes(), |query| all.push(query));
+        assert_eq!(any, !all.is_empty());
+        all
+    }
+
+    #[test]
+    fn what_is_a_query() {
+        use Query as Q;
+        for (raw, want) in [
+            ("\x1b[c", &[Q::Attributes][..]),
+            ("\x1b[0c", &[Q::Attributes]),
+            ("\x1b[?1c", &[]),
+            ("\x1b[>c", &[Q::Attributes2]),
+            ("\x1b[=c", &[Q::Attributes3]),
+            ("\x1bZ", &[Q::Attributes]),
+            ("\x1b[5n", &[Q::Status]),
+            ("\x1b[6n", &[Q::Cursor]),
+            ("\x1b[?6n", &[Q::PrivateStatus(6)]),
+            ("\x1b[?996n", &[Q::PrivateStatus(996)]),
+            ("\x1b[18t", &[Q::Window(18)]),
+            ("\x1b[22;2t", &[]),
+            ("\x1b[8;24;80t", &[]),
+            ("\x1b[>q", &[Q::Name]),
+            ("\x1b[2 q", &[]),
+            ("\x1b[?2026$p", &[Q::Mode(true, 2026)]),
+            ("\x1b[4$p", &[Q::Mode(false, 4)]),
+            ("\x1b]11;?\x07", &[Q::Value(11)]),
+            ("\x1b]10;?;?\x1b\\", &[Q::Value(10), Q::Value(11)]),
+            ("\x1b]4;1;?;2;?\x07", &[Q::Value(4), Q::Value(4)]),
+            ("\x1b]52;c;?\x07", &[Q::Value(52)]),
+            ("\x1b]2;really?\x07", &[]),
+            ("\x1bP$qm\x1b\\", &[Q::Setting]),
+            ("\x1bP+q544e\x1b\\", &[Q::Capability]),
+            ("\x1b[?u", &[Q::Keyboard]),
+            ("\x1b[>1u", &[]),
+            ("\x1b[?4m", &[Q::Keys]),
+            ("\x1b[m", &[]),
+            ("\x1b_Gi=1,a=q;AAAA\x1b\\", &[Q::Picture]),
+        ] {
+            assert_eq!(queries(raw), want, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn answers_of_a_plain_terminal() {
+        let mut modes = Modes::default();
+        modes.read(Piece::Sequence(b"\x1b[?2004h"));
+        let size = Size { rows: 24, cols: 80 };
+        for (query, want) in [
+            ("\x1b[c", "\x1b[?62;22c"),
+            ("\x1b[>c", "\x1b[>0;0;0c"),
+            ("\x1b[5n", "\x1b[0n"),
+            ("\x1b[6n", "\x1b[3;7R"),
+            ("\x1b[?6n", "\x1b[?3;7R"),
+            ("\x1b[18t", "\x1b[8;24;80t"),
+            ("\x1b[14t", ""),
+            ("\x1b[>q", ""),
+            ("\x1b[?2004$p", "\x1b[?2004;1$y"),
+            ("\x1b[?1000$p", "\x1b[?1000;2$y"),
+            ("\x1b[?25$p", "\x1b[?25;1$y"),
+            ("\x1b[?7777$p", "\x1b[?7777;0$y"),
+            ("\x1b]11;?\x07", ""),
+            ("\x1bP$q q\x1b\\", "\x1bP0$r\x1b\\"),
+            ("\x1bP+q544e\x1b\\", "\x1bP0+r\x1b\\"),
+            ("\x1b[?u", ""),
+        ] {
+            let asked = Asked { query: queries(query)[0], end: 0, cursor: (3, 7) };
+            let answer = asked.answer(size, &modes).unwrap_or_default();
+            assert_eq!(
+                answer.escape_ascii().to_string(),
+                want.as_bytes().escape_ascii().to_string()
+            );
+        }
+    }
+
+    #[test]
+    fn shown_again_without_queries() {
+        let stream = b"a\x1b[cb\x1b[1m\x05c\x1b]11;?\x1b\\\x1b]2;x\x07\xc3\xa9\x1b[6n\x1b[3";
+        let want = b"ab\x1b[1mc\x1b]2;x\x07\xc3\xa9";
+        for size in 1..=stream.len() {
+            let (mut strip, mut out) = (Strip::default(), Vec::new());
+            stream.chunks(size).for_each(|piece| strip.push(piece, &mut out));
+            assert_eq!(out.escape_ascii().to_string(), want.escape_ascii().to_string());
+            assert_eq!(strip.held(), b"\x1b[3");
+        }
+    }
+}

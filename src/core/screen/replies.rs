@@ -1,0 +1,350 @@
+//! What one client's terminal replies to queries, told apart from what is typed there.
+//!
+//! While a reply is waited for, it is dropped or passed on when it comes, in as many reads as it likes.
+//! Anything else is input and stays as it is; without a query outstanding everything is. Memory and time
+//! are bounded: the time is an argument.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use memchr::memchr;
+
+use super::query::{Head, Query};
+use super::scan::{Control, ESC, number};
+use crate::types::limits;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Replies {
+    expected: VecDeque<Expected>,
+    place: Place,
+    /// The beginning of what may be a reply.
+    head: [u8; limits::REPLY_HEAD],
+    len: usize,
+    /// Until when it is held back.
+    until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Expected {
+    head: Head,
+    passes: bool,
+    until: Instant,
+}
+
+/// Where in the input it is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Typed,
+    /// In what may be a reply.
+    Maybe,
+    /// In a reply that is a string; whether it passes, how much of it may follow and until when, and
+    /// whether the last byte was an ESC.
+    Reply {
+        passes: bool,
+        left: usize,
+        until: Instant,
+        escape: bool,
+    },
+}
+
+/// What the beginning of a sequence turns out to be.
+enum Verdict {
+    Unknown,
+    Typed,
+    /// A whole reply.
+    Whole(Head),
+    /// A reply that goes on to its end.
+    Begun(Head),
+}
+
+impl Default for Replies {
+    fn default() -> Self {
+        Self {
+            expected: VecDeque::new(),
+            place: Place::Typed,
+            head: [0; limits::REPLY_HEAD],
+            len: 0,
+            until: None,
+        }
+    }
+}
+
+impl Replies {
+    /// This client's terminal is shown a query: its reply `passes` on to the app, or is dropped. Of more
+    /// than [`limits::REPLIES`] the oldest is no longer waited for.
+    pub fn expect(&mut self, query: Query, passes: bool, now: Instant) {
+        let Some(head) = query.reply() else { return };
+        if self.expected.len() == limits::REPLIES {
+            self.expected.pop_front();
+        }
+        self.expected.push_back(Expected { head, passes, until: now + limits::REPLY });
+    }
+
+    /// Appends to `out` what of `typed` is input.
+    pub fn filter(&mut self, typed: &[u8], now: Instant, out: &mut Vec<u8>) {
+        self.expire(now, out);
+        let mut rest = typed;
+        while !rest.is_empty() {
+            rest = match self.place {
+                Place::Typed if self.expected.is_empty() => {
+                    out.extend_from_slice(rest);
+                    return;
+                }
+                Place::Typed => {
+                    let len = memchr(ESC, rest).unwrap_or(rest.len());
+                    out.extend_from_slice(&rest[..len]);
+                    if len < rest.len() {
+                        self.place = Place::Maybe;
+                    }
+                    &rest[len..]
+                }
+                Place::Maybe => {
+                    self.maybe(rest[0], now, out);
+                    &rest[1..]
+                }
+                Place::Reply { .. } => self.reply(rest, out),
+            };
+        }
+        let holds = matches!(self.place, Place::Maybe);
+        self.until = holds.then(|| self.until.unwrap_or(now + limits::REPLY_HOLD));
+    }
+
+    /// When [`Replies::expire`] is to be called, if nothing is typed before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Appends to `out` what was held back for too long, and forgets replies that did not come.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
+        if self.until.is_some_and(|until| until <= now) {
+            self.release(out);
+            self.place = Place::Typed;
+        }
+        if matches!(self.place, Place::Reply { until, .. } if until <= now) {
+            self.place = Place::Typed;
+        }
+        while self.expected.front().is_some_and(|expected| expected.until <= now) {
+            self.expected.pop_front();
+        }
+    }
+
+    fn release(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head[..self.len]);
+        self.len = 0;
+        self.until = None;
+    }
+
+    /// One more byte of what may be a reply.
+    fn maybe(&mut self, byte: u8, now: Instant, out: &mut Vec<u8>) {
+        if byte == ESC && self.len > 0 {
+            self.release(out);
+        }
+        self.head[self.len] = byte;
+        self.len += 1;
+        let found = match judge(&self.head[..self.len]) {
+            Verdict::Unknown if self.len < limits::REPLY_HEAD && self.is_expected_kind() => return,
+            Verdict::Unknown | Verdict::Typed => None,
+            Verdict::Whole(head) => self.take(head).map(|expected| (expected, false)),
+            Verdict::Begun(head) => self.take(head).map(|expected| (expected, true)),
+        };
+        self.place = Place::Typed;
+        if let Some((expected, begun)) = found {
+            if begun {
+                let until = expected.until.max(now);
+                let (passes, left) = (expected.passes, limits::REPLY_LEN);
+                self.place = Place::Reply { passes, left, until, escape: false };
+            }
+            if !expected.passes {
+                self.len = 0;
+                self.until = None;
+            }
+        }
+        self.release(out);
+    }
+
+    /// More of a reply that is a string; returns what is behind it.
+    fn reply<'a>(&mut self, rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+        let Place::Reply { passes, left, until, mut escape } = self.place else { return rest };
+        let mut len = 0;
+        let mut ends = false;
+        for byte in rest.iter().take(left) {
+            if escape && *byte != b'\\' {
+                // It was broken off by another sequence.
+                self.place = Place::Maybe;
+                if passes {
+                    out.extend_from_slice(&rest[..len]);
+                }
+                self.head[0] = ESC;
+                self.len = usize::from(!passes);
+                if passes {
+                    self.place = Place::Typed;
+                }
+                return &rest[len..];
+            }
+            len += 1;
+            ends = escape || matches!(byte, 0x07 | 0x18 | 0x1a);
+            escape = *byte == ESC;
+            if ends {
+                break;
+            }
+        }
+        if passes {
+            out.extend_from_slice(&rest[..len]);
+        }
+        let left = left - len;
+        self.place = if ends || left == 0 {
+            Place::Typed
+        } else {
+            Place::Reply { passes, left, until, escape }
+        };
+        &rest[len..]
+    }
+
+    /// Whether replies of this kind are waited for at all: other keys are not held back.
+    fn is_expected_kind(&self) -> bool {
+        let kind = self.head[..self.len].get(1);
+        kind.is_none_or(|kind| self.expected.iter().any(|expected| expected.head.kind == *kind))
+    }
+
+    fn take(&mut self, head: Head) -> Option<Expected> {
+        let at = self.expected.iter().position(|expected| expected.head.fits(&head))?;
+        self.expected.remove(at)
+    }
+}
+
+fn judge(head: &[u8]) -> Verdict {
+    let [ESC, kind, body @ ..] = head else { return Verdict::Unknown };
+    let string = |last, first| Head { kind: *kind, marker: 0, mark: 0, last, first };
+    match (kind, body) {
+        (b'[' | b']' | b'P' | b'_', []) => Verdict::Unknown,
+        (b'[' | b'P', [.., 0x20..=0x3f]) => Verdict::Unknown,
+        (b'[' | b'P', [.., 0x40..=0x7e]) => {
+            let raw = [&[ESC, b'['], body].concat();
+            let Some(control) = Control::parse(&raw) else { return Verdict::Typed };
+            let Control { marker, mark, last, .. } = control;
+            let found = Head { kind: *kind, marker, mark, last, first: Some(control.value(0)) };
+            if *kind == b'[' { Verdict::Whole(found) } else { Verdict::Begun(found) }
+        }
+        (b']', [letter @ (b'l' | b'L')]) => Verdict::Begun(string(*letter, Some(0))),
+        (b']', [digits @ .., b';']) => Verdict::Begun(string(0, Some(number(digits)))),
+        (b']', [.., b'0'..=b'9']) => Verdict::Unknown,
+        (b'_', [letter]) => Verdict::Begun(string(*letter, Some(0))),
+        _ => Verdict::Typed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    /// What of `typed` is input, with these queries outstanding; in pieces of `size`.
+    fn input(queries: &[(Query, bool)], typed: &[u8], size: usize) -> String {
+        let now = Instant::now();
+        let mut replies = Replies::default();
+        for (query, passes) in queries {
+            replies.expect(*query, *passes, now);
+        }
+        let mut out = Vec::new();
+        typed.chunks(size.max(1)).for_each(|piece| replies.filter(piece, now, &mut out));
+        replies.expire(now + limits::REPLY_HOLD, &mut out);
+        assert_eq!(replies.deadline(), None);
+        out.escape_ascii().to_string()
+    }
+
+    #[test]
+    fn replies_and_keys() {
+        use Query as Q;
+        const CURSOR: &[(Q, bool)] = &[(Q::Cursor, false)];
+        for (queries, typed, want) in [
+            (&[][..], "\x1b[1;2R", "\x1b[1;2R"),
+            (CURSOR, "a\x1b[12;40Rb", "ab"),
+            (CURSOR, "\x1b[12;40R\x1b[1;2R", "\x1b[1;2R"),
+            (
+                CURSOR,
+                "\x1b[A\x1b[1;5C\x1bOP\x1bx\x1b[3~\x1b",
+                "\x1b[A\x1b[1;5C\x1bOP\x1bx\x1b[3~\x1b",
+            ),
+            (CURSOR, "\x1b[<0;10;10M", "\x1b[<0;10;10M"),
+            (CURSOR, "\x1b\x1b[2;2R", "\x1b"),
+            (&[(Q::Cursor, true), (Q::Cursor, false)], "\x1b[1;1R\x1b[2;2R", "\x1b[1;1R"),
+            (&[(Q::Attributes, false)], "\x1b[?62;22cx", "x"),
+            (&[(Q::Attributes, true)], "\x1b[?62;22cx", "\x1b[?62;22cx"),
+            (&[(Q::Attributes, false)], "\x1b[>0;0;0c", "\x1b[>0;0;0c"),
+            (&[(Q::Status, false)], "\x1b[0n", ""),
+            (&[(Q::Window(18), false)], "\x1b[8;24;80t", ""),
+            (&[(Q::Window(14), false)], "\x1b[8;24;80t", "\x1b[8;24;80t"),
+            (&[(Q::Value(11), false)], "x\x1b]11;rgb:0/0/0\x1b\\y", "xy"),
+            (&[(Q::Value(11), false)], "x\x1b]11;rgb:0/0/0\x07y", "xy"),
+            (&[(Q::Value(11), false)], "\x1b]10;rgb:0/0/0\x07", "\x1b]10;rgb:0/0/0\x07"),
+            (&[(Q::Value(11), true)], "\x1b]11;rgb:0/0/0\x1b\\y", "\x1b]11;rgb:0/0/0\x1b\\y"),
+            (&[(Q::Value(11), false)], "\x1b]11;rgb\x1b[Ay", "\x1b[Ay"),
+            (&[(Q::Value(11), true)], "\x1b]11;rgb\x1b[Ay", "\x1b]11;rgb\x1b[Ay"),
+            (&[(Q::Setting, false)], "\x1bP1$r0m\x1b\\y", "y"),
+            (&[(Q::Name, false)], "\x1bP>|XTerm(390)\x1b\\y", "y"),
+            (&[(Q::Mode(true, 2026), false)], "\x1b[?2026;2$y", ""),
+            (&[(Q::Mode(true, 2026), false)], "\x1b[?2004;2$y", "\x1b[?2004;2$y"),
+            (&[(Q::Keyboard, false)], "\x1b[97;5u\x1b[?0u", "\x1b[97;5u"),
+            (&[(Q::Picture, false)], "\x1b_Gi=1;OK\x1b\\", ""),
+            (&[(Q::Window(21), false)], "\x1b]ltitle\x1b\\", ""),
+        ] {
+            let want = want.as_bytes().escape_ascii().to_string();
+            for size in 1..=typed.len() {
+                assert_eq!(input(queries, typed.as_bytes(), size), want, "{typed:?} by {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_waited_for_or_held_back_for_long() {
+        let now = Instant::now();
+        let mut replies = Replies::default();
+        let mut out = Vec::new();
+        replies.expect(Query::Cursor, false, now);
+        replies.filter(b"\x1b[1", now, &mut out);
+        assert_eq!((replies.deadline(), out.len()), (Some(now + limits::REPLY_HOLD), 0));
+        replies.filter(b"2", now + limits::REPLY_HOLD / 2, &mut out);
+        assert_eq!(replies.deadline(), Some(now + limits::REPLY_HOLD));
+        replies.expire(now + limits::REPLY_HOLD, &mut out);
+        assert_eq!((replies.deadline(), &out[..]), (None, &b"\x1b[12"[..]));
+        out.clear();
+        replies.filter(b"\x1b[1;1R", now + limits::REPLY, &mut out);
+        assert_eq!(out, b"\x1b[1;1R");
+        // A string without an end.
+        out.clear();
+        replies.expect(Query::Value(11), false, now);
+        replies.filter(b"\x1b]11;rgb", now, &mut out);
+        replies.filter(&vec![b'x'; limits::REPLY_LEN - 3], now, &mut out);
+        assert_eq!(out, b"");
+        replies.filter(b"keys", now, &mut out);
+        assert_eq!(out, b"keys");
+        replies.expect(Query::Value(11), false, now);
+        replies.filter(b"\x1b]11;rgb", now, &mut out);
+        replies.filter(b"later", now + limits::REPLY + Duration::from_secs(1), &mut out);
+        assert_eq!(out, b"keyslater");
+        // Only so many are waited for.
+        for _ in 0..1000 {
+            replies.expect(Query::Cursor, false, now);
+        }
+        assert_eq!(replies.expected.len(), limits::REPLIES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_input_without_a_query_and_any_cut_is_the_same(
+            typed in prop::collection::vec(prop_oneof![
+                any::<u8>(),
+                prop::sample::select(&b"\x1b[]P\\;?0123Rcntu\x07"[..]),
+            ], 0..300),
+            size in 1usize..40,
+        ) {
+            prop_assert_eq!(input(&[], &typed, size), typed.escape_ascii().to_string());
+            let queries =
+                [(Query::Cursor, false), (Query::Value(1), true), (Query::Attributes, false), (Query::Setting, false)];
+            prop_assert_eq!(input(&queries, &typed, size), input(&queries, &typed, typed.len()));
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! Where in a stream of bytes the escape sequences are.
+//!
+//! Cuts the stream into text and whole sequences, however it comes in pieces, and understands none of
+//! them. Invariant: all pieces, and what is held at last, are the stream, byte for byte. A sequence
+//! longer than [`limits::SEQUENCE`] is passed on and means nothing; so is one that was broken off.
+//! The forms of eight bits (C1) are no sequences here: in UTF-8 they are parts of characters.
+
+use std::ops::Range;
+
+use memchr::memchr3;
+
+use crate::types::limits;
+
+/// The byte that begins a sequence.
+pub const ESC: u8 = 0x1b;
+/// Asks a terminal for its name.
+pub const ENQ: u8 = 0x05;
+/// Chooses the second character set.
+pub const SHIFT_OUT: u8 = 0x0e;
+/// Chooses the first character set again.
+pub const SHIFT_IN: u8 = 0x0f;
+
+/// A part of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Text, and the control characters that move the cursor.
+    Text(&'a [u8]),
+    /// [`ENQ`] or [`SHIFT_OUT`].
+    Control(u8),
+    /// A whole sequence, from its [`ESC`] to its last byte.
+    Sequence(&'a [u8]),
+    /// Something of a sequence that means nothing.
+    Opaque(&'a [u8]),
+}
+
+/// Where in a sequence the stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In none.
+    Text,
+    /// After `ESC`.
+    Escape,
+    /// After `ESC` and something that must be followed by one more byte at least.
+    Intermediate,
+    /// After `ESC [`.
+    Control,
+    /// After `ESC ]`: ends with BEL, too.
+    Command,
+    /// After `ESC P`, `X`, `^` or `_`.
+    String,
+    /// After an `ESC` in one of these; whether it ends with BEL, too.
+    StringEscape,
+}
+
+/// What one more byte does.
+pub enum Step {
+    /// The sequence goes on.
+    On(Place),
+    /// The sequence ends with it.
+    End,
+    /// The sequence is broken off by it.
+    Cancel,
+    /// The sequence was broken off before the last `ESC`.
+    Again,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Scanner {
+    place: Place,
+    kept: [u8; limits::SEQUENCE],
+    len: usize,
+    /// The sequence is longer than what is kept.
+    long: bool,
+    /// A sequence has begun with the `ESC` that broke off the one before.
+    again: bool,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        let kept = [0; limits::SEQUENCE];
+        Self { place: Place::Text, kept, len: 0, long: false, again: false }
+    }
+}
+
+impl Scanner {
+    /// The next piece of `bytes` from `at` on, which moves behind it. None when all is used up; the
+    /// beginning of a sequence is then held.
+    pub fn next<'a>(&'a mut self, bytes: &'a [u8], at: &mut usize) -> Option<Piece<'a>> {
+        if self.again {
+            self.begin_again();
+        }
+        let rest = bytes.get(*at..).filter(|rest| !rest.is_empty())?;
+        let mut i = 0;
+        if self.place == Place::Text {
+            let text = text_len(rest);
+            if text > 0 {
+                *at += text;
+                return Some(Piece::Text(&rest[..text]));
+            }
+            if rest[0] != ESC {
+                *at += 1;
+                return Some(Piece::Control(rest[0]));
+            }
+            if let Some(len) = control_len(rest) {
+                *at += len;
+                return Some(Piece::Sequence(&rest[..len]));
+            }
+            self.place = Place::Escape;
+            i = 1;
+        }
+        let entered = self.place;
+        while i < rest.len() {
+            if !self.long && self.len + i == limits::SEQUENCE {
+                self.long = true;
+                if self.len > 0 {
+                    self.place = entered;
+                    return Some(Piece::Opaque(&self.kept[..std::mem::take(&mut self.len)]));
+                }
+            }
+            match step(self.place, rest[i]) {
+                Step::On(place) => {
+                    self.place = place;
+                    i += 1;
+                }
+                Step::End => return Some(self.end(rest, i + 1, at, true)),
+                Step::Cancel => return Some(self.end(rest, i + 1, at, false)),
+                Step::Again if self.place != Place::StringEscape => {
+                    return Some(self.end(rest, i, at, false));
+                }
+                Step::Again if i > 0 => return Some(self.end(rest, i - 1, at, false)),
+                Step::Again if self.len > 1 => {
+                    self.again = true;
+                    return Some(Piece::Opaque(&self.kept[..self.len - 1]));
+                }
+                Step::Again => self.begin_again(),
+            }
+        }
+        *at += i;
+        if !self.long {
+            self.kept[self.len..self.len + i].copy_from_slice(rest);
+            self.len += i;
+            return None;
+        }
+        // An ESC may begin something else.
+        let held = usize::from(self.place == Place::StringEscape);
+        self.kept[0] = ESC;
+        self.len = held;
+        (i > held).then_some(Piece::Opaque(&rest[..i - held]))
+    }
+
+    /// The beginning of a sequence that has not ended yet, as far as it was not passed on.
+    #[must_use]
+    pub fn held(&self) -> &[u8] {
+        if self.again { &[ESC] } else { &self.kept[..self.len] }
+    }
+
+    /// Whether no sequence has begun.
+    #[must_use]
+    pub fn is_in_text(&self) -> bool {
+        self.place == Place::Text && !self.again
+    }
+
+    fn begin_again(&mut self) {
+        self.kept[0] = ESC;
+        (self.place, self.len, self.long, self.again) = (Place::Escape, 1, false, false);
+    }
+
+    /// The sequence ends after the first `len` bytes of `rest`.
+    fn end<'a>(&'a mut self, rest: &'a [u8], len: usize, at: &mut usize, whole: bool) -> Piece<'a> {
+        *at += len;
+        self.place = Place::Text;
+        let long = std::mem::take(&mut self.long);
+        let raw = match std::mem::take(&mut self.len) {
+            0 => &rest[..len],
+            kept => {
+                self.kept[kept..kept + len].copy_from_slice(&rest[..len]);
+                &self.kept[..kept + len]
+            }
+        };
+        if whole && !long { Piece::Sequence(raw) } else { Piece::Opaque(raw) }
+    }
+}
+
+/// Bytes that are looked at one by one, before a search that takes longer to begin is worth it.
+const NEAR: usize = 16;
+
+/// The length of the text at the beginning.
+#[must_use]
+pub fn text_len(bytes: &[u8]) -> usize {
+    let ends = |byte: &u8| matches!(*byte, ESC | SHIFT_OUT | ENQ);
+    let near = &bytes[..bytes.len().min(NEAR)];
+    near.iter().position(ends).unwrap_or_else(|| {
+        let far = &bytes[near.len()..];
+        near.len() + memchr3(ESC, SHIFT_OUT, ENQ, far).unwrap_or(far.len())
+    })
+}
+
+/// The length of a control sequence at the beginning, if it is all there and nothing unusual is in it: what
+/// the state machine would find, in less time.
+fn control_len(bytes: &[u8]) -> Option<usize> {
+    let [ESC, b'[', body @ ..] = bytes else { return None };
+    let body = &body[..body.len().min(limits::SEQUENCE - 2)];
+    let end = body.iter().position(|byte| !(0x20..=0x3f).contains(byte))?;
+    (0x40..=0x7e).contains(&body[end]).then_some(end + 3)
+}
+
+/// The state machine of the standards, as all terminals have it. In text there is nothing to step.
+#[must_use]
+pub fn step(place: Place, byte: u8) -> Step {
+    match (place, byte) {
+        (_, 0x18 | 0x1a) => Step::Cancel,
+        (Place::Command | Place::String, ESC) => Step::On(Place::StringEscape),
+        (_, ESC) => Step::Again,
+        (Place::Escape, b'[') => Step::On(Place::Control),
+        (Place::Escape, b']') => Step::On(Place::Command),
+        (Place::Escape, b'P' | b'X' | b'^' | b'_') => Step::On(Place::String),
+        (Place::Escape, 0x20..=0x2f) => Step::On(Place::Intermediate),
+        (Place::Escape | Place::Intermediate, 0x30..=0x7e) => Step::End,
+        (Place::Control, 0x40..=0x7e) => Step::End,
+        (Place::Command, 0x07) => Step::End,
+        (Place::StringEscape, b'\\') => Step::End,
+        (Place::StringEscape, _) => Step::Again,
+        // Control characters inside, which terminals execute, and what nobody expects there.
+        (place, _) => Step::On(place),
+    }
+}
+
+/// A control sequence, `CSI` marker numbers intermediate final, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control<'a> {
+    /// One of `<=>?`, or 0.
+    pub marker: u8,
+    /// Digits, `;` and `:`.
+    pub numbers: &'a [u8],
+    /// The last byte but one, if it is one of space to `/`, or 0.
+    pub mark: u8,
+    /// The final byte, which says what it is.
+    pub last: u8,
+}
+
+impl<'a> Control<'a> {
+    /// None if this is another kind of sequence.
+    #[must_use]
+    pub fn parse(raw: &'a [u8]) -> Option<Self> {
+        let [ESC, b'[', body @ .., last] = raw else { return None };
+        let (marker, body) = match body {
+            [marker @ 0x3c..=0x3f, rest @ ..] => (*marker, rest),
+            _ => (0, body),
+        };
+        let (mark, numbers) = match body {
+            [rest @ .., mark @ 0x20..=0x2f] => (*mark, rest),
+            _ => (0, body),
+        };
+        Some(Self { marker, numbers, mark, last: *last })
+    }
+
+    /// Its numbers up to [`limits::NUMBERS`], absent ones as 0; of those with parts the first part.
+    pub fn values(&self) -> impl Iterator<Item = u16> + use<'a> {
+        self.numbers.split(|byte| *byte == b';').take(limits::NUMBERS).map(number)
+    }
+
+    /// The number at this place, 0 if it is absent.
+    #[must_use]
+    pub fn value(&self, at: usize) -> u16 {
+        self.values().nth(at).unwrap_or(0)
+    }
+}
+
+/// The number up to a `:`. Anything but digits is passed over, as terminals do.
+#[must_use]
+pub fn number(text: &[u8]) -> u16 {
+    let digits = text.iter().take_while(|byte| **byte != b':').filter(|b| b.is_ascii_digit());
+    digits.fold(0, |sum: u16, digit| sum.saturating_mul(10).saturating_add(u16::from(digit - b'0')))
+}
+
+/// The introducer of a sequence that is a string (one of `]PX^_`), and the string.
+#[must_use]
+pub fn string(raw: &[u8]) -> Option<(u8, &[u8])> {
+    let [ESC, kind @ (b']' | b'P' | b'X' | b'^' | b'_'), text @ ..] = raw else { return None };
+    let end = if text.ends_with(b"\x07") { 1 } else { 2 };
+    Some((*kind, text.get(..text.len().checked_sub(end)?)?))
+}
+
+/// The bytes at the end of a text that begin a character and do not end it.
+#[must_use]
+pub fn unfinished(text: &[u8]) -> Range<usize> {
+    let tail = text.len().saturating_sub(3);
+    let lead = text[tail..].iter().rposition(|byte| *byte >= 0xc0).map(|at| tail + at);
+    let len = |lead: u8| match lead {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 0,
+    };
+    match lead {
+        Some(at)
+            if text[at + 1..].iter().all(|b| b & 0xc0 == 0x80)
+                && text.len() - at < len(text[at]) =>
+        {
+            at..text.len()
+        }
+        _ => text.len()..text.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Texts and whole sequences, neighbours joined, and everything together.
+    fn scan(pieces: &[&[u8]]) -> (Vec<(char, Vec<u8>)>, Vec<u8>) {
+        let mut scanner = Scanner::default();
+        let (mut all, mut found) = (Vec::new(), Vec::<(char, Vec<u8>)>::new());
+        for bytes in pieces {
+            let mut at = 0;
+            while let Some(piece) = scanner.next(bytes, &mut at) {
+                let (kind, raw) = match piece {
+                    Piece::Text(raw) => ('t', raw.to_vec()),
+                    Piece::Control(byte) => ('c', vec![byte]),
+                    Piece::Sequence(raw) => ('s', raw.to_vec()),
+                    Piece::Opaque(raw) => ('o', raw.to_vec()),
+                };
+                all.extend_from_slice(&raw);
+                match found.last_mut() {
+                    Some((last, joined)) if *last == kind && "to".contains(kind) => {
+                        joined.extend(raw);
+                    }
+                    _ => found.push((kind, raw)),
+                }
+            }
+            assert_eq!(at, bytes.len());
+        }
+        all.extend_from_slice(scanner.held());
+        (found, all)
+    }
+
+    #[test]
+    fn text_and_sequences() {
+        for (stream, want) in [
+            ("plain\r\n", "t"),
+            ("a\x1b[1mb", "tst"),
+            ("\x1b[1;2H\x1b7\x1b(0", "sss"),
+            ("\x1b]2;title\x07x\x1b]2;title\x1b\\", "sts"),
+            ("\x1bPq\x07\x1b\\", "s"),
+            ("\x1b[1\x1b[2m", "os"),
+            ("\x1b]2;title\x1b[m", "os"),
+            ("\x1b[1\x18x", "ot"),
+            ("\x05\x0e\x0f", "cct"),
+            ("\x1b[1", ""),
+            ("\x1b\x1b\x1b[m", "os"),
+        ] {
+            let kinds: String =
+                scan(&[stream.as_bytes()]).0.iter().map(|(kind, _)| *kind).collect();
+            assert_eq!(kinds, want, "{stream:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_passed_on() {
+        let fits = format!("\x1b]2;{}\x07", "x".repeat(limits::SEQUENCE - 5));
+        let long = format!("\x1b]2;{}\x07", "x".repeat(limits::SEQUENCE - 4));
+        assert_eq!(scan(&[fits.as_bytes()]).0, [('s', fits.clone().into_bytes())]);
+        assert_eq!(scan(&[long.as_bytes()]).0, [('o', long.clone().into_bytes())]);
+        let cut: Vec<_> = long.as_bytes().chunks(1).collect();
+        assert_eq!(scan(&cut).0, [('o', long.clone().into_bytes())]);
+        let then = format!("{}\x1b[m", &long[..long.len() - 1]);
+        let cut: Vec<_> = then.as_bytes().chunks(1).collect();
+        assert_eq!(scan(&cut), scan(&[then.as_bytes()]));
+        assert_eq!(scan(&cut).0[1], ('s', b"\x1b[m".to_vec()));
+    }
+
+    #[test]
+    fn taken_apart() {
+        let control = Control::parse(b"\x1b[?1;25$p").unwrap();
+        assert_eq!((control.marker, control.mark, control.last), (b'?', b'$', b'p'));
+        assert_eq!(control.values().collect::<Vec<_>>(), [1, 25]);
+        assert_eq!(Control::parse(b"\x1b[4:3;99999999m").unwrap().value(1), u16::MAX);
+        assert_eq!(Control::parse(b"\x1b[m").unwrap().values().collect::<Vec<_>>(), [0]);
+        assert_eq!(Control::parse(b"\x1b7"), None);
+        assert_eq!(string(b"\x1b]11;?\x1b\\"), Some((b']', &b"11;?"[..])));
+        assert_eq!(string(b"\x1bP\x1b\\"), Some((b'P', &b""[..])));
+    }
+
+    #[test]
+    fn characters_that_are_not_finished() {
+        for (text, want) in [
+            (&b"abc"[..], 0),
+            ("é".as_bytes(), 0),
+            (&b"x\xc3"[..], 1),
+            (&b"x\xf0\x9f\x98"[..], 3),
+            (&b"\xe2\x82"[..], 2),
+            (&b"\xff"[..], 0),
+            (&b"\xc3\xa9\xa9"[..], 0),
+        ] {
+            assert_eq!(unfinished(text).len(), want, "{}", text.escape_ascii());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_however_it_is_cut(
+            bytes in prop::collection::vec(prop_oneof![
+                3 => any::<u8>(),
+                5 => prop::sample::select(&b"\x1b[]P\\\x07;?0m\x18"[..]),
+            ], 0..1500),
+            cuts in prop::collection::vec(0usize..1500, 0..5),
+        ) {
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<_> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            let (found, all) = scan(&[&bytes]);
+            prop_assert_eq!(&all, &bytes);
+            let (split, all) = scan(&pieces);
+            prop_assert_eq!(&all, &bytes);
+            prop_assert_eq!(split, found);
+        }
+    }
+}

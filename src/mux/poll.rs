@@ -1,0 +1,217 @@
+//! Readiness: one epoll set for all descriptors of a mux, itself watched by the runtime.
+//!
+//! Why not one runtime object per descriptor: an event costs the same with one client as with a
+//! thousand, FIFOs, terminals and sockets are watched alike, and the events of the mux are one
+//! closed enum. Level-triggered: what is not dealt with is told again.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags as Flags, EpollTimeout};
+use tokio::io::unix::AsyncFd;
+
+use crate::core::hub::ClientId;
+use crate::os::sys;
+use crate::types::limits;
+
+/// What a descriptor is to the mux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// The source with this index.
+    Source(usize),
+    /// The app's input.
+    Input,
+    /// The listener with this index.
+    Listener(usize),
+    /// The writer of the log with this index.
+    Log(usize),
+    /// Who knows the screen.
+    Painter,
+    /// A signal has come.
+    Signals,
+    /// A client.
+    Client(ClientId),
+}
+
+const KIND_SHIFT: u32 = 61;
+
+impl Token {
+    fn pack(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Source(index) => (0, index as u64),
+            Self::Input => (1, 0),
+            Self::Listener(index) => (2, index as u64),
+            Self::Log(index) => (3, index as u64),
+            Self::Client(ClientId(id)) => (4, id),
+            Self::Painter => (5, 0),
+            Self::Signals => (6, 0),
+        };
+        kind << KIND_SHIFT | number
+    }
+
+    fn unpack(packed: u64) -> Self {
+        let number = packed & ((1 << KIND_SHIFT) - 1);
+        // Indices were a usize when they were packed.
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        match packed >> KIND_SHIFT {
+            0 => Self::Source(index),
+            1 => Self::Input,
+            2 => Self::Listener(index),
+            3 => Self::Log(index),
+            5 => Self::Painter,
+            6 => Self::Signals,
+            _ => Self::Client(ClientId(number)),
+        }
+    }
+}
+
+/// What has become possible with a descriptor; if nothing else, it can be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// Which one.
+    pub token: Token,
+    /// It can be read, or its end has come.
+    pub readable: bool,
+    /// The peer is gone altogether.
+    pub hangup: bool,
+}
+
+impl Event {
+    /// That a descriptor may be readable.
+    #[must_use]
+    pub fn readable(token: Token) -> Self {
+        Self { token, readable: true, hangup: false }
+    }
+}
+
+/// What a descriptor is watched for; that the peer is gone is told in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Tell when it can be read.
+    pub read: bool,
+    /// Tell when it can be written.
+    pub write: bool,
+}
+
+/// A descriptor's place in the set.
+#[derive(Debug, Default)]
+pub struct Watch(Option<Interest>);
+
+/// The set.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: Epoll,
+    ready: AsyncFd<OwnedFd>,
+}
+
+impl Poller {
+    /// An empty set. Needs a runtime with I/O.
+    ///
+    /// # Errors
+    /// When the kernel gives none.
+    pub fn new() -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let ready = sys::watch(epoll.0.try_clone()?)?;
+        Ok(Self { epoll, ready })
+    }
+
+    /// Watches a descriptor for what is wanted now, or not at all (then not even for a hangup).
+    ///
+    /// # Errors
+    /// When the kernel refuses, which it does for regular files and for want of memory.
+    pub fn watch(
+        &self,
+        watch: &mut Watch,
+        fd: impl AsFd,
+        token: Token,
+        wanted: Option<Interest>,
+    ) -> io::Result<()> {
+        if watch.0 == wanted {
+            return Ok(());
+        }
+        match (watch.0, wanted) {
+            (None, Some(interest)) => self.epoll.add(fd, interest.event(token))?,
+            (Some(_), Some(interest)) => self.epoll.modify(fd, &mut interest.event(token))?,
+            (_, None) => self.epoll.delete(fd)?,
+        }
+        watch.0 = wanted;
+        Ok(())
+    }
+
+    /// Waits until something is ready, and takes it.
+    ///
+    /// # Errors
+    /// When the set itself fails.
+    pub async fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
+        loop {
+            let mut guard = self.ready.readable().await?;
+            if self.take(events, Some(Duration::ZERO))? {
+                return Ok(());
+            }
+            guard.clear_ready();
+        }
+    }
+
+    /// Takes what is ready within `time`, of which whole milliseconds count, or, without one, as soon as
+    /// something is; whether there was anything. Meanwhile the runtime does nothing.
+    ///
+    /// # Errors
+    /// When the set itself fails.
+    pub fn take(&self, events: &mut Vec<Event>, time: Option<Duration>) -> io::Result<bool> {
+        let mut buffer = [EpollEvent::empty(); limits::EVENTS];
+        let timeout = time.map_or(EpollTimeout::NONE, |time| {
+            EpollTimeout::try_from(time).unwrap_or(EpollTimeout::ZERO)
+        });
+        let count = match self.epoll.wait(&mut buffer, timeout) {
+            Err(Errno::EINTR) => 0,
+            count => count?,
+        };
+        events.clear();
+        events.extend(buffer[..count].iter().map(Event::from));
+        Ok(count > 0)
+    }
+}
+
+impl Interest {
+    fn event(self, token: Token) -> EpollEvent {
+        let mut flags = Flags::empty();
+        flags.set(Flags::EPOLLIN, self.read);
+        flags.set(Flags::EPOLLOUT, self.write);
+        EpollEvent::new(flags, token.pack())
+    }
+}
+
+impl From<&EpollEvent> for Event {
+    fn from(event: &EpollEvent) -> Self {
+        let flags = event.events();
+        Self {
+            token: Token::unpack(event.data()),
+            readable: flags.contains(Flags::EPOLLIN),
+            hangup: flags.intersects(Flags::EPOLLHUP | Flags::EPOLLERR),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_survive_the_kernel() {
+        let client = ClientId((1 << KIND_SHIFT) - 1);
+        let log = Token::Log(3);
+        for token in [
+            Token::Source(2),
+            Token::Input,
+            Token::Listener(7),
+            log,
+            Token::Painter,
+            Token::Signals,
+            Token::Client(client),
+        ] {
+            assert_eq!(Token::unpack(token.pack()), token);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The screen as it was now and then, in memory that the service manager keeps over a restart of the mux:
+//! what the app drew before the bytes that the backlog has cannot be had in another way.
+//!
+//! Two places that are written in turns, and a header that says which one counts: a mux may be killed
+//! at any moment.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::types::limits;
+use crate::types::stream::Epoch;
+
+/// Words of the header: its place (1 or 2; 0 is none), its length, the offset before which all is in
+/// it, the epoch of that.
+const WORDS: usize = 4;
+/// Where the first place begins, bytes.
+const FIRST: u64 = 4096;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Kept {
+    file: File,
+    epoch: Epoch,
+    /// The place that counts.
+    place: u64,
+}
+
+impl Kept {
+    /// Bytes of memory that this needs; those that are never written cost nothing.
+    pub const LEN: usize = 4096 + 2 * limits::SCREEN_KEPT;
+
+    /// What is kept in this memory, if it is of this epoch: what shows the screen, and the offset before
+    /// which all is in it.
+    #[must_use]
+    pub fn open(memory: File, epoch: Epoch) -> (Self, Option<(u64, Vec<u8>)>) {
+        let read = || -> io::Result<_> {
+            let mut header = [0; WORDS * 8];
+            memory.read_exact_at(&mut header, 0)?;
+            let word =
+                |at: usize| header[at * 8..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
+            let (place, len, offset) = (word(0), word(1), word(2));
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            if !(1..=2).contains(&place) || len > limits::SCREEN_KEPT || Epoch(word(3)) != epoch {
+                return Ok((0, None));
+            }
+            let mut screen = vec![0; len];
+            memory.read_exact_at(&mut screen, begin(place))?;
+            Ok((place, Some((offset, screen))))
+        };
+        let (place, screen) = read().unwrap_or((0, None));
+        (Self { file: memory, epoch, place }, screen)
+    }
+
+    /// Keeps another screen, in which all before `offset` is; what is too large is not kept, nor is
+    /// anything else then.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn keep(&mut self, offset: u64, screen: &[u8]) -> io::Result<()> {
+        let place = if self.place == 1 { 2 } else { 1 };
+        let fits = screen.len() <= limits::SCREEN_KEPT;
+        if fits {
+            self.file.write_all_at(screen, begin(place))?;
+        }
+        let words = [if fits { place } else { 0 }, screen.len() as u64, offset, self.epoch.0];
+        self.file.write_all_at(words.map(u64::to_ne_bytes).as_flattened(), 0)?;
+        self.place = place;
+        Ok(())
+    }
+}
+
+fn begin(place: u64) -> u64 {
+    FIRST + (place - 1) * limits::SCREEN_KEPT as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_screen_is_found_again_and_no_other() {
+        let memory = || tempfile::tempfile().unwrap();
+        let file = memory();
+        let again = || file.try_clone().unwrap();
+        let (mut kept, found) = Kept::open(again(), Epoch(7));
+        assert_eq!(found, None);
+        for (offset, screen) in [(5, "one"), (9, "another"), (12, "")] {
+            kept.keep(offset, screen.as_bytes()).unwrap();
+            let (next, found) = Kept::open(again(), Epoch(7));
+            assert_eq!(found, Some((offset, screen.as_bytes().to_vec())));
+            kept = next;
+        }
+        assert_eq!(Kept::open(again(), Epoch(8)).1, None);
+        kept.keep(20, &vec![b'x'; limits::SCREEN_KEPT + 1]).unwrap();
+        assert_eq!(Kept::open(again(), Epoch(7)).1, None);
+        // Rubbish is nothing.
+        let file = memory();
+        file.write_all_at(&[0xff; 64], 0).unwrap();
+        assert_eq!(Kept::open(file, Epoch(u64::MAX)).1, None);
+    }
+}

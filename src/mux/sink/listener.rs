@@ -1,0 +1,54 @@
+//! The sockets on which clients come.
+//!
+//! Invariant: accepting never blocks, and never spins: after a failure it pauses.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Instant;
+
+use crate::mux::poll::Watch;
+use crate::types::limits;
+use crate::types::stream::Stream;
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    /// The stream whose raw socket it is; `None` for the session socket.
+    pub stream: Option<Stream>,
+    /// The socket.
+    pub socket: UnixListener,
+    /// Its place in the poller.
+    pub watch: Watch,
+    /// Nobody is accepted before this time.
+    pub paused: Option<Instant>,
+}
+
+impl Listener {
+    /// A listener on a socket that is bound, listens and does not block.
+    #[must_use]
+    pub fn new(stream: Option<Stream>, socket: OwnedFd) -> Self {
+        Self { stream, socket: socket.into(), watch: Watch::default(), paused: None }
+    }
+
+    /// The next connection; `None` when nobody waits, or after a failure for a while.
+    pub fn accept(&mut self, now: Instant) -> Option<UnixStream> {
+        loop {
+            return match self.socket.accept() {
+                Ok((stream, _)) => Some(stream),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => None,
+                Err(e) if is_the_peers(&e) => continue,
+                Err(e) => {
+                    log::warn!("accepting a client: {e}; trying again shortly");
+                    self.paused = Some(now + limits::ACCEPT_PAUSE);
+                    None
+                }
+            };
+        }
+    }
+}
+
+/// Whether only this one connection failed.
+fn is_the_peers(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
+}

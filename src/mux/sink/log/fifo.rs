@@ -1,0 +1,78 @@
+//! The FIFO that `iojournal@NAME.service` reads: packets go into it as a whole.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::Chunk;
+use crate::logfmt::frame;
+use crate::types::limits;
+
+/// The end that is written to.
+#[derive(Debug)]
+pub struct Fifo(OwnedFd);
+
+impl Fifo {
+    /// Makes this the FIFO that is written to.
+    ///
+    /// # Errors
+    /// When it takes no packets (pipe(2)).
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
+        fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK | OFlag::O_DIRECT))?;
+        Ok(Self(fd))
+    }
+
+    /// Writes the next packet of a chunk.
+    ///
+    /// # Errors
+    /// When nobody has read for [`limits::LOG_STUCK`], or nobody reads at all.
+    pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        let rest = &chunk.bytes[chunk.done..];
+        match nix::unistd::write(&self.0, &rest[..frame::packet(rest)]) {
+            Ok(0) => Err(ErrorKind::WriteZero.into()),
+            Ok(len) => {
+                chunk.done += len;
+                Ok(())
+            }
+            Err(Errno::EINTR) => Ok(()),
+            Err(Errno::EAGAIN) => {
+                let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
+                let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
+                match poll(&mut fds, wait)? {
+                    0 => Err(io::Error::new(ErrorKind::TimedOut, "nobody reads it")),
+                    _ => Ok(()),
+                }
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Opens a FIFO that is made if there is none, for both directions, so that it never lacks a reader: what a reader
+/// that was killed has not read waits for the next one.
+///
+/// # Errors
+/// When it cannot be made, or something else is there.
+pub fn open(path: &Path) -> io::Result<OwnedFd> {
+    match mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR) {
+        Err(e) if e != Errno::EEXIST => return Err(e.into()),
+        _ => {}
+    }
+    let flags = O_NONBLOCK | O_NOFOLLOW;
+    let fifo = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    if !fifo.metadata()?.file_type().is_fifo() {
+        return Err(io::Error::other("it is no FIFO"));
+    }
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(fifo.into())
+}

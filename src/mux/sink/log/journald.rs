@@ -1,0 +1,79 @@
+//! The way to journald: a datagram for each entry, or a memfd where that is too long for one.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+
+use super::Chunk;
+use crate::logfmt::journal::LENGTH;
+use crate::types::limits;
+
+/// The way to journald.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    socket: UnixDatagram,
+}
+
+impl Journal {
+    /// A way to the journald that listens there, now or later.
+    ///
+    /// # Errors
+    /// When the system gives no socket.
+    pub fn new(path: PathBuf) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        // One that does not read for so long counts as failing.
+        socket.set_write_timeout(Some(limits::LOG_STUCK))?;
+        Ok(Self { path, socket })
+    }
+
+    /// Sends the next entry of a chunk.
+    ///
+    /// # Errors
+    /// When journald does not take it.
+    pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        let Some((len, rest)) = chunk.bytes[chunk.done..].split_first_chunk::<LENGTH>() else {
+            return Ok(());
+        };
+        let len = u32::from_ne_bytes(*len) as usize;
+        match self.send(&UnixAddr::new(&self.path)?, &rest[..len.min(rest.len())]) {
+            Err(Errno::EINTR) => {}
+            sent => {
+                sent?;
+                chunk.done += LENGTH + len;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, address: &UnixAddr, entry: &[u8]) -> nix::Result<()> {
+        let send = |body: &[u8], control: &[ControlMessage<'_>]| {
+            let body = [IoSlice::new(body)];
+            let flags = MsgFlags::MSG_NOSIGNAL;
+            sendmsg(self.socket.as_raw_fd(), &body, control, flags, Some(address)).map(drop)
+        };
+        match send(entry, &[]) {
+            Err(Errno::EMSGSIZE | Errno::ENOBUFS) => {
+                let sealed = sealed(entry)?;
+                send(&[], &[ControlMessage::ScmRights(&[sealed.as_raw_fd()])])
+            }
+            sent => sent,
+        }
+    }
+}
+
+/// Bytes in memory that nobody can change any more.
+fn sealed(bytes: &[u8]) -> nix::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let mut file = File::from(memfd_create(c"entry", flags)?);
+    file.write_all(bytes).map_err(|_| Errno::EIO)?;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::all()))?;
+    Ok(file.into())
+}

@@ -1,0 +1,138 @@
+//! What happens beside what the app prints, and has its place in it: for a recording.
+//!
+//! Pure. A recording may be behind the app, so a note waits until the recording comes to the byte that
+//! the app printed next, which always begins a read. Invariant: the notes and what was typed have a
+//! limit each; of more the oldest are forgotten, and what was typed in these is counted.
+
+use std::collections::VecDeque;
+
+use crate::types::limits;
+use crate::types::time::Stamp;
+use crate::wire::Size;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note<'a> {
+    /// The terminal was given a size.
+    Size(Size),
+    /// The app was given input: these bytes, and perhaps more in the next note.
+    Typed(&'a [u8]),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Size(Size),
+    /// So many bytes.
+    Typed(usize),
+}
+
+/// One note.
+#[derive(Debug)]
+struct Waiting {
+    /// The offset of the byte that the app printed next.
+    at: u64,
+    stamp: Stamp,
+    what: What,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Notes {
+    list: VecDeque<Waiting>,
+    /// What was typed, of all notes.
+    typed: VecDeque<u8>,
+}
+
+impl Notes {
+    /// The terminal was given a size; how many bytes of what was typed had to go.
+    pub fn resized(&mut self, at: u64, stamp: Stamp, size: Size) -> usize {
+        self.push(Waiting { at, stamp, what: What::Size(size) })
+    }
+
+    /// The app was given input; how many bytes of what was typed had to go.
+    pub fn typed(&mut self, at: u64, stamp: Stamp, bytes: &[u8]) -> usize {
+        self.typed.extend(bytes);
+        self.push(Waiting { at, stamp, what: What::Typed(bytes.len()) })
+    }
+
+    fn push(&mut self, note: Waiting) -> usize {
+        self.list.push_back(note);
+        let mut lost = 0;
+        while self.list.len() > limits::RECORD_NOTES || self.typed.len() > limits::RECORD_TYPED {
+            let Some(oldest) = self.list.pop_front() else { break };
+            if let What::Typed(len) = oldest.what {
+                self.typed.drain(..len);
+                lost += len;
+            }
+        }
+        lost
+    }
+
+    /// Where the next note has its place, and when it was taken.
+    #[must_use]
+    pub fn next(&self) -> Option<(u64, Stamp)> {
+        self.list.front().map(|note| (note.at, note.stamp))
+    }
+
+    /// What the next note says; of what was typed as much as there is in one piece.
+    #[must_use]
+    pub fn first(&self) -> Option<Note<'_>> {
+        Some(match self.list.front()?.what {
+            What::Size(size) => Note::Size(size),
+            What::Typed(len) => {
+                let (piece, _) = self.typed.as_slices();
+                Note::Typed(&piece[..piece.len().min(len)])
+            }
+        })
+    }
+
+    /// The next note is dealt with, or so many bytes of what it says was typed.
+    pub fn done(&mut self, bytes: usize) {
+        if let Some(Waiting { what: What::Typed(len), .. }) = self.list.front_mut() {
+            self.typed.drain(..bytes.min(*len));
+            *len = len.saturating_sub(bytes);
+            if *len > 0 {
+                return;
+            }
+        }
+        self.list.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Size = Size { rows: 24, cols: 80 };
+
+    #[test]
+    fn notes_come_in_their_order_whole_or_in_pieces() {
+        let mut notes = Notes::default();
+        assert_eq!((notes.next(), notes.first()), (None, None));
+        notes.typed(5, Stamp(1), b"abc");
+        notes.resized(5, Stamp(2), SIZE);
+        notes.typed(9, Stamp(3), b"d");
+        assert_eq!(notes.next(), Some((5, Stamp(1))));
+        assert_eq!(notes.first(), Some(Note::Typed(b"abc")));
+        notes.done(2);
+        assert_eq!(notes.first(), Some(Note::Typed(b"c")));
+        notes.done(1);
+        assert_eq!((notes.next(), notes.first()), (Some((5, Stamp(2))), Some(Note::Size(SIZE))));
+        notes.done(0);
+        assert_eq!((notes.next(), notes.first()), (Some((9, Stamp(3))), Some(Note::Typed(b"d"))));
+        notes.done(1);
+        assert_eq!(notes.next(), None);
+    }
+
+    #[test]
+    fn of_too_many_the_newest_are_kept() {
+        let mut notes = Notes::default();
+        let all = (0..limits::RECORD_NOTES as u64 + 10).map(|at| notes.typed(at, Stamp(at), b"xy"));
+        assert_eq!(all.sum::<usize>(), 20);
+        assert_eq!(notes.next(), Some((10, Stamp(10))));
+        // What is longer than all of them goes itself, and takes them with it.
+        let lost = notes.typed(0, Stamp(0), &vec![b'x'; limits::RECORD_TYPED + 1]);
+        assert_eq!(lost, 2 * limits::RECORD_NOTES + limits::RECORD_TYPED + 1);
+        assert_eq!((notes.resized(7, Stamp(7), SIZE), notes.first()), (0, Some(Note::Size(SIZE))));
+    }
+}

@@ -1,0 +1,231 @@
+//! The FIFOs of an app without a terminal.
+//!
+//! Opening never blocks: outputs are opened non-blocking with a writer of our own held beside, the
+//! input read-write. Missing FIFOs are made; those of systemd or of an earlier mux are used, since
+//! a running app may have them open. A file that is no FIFO is moved aside, not written into.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::pace::Pace;
+use super::stage::Stage;
+use super::{Inlet, Source};
+use crate::os::state::{AppDir, KEPT, remove, set_mode};
+use crate::systemd::notify::{Notify, Stored};
+use crate::types::limits;
+use crate::types::stream::Stream;
+
+/// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; who may reach
+/// them at all is decided by the directory.
+const MODE: u32 = 0o666;
+
+/// Name in systemd's store of an input for the next start of the app: this one's has ended.
+const NEXT_INLET: &str = "stdin-next";
+
+/// Makes the FIFO of a stream unless there is one; whether it was made, or was one of [`put_away`].
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
+    let what = || format!("making FIFO {}", dir.end(stream.stage2()).display());
+    let path = dir.place_end(stream.stage2()).with_context(what)?;
+    dir.lead_to_end(stream.stage2()).with_context(what)?;
+    match fs::symlink_metadata(&path) {
+        Ok(there) if there.file_type().is_fifo() => return Ok(false),
+        Ok(_) => {
+            let aside = move_aside(&path).with_context(what)?;
+            log::warn!("{} was no FIFO; it is now {}", path.display(), aside.display());
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(what),
+    }
+    match fs::rename(dir.place_end(&kept(stream)).with_context(what)?, &path) {
+        Ok(()) => return Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(what),
+    }
+    new_fifo(&path).with_context(what)?;
+    Ok(true)
+}
+
+/// Puts a new FIFO in the place of the app's input: whoever has the old one open reads its end once
+/// that is closed, and an app that is started again finds one that has a writer. It is stored under
+/// a name that tells so.
+///
+/// # Errors
+/// When it cannot be made there.
+pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
+    let what = || format!("making FIFO {}", dir.end(Stream::Stdin.stage2()).display());
+    let fresh = fresh(dir);
+    let make = || -> io::Result<OwnedFd> {
+        remove(&fresh)?;
+        new_fifo(&fresh)?;
+        let how =
+            OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&fresh)?;
+        Ok(how.into())
+    };
+    let fd = make().with_context(what)?;
+    // From here on whoever comes after us goes on with this, should we not come to it.
+    notify.store(NEXT_INLET, &fd);
+    place_renewed(dir, notify).with_context(what)?;
+    Ok(Inlet::new(fd))
+}
+
+/// Where a new FIFO for the app's input is made.
+fn fresh(dir: &AppDir) -> PathBuf {
+    let file = Stream::Stdin.stage2();
+    dir.end(file).with_file_name(format!(".{file}.new"))
+}
+
+/// Has the new FIFO take the place of the old one, if that is not done yet, and lets go of the old one.
+fn place_renewed(dir: &AppDir, notify: &Notify) -> io::Result<()> {
+    // The old one is not removed first: at every moment there is one.
+    match fs::rename(fresh(dir), dir.end(Stream::Stdin.stage2())) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    notify.forget(Stream::Stdin.name());
+    Ok(())
+}
+
+/// The input that was renewed becomes the app's.
+pub fn begin_inlet(inlet: &Inlet, notify: &Notify) {
+    notify.forget(NEXT_INLET);
+    notify.store(Stream::Stdin.name(), &inlet.fd);
+}
+
+/// Whether systemd keeps the FIFO of a stream.
+#[must_use]
+pub fn is_stored(stored: &Stored, stream: Stream) -> bool {
+    stored.has(stream.name()) || stream == Stream::Stdin && stored.has(NEXT_INLET)
+}
+
+/// Puts a FIFO where nobody finds it before [`make`] puts it back. It has to stay, since the app may
+/// have it open and systemd may keep its ends; but who opened it without a mux, as systemd does for
+/// each hook of the app's unit, would wait for one.
+///
+/// # Errors
+/// Those of rename(2).
+pub fn put_away(dir: &AppDir, stream: Stream) -> Result<()> {
+    let what = || format!("putting away FIFO {}", dir.end(stream.stage2()).display());
+    let end = dir.end(stream.stage2());
+    fs::rename(&end, end.with_file_name(kept(stream))).with_context(what)?;
+    // What leads there.
+    dir.remove_end(stream.stage2())
+}
+
+/// The name of a FIFO that was put away.
+fn kept(stream: Stream) -> String {
+    format!("{KEPT}{stream}")
+}
+
+/// Whether there is a FIFO of a stream, or one that was put away.
+#[must_use]
+pub fn is_there(dir: &AppDir, stream: Stream) -> bool {
+    dir.has_end(stream.stage2()) || dir.has_end(&kept(stream))
+}
+
+/// Makes a FIFO with its mode, whatever the umask is.
+fn new_fifo(path: &Path) -> io::Result<()> {
+    mkfifo(path, Mode::from_bits_truncate(MODE))?;
+    set_mode(path, MODE)
+}
+
+/// Whether a stream has a FIFO now.
+#[must_use]
+pub fn exists(dir: &AppDir, stream: Stream) -> bool {
+    fs::metadata(dir.end(stream.stage2())).is_ok_and(|m| m.file_type().is_fifo())
+}
+
+/// An output: from systemd's store, else from its FIFO. Both ends go to the store.
+///
+/// # Errors
+/// When the FIFO cannot be opened.
+pub fn source(
+    dir: &AppDir,
+    stream: Stream,
+    stored: &mut Stored,
+    notify: &Notify,
+) -> Result<Source> {
+    let (name, hold) = (stream.name(), format!("{stream}-hold"));
+    let read = take_or_open(stored, name, dir, stream, OpenOptions::new().read(true))?;
+    let held = take_or_open(stored, &hold, dir, stream, OpenOptions::new().write(true))?;
+    let size = super::enlarge(&read, limits::PIPE);
+    notify.store(name, &read);
+    notify.store(&hold, &held);
+    let mut source = Source::new(stream, read, held);
+    source.pace = Some(Pace::new(size));
+    source.stage = Stage::open(stream, stored, notify).context("making a pipe")?;
+    Ok(source)
+}
+
+/// The input that was renewed by an earlier mux, if the app's has ended.
+///
+/// # Errors
+/// When that mux was killed before it had put it in its place, and it cannot be put there.
+pub fn next_inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Option<Inlet>> {
+    let Some(fd) = stored.remove(NEXT_INLET) else { return Ok(None) };
+    notify.store(NEXT_INLET, &fd);
+    place_renewed(dir, notify).context("renewing the FIFO of the app's input")?;
+    Ok(Some(Inlet::new(fd)))
+}
+
+/// The input: from systemd's store, else from its FIFO, opened for both so that it never lacks a
+/// reader.
+///
+/// # Errors
+/// When the FIFO cannot be opened.
+pub fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Inlet> {
+    let stream = Stream::Stdin;
+    let fd = take_or_open(
+        stored,
+        stream.name(),
+        dir,
+        stream,
+        OpenOptions::new().read(true).write(true),
+    )?;
+    notify.store(stream.name(), &fd);
+    Ok(Inlet::new(fd))
+}
+
+/// A stored end, else that of the path.
+fn take_or_open(
+    stored: &mut Stored,
+    name: &str,
+    dir: &AppDir,
+    stream: Stream,
+    how: &mut OpenOptions,
+) -> Result<OwnedFd> {
+    let path = dir.end(stream.stage2());
+    if let Some(fd) = stored.remove(name) {
+        return Ok(fd);
+    }
+    let what = || format!("opening FIFO {}", path.display());
+    // Root opens it for a mux that is not, which could replace that of the input.
+    let file: File = how.custom_flags(O_NONBLOCK | O_NOFOLLOW).open(&path).with_context(what)?;
+    if !file.metadata().with_context(what)?.file_type().is_fifo() {
+        bail!("{}: it is no FIFO", what());
+    }
+    Ok(file.into())
+}
+
+/// Renames a file to the first free `NAME.moved`, `NAME.moved.2`, ….
+fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let name = |n: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if n == 1 { ".moved".into() } else { format!(".moved.{n}") });
+        PathBuf::from(name)
+    };
+    let free = (1..u32::MAX).map(name).find(|p| fs::symlink_metadata(p).is_err());
+    let aside = free.ok_or_else(|| io::Error::other("no name is free"))?;
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}

@@ -1,0 +1,168 @@
+//! Where the app's bytes come from and go to: FIFOs, or a pty pair.
+//!
+//! A [`Source`] is read, an [`Inlet`] is written; both never block. Invariant: a source holds the
+//! app's end open as well, so that it has no end of its own: when the app has ended is known from
+//! systemd or wait(2), never guessed from an end of file.
+
+pub mod fifo;
+mod pace;
+pub mod pty;
+mod stage;
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::uio::{readv, writev};
+
+use super::poll::Watch;
+use super::source::pace::Pace;
+use super::source::stage::Stage;
+use crate::types::stream::Stream;
+
+/// What a read from a source gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// This many bytes.
+    Bytes(usize),
+    /// Nothing now.
+    Empty,
+    /// Nothing ever: nobody has the other end open, not even we.
+    End,
+}
+
+/// One output of the app.
+#[derive(Debug)]
+pub struct Source {
+    /// Which one.
+    pub stream: Stream,
+    /// What is read.
+    pub fd: OwnedFd,
+    /// The app's end, held open.
+    held: Option<OwnedFd>,
+    stage: Option<Stage>,
+    /// How fast it is written, where it is a pipe.
+    pace: Option<Pace>,
+    /// Its place in the poller.
+    pub watch: Watch,
+    /// Whether it is read without being watched, for it has something all the time: while it is
+    /// watched each write of the app is also spent on telling of it.
+    pub paced: bool,
+}
+
+impl Source {
+    fn new(stream: Stream, fd: OwnedFd, held: OwnedFd) -> Self {
+        Self {
+            stream,
+            fd,
+            held: Some(held),
+            stage: None,
+            pace: None,
+            watch: Watch::default(),
+            paced: false,
+        }
+    }
+
+    /// Bytes that the mux before this one had announced, or was to announce next, and has not read;
+    /// `None` when that cannot be known.
+    #[must_use]
+    pub fn unread(&self) -> Option<usize> {
+        self.stage.as_ref().filter(|stage| stage.is_inherited).map(|stage| stage.len)
+    }
+
+    /// Whether a read that gives less than was asked for tells that there is nothing more: a pipe
+    /// gives all that it has; a terminal gives what it likes, and a stage what fits its pages.
+    #[must_use]
+    pub fn gives_all(&self) -> bool {
+        self.stage.is_none() && self.stream != Stream::Tty
+    }
+
+    /// Prepares the next [`Source::read`]. Where its bytes are to survive this process, `Bytes` says
+    /// how many will come by this and further reads, to be announced before; else `None`.
+    ///
+    /// # Errors
+    /// Only those that a pipe does not have in normal life.
+    pub fn prepare(&mut self, max: usize) -> io::Result<Option<Read>> {
+        self.stage.as_mut().map(|stage| stage.fill(&self.fd, max)).transpose()
+    }
+
+    /// It was read empty: how long to leave it alone, so that further reads are worth their cost.
+    pub fn nap(&mut self, now: Instant) -> Option<Duration> {
+        let nap = self.pace.as_mut().and_then(|pace| pace.empty(now));
+        self.paced = nap.is_some();
+        nap
+    }
+
+    /// Lets go of the app's end, so that the end of the last writer can be seen.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// Reads what there is, into one piece and then the other.
+    ///
+    /// # Errors
+    /// Only those that a pipe or terminal does not have in normal life.
+    pub fn read(&mut self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
+        let from = self.stage.as_ref().map_or(&self.fd, |stage| &stage.out);
+        loop {
+            return match readv(from, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]) {
+                Ok(0) => Ok(Read::End),
+                Ok(len) => {
+                    if let Some(stage) = &mut self.stage {
+                        stage.len = stage.len.saturating_sub(len);
+                    }
+                    if let Some(pace) = &mut self.pace {
+                        pace.read(len);
+                    }
+                    Ok(Read::Bytes(len))
+                }
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(Read::Empty),
+                // A terminal whose last slave was closed; while we hold one it cannot be.
+                Err(Errno::EIO) if self.stream == Stream::Tty => Ok(Read::End),
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+}
+
+/// A larger pipe halves the cost of fast output. It is a wish: the limit of the user may be met.
+/// Returns its size in bytes.
+pub(crate) fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
+    if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
+        log::debug!("enlarging a pipe: {e}");
+    }
+    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
+}
+
+/// The app's input.
+#[derive(Debug)]
+pub struct Inlet {
+    /// What is written.
+    pub fd: OwnedFd,
+    /// Its place in the poller.
+    pub watch: Watch,
+}
+
+impl Inlet {
+    fn new(fd: OwnedFd) -> Self {
+        Self { fd, watch: Watch::default() }
+    }
+
+    /// Writes what is taken at once; 0 when the app's side is full.
+    ///
+    /// # Errors
+    /// Only those that a pipe or terminal does not have in normal life.
+    pub fn write(&self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
+        loop {
+            return match writev(&self.fd, &[IoSlice::new(a), IoSlice::new(b)]) {
+                Ok(len) => Ok(len),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(0),
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+}

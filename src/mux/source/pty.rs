@@ -1,0 +1,183 @@
+//! The terminal of an app: a pty pair whose slave is published as a link.
+//!
+//! The slave is held open, so that the master neither reports an end nor spins while the app has
+//! not opened it yet, or has closed it. It is opened with `O_NOCTTY`: were it our controlling
+//! terminal, systemd's `StandardInput=tty` would wait for it for ever.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::libc::{O_NOCTTY, O_NONBLOCK};
+use nix::mount::{MntFlags, umount2};
+use nix::unistd::Pid;
+use rustix::pty::OpenptFlags;
+use rustix::termios::{InputModes, OptionalActions, Winsize};
+
+use super::{Inlet, Source};
+use crate::os::state::{AppDir, replace_link};
+use crate::systemd::notify::{Notify, Stored};
+use crate::types::stream::Stream;
+use crate::wire::Size;
+
+/// Name of the master in systemd's store.
+const STORED: &str = "tty";
+/// Name of the held slave there.
+const STORED_HOLD: &str = "tty-hold";
+
+/// A pty pair.
+#[derive(Debug)]
+pub struct Pty {
+    /// The master, as the app's output.
+    pub source: Source,
+    /// The master, as the app's input.
+    pub inlet: Inlet,
+    /// The slave's own path.
+    pub slave: PathBuf,
+}
+
+/// A pair from systemd's store, with the size it had, or a new one of the given size.
+///
+/// # Errors
+/// When the system gives no pty.
+pub fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<Pty> {
+    let mut make = || -> io::Result<Pty> {
+        let (master, fresh) = match stored.remove(STORED) {
+            Some(master) => (master, false),
+            None => (new_master()?, true),
+        };
+        let slave = PathBuf::from(std::ffi::OsStr::from_bytes(
+            rustix::pty::ptsname(&master, Vec::new())?.as_bytes(),
+        ));
+        let held = match stored.remove(STORED_HOLD) {
+            Some(held) => held,
+            None => OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(O_NOCTTY | O_NONBLOCK)
+                .open(&slave)?
+                .into(),
+        };
+        if fresh {
+            resize(&master, size)?;
+            let mut modes = rustix::termios::tcgetattr(&held)?;
+            modes.input_modes |= InputModes::IUTF8;
+            rustix::termios::tcsetattr(&held, OptionalActions::Now, &modes)?;
+        }
+        notify.store(STORED, &master);
+        notify.store(STORED_HOLD, &held);
+        let inlet = Inlet::new(master.try_clone()?);
+        Ok(Pty { source: Source::new(Stream::Tty, master, held), inlet, slave })
+    };
+    make().context("making a terminal")
+}
+
+/// A master, closed on exec and non-blocking.
+fn new_master() -> io::Result<OwnedFd> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = rustix::pty::openpt(flags)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    rustix::io::ioctl_fionbio(&master, true)?;
+    Ok(master)
+}
+
+/// Gives the terminal a size; the app hears of it when it changed. A size of zero rows or columns
+/// is no size and changes nothing.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
+    if size.rows == 0 || size.cols == 0 {
+        return Ok(());
+    }
+    let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
+    Ok(rustix::termios::tcsetwinsize(master, size)?)
+}
+
+/// The size of the terminal.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn size(master: impl AsFd) -> io::Result<Size> {
+    let size = rustix::termios::tcgetwinsize(master)?;
+    Ok(Size { rows: size.ws_row, cols: size.ws_col })
+}
+
+/// The processes in the terminal's foreground, if it is anybody's.
+#[must_use]
+pub fn foreground(master: impl AsFd) -> Option<Pid> {
+    let group = rustix::termios::tcgetpgrp(master).ok()?;
+    Some(Pid::from_raw(group.as_raw_nonzero().get()))
+}
+
+/// Gives the terminal the modes of a new one; its special characters stay.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn reset(master: impl AsFd) -> io::Result<()> {
+    use rustix::termios::{ControlModes, LocalModes, OutputModes};
+    let mut modes = rustix::termios::tcgetattr(&master)?;
+    modes.input_modes = InputModes::ICRNL | InputModes::IXON | InputModes::IUTF8;
+    modes.output_modes = OutputModes::OPOST | OutputModes::ONLCR;
+    modes.control_modes |= ControlModes::CREAD | ControlModes::CS8;
+    modes.local_modes = LocalModes::ISIG
+        | LocalModes::ICANON
+        | LocalModes::IEXTEN
+        | LocalModes::ECHO
+        | LocalModes::ECHOE
+        | LocalModes::ECHOK
+        | LocalModes::ECHOCTL
+        | LocalModes::ECHOKE;
+    // What was printed by the old modes stays as it was printed.
+    Ok(rustix::termios::tcsetattr(&master, OptionalActions::Now, &modes)?)
+}
+
+/// Publishes the slave under the name that the app's `TTYPath=` has, in one step. What an earlier
+/// mux or rkt's own left there (a link, a file, a stale bind mount) goes.
+///
+/// # Errors
+/// When it cannot be made there.
+pub fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
+    let (file, path) = (Stream::Tty.stage2(), dir.end(Stream::Tty.stage2()));
+    let make = || -> io::Result<()> {
+        unmount(&path)?;
+        let end = dir.place_end(file)?;
+        replace_link(&end, slave)?;
+        dir.lead_to_end(file)
+    };
+    make().with_context(|| format!("publishing the terminal as {}", path.display()))
+}
+
+/// Sees to the name of a terminal that was published before, perhaps by a mux with other rules.
+///
+/// # Errors
+/// When the directory does not take it.
+pub fn place(dir: &AppDir) -> Result<()> {
+    let file = Stream::Tty.stage2();
+    let place = || dir.place_end(file).and_then(|_| dir.lead_to_end(file));
+    place().with_context(|| format!("publishing the terminal as {}", dir.end(file).display()))
+}
+
+/// Whether the service manager keeps a terminal.
+#[must_use]
+pub fn is_stored(stored: &Stored) -> bool {
+    stored.has(STORED)
+}
+
+/// Takes away every bind mount on a path: each restart of rkt's own mux could leave one more.
+fn unmount(path: &Path) -> io::Result<()> {
+    loop {
+        match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => log::warn!("took a stale mount off {}", path.display()),
+            // Not a mount point, not there, or not root: then there is nothing of ours to take off.
+            Err(Errno::EINVAL | Errno::ENOENT | Errno::EPERM) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What this program says about itself, on standard error: one line each, never more.
+
+use std::collections::VecDeque;
+use std::env;
+use std::fmt::Arguments;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use anyhow::Error;
+use env_logger::Target;
+use log::{Level, LevelFilter};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::types::escape::line;
+use crate::types::exit::Exit;
+use crate::types::limits;
+use crate::types::time::{Now, Stamp};
+
+/// Begins to log. rkt's debug variables are honoured where no level was given.
+pub fn start(level: Option<LevelFilter>, is_mux: bool) {
+    let debug =
+        ["STAGE1_DEBUG", "STAGE2_DEBUG"].iter().any(|n| env::var(n).is_ok_and(|v| v == "true"));
+    let usual = match (debug, is_mux) {
+        (true, _) => LevelFilter::Debug,
+        (_, true) => LevelFilter::Info,
+        (_, false) => LevelFilter::Warn,
+    };
+    env_logger::Builder::new()
+        .target(Target::Pipe(Box::new(Unwaiting)))
+        .filter_level(level.unwrap_or(usual))
+        .format(|out, record| match record.level() {
+            Level::Info => writeln!(out, "iottymux: {}", line(&record.args().to_string())),
+            level => {
+                let text = record.args().to_string();
+                let line = line(&text);
+                let level_name = level.as_str().to_ascii_lowercase();
+                let written = writeln!(out, "iottymux: {level_name}: {line}");
+                if level <= Level::Warn {
+                    keep(text);
+                }
+                written
+            }
+        })
+        .init();
+}
+
+/// What was complained of last (warnings and errors), oldest first.
+static COMPLAINTS: Mutex<VecDeque<(Stamp, String)>> = Mutex::new(VecDeque::new());
+
+/// What this process has complained of last, oldest first, and when.
+#[must_use]
+pub fn complaints() -> Vec<(Stamp, String)> {
+    COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+}
+
+fn keep(mut complaint: String) {
+    let mut end = complaint.len().min(limits::COMPLAINT);
+    while !complaint.is_char_boundary(end) {
+        end -= 1;
+    }
+    complaint.truncate(end);
+    let mut kept = COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.len() == limits::COMPLAINTS {
+        kept.pop_front();
+    }
+    kept.push_back((Now::read().stamp, complaint));
+}
+
+/// Log lines that others can cause as often as they like: of more than [`limits::LINES`] within
+/// [`limits::LINES_TIME`] only the number is logged, so that the service manager's own limit does not drop
+/// the lines of the app.
+#[derive(Debug)]
+pub struct Limited {
+    what: &'static str,
+    window: Mutex<Window>,
+}
+
+/// A time in which lines are counted.
+#[derive(Debug)]
+struct Window {
+    since: Option<Instant>,
+    lines: u64,
+}
+
+impl Limited {
+    /// Lines about `what`: the name of the kind in the plural.
+    #[must_use]
+    pub const fn new(what: &'static str) -> Self {
+        Self { what, window: Mutex::new(Window { since: None, lines: 0 }) }
+    }
+
+    /// Logs a line, if it is not one too many.
+    pub fn log(&self, level: Level, line: Arguments<'_>) {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let (may, left_out) = window.next(Instant::now());
+        if left_out > 0 {
+            log::log!(level, "{left_out} lines about {} were left out", self.what);
+        }
+        if may {
+            log::log!(level, "{line}");
+        }
+    }
+
+    /// Logs how many lines were left out since the last that was not: at the end of the process.
+    pub fn finish(&self) {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let left_out = window.left_out();
+        if left_out > 0 {
+            log::info!("{left_out} lines about {} were left out", self.what);
+        }
+        *window = Window { since: None, lines: 0 };
+    }
+}
+
+impl Window {
+    /// Counts a line: whether it may be logged, and how many of the time before it were not.
+    fn next(&mut self, now: Instant) -> (bool, u64) {
+        let is_over = |since| now.saturating_duration_since(since) >= limits::LINES_TIME;
+        let mut left_out = 0;
+        if self.since.is_none_or(is_over) {
+            left_out = self.left_out();
+            *self = Self { since: Some(now), lines: 0 };
+        }
+        self.lines += 1;
+        (self.lines <= limits::LINES, left_out)
+    }
+
+    fn left_out(&self) -> u64 {
+        self.lines.saturating_sub(limits::LINES)
+    }
+}
+
+/// Standard error for a process that must not wait for it: a line that is not taken at once is lost.
+struct Unwaiting;
+
+impl Write for Unwaiting {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let stderr = io::stderr();
+        let mut fds = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+        // Room for a page at least, and lines are shorter.
+        match poll(&mut fds, PollTimeout::ZERO) {
+            Ok(1..) => stderr.lock().write(line),
+            _ => Ok(line.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Says why all failed, and returns the code to end with.
+#[must_use]
+pub fn failed(error: &Error, exit: Exit) -> Exit {
+    say(&format!("{error:#}"));
+    exit
+}
+
+/// Says what is wrong with a command line; or shows the help that was asked for.
+#[must_use]
+pub fn usage(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        // A reader that has seen enough of the help is no error.
+        let _ = error.print();
+        return Exit::Done;
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return Exit::Usage;
+    }
+    say(&format!("{} (see iottymux --help)", one_line(error)));
+    Exit::Usage
+}
+
+/// What is wrong with a command line, without what else might have been meant.
+#[must_use]
+pub fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let message: Vec<&str> =
+        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let message = message.join(" ");
+    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
+}
+
+/// One line, whatever is in it. That nobody hears it is no reason to panic, and that standard error
+/// takes nothing (a stuck terminal) none to stay.
+pub fn say(text: &str) {
+    say_between("", text, "\n");
+}
+
+/// As [`say`], on a terminal that is raw or was: on a line of its own, whatever is before it.
+pub fn say_on_screen(text: &str) {
+    say_between("\r\n", text, "\r\n");
+}
+
+fn say_between(before: &str, text: &str, after: &str) {
+    let line = line(text);
+    let stderr = io::stderr();
+    let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);
+    if let Ok(1..) = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], wait) {
+        let _ = write!(stderr.lock(), "{before}iottymux: {line}{after}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn so_many_lines_in_a_time_and_then_their_number() {
+        let mut window = Window { since: None, lines: 0 };
+        let now = Instant::now();
+        let mut logged = 0;
+        for line in 0..1000u32 {
+            let (may, left_out) = window.next(now + Duration::from_millis(line.into()));
+            logged += u64::from(may);
+            assert_eq!(left_out, 0);
+        }
+        assert_eq!(logged, limits::LINES);
+        let later = now + limits::LINES_TIME;
+        assert_eq!(window.next(later), (true, 1000 - limits::LINES));
+        assert_eq!(window.next(later + limits::LINES_TIME), (true, 0));
+    }
+}

@@ -1,0 +1,288 @@
+//! What systemd says of units, and what it is told to do with them, by systemctl.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::notify;
+use crate::os::state::session;
+use crate::types::limits;
+
+/// A manager of services: the system's, or that of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// Whether it is the user's.
+    pub user: bool,
+}
+
+/// What the manager says of a unit.
+pub struct Shown {
+    /// Whether it is there, and not masked.
+    pub is_loaded: bool,
+    /// Whether it is masked: it may run, but is not started any more.
+    pub is_masked: bool,
+    /// The name that it has beside others.
+    pub id: String,
+    /// All of its names.
+    pub names: String,
+    /// What it wants or requires.
+    pub wants: String,
+    /// Its state, in systemd's words.
+    state: String,
+    /// Its state in more of them.
+    sub_state: String,
+    /// Whether systemd has still something to do with it.
+    has_job: bool,
+    /// How it ended last: `success`, or what has failed.
+    result: String,
+    /// When its process was started last; of use only beside another.
+    started: String,
+}
+
+impl Shown {
+    /// Whether it has processes, or will have without anybody's doing.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
+    }
+
+    /// Whether it has been started, and nothing has ended it yet.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        ["active", "reloading", "refreshing"].contains(&&*self.state)
+    }
+
+    /// Whether it counts as failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.state == "failed"
+    }
+
+    /// Whether systemd is asked to do something with it that is not done yet.
+    #[must_use]
+    pub fn has_job(&self) -> bool {
+        self.has_job
+    }
+
+    /// Whether it could not be started, or is just tried again: of use for who knows that it is not on its
+    /// way for the first time.
+    #[must_use]
+    pub fn does_not_start(&self) -> bool {
+        self.state == "activating" || self.result != "success"
+    }
+
+    /// Whether it has ended, or is to, and has not stopped all the same: it is being stopped, or is started
+    /// again by itself.
+    #[must_use]
+    pub fn lingers(&self) -> bool {
+        self.stops() || self.sub_state.starts_with("auto-restart")
+    }
+
+    /// Whether it is being stopped.
+    #[must_use]
+    pub fn stops(&self) -> bool {
+        self.state == "deactivating"
+    }
+}
+
+/// What has become of a service that was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It runs.
+    Runs,
+    /// It has ended so, and systemd starts it again.
+    Repeats(String),
+    /// It has done what it does, or one of its conditions does not hold: systemd soon forgets which.
+    Rests,
+    /// It has failed so.
+    Failed(String),
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runs => f.write_str("runs"),
+            Self::Repeats(result) => {
+                write!(f, "has ended ({}) and is started again", result.escape_debug())
+            }
+            Self::Rests => f.write_str("does not run (success)"),
+            Self::Failed(result) => write!(f, "has failed ({})", result.escape_debug()),
+        }
+    }
+}
+
+impl Manager {
+    /// The option by which programs are told of it, behind a space, if they need any.
+    #[must_use]
+    pub fn option(self) -> &'static str {
+        if self.user { " --user" } else { "" }
+    }
+
+    /// Where an administrator's units are.
+    ///
+    /// # Errors
+    /// When a user has no home.
+    pub fn units(self) -> Result<PathBuf> {
+        if !self.user {
+            return Ok("/etc/systemd/system".into());
+        }
+        let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        absolute("XDG_CONFIG_HOME")
+            .or_else(|| Some(absolute("HOME")?.join(".config")))
+            .map(|dir| dir.join("systemd/user"))
+            .context("finding the directory of the user's units: HOME is not set")
+    }
+
+    /// Where units are until the next boot.
+    ///
+    /// # Errors
+    /// When a user has no session.
+    pub fn runtime_units(self) -> Result<PathBuf> {
+        if !self.user {
+            return Ok("/run/systemd/system".into());
+        }
+        Ok(session()?.join("systemd/user"))
+    }
+
+    /// What systemctl prints when it is called with these words.
+    ///
+    /// # Errors
+    /// When systemctl cannot be run, or refuses.
+    pub fn systemctl(self, words: &[&str]) -> Result<String> {
+        let what = || format!("systemctl {}", words.join(" "));
+        let output = notify::systemctl(self.user)
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(what)?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!(
+                "{}: {}",
+                what(),
+                said.trim().lines().collect::<Vec<_>>().join("; ").escape_debug()
+            );
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The properties of a unit, by their names.
+    ///
+    /// # Errors
+    /// When systemctl cannot be run, or refuses.
+    pub fn properties(self, unit: &str, names: &str) -> Result<BTreeMap<String, String>> {
+        let text = self.systemctl(&["show", &format!("--property={names}"), "--", unit])?;
+        let property = |line: &str| {
+            let (name, value) = line.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        Ok(text.lines().filter_map(property).collect())
+    }
+
+    /// What there is to say of a unit now.
+    ///
+    /// # Errors
+    /// When systemctl cannot be run, or refuses.
+    pub fn show(self, unit: &str) -> Result<Shown> {
+        const NAMES: &str = "Id,Names,LoadState,ActiveState,SubState,Job,Result,\
+                             ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo";
+        let mut all = self.properties(unit, NAMES)?;
+        let mut property = |name: &str| all.remove(name).unwrap_or_default();
+        let load_state = property("LoadState");
+        Ok(Shown {
+            is_loaded: load_state == "loaded",
+            is_masked: load_state == "masked",
+            id: property("Id"),
+            names: property("Names"),
+            wants: ["Wants", "Requires", "BindsTo"].map(&mut property).join(" "),
+            state: property("ActiveState"),
+            sub_state: property("SubState"),
+            has_job: !property("Job").is_empty(),
+            result: property("Result"),
+            started: property("ExecMainStartTimestampMonotonic"),
+        })
+    }
+
+    /// What there is to say when the unit is not just being stopped, alone or for a restart; waits for as
+    /// long as systemd does.
+    ///
+    /// # Errors
+    /// When systemctl cannot be run, or refuses.
+    pub fn show_settled(self, unit: &str) -> Result<Shown> {
+        loop {
+            let shown = self.show(unit)?;
+            if !shown.stops() && (shown.runs() || !shown.has_job) {
+                return Ok(shown);
+            }
+            thread::sleep(limits::LOOK_AGAIN);
+        }
+    }
+
+    /// What has become of a unit that was shown so before it was started, and how systemd took that.
+    ///
+    /// # Errors
+    /// When it was not started, and does not run.
+    pub fn fate(self, unit: &str, before: &Shown, started: Result<()>) -> Result<Fate> {
+        let now = self.show_settled(unit)?;
+        // A service that ends before its hook has is no success for systemd, however it ends.
+        let has_run = started.is_ok() || now.started != before.started;
+        Ok(match (&*now.state, &*now.sub_state) {
+            (_, "auto-restart") => Fate::Repeats(now.result),
+            ("failed", _) => Fate::Failed(now.result),
+            _ if now.runs() => Fate::Runs,
+            _ if has_run => Fate::Rests,
+            _ => return started.map(|()| Fate::Rests),
+        })
+    }
+
+    /// Stops a unit, if there is something to stop.
+    ///
+    /// # Errors
+    /// When systemctl cannot be run, or refuses.
+    pub fn stop(self, unit: &str) -> Result<()> {
+        if !self.show(unit)?.runs() {
+            return Ok(());
+        }
+        match self.systemctl(&["stop", "--", unit]) {
+            // Unless it has ended meanwhile, and is forgotten.
+            Err(e) if self.show(unit)?.runs() => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes systemd forget that a unit has failed, if it has.
+    ///
+    /// # Errors
+    /// When systemctl cannot be run, or refuses.
+    pub fn forget(self, unit: &str) -> Result<()> {
+        if self.show(unit)?.state != "failed" {
+            return Ok(());
+        }
+        match self.systemctl(&["reset-failed", "--", unit]) {
+            // Unless it is forgotten meanwhile.
+            Err(e) if self.show(unit)?.state == "failed" => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the end of a unit that ends by itself.
+    ///
+    /// # Errors
+    /// When it does not, or systemctl cannot be run, or refuses.
+    pub fn await_end(self, unit: &str) -> Result<()> {
+        let until = Instant::now() + limits::UNNEEDED;
+        while self.show(unit)?.runs() {
+            if Instant::now() > until {
+                bail!("{} does not end", unit.escape_debug());
+            }
+            thread::sleep(limits::LOOK_AGAIN);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! Finding out how the app ended where no hook has told: PID 1 knows it of its unit, and in a pod
+//! of rkt a reaper writes it down.
+//!
+//! Invariant: nothing here blocks, and it is over in [`limits::INQUIRY`]. An app of which nothing
+//! certain is found has an unknown status. PID 1 comes first: the reaper's number may be that of a
+//! signal, and at a pod's halt the reaper asks while the app still runs, which gives 0. So for its number
+//! PID 1 is asked once more, and [`is_doubtful`] numbers alone are not believed.
+
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::Uid;
+
+use super::{Shown, reaped, shown};
+use crate::os::state::{AppDir, read_plain};
+use crate::os::sys;
+use crate::systemd::notify;
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
+use crate::wire::AppStatus;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Inquiry {
+    app: AppName,
+    service: ServiceName,
+    /// `systemctl`, until it has ended.
+    systemctl: Option<Child>,
+    /// Where the reaper writes, until something is there, and how old that may be.
+    reaper: Option<(PathBuf, SystemTime)>,
+    /// PID 1 has answered that the app has not ended.
+    is_early: bool,
+    /// What the reaper wrote, for which PID 1 is asked once more.
+    reaped: Option<AppStatus>,
+    until: Instant,
+}
+
+impl Inquiry {
+    /// Begins, for the service whose mux has run for `age`; `None` when it was not systemd that started this
+    /// process, or there is nobody to ask.
+    #[must_use]
+    pub fn begin(service: &ServiceName, dir: &AppDir, age: Duration, now: Instant) -> Option<Self> {
+        // The system's manager answers an ordinary user over D-Bus only, which may not be there.
+        let may_ask = Uid::effective().is_root() || notify::is_users();
+        if !super::is_ours() || !may_ask {
+            return None;
+        }
+        let app = dir.name().clone();
+        let asked = ask(service).with_context(|| format!("app {app}: asking systemd how it ended"));
+        let systemctl = asked.map_err(|e| log::warn!("{e:#}")).ok();
+        let oldest = SystemTime::now().checked_sub(age + limits::CLOCK_TICK);
+        let reaper = dir.rkt_status().zip(oldest);
+        let until = now + limits::INQUIRY;
+        let (service, is_early, reaped) = (service.clone(), false, None);
+        let has_begun = systemctl.is_some() || reaper.is_some();
+        has_begun.then_some(Self { app, service, systemctl, reaper, is_early, reaped, until })
+    }
+
+    /// Waits until it is over.
+    #[must_use]
+    pub fn wait(mut self) -> Option<AppStatus> {
+        loop {
+            let now = Instant::now();
+            if let Some(found) = self.look(now) {
+                return found;
+            }
+            let looks_again = self.due(now).min(now + limits::REAPER_LOOK);
+            thread::sleep(looks_again.saturating_duration_since(now));
+        }
+    }
+
+    /// What came out of it, if it is over: the app's status, where that is known.
+    pub fn look(&mut self, now: Instant) -> Option<Option<AppStatus>> {
+        if let Some(answered) = self.systemctl.as_mut().and_then(|child| answer(child).transpose())
+        {
+            self.systemctl = None;
+            match answered.and_then(|text| shown(&text)) {
+                Ok(Shown::Ended(status)) => return Some(Some(status)),
+                Ok(_) if self.reaped.is_some() => return Some(self.reaped()),
+                Ok(Shown::Runs) => return Some(None),
+                Ok(Shown::Unknown) => self.is_early = true,
+                Err(e) => log::warn!("app {}: asking systemd how it ended: {e:#}", self.app),
+            }
+        }
+        let over = now >= self.until;
+        if self.systemctl.is_none() || over {
+            match self.reaper.as_ref().map(|(path, oldest)| read_reaped(path, *oldest)) {
+                Some(Ok(Some(status))) => {
+                    self.reaper = None;
+                    self.reaped = Some(status);
+                    // It has its number from PID 1, which tells us more.
+                    if self.is_early && !over {
+                        self.systemctl = ask(&self.service).ok();
+                    }
+                    if self.systemctl.is_none() {
+                        return Some(self.reaped());
+                    }
+                }
+                Some(Ok(None)) => {}
+                Some(Err(e)) => {
+                    log::warn!("app {}: {e:#}", self.app);
+                    self.reaper = None;
+                }
+                None => {}
+            }
+        }
+        if over && let Some(child) = &mut self.systemctl {
+            log::warn!("app {}: systemctl does not say how it ended", self.app);
+            let _ = child.kill();
+        }
+        (over || self.systemctl.is_none() && self.reaper.is_none()).then_some(self.reaped())
+    }
+
+    /// What the reaper wrote, as far as it is certain.
+    fn reaped(&self) -> Option<AppStatus> {
+        self.reaped.filter(|status| !is_doubtful(*status))
+    }
+
+    /// When to look again though nothing happens. The end of `systemctl` is told by a signal.
+    #[must_use]
+    pub fn due(&self, now: Instant) -> Instant {
+        match self.systemctl {
+            Some(_) => self.until,
+            None => self.until.min(now + limits::REAPER_LOOK),
+        }
+    }
+}
+
+/// Starts the question to the manager that started this process.
+fn ask(service: &ServiceName) -> io::Result<Child> {
+    let mut command = notify::systemctl(notify::is_users());
+    command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
+    // A name may begin with what looks like an option.
+    command.args(["--", service.as_str()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // systemd, which is stopping this unit, sends it to whatever is started now, too.
+    sys::ignoring_sigterm(&mut command);
+    let child = command.spawn()?;
+    if let Some(pipe) = &child.stdout {
+        // Should anybody else still have it when the child has ended.
+        fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    Ok(child)
+}
+
+/// What it has answered, once it has ended; that fits into the pipe.
+fn answer(child: &mut Child) -> Result<Option<String>> {
+    let Some(status) = child.try_wait()? else { return Ok(None) };
+    if !status.success() {
+        bail!("systemctl: {status}");
+    }
+    let mut text = Vec::new();
+    if let Some(pipe) = &mut child.stdout {
+        match pipe.take(limits::SHOWN).read_to_end(&mut text) {
+            Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(e.into()),
+            _ => {}
+        }
+    }
+    let text = String::from_utf8(text).context("systemctl")?;
+    log::debug!("systemctl: {text:?}");
+    Ok(Some(text))
+}
+
+/// Whether a reaper's number is also that of an app which still ran (0), or which systemd has stopped by
+/// SIGTERM or SIGKILL.
+fn is_doubtful(reaped: AppStatus) -> bool {
+    matches!(reaped, AppStatus::Status(0 | 9 | 15))
+}
+
+/// What the reaper has written by now, not before `oldest`.
+fn read_reaped(path: &Path, oldest: SystemTime) -> Result<Option<AppStatus>> {
+    let what = || format!("reading {}", path.display());
+    match read_plain(path, limits::REAPED) {
+        // That of an earlier run, or one that is being written.
+        Ok((written, text)) if written < oldest || text.is_empty() => Ok(None),
+        Ok((_, text)) => reaped(&text).map(Some).with_context(what),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(what),
+    }
+}

@@ -1,0 +1,193 @@
+//! The name of a service of systemd, checked once and trusted afterwards.
+//!
+//! Invariant: a [`ServiceName`] is the name of a file and of a directory, and needs no quoting in a
+//! unit. This module reads and writes nothing.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use super::name::{AppName, NAME_MAX, NameError};
+
+/// What each name ends with.
+const SUFFIX: &str = ".service";
+/// Longest name of a unit, in bytes: `UNIT_NAME_MAX` of systemd, which counts the end of the text.
+const UNIT_NAME_MAX: usize = 255;
+
+/// A valid name of a service that can run, its `.service` included: no template, no alias by path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServiceName(String);
+
+/// Why a text is not a [`ServiceName`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceError {
+    /// Nothing was given.
+    Empty,
+    /// Longer than systemd takes.
+    TooLong,
+    /// A path.
+    Path,
+    /// Another kind of unit, or `@` at an edge.
+    Kind,
+    /// A template, which is no service before it has an instance.
+    Template,
+    /// A name whose drop-ins are also those of others.
+    Prefix,
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "the name of a service cannot be empty"),
+            Self::TooLong => {
+                write!(f, "the name of a service is shorter than {UNIT_NAME_MAX} bytes")
+            }
+            Self::Path => write!(f, "a service is named, not a path"),
+            Self::Kind => write!(f, "only services have streams"),
+            Self::Template => write!(f, "a template is no service, name an instance (NAME@WHICH)"),
+            Self::Prefix => write!(
+                f,
+                "what is added to a service whose name ends with '-' holds for all whose names \
+                 begin so"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ServiceError {}
+
+/// Units that are no services, by what their names end with (systemd.unit(5)).
+const OTHER_KINDS: [&str; 10] = [
+    ".socket",
+    ".device",
+    ".mount",
+    ".automount",
+    ".swap",
+    ".target",
+    ".path",
+    ".timer",
+    ".slice",
+    ".scope",
+];
+
+impl FromStr for ServiceName {
+    type Err = ServiceError;
+
+    /// Takes a name as `systemctl` does: without its ending, and with characters that are not of a
+    /// unit's name, which are escaped (`systemd-escape --mangle`).
+    fn from_str(text: &str) -> Result<Self, ServiceError> {
+        if text.is_empty() {
+            return Err(ServiceError::Empty);
+        }
+        if text.contains('/') {
+            return Err(ServiceError::Path);
+        }
+        let mut name = String::with_capacity(text.len());
+        for byte in text.bytes() {
+            if byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte) {
+                name.push(char::from(byte));
+            } else {
+                // Writing into a string does not fail.
+                let _ = write!(name, "\\x{byte:02x}");
+            }
+        }
+        if OTHER_KINDS.iter().any(|kind| name.ends_with(kind)) {
+            return Err(ServiceError::Kind);
+        }
+        if !name.ends_with(SUFFIX) {
+            name.push_str(SUFFIX);
+        }
+        if name.len() > UNIT_NAME_MAX {
+            return Err(ServiceError::TooLong);
+        }
+        let stem = &name[..name.len() - SUFFIX.len()];
+        match stem.split_once('@') {
+            _ if stem.is_empty() => Err(ServiceError::Empty),
+            Some(("", _)) => Err(ServiceError::Kind),
+            Some((_, "")) => Err(ServiceError::Template),
+            // systemd.unit(5): `a-.service.d` is of `a-b.service`, too.
+            _ if stem.split('@').next().is_some_and(|prefix| prefix.ends_with('-')) => {
+                Err(ServiceError::Prefix)
+            }
+            _ => Ok(Self(name)),
+        }
+    }
+}
+
+impl ServiceName {
+    /// The service that has the name of an app.
+    #[must_use]
+    pub fn of(app: &AppName) -> Self {
+        Self(format!("{app}{SUFFIX}"))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of the app that is this service's where nobody says another: what is not of an app's
+    /// name becomes a `-`.
+    ///
+    /// # Errors
+    /// When nothing is left of it.
+    pub fn app(&self) -> Result<AppName, NameError> {
+        let stem = self.0.strip_suffix(SUFFIX).unwrap_or(&self.0).to_ascii_lowercase();
+        let words = stem.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        let name = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");
+        let end = name.len().min(NAME_MAX);
+        name[..end].trim_matches('-').parse()
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_as_systemctl_takes_them() {
+        for (text, want, app) in [
+            ("demo", "demo.service", "demo"),
+            ("demo.service", "demo.service", "demo"),
+            ("my_app@1.service", "my_app@1.service", "my-app-1"),
+            ("Game@EU-1", "Game@EU-1.service", "game-eu-1"),
+            ("my game", "my\\x20game.service", "my-x20game"),
+            ("a\nb", "a\\x0ab.service", "a-x0ab"),
+            ("é", "\\xc3\\xa9.service", "xc3-xa9"),
+            ("-.x", "-.x.service", "x"),
+            ("dbus-org.x", "dbus-org.x.service", "dbus-org-x"),
+            ("a.service.service", "a.service.service", "a-service"),
+            ("game@a@b", "game@a@b.service", "game-a-b"),
+        ] {
+            let name: ServiceName = text.parse().unwrap();
+            assert_eq!(name.as_str(), want, "{text:?}");
+            assert_eq!(name.app().map(|app| app.to_string()), Ok(app.to_owned()), "{text:?}");
+        }
+        for (bad, why) in [
+            ("", ServiceError::Empty),
+            (".service", ServiceError::Empty),
+            ("/etc/systemd/system/demo.service", ServiceError::Path),
+            ("../x", ServiceError::Path),
+            ("demo.socket", ServiceError::Kind),
+            ("demo.timer", ServiceError::Kind),
+            ("@a", ServiceError::Kind),
+            ("game@", ServiceError::Template),
+            ("game-", ServiceError::Prefix),
+            ("game-@1", ServiceError::Prefix),
+            ("game@.service", ServiceError::Template),
+            (&"x".repeat(UNIT_NAME_MAX), ServiceError::TooLong),
+            (&"\n".repeat(100), ServiceError::TooLong),
+        ] {
+            assert_eq!(bad.parse::<ServiceName>(), Err(why), "{bad:?}");
+        }
+        assert!("_.service".parse::<ServiceName>().unwrap().app().is_err());
+        assert_eq!(ServiceName::of(&"a-b".parse().unwrap()).as_str(), "a-b.service");
+    }
+}

@@ -1,0 +1,37 @@
+//! A document of an app's directory: one line of JSON with a `version`, written whole. What is in it,
+//! and who may read it, is for those who have one.
+
+use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::os::state::AppDir;
+
+/// What is looked at first: the rest of another version may be anything.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// Writes a document, whole, with this mode.
+///
+/// # Errors
+/// When the directory does not take it, or something in it is no text.
+pub fn publish(dir: &AppDir, file: &str, mode: u32, document: &impl Serialize) -> Result<()> {
+    let what = || format!("writing {}", dir.path(file).display());
+    let mut text = serde_json::to_vec(document).with_context(what)?;
+    text.push(b'\n');
+    dir.replace(file, &text, mode)
+}
+
+/// The document that a text is.
+///
+/// # Errors
+/// When it is none of this version.
+pub fn parse<T: DeserializeOwned>(text: &[u8], version: u32) -> Result<T> {
+    let Version { version: found } = serde_json::from_slice(text)?;
+    if found != version {
+        bail!("version {found} of this document is not known, only version {version} is");
+    }
+    Ok(serde_json::from_slice(text)?)
+}

@@ -1,0 +1,103 @@
+//! `last.json`: how an app ended, and the last that it said, for those who come when its mux is gone.
+//!
+//! Format: one line of JSON, version 1. Written whole when the mux ends, removed when the next one
+//! begins; read as `endpoints` is. What the app said is in it as text and is never trusted.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{AppStatus, document};
+use crate::os::state::{AppDir, LAST, PRIVATE};
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::types::time::Now;
+
+/// The version that is written and understood.
+const VERSION: u32 = 1;
+
+/// The whole document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Last {
+    version: u32,
+    /// The app's name.
+    pub app: String,
+    /// When the mux had read everything, in milliseconds since 1970-01-01 UTC.
+    pub ended_ms: u64,
+    /// How the app ended; `None` when its mux did not know, or whether it had ended at all.
+    pub status: Option<AppStatus>,
+    /// Its output streams.
+    pub streams: Vec<Tail>,
+}
+
+/// What is left of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tail {
+    /// Its name.
+    pub stream: Stream,
+    /// Bytes that the app wrote.
+    pub bytes: u64,
+    /// The last of them, at most [`limits::TAIL`] bytes; what is no UTF-8 is replaced.
+    pub tail: String,
+}
+
+impl Last {
+    /// The document of an app that ends now.
+    #[must_use]
+    pub fn new(dir: &AppDir, status: Option<AppStatus>, streams: Vec<Tail>) -> Self {
+        let app = dir.name().to_string();
+        Self { version: VERSION, app, ended_ms: now_ms(), status, streams }
+    }
+
+    /// Writes the document, whole.
+    ///
+    /// # Errors
+    /// When the directory does not take it.
+    pub fn publish(&self, dir: &AppDir) -> Result<()> {
+        document::publish(dir, LAST, PRIVATE, self)
+    }
+
+    /// Reads the document of an app; `None` when there is none for this user.
+    ///
+    /// # Errors
+    /// When it is not one of a known version.
+    pub fn read(dir: &AppDir) -> Result<Option<Self>> {
+        let what = || format!("reading {}", dir.path(LAST).display());
+        match dir.read(LAST, limits::LAST) {
+            Ok(text) => Self::parse(&text).map(Some).with_context(what),
+            // What the app said is not for those who may only come while its mux lets them.
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                Ok(None)
+            }
+            Err(e) => Err(e).with_context(what),
+        }
+    }
+
+    fn parse(text: &[u8]) -> Result<Self> {
+        document::parse(text, VERSION)
+    }
+
+    /// How long ago it was; a clock that was set back makes it now.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(now_ms().saturating_sub(self.ended_ms))
+    }
+}
+
+/// To be put behind the name of the app or "it".
+impl fmt::Display for Last {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(status) => write!(f, "ended {status}")?,
+            None => write!(f, "was left by its mux, which did not know how it ended")?,
+        }
+        write!(f, ", {} s ago", self.age().as_secs())
+    }
+}
+
+fn now_ms() -> u64 {
+    Now::read().stamp.millis()
+}

@@ -1,0 +1,121 @@
+//! `logs`: which logs the mux of an app writes, for those who read them.
+//!
+//! Format: one line of JSON, version 1: `{"version":1,"logs":[{"format":"cri","path":"/x.log"}]}`.
+//! Written whole when the mux has opened its logs; it stays when the mux has ended. It says where a
+//! log is, and nothing of what is in it.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::document;
+use crate::os::state::{AppDir, LOGS, PRIVATE};
+use crate::types::limits;
+
+/// The version that is written and understood.
+const VERSION: u32 = 1;
+
+/// The whole document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logged {
+    version: u32,
+    logs: Vec<LogFile>,
+}
+
+/// One log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFile {
+    /// How it is written.
+    pub format: Format,
+    /// The file that is written, absolute; rotated ones are beside it.
+    pub path: PathBuf,
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Kubernetes' CRI.
+    Cri,
+    /// docker's json-file.
+    JsonFile,
+    /// One that nobody reads by this document.
+    #[serde(other)]
+    Other,
+}
+
+impl Logged {
+    /// The document of a mux that writes these logs.
+    #[must_use]
+    pub fn new(logs: Vec<LogFile>) -> Self {
+        Self { version: VERSION, logs }
+    }
+
+    /// Writes the document, whole.
+    ///
+    /// # Errors
+    /// When the directory does not take it, or a path is no text.
+    pub fn publish(&self, dir: &AppDir) -> Result<()> {
+        document::publish(dir, LOGS, PRIVATE, self)
+    }
+
+    /// Reads the document of an app; `None` when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not one of a known version.
+    pub fn read(dir: &AppDir) -> Result<Option<Self>> {
+        let what = || format!("reading {}", dir.path(LOGS).display());
+        match dir.read(LOGS, limits::LOGGED) {
+            Ok(text) => Self::parse(&text).map(Some).with_context(what),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(what),
+        }
+    }
+
+    fn parse(text: &[u8]) -> Result<Self> {
+        document::parse(text, VERSION)
+    }
+
+    /// The first log that can be read entry by entry.
+    #[must_use]
+    pub fn readable(&self) -> Option<&LogFile> {
+        let log = self.logs.iter().find(|log| log.format != Format::Other)?;
+        log.path.is_absolute().then_some(log)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn only_known_versions_and_formats() {
+        let json = r#"{"version":1,"logs":[{"format":"json-file","path":"/a"},{"format":"cri","path":"/b"}]}"#;
+        let file = |format, path: &str| LogFile { format, path: path.into() };
+        let logs = vec![file(Format::JsonFile, "/a"), file(Format::Cri, "/b")];
+        assert_eq!(serde_json::to_string(&Logged::new(logs)).unwrap(), json);
+        for (json, want) in [
+            (json, Some("/a")),
+            (r#"{"version":1,"logs":[]}"#, None),
+            (
+                r#"{"version":1,"more":0,"logs":[{"format":"raw","path":"/a"},{"format":"cri","path":"/b","x":1}]}"#,
+                Some("/b"),
+            ),
+            (r#"{"version":1,"logs":[{"format":"cri","path":"b"}]}"#, None),
+        ] {
+            let read = Logged::parse(json.as_bytes()).unwrap();
+            assert_eq!(read.readable().map(|log| log.path.as_path()), want.map(Path::new));
+        }
+        for (bad, why) in [
+            (r#"{"version":2,"files":[]}"#, "version 2"),
+            (r#"{"logs":[]}"#, "missing field"),
+            ("", "EOF"),
+        ] {
+            let error = format!("{:#}", Logged::parse(bad.as_bytes()).unwrap_err());
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+}

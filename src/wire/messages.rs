@@ -1,0 +1,437 @@
+//! The control messages of the session protocol: what their JSON says.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, VERSION};
+use crate::types::stream::{Epoch, Position, Stream};
+
+/// What a client wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The version that the client speaks.
+    pub version: u32,
+    /// Output streams it wants to read.
+    #[serde(default)]
+    pub streams: Vec<Want>,
+    /// Whether it wants to type.
+    #[serde(default)]
+    pub stdin: bool,
+    /// Whether the end of its input ends the app's.
+    #[serde(default)]
+    pub stdin_once: bool,
+    /// Whether its input is lines, of which none is to be mixed with another's; else the mux chooses.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lines: bool,
+    /// Whether nobody else is to type while it is attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<Exclusive>,
+    /// Its window, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    /// What it is to be shown of a terminal first; else the stream begins where it asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redraw: Option<Redraw>,
+    /// How long it may hold the app back, in milliseconds; the mux's own limit if it is left out,
+    /// and never more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_ms: Option<u32>,
+    /// The epoch that its offsets are of; the mux's own if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
+}
+
+impl Hello {
+    /// What it wants of a mux of this epoch: an offset of another one means nothing there, and
+    /// stands for the oldest byte kept.
+    #[must_use]
+    pub fn wants(&self, epoch: Epoch) -> Vec<Want> {
+        let is_other = self.epoch.is_some_and(|its| its != epoch);
+        let here = |want: &Want| match want.from {
+            Position::Offset(_) if is_other => Want { from: Position::Start, ..*want },
+            _ => *want,
+        };
+        self.streams.iter().map(here).collect()
+    }
+}
+
+impl Default for Hello {
+    /// Nothing is wanted, but in our version.
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            streams: Vec::new(),
+            stdin: false,
+            stdin_once: false,
+            lines: false,
+            exclusive: None,
+            size: None,
+            redraw: None,
+            patience_ms: None,
+            epoch: None,
+        }
+    }
+}
+
+/// How a client wants to be the only one that types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exclusive {
+    /// If nobody else does.
+    Ask,
+    /// Even if somebody else does, who then only looks.
+    Take,
+}
+
+/// A stream that a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// Its name.
+    pub stream: Stream,
+    /// Where to begin.
+    #[serde(default)]
+    pub from: Position,
+}
+
+/// What a client gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The version that will be spoken.
+    pub version: u32,
+    /// The epoch of all offsets; a mux that cannot go on for another one leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
+    /// The streams that follow.
+    pub streams: Vec<Begin>,
+    /// How many others are attached.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others: usize,
+    /// Why it does not type now, though it asked to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rights: Option<Rights>,
+}
+
+/// Where a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Its name.
+    pub stream: Stream,
+    /// Offset of the first byte that will come.
+    pub offset: u64,
+}
+
+/// A screen follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redrawn {
+    /// It stands for everything of this stream…
+    pub stream: Stream,
+    /// …before this offset.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// A window, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub cols: u16,
+}
+
+impl Size {
+    /// Whether it is no size at all, as that of a terminal that nobody has given one.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.rows == 0 || self.cols == 0
+    }
+}
+
+/// What stands for what a terminal showed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Redraw {
+    /// The screen as it is.
+    Screen,
+    /// The bytes that are kept, without what would have the client's terminal answer.
+    Backlog,
+}
+
+/// Bytes that this client lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The stream.
+    pub stream: Stream,
+    /// Offset of the first byte lost.
+    pub from: u64,
+    /// Offset of the next byte that will come.
+    pub to: u64,
+}
+
+/// A stream has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The stream.
+    pub stream: Stream,
+}
+
+/// Whether a client that wants to type may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rights {
+    /// Whether what it types goes to the app. While it does not, what it has typed waits.
+    pub types: bool,
+    /// One line for people: why not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// Why a connection ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// One line for people.
+    pub error: String,
+}
+
+/// How an app ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppStatus {
+    /// It exited with this status.
+    Status(u8),
+    /// This signal ended it.
+    Signal(u8),
+}
+
+impl AppStatus {
+    /// The status as a shell would give it: 128 + n for signal n.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Status(status) => status,
+            Self::Signal(signal) => signal.saturating_add(128),
+        }
+    }
+}
+
+/// To be put behind "ended".
+impl fmt::Display for AppStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "with status {status}"),
+            Self::Signal(signal) => write!(f, "by signal {signal}"),
+        }
+    }
+}
+
+/// An app runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// Its main process.
+    pub pid: u32,
+}
+
+/// A turn in an app's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has ended so.
+    Ended(AppStatus),
+    /// It runs.
+    Started(Started),
+}
+
+impl Turn {
+    /// The frame that tells a session of it.
+    #[must_use]
+    pub fn frame(&self) -> Vec<u8> {
+        match self {
+            Self::Ended(status) => Kind::Ended.message(status),
+            Self::Started(started) => Kind::Started.message(started),
+        }
+    }
+}
+
+/// What a mux knows of itself, its app and its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The app's name.
+    pub app: String,
+    /// Where the mux is in its life: `ready`, `draining` or `delivering`.
+    pub state: String,
+    /// The mux's process.
+    pub mux_pid: u32,
+    /// Milliseconds since the mux was ready.
+    pub uptime_ms: u64,
+    /// The app's process, where it is known and has not ended.
+    pub app_pid: Option<u32>,
+    /// How the app ended last, where that is known; with an `app_pid` it runs again.
+    #[serde(default)]
+    pub app_ended: Option<AppStatus>,
+    /// How often the app was started again while this mux lived.
+    #[serde(default)]
+    pub restarts: u64,
+    /// The app's output streams.
+    pub streams: Vec<StreamReport>,
+    /// Who is connected, in the order in which they came, the one that asks among them; as many as
+    /// a frame holds.
+    pub clients: Vec<ClientReport>,
+    /// Clients that are connected and not listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unlisted: usize,
+    /// The logs.
+    #[serde(default)]
+    pub logs: Vec<LogReport>,
+    /// What the mux has complained of last, oldest first.
+    pub errors: Vec<ErrorReport>,
+}
+
+/// Where an app is in its life, in the words of rkt's app-level API, as far as its mux knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppState {
+    /// There is no mux that could tell.
+    Unknown,
+    /// Its mux is being started.
+    Preparing,
+    /// It can be started, or attached: nothing has told that it runs.
+    Prepared,
+    /// It runs, or has said something.
+    Running,
+    /// Its mux hands out what it said last.
+    Stopping,
+    /// It has ended.
+    Exited,
+}
+
+impl AppState {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Preparing => "preparing",
+            Self::Prepared => "prepared",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Exited => "exited",
+        }
+    }
+}
+
+impl Report {
+    /// Where the app is in its life.
+    #[must_use]
+    pub fn app_state(&self) -> AppState {
+        let has_spoken = self.streams.iter().any(|stream| stream.bytes > 0);
+        match (self.state.as_str(), self.app_pid, self.app_ended) {
+            ("ready", Some(_), _) => AppState::Running,
+            ("ready", None, Some(_)) => AppState::Exited,
+            ("ready", None, None) if has_spoken => AppState::Running,
+            ("ready", None, None) => AppState::Prepared,
+            _ => AppState::Stopping,
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// One log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogReport {
+    /// What it is, as it was asked for.
+    pub log: String,
+    /// Why it cannot be written, while it cannot.
+    pub failing: Option<String>,
+    /// Lines that were lost to it.
+    pub lost_lines: u64,
+    /// Bytes of the app that were lost to it.
+    pub lost_bytes: u64,
+}
+
+/// A complaint of a mux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// When: milliseconds since 1970-01-01 UTC.
+    pub at_ms: u64,
+    /// One line for people.
+    pub error: String,
+}
+
+/// Something that a mux is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "lowercase")]
+pub enum Request {
+    /// To let go of a client.
+    Detach {
+        /// Its number in the report.
+        client: u64,
+    },
+    /// To give the terminal a size.
+    Resize(Size),
+    /// To open the log files anew; answered when the new ones are there.
+    #[serde(rename = "reopen-logs")]
+    ReopenLogs,
+    /// That who asks types alone from now on, even if somebody else does.
+    #[serde(rename = "take-over")]
+    TakeOver,
+    /// That all type again; from who types alone.
+    #[serde(rename = "let-go")]
+    LetGo,
+    /// To know that the app has ended so; from the app's unit.
+    Ended(AppStatus),
+    /// To know that the app has been started; from the app's unit.
+    Started(Started),
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Why it was not done; nothing when it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One output stream of an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// Its name.
+    pub stream: Stream,
+    /// Bytes that the app has written.
+    pub bytes: u64,
+    /// Bytes kept that no client has been given yet.
+    pub unseen: u64,
+}
+
+/// One client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// Its number, as long as this mux lives.
+    pub client: u64,
+    /// Its user.
+    pub uid: u32,
+    /// Its process.
+    pub pid: i32,
+    /// Whether what it types goes to the app now.
+    pub types: bool,
+    /// Whether it is the only one that types.
+    pub exclusive: bool,
+    /// What it reads.
+    pub streams: Vec<PlaceReport>,
+}
+
+/// A client's place on one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceReport {
+    /// The stream.
+    pub stream: Stream,
+    /// Offset of the next byte that it will be given.
+    pub position: u64,
+    /// Bytes that it has still to be given.
+    pub lag: u64,
+    /// Bytes that it has lost.
+    pub lost: u64,
+}

@@ -1,0 +1,123 @@
+//! A client's way into a session: connect, say hello, be welcomed.
+//!
+//! Invariant: a session that was opened is one that a living mux serves; nothing that follows the
+//! welcome has been read.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{Decoder, Hello, Item, Kind, Refusal, Welcome};
+use crate::os::state::AppDir;
+use crate::types::limits;
+
+/// How long a mux that says nothing is waited for.
+#[derive(Clone, Copy)]
+pub enum Patience<'a> {
+    /// So long in all, until the session is opened.
+    For(Duration),
+    /// For ever; after [`limits::ANSWER`] without a welcome this is called, once.
+    Endless(&'a dyn Fn()),
+}
+
+/// Opens a session at a socket of an app's directory; what the client gets is in the welcome.
+///
+/// # Errors
+/// Those of the connection, to be told apart by their kind: a mux that is going ends it. Others
+/// when the mux refuses, with its reason.
+pub fn open(
+    dir: &AppDir,
+    file: &str,
+    hello: &Hello,
+    patience: Patience<'_>,
+) -> Result<(UnixStream, Welcome)> {
+    let what = || format!("connecting to {}", dir.path(file).display());
+    let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
+    let until = match patience {
+        Patience::For(time) => Some(Instant::now() + time),
+        Patience::Endless(_) => None,
+    };
+    match socket.write_all(&Kind::Hello.message(hello)) {
+        // It takes no hello from us; why, is still to be read.
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
+        sent => sent.with_context(what)?,
+    }
+    if let Patience::Endless(is_late) = patience {
+        let wait = PollTimeout::try_from(limits::ANSWER).unwrap_or(PollTimeout::MAX);
+        if poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], wait) == Ok(0) {
+            is_late();
+        }
+    }
+    match next(&mut socket, dir, until)? {
+        (Kind::Welcome, body) => Ok((socket, serde_json::from_slice(&body)?)),
+        (Kind::Closing, _) => Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what),
+        _ => bail!("app {}: the mux does not begin with a welcome", dir.name()),
+    }
+}
+
+/// The next control message of a session that reads no stream; nothing behind it is read.
+///
+/// # Errors
+/// Those of the connection. Others when the mux refuses to go on, with its reason.
+pub fn next(
+    socket: &mut UnixStream,
+    dir: &AppDir,
+    until: Option<Instant>,
+) -> Result<(Kind, Vec<u8>)> {
+    let mut decoder = Decoder::default();
+    let what = || format!("waiting for the mux of app {}", dir.name());
+    loop {
+        let mut buffer = vec![0; decoder.wants()];
+        fill(socket, &mut buffer, until).map_err(ended).with_context(what)?;
+        match decoder.next(&mut &buffer[..])? {
+            Some(Item::Control(Kind::Error, body)) => {
+                let Refusal { error } = serde_json::from_slice(&body)?;
+                bail!("app {}: the mux refuses: {}", dir.name(), error.escape_debug());
+            }
+            Some(Item::Control(kind, body)) => return Ok((kind, body)),
+            Some(Item::Data(stream, _)) => {
+                bail!("app {}: the mux sends {stream}, which nobody asked for", dir.name());
+            }
+            Some(Item::Screen(_)) => {
+                bail!("app {}: the mux sends a screen, which nobody asked for", dir.name());
+            }
+            None => {}
+        }
+    }
+}
+
+/// Reads so many bytes until then, however slowly they come.
+fn fill(socket: &mut UnixStream, mut buffer: &mut [u8], until: Option<Instant>) -> io::Result<()> {
+    while !buffer.is_empty() {
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            // A time of zero would be one without an end.
+            socket.set_read_timeout(Some(left.max(limits::CLOCK_TICK)))?;
+            if left.is_zero() {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+        }
+        match socket.read(buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => buffer = &mut buffer[len..],
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// An early end, or none, in words that fit it.
+fn ended(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ ErrorKind::UnexpectedEof => {
+            io::Error::new(kind, "the mux ended the connection without an answer")
+        }
+        ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "the mux does not answer"),
+        _ => error,
+    }
+}
