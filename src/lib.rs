@@ -26,3 +26,5 @@ pub mod systemd;
 pub mod types;
 pub mod units;
 pub mod wire;
+
+pub use cli::dispatch::main;

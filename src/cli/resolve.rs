@@ -30,13 +30,10 @@ use crate::types::time::{Now, Stamp};
 use crate::wire::{Exclusive, Redraw, Request, Size};
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
-pub const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
+pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
 
 /// The plan of `stream`.
-///
-/// # Errors
-/// When rkt's variables ask for a log that there cannot be.
-pub fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
+pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
     let enabled = enabled(args.streams.as_deref());
     fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)
 }
@@ -51,8 +48,7 @@ fn enabled(asked: Option<&[Stream]>) -> Vec<Stream> {
 }
 
 /// What `prepare` is to make.
-#[must_use]
-pub fn prepare(args: &PrepareArgs) -> Streams {
+pub(crate) fn prepare(args: &PrepareArgs) -> Streams {
     if args.tty {
         return Streams::Terminal { size: args.size };
     }
@@ -61,28 +57,23 @@ pub fn prepare(args: &PrepareArgs) -> Streams {
 
 /// The plan of a mux for these FIFOs, which may be somebody else's. In rkt's mixed modes (a terminal for
 /// some of the streams) none is made either: those of the terminal must stay away.
-///
-/// # Errors
-/// When rkt's variables ask for a log that there cannot be.
-pub fn fifos(dir: AppDir, (enabled, foreign): (Vec<Stream>, bool), mux: &MuxArgs) -> Result<Plan> {
+pub(crate) fn fifos(
+    dir: AppDir,
+    (enabled, foreign): (Vec<Stream>, bool),
+    mux: &MuxArgs,
+) -> Result<Plan> {
     let make = !foreign && !go_bool("STAGE2_TTY");
     plan(dir, Streams::Fifos { enabled, make }, mux, Vec::new(), None)
 }
 
 /// The plan of `tty`.
-///
-/// # Errors
-/// When rkt's variables ask for a log that there cannot be.
-pub fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
+pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
     let (dir, streams) = (state.app(&args.app.name), Streams::Terminal { size: args.size });
     plan(dir, streams, &args.mux, recordings(&args.record)?, None)
 }
 
 /// The plan of a mux for a terminal.
-///
-/// # Errors
-/// When rkt's variables ask for a log that there cannot be.
-pub fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<Plan> {
+pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<Plan> {
     plan(dir, Streams::Terminal { size }, mux, Vec::new(), None)
 }
 
@@ -173,9 +164,6 @@ fn rkt_log() -> Result<Option<LogPath>> {
 }
 
 /// Whether the options of `run` make sense together.
-///
-/// # Errors
-/// When one of them would do nothing, or one sequence of keys hides another.
 fn check_run(args: &RunArgs) -> Result<()> {
     if !args.tty && !args.record.record.is_empty() {
         bail!("only a terminal can be recorded: --record needs --tty");
@@ -195,10 +183,7 @@ fn check_recording(args: &RecordArgs) -> Result<()> {
 }
 
 /// What `run --attach` attaches to, once its mux is there.
-///
-/// # Errors
-/// When the options of `run` do not make sense.
-pub fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::Request> {
+pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::Request> {
     check_run(args)?;
     // The command does not outlive this mux.
     let plain = attach::Request::new(state.app(&args.app.name), Mode::Auto);
@@ -212,10 +197,7 @@ pub fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::Request>
 }
 
 /// The plan of `run`.
-///
-/// # Errors
-/// When its options do not make sense, or rkt's variables ask for a log that there cannot be.
-pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
+pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
     check_run(args)?;
     let (rows, cols) = limits::SIZE;
     let streams = if args.tty {
@@ -229,8 +211,7 @@ pub fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
 }
 
 /// What `logs` is to read.
-#[must_use]
-pub fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
+pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
     let since = args.since.map_or(Stamp::default(), |since| match since {
         Since::At(stamp) => stamp,
         Since::Ago(ago) => Now::read().stamp.before(ago),
@@ -245,10 +226,7 @@ pub fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
 }
 
 /// What `control` is to ask for; `None` when it is a hook of a unit that has nothing to tell.
-///
-/// # Errors
-/// When it is for a hook of a unit, and this is none.
-pub fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Request>> {
+pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Request>> {
     let what = |hook: &str| format!("control {hook} of app {}", args.app.name);
     Ok(match &args.request {
         RequestArgs::Detach { client } => Some(Request::Detach { client: *client }),
@@ -276,10 +254,7 @@ fn check_keys(args: &KeyArgs) -> Result<()> {
 }
 
 /// What `attach` is to do.
-///
-/// # Errors
-/// When one sequence of keys hides another, or who types nothing wants what only typing is for.
-pub fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Request> {
+pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Request> {
     check_keys(&args.keys)?;
     if matches!(&args.mode, Mode::Only(wanted) if wanted.input.is_none()) {
         let AloneArgs { exclusive, take_over } = args.alone;
@@ -318,8 +293,7 @@ pub fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Request> {
 }
 
 /// The streams that rkt's variables enable; `None` when none of them is set.
-#[must_use]
-pub fn rkt_streams() -> Option<Vec<Stream>> {
+pub(crate) fn rkt_streams() -> Option<Vec<Stream>> {
     const NAMES: [(&str, Stream); 3] = [
         ("STAGE2_STDIN", Stream::Stdin),
         ("STAGE2_STDOUT", Stream::Stdout),
@@ -331,8 +305,7 @@ pub fn rkt_streams() -> Option<Vec<Stream>> {
 }
 
 /// A variable as Go's `strconv.ParseBool` reads it; unset or anything else is false.
-#[must_use]
-pub fn go_bool(name: &str) -> bool {
+pub(crate) fn go_bool(name: &str) -> bool {
     env::var(name).is_ok_and(|value| is_true(&value))
 }
 

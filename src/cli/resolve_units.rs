@@ -31,10 +31,7 @@ const TAKEN: [&str; 5] = [
 ];
 
 /// The app that `enable` is to make of a service.
-///
-/// # Errors
-/// When nothing of it could be attached, or what is asked for cannot be.
-pub fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
+pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
     let asked = asked(&args.modes);
     if asked == [None; 3] {
         bail!("say what is to be attached: --tty, or --stdin, --stdout and --stderr with a mode");
@@ -65,10 +62,7 @@ pub fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
 }
 
 /// The apps that `units` is to write or take away.
-///
-/// # Errors
-/// When the manifest is none, or what is asked for cannot be.
-pub fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<App>, Setup)> {
+pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<App>, Setup)> {
     let apps = match &args.pod_manifest {
         Some(path) => {
             let what = || format!("pod manifest {}", path.display());

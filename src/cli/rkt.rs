@@ -19,18 +19,18 @@ use crate::wire::Size;
 
 /// The flags, as far as they were given.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// What to do.
     action: Option<String>,
     /// Which app.
     app: Option<String>,
     /// Whether help was asked for instead.
-    pub help: bool,
+    pub(crate) help: bool,
 }
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// Be a mux.
     Mux(Box<Plan>),
     /// Attach.
@@ -40,7 +40,7 @@ pub enum Action {
 }
 
 /// The flags, for people.
-pub const USAGE: &str = "\
+pub(crate) const USAGE: &str = "\
 Usage of iottymux:
   -action string
     \tiomux, ttymux, auto-attach, custom-attach or list (default \"list\")
@@ -50,7 +50,7 @@ Usage of iottymux:
 
 /// A flag that Go would refuse.
 #[derive(Debug, PartialEq, Eq)]
-pub struct FlagError(String);
+pub(crate) struct FlagError(String);
 
 impl fmt::Display for FlagError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,17 +61,15 @@ impl fmt::Display for FlagError {
 impl std::error::Error for FlagError {}
 
 /// Whether a command line is in rkt's spelling: it begins with one of rkt's two flags.
-#[must_use]
-pub fn speaks(arguments: &[OsString]) -> bool {
+pub(crate) fn speaks(arguments: &[OsString]) -> bool {
     let first = arguments.first().and_then(|first| first.to_str()).and_then(flag);
     first.is_some_and(|(name, _)| matches!(name, "action" | "app"))
 }
 
 /// Reads the flags. The first argument that is no flag, or `--`, ends them.
 ///
-/// # Errors
-/// For a flag that is not known or lacks its value.
-pub fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {
+/// Errors: For a flag that is not known or lacks its value.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {
     let mut flags = Flags::default();
     let mut rest = arguments.iter().map(|argument| argument.to_string_lossy());
     while let Some(argument) = rest.next() {
@@ -108,10 +106,7 @@ fn flag(argument: &str) -> Option<(&str, Option<&str>)> {
 
 impl Flags {
     /// What they mean.
-    ///
-    /// # Errors
-    /// When the name or the action is none.
-    pub fn resolve(self, state: &StateDir) -> Result<Action> {
+    pub(crate) fn resolve(self, state: &StateDir) -> Result<Action> {
         let app = self.app.unwrap_or_default();
         let name: AppName =
             app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
@@ -158,8 +153,7 @@ fn wanted() -> Result<Wanted> {
 }
 
 /// An outcome in rkt's codes.
-#[must_use]
-pub fn exit(exit: Exit) -> Exit {
+pub(crate) fn exit(exit: Exit) -> Exit {
     match exit {
         Exit::Done | Exit::App(_) => Exit::Done,
         Exit::Usage => Exit::Usage,

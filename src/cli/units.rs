@@ -11,7 +11,7 @@ use crate::units::Mode;
 use crate::units::manifest::Annotation;
 
 /// What is behind the help of `enable`.
-pub const ENABLE_EXAMPLES: &str = "\
+pub(crate) const ENABLE_EXAMPLES: &str = "\
 Examples:
   iottymux enable game.service --tty --now         a terminal for its console, at once
   iottymux enable game@eu.service --tty            an instance; it is attached as game-eu
@@ -21,7 +21,7 @@ Examples:
   iottymux disable --all --now                     before iottymux is removed";
 
 /// What is behind the help of `units`.
-pub const UNITS_EXAMPLES: &str = "\
+pub(crate) const UNITS_EXAMPLES: &str = "\
 Examples:
   iottymux units --app demo --stdin stream --stdout stream      shows what would be written
   iottymux units --app demo --tty --output /etc/systemd/system
@@ -34,38 +34,38 @@ terminal that the machine or pod was started from. Without a mode stdin is null,
 
 /// What the streams of a service are to be.
 #[derive(Debug, Args)]
-pub struct ModeArgs {
+pub(crate) struct ModeArgs {
     /// All three are a terminal, one and the same.
     #[arg(long, conflicts_with_all = ["stdin", "stdout", "stderr"])]
-    pub tty: bool,
+    pub(crate) tty: bool,
     /// What stdin is: tty, stream, null or interactive.
     #[arg(long, value_name = "MODE")]
-    pub stdin: Option<Mode>,
+    pub(crate) stdin: Option<Mode>,
     /// What stdout is: tty, stream, log, null or interactive.
     #[arg(long, value_name = "MODE")]
-    pub stdout: Option<Mode>,
+    pub(crate) stdout: Option<Mode>,
     /// What stderr is.
     #[arg(long, value_name = "MODE")]
-    pub stderr: Option<Mode>,
+    pub(crate) stderr: Option<Mode>,
     /// How the service gets its streams: direct, or sockets as rkt has it, where systemd itself loses
     /// output.
     #[arg(long, value_name = "LAYOUT", value_enum, default_value = "direct")]
-    pub layout: LayoutArg,
+    pub(crate) layout: LayoutArg,
     /// Have the mux log what can be attached, as `stream --log` does; as often as you like. `enable`
     /// adds `journal` where the output went to the journal before; `none` turns that off.
     #[arg(long, value_name = "SPEC", value_parser = values::log_spec_text)]
-    pub log: Vec<String>,
+    pub(crate) log: Vec<String>,
     /// Any other option of the mux, by its variable (IOTTYMUX_BACKLOG=1M); as often as you like.
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::assignment)]
-    pub env: Vec<(String, String)>,
+    pub(crate) env: Vec<(String, String)>,
     /// For your own services, those of `systemctl --user`.
     #[arg(long)]
-    pub user: bool,
+    pub(crate) user: bool,
 }
 
 /// How a service gets its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LayoutArg {
+pub(crate) enum LayoutArg {
     /// By path, from the mux.
     Direct,
     /// From socket units.
@@ -74,50 +74,50 @@ pub enum LayoutArg {
 
 /// Arguments of `enable`.
 #[derive(Debug, Args)]
-pub struct EnableArgs {
+pub(crate) struct EnableArgs {
     /// The service, as systemctl takes it.
     #[arg(value_name = "SERVICE")]
-    pub service: ServiceName,
+    pub(crate) service: ServiceName,
     /// The name by which it is attached to [default: the service's, with - for what an app's name
     /// cannot have].
     #[arg(long, value_name = "NAME")]
-    pub app: Option<AppName>,
+    pub(crate) app: Option<AppName>,
     /// Restart it at once; else it is attachable from its next start on. If that fails, everything is
     /// rolled back.
     #[arg(long)]
-    pub now: bool,
+    pub(crate) now: bool,
     /// Enable even a service that the machine needs (D-Bus, logind, getty, systemd-*), and override
     /// streams that its own files lead elsewhere.
     #[arg(long)]
-    pub force: bool,
+    pub(crate) force: bool,
     /// What its streams are to be.
     #[command(flatten)]
-    pub modes: ModeArgs,
+    pub(crate) modes: ModeArgs,
 }
 
 /// Arguments of `disable`.
 #[derive(Debug, Args)]
-pub struct DisableArgs {
+pub(crate) struct DisableArgs {
     /// The service, as systemctl takes it.
     #[arg(value_name = "SERVICE", required_unless_present = "all")]
-    pub service: Option<ServiceName>,
+    pub(crate) service: Option<ServiceName>,
     /// Disable all services that are enabled, as before the program is removed.
     #[arg(long, conflicts_with_all = ["service", "later"])]
-    pub all: bool,
+    pub(crate) all: bool,
     /// Restart it at once, if it runs; else it keeps its streams until it stops.
     #[arg(long)]
-    pub now: bool,
+    pub(crate) now: bool,
     /// One of your own services, those of `systemctl --user`.
     #[arg(long)]
-    pub user: bool,
+    pub(crate) user: bool,
     /// What the unit does that waits until the service stops.
     #[arg(long, hide = true, conflicts_with = "now", value_enum)]
-    pub later: Option<Later>,
+    pub(crate) later: Option<Later>,
 }
 
 /// The two commands of the unit that disables a service when that stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Later {
+pub(crate) enum Later {
     /// Wait until it has stopped.
     Wait,
     /// Disable it if it has.
@@ -126,35 +126,35 @@ pub enum Later {
 
 /// Arguments of `units`.
 #[derive(Debug, Args)]
-pub struct UnitsArgs {
+pub(crate) struct UnitsArgs {
     /// Name of the app.
     #[arg(long, value_name = "NAME", env = "IOTTYMUX_APP", conflicts_with = "pod_manifest",
           required_unless_present_any = ["pod_manifest", "service"])]
-    pub app: Option<AppName>,
+    pub(crate) app: Option<AppName>,
     /// The service that is the app [default: NAME.service].
     #[arg(long, value_name = "SERVICE", conflicts_with = "pod_manifest")]
-    pub service: Option<ServiceName>,
+    pub(crate) service: Option<ServiceName>,
     /// All apps of this appc pod manifest, with the modes and the log that rkt's annotations say.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tty", "stdin", "stdout", "stderr", "annotation"])]
-    pub pod_manifest: Option<PathBuf>,
+    pub(crate) pod_manifest: Option<PathBuf>,
     /// What rkt's annotation of this name says of the app, instead of --stdin and the like
     /// (coreos.com/rkt/stage2/stdout=stream); as often as you like.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["tty", "stdin", "stdout", "stderr"])]
-    pub annotation: Vec<Annotation>,
+    pub(crate) annotation: Vec<Annotation>,
     /// What the streams are to be.
     #[command(flatten)]
-    pub modes: ModeArgs,
+    pub(crate) modes: ModeArgs,
     /// Where units are written to; they are only shown unless given.
     #[arg(long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// Where systemd will see that directory, if it is for another root [default: the same path].
     #[arg(long, value_name = "DIR")]
-    pub seen_as: Option<String>,
+    pub(crate) seen_as: Option<String>,
     /// The program, if systemd does not find `iottymux` by its name.
     #[arg(long, value_name = "PATH")]
-    pub binary: Option<String>,
+    pub(crate) binary: Option<String>,
     /// Take away what was written for the app, or for all apps of the manifest, and what its mux has
     /// left.
     #[arg(long, requires = "output")]
-    pub remove: bool,
+    pub(crate) remove: bool,
 }

@@ -13,11 +13,11 @@ use crate::wire::Size;
 
 /// How long to wait: `None` for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait(pub Option<Duration>);
+pub(crate) struct Wait(pub(crate) Option<Duration>);
 
 /// Since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
+pub(crate) enum Since {
     /// This time.
     At(Stamp),
     /// This long ago.
@@ -25,10 +25,7 @@ pub enum Since {
 }
 
 /// Parses a time of RFC 3339, or how long ago it was.
-///
-/// # Errors
-/// When it is neither.
-pub fn since(text: &str) -> Result<Since, String> {
+pub(crate) fn since(text: &str) -> Result<Since, String> {
     let ago = || humantime::parse_duration(text).ok().map(Since::Ago);
     Stamp::parse(text).map(Since::At).or_else(ago).ok_or_else(|| {
         "a time is like 2026-01-31T12:00:00Z, or how long ago, like 10m or 1h30m".to_owned()
@@ -36,36 +33,24 @@ pub fn since(text: &str) -> Result<Since, String> {
 }
 
 /// Parses one of the streams that a log has.
-///
-/// # Errors
-/// When it is none.
-pub fn logged_stream(text: &str) -> Result<Stream, String> {
+pub(crate) fn logged_stream(text: &str) -> Result<Stream, String> {
     let logged = [Stream::Stdout, Stream::Stderr].into_iter().find(|s| s.name() == text);
     logged.ok_or_else(|| "a log has stdout and stderr".to_owned())
 }
 
 /// Parses one of the streams that can have a FIFO.
-///
-/// # Errors
-/// When it is none.
-pub fn plain_stream(text: &str) -> Result<Stream, String> {
+pub(crate) fn plain_stream(text: &str) -> Result<Stream, String> {
     let plain = Stream::PLAIN.into_iter().find(|s| s.name() == text);
     plain.ok_or_else(|| "a stream is stdin, stdout or stderr".to_owned())
 }
 
 /// Parses how much is to be told.
-///
-/// # Errors
-/// When it is none of the levels.
-pub fn level(text: &str) -> Result<LevelFilter, String> {
+pub(crate) fn level(text: &str) -> Result<LevelFilter, String> {
     text.parse().map_err(|_| "a level is off, error, warn, info, debug or trace".to_owned())
 }
 
 /// Parses `ROWSxCOLS`.
-///
-/// # Errors
-/// When it is not two numbers from 1 to 65535.
-pub fn size(text: &str) -> Result<Size, String> {
+pub(crate) fn size(text: &str) -> Result<Size, String> {
     let parse = || {
         let (rows, cols) = text.split_once('x')?;
         let size = Size { rows: rows.parse().ok()?, cols: cols.parse().ok()? };
@@ -75,20 +60,14 @@ pub fn size(text: &str) -> Result<Size, String> {
 }
 
 /// Parses the number of a user or group.
-///
-/// # Errors
-/// When it is none.
-pub fn id(text: &str) -> Result<u32, String> {
+pub(crate) fn id(text: &str) -> Result<u32, String> {
     // The highest one means "none" to the kernel.
     let id = text.parse().ok().filter(|id| *id != u32::MAX);
     id.ok_or_else(|| "a user or group is given by its number".to_owned())
 }
 
 /// Parses a time in seconds, or `inf`.
-///
-/// # Errors
-/// When it is neither.
-pub fn wait(text: &str) -> Result<Wait, String> {
+pub(crate) fn wait(text: &str) -> Result<Wait, String> {
     if text == "inf" {
         return Ok(Wait(None));
     }
@@ -96,10 +75,7 @@ pub fn wait(text: &str) -> Result<Wait, String> {
 }
 
 /// Parses a time in seconds, from 0 to 4 million.
-///
-/// # Errors
-/// When it is none.
-pub fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
     // So that it is a number of milliseconds that fits 32 bits.
     seconds
@@ -108,10 +84,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses the size of the backlog in bytes.
-///
-/// # Errors
-/// When it is no size, or out of the limits.
-pub fn backlog(text: &str) -> Result<usize, String> {
+pub(crate) fn backlog(text: &str) -> Result<usize, String> {
     bytes(text)
         .filter(|bytes| (limits::BACKLOG_MIN..=limits::BACKLOG_MAX).contains(bytes))
         .ok_or_else(|| "a backlog is a number of bytes from 4K to 1G".to_owned())
@@ -130,7 +103,7 @@ fn bytes(text: &str) -> Option<usize> {
 
 /// What is logged where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogSpec {
+pub(crate) enum LogSpec {
     /// In the format of Kubernetes' CRI, in this file.
     Cri(PathBuf),
     /// In docker's json-file format.
@@ -144,10 +117,7 @@ pub enum LogSpec {
 }
 
 /// Parses `FORMAT:PATH`, `journald` or `journal`.
-///
-/// # Errors
-/// When it is neither, or names no file.
-pub fn log_spec(text: &str) -> Result<LogSpec, String> {
+pub(crate) fn log_spec(text: &str) -> Result<LogSpec, String> {
     let spec = match text.split_once(':') {
         None if text == "journald" => LogSpec::Journald,
         None if text == "journal" => LogSpec::Journal(None),
@@ -167,10 +137,7 @@ pub fn log_spec(text: &str) -> Result<LogSpec, String> {
 }
 
 /// Checks a log for a mux that is started elsewhere, and among others in one variable.
-///
-/// # Errors
-/// When it is none, its path does not begin at the root, or has a comma.
-pub fn log_spec_text(text: &str) -> Result<String, String> {
+pub(crate) fn log_spec_text(text: &str) -> Result<String, String> {
     match log_spec(text) {
         _ if text == "none" => Ok(text.to_owned()),
         Err(why) => Err(why + "; or none"),
@@ -190,28 +157,19 @@ pub fn log_spec_text(text: &str) -> Result<String, String> {
 }
 
 /// Parses a level or a facility of syslog(3), by its number.
-///
-/// # Errors
-/// When it is not a number up to `most`.
-pub fn syslog_number(text: &str, most: u8) -> Result<u8, String> {
+pub(crate) fn syslog_number(text: &str, most: u8) -> Result<u8, String> {
     let number = text.parse().ok().filter(|number| *number <= most);
     number.ok_or_else(|| format!("expected a number from 0 to {most}"))
 }
 
 /// Parses the name of a program, as the journal has it.
-///
-/// # Errors
-/// When it is empty, too long, or has a control character.
-pub fn syslog_identifier(text: &str) -> Result<String, String> {
+pub(crate) fn syslog_identifier(text: &str) -> Result<String, String> {
     let identifier = Some(text).filter(|text| syslog::is_identifier(text)).map(str::to_owned);
     identifier.ok_or_else(|| "an identifier has 1 to 255 bytes and no control character".to_owned())
 }
 
 /// Parses `NAME=VALUE`.
-///
-/// # Errors
-/// When it is none, or the value has a control character.
-pub fn assignment(text: &str) -> Result<(String, String), String> {
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("an assignment is NAME=VALUE")?;
     if value.chars().any(char::is_control) {
         return Err("a value has no control characters".to_owned());
@@ -220,20 +178,14 @@ pub fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 /// Parses `cast:PATH`, the one format that there is for recordings; the path.
-///
-/// # Errors
-/// When it is none, or names no file.
-pub fn recording(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn recording(text: &str) -> Result<PathBuf, String> {
     let path = text.strip_prefix("cast:").filter(|path| !path.is_empty() && !path.ends_with('/'));
     path.map(PathBuf::from)
         .ok_or_else(|| "a recording is cast:PATH, and its path a file".to_owned())
 }
 
 /// Parses the longest text of an entry; 0 stands for the most.
-///
-/// # Errors
-/// When it is no such size.
-pub fn line_limit(text: &str) -> Result<usize, String> {
+pub(crate) fn line_limit(text: &str) -> Result<usize, String> {
     match bytes(text) {
         Some(0) => Ok(limits::LOG_LINE_MAX),
         Some(limit) if limit <= limits::LOG_LINE_MAX => Ok(limit),
@@ -242,20 +194,14 @@ pub fn line_limit(text: &str) -> Result<usize, String> {
 }
 
 /// Parses the most that a log file may hold.
-///
-/// # Errors
-/// When it is no such size.
-pub fn log_size(text: &str) -> Result<u64, String> {
+pub(crate) fn log_size(text: &str) -> Result<u64, String> {
     let size = bytes(text).and_then(|size| u64::try_from(size).ok());
     size.filter(|size| *size >= limits::LOG_SIZE_MIN)
         .ok_or_else(|| "a log's size is a number of bytes, at least 4K".to_owned())
 }
 
 /// Parses how much is kept for a log that fails.
-///
-/// # Errors
-/// When it is no such size.
-pub fn log_buffer(text: &str) -> Result<usize, String> {
+pub(crate) fn log_buffer(text: &str) -> Result<usize, String> {
     bytes(text)
         .filter(|bytes| (limits::LOG_CHUNK..=limits::BACKLOG_MAX).contains(bytes))
         .ok_or_else(|| "a log's buffer is a number of bytes from 256K to 1G".to_owned())
@@ -263,7 +209,7 @@ pub fn log_buffer(text: &str) -> Result<usize, String> {
 
 /// What gives way when a log is slower than the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogPolicy {
+pub(crate) enum LogPolicy {
     /// The app waits.
     Hold,
     /// Lines are lost.
@@ -271,10 +217,7 @@ pub enum LogPolicy {
 }
 
 /// Parses a policy.
-///
-/// # Errors
-/// When it is none.
-pub fn log_policy(text: &str) -> Result<LogPolicy, String> {
+pub(crate) fn log_policy(text: &str) -> Result<LogPolicy, String> {
     match text {
         "hold" => Ok(LogPolicy::Hold),
         "drop" => Ok(LogPolicy::Drop),

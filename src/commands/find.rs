@@ -20,9 +20,8 @@ use crate::wire::last::Last;
 /// mux (yet). `wait` of zero tries once, and then `advice` is how to wait; `None` waits for ever. Sleeps
 /// until something changes.
 ///
-/// # Errors
-/// The last failure, when the time is over; [`Ended`] where a mux has left how its app ended.
-pub fn retry<T>(
+/// Errors: The last failure, when the time is over; [`Ended`] where a mux has left how its app ended.
+pub(crate) fn retry<T>(
     dir: &AppDir,
     wait: Option<Duration>,
     advice: &str,
@@ -62,10 +61,7 @@ pub fn retry<T>(
 /// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
 /// above it that does. Whether it can be watched: that takes the right to list it, which a mux
 /// does not give to other users. `also` is what is to be told beside.
-///
-/// # Errors
-/// When the kernel refuses for another reason.
-pub fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> Result<bool> {
+pub(crate) fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> Result<bool> {
     let flags = also
         | AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_MOVED_TO
@@ -90,8 +86,7 @@ pub fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> Result<
 }
 
 /// Whether an error means only that no mux is there (any more, or yet).
-#[must_use]
-pub fn is_absence(error: &anyhow::Error) -> bool {
+pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
     let is_gone = |e: &std::io::Error| {
         use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
         // The last three: a mux that is just going.
@@ -108,10 +103,10 @@ pub fn is_absence(error: &anyhow::Error) -> bool {
 
 /// Why there is no mux, as far as is known: the app has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     hint: String,
     /// What its mux has left.
-    pub last: Last,
+    pub(crate) last: Last,
 }
 
 impl fmt::Display for Ended {

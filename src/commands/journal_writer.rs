@@ -37,8 +37,7 @@ const LOST_JOURNALD: u8 = 1;
 const NO_INPUT: u8 = 3;
 
 /// Is the process; the words are those behind [`JOURNAL_WRITER`]. Returns only when it cannot begin.
-#[must_use]
-pub fn main(words: &[OsString]) -> Exit {
+pub(crate) fn main(words: &[OsString]) -> Exit {
     let (why, exit) = match Identity::parse(words) {
         Err(why) => (why, Exit::Usage),
         Ok(identity) => match begin(&identity) {

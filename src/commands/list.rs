@@ -17,28 +17,19 @@ use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
 
 /// Prints the endpoints of an app, with a line end for people or as rkt does without one.
-///
-/// # Errors
-/// When the app has none, or they cannot be printed.
-pub fn one(dir: &AppDir, line_end: &str) -> Result<()> {
+pub(crate) fn one(dir: &AppDir, line_end: &str) -> Result<()> {
     let endpoints = Endpoints::read(dir).with_context(|| format!("listing app {}", dir.name()))?;
     show(&endpoints, line_end)
 }
 
 /// Prints endpoints.
-///
-/// # Errors
-/// When they cannot be printed.
-pub fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
+pub(crate) fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 
 /// Prints a line for each app: where it is in its life (`refused` when its mux does not let us in), and
 /// what can be attached. `enabled` are those that have units: they can be started.
-///
-/// # Errors
-/// When the state directory cannot be read, or the lines cannot be printed.
-pub fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
+pub(crate) fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
     let line = |name: &AppName| {
         let dir = state.app(name);
         let Ok(endpoints) = Endpoints::read(&dir) else {

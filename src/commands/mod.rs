@@ -11,11 +11,11 @@
 //! | [`find`] | finding an app and waiting for it |
 //! | [`journal_writer`] | taking a service's lines from a mux to the journal |
 
-pub mod attach;
-pub mod enable;
-pub mod find;
-pub mod journal_writer;
-pub mod list;
-pub mod logs;
-pub mod run;
-pub mod status;
+pub(crate) mod attach;
+pub(crate) mod enable;
+pub(crate) mod find;
+pub(crate) mod journal_writer;
+pub(crate) mod list;
+pub(crate) mod logs;
+pub(crate) mod run;
+pub(crate) mod status;

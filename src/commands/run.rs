@@ -28,10 +28,7 @@ use crate::types::exit::Exit;
 use crate::types::name::AppName;
 
 /// Is the mux of a plan until it ends.
-///
-/// # Errors
-/// When it cannot begin or go on.
-pub fn mux(plan: Plan) -> Result<Exit> {
+pub(crate) fn mux(plan: Plan) -> Result<Exit> {
     // First of all, while no other descriptor has been opened.
     let stored = Stored::take();
     let owns_app = plan.app.is_some();
@@ -60,10 +57,7 @@ pub fn mux(plan: Plan) -> Result<Exit> {
 }
 
 /// Starts the mux in the background, in a session of its own, and attaches to it.
-///
-/// # Errors
-/// When either fails.
-pub fn attached(request: &Request) -> Result<Exit> {
+pub(crate) fn attached(request: &Request) -> Result<Exit> {
     start_in_background(request.dir.name())?;
     attach(request)
 }

@@ -12,7 +12,7 @@ use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::limits;
 use crate::types::time::Now;
-use crate::wire::last::{Last, Tail};
+use crate::wire::last::{Last, StreamTail};
 use crate::wire::session::{self, Patience};
 use crate::wire::{
     Answer, AppState, AppStatus, ClientReport, ErrorReport, Hello, Kind, LogReport, Report, Request,
@@ -20,10 +20,7 @@ use crate::wire::{
 
 /// Prints the status of an app's mux, for people or as JSON; of an app whose mux has ended, what that
 /// has left.
-///
-/// # Errors
-/// When there is no mux that answers, and none has ended.
-pub fn show(dir: &AppDir, json: bool) -> Result<()> {
+pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     let text = match report(dir) {
         Ok(report) if json => {
             let app_state = report.app_state();
@@ -72,7 +69,7 @@ struct Gone {
     state: &'static str,
     ended_ms: u64,
     app_ended: Option<AppStatus>,
-    streams: Vec<Tail>,
+    streams: Vec<StreamTail>,
 }
 
 fn gone(dir: &AppDir, last: Last) -> Gone {
@@ -81,10 +78,7 @@ fn gone(dir: &AppDir, last: Last) -> Gone {
 }
 
 /// The status of an app's mux.
-///
-/// # Errors
-/// When there is no mux that answers.
-pub fn report(dir: &AppDir) -> Result<Report> {
+pub(crate) fn report(dir: &AppDir) -> Result<Report> {
     let wait = (Duration::ZERO, limits::ANSWER);
     let body = ask(dir, &Kind::Status.frame(b""), Kind::Report, wait)?;
     Ok(serde_json::from_slice(&body)?)
@@ -92,10 +86,7 @@ pub fn report(dir: &AppDir) -> Result<Report> {
 
 /// Has a mux do something. For a hook of the app's unit a mux that is just being started again is
 /// waited for.
-///
-/// # Errors
-/// When there is no mux that answers, or it says why it does not.
-pub fn control(dir: &AppDir, request: Request) -> Result<()> {
+pub(crate) fn control(dir: &AppDir, request: Request) -> Result<()> {
     let wait = match request {
         // Where there is no directory there has been no mux: the hook looks from a root of its own.
         Request::Ended(_) | Request::Started(_) if dir.dir().is_dir() => {
@@ -210,7 +201,7 @@ fn text(report: &Report) -> String {
 /// What a mux has left as a few lines; what the app said with two spaces before each line, and escaped.
 fn last_text(dir: &AppDir, last: &Last) -> String {
     let mut out = format!("app {}: {last}\n", dir.name());
-    for Tail { stream, bytes, tail } in &last.streams {
+    for StreamTail { stream, bytes, tail } in &last.streams {
         let _ = writeln!(out, "{:8} {bytes} bytes", stream.name());
         for line in tail.lines() {
             let _ = writeln!(out, "  {}", line.escape_debug());

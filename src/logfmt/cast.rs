@@ -20,14 +20,14 @@ use crate::types::time::Stamp;
 use crate::wire::Size;
 
 /// Bytes around a text, at most.
-pub const AROUND: usize = 40;
+pub(crate) const AROUND: usize = 40;
 /// Where the time of an event is: behind its bracket.
 const TIME: std::ops::Range<usize> = 1..1 + " 1475713029.669794".len();
 /// Microseconds of a second.
 const SECOND: u64 = 1_000_000;
 
 /// Appends what came from the app, or went to it, or what there is to say of the recording itself.
-pub fn encode(out: &mut Vec<u8>, stamp: Stamp, entry: &Entry<'_>) {
+pub(crate) fn encode(out: &mut Vec<u8>, stamp: Stamp, entry: &Entry<'_>) {
     let kind = match entry.stream {
         Stream::Stdin => 'i',
         Stream::Stderr => 'm',
@@ -39,7 +39,7 @@ pub fn encode(out: &mut Vec<u8>, stamp: Stamp, entry: &Entry<'_>) {
 }
 
 /// Appends that the terminal has this size.
-pub fn encode_size(out: &mut Vec<u8>, stamp: Stamp, size: Size) {
+pub(crate) fn encode_size(out: &mut Vec<u8>, stamp: Stamp, size: Size) {
     begin(out, stamp, 'r');
     // Writing into memory does not fail.
     let _ = writeln!(out, "{}x{}\"]", size.cols, size.rows);
@@ -72,7 +72,7 @@ fn size(event: &[u8]) -> Option<Size> {
 }
 
 /// The last size that these events tell of.
-pub fn last_size(events: &[u8]) -> Option<Size> {
+pub(crate) fn last_size(events: &[u8]) -> Option<Size> {
     events.rsplit(|byte| *byte == b'\n').find_map(size)
 }
 
@@ -113,14 +113,13 @@ pub struct Cast {
 
 impl Cast {
     /// The recording of a terminal of this kind (`TERM`) and size.
-    #[must_use]
     pub fn new(term: String, size: Size) -> Self {
         Self { term, size, zero: 0, last: 0 }
     }
 
     /// Goes on in a file of which these are the first line and the last; whether it is a recording
     /// that times can be added to.
-    pub fn resume(&mut self, first: &[u8], last: &[u8]) -> bool {
+    pub(crate) fn resume(&mut self, first: &[u8], last: &[u8]) -> bool {
         let Ok(Begun { version: 2, timestamp }) = serde_json::from_slice(first) else {
             return false;
         };
@@ -138,7 +137,7 @@ impl Cast {
 
     /// Has a new file begin with what is left of a chunk, with a header before it; its times count
     /// from there.
-    pub fn begin(&mut self, chunk: &mut Chunk) {
+    pub(crate) fn begin(&mut self, chunk: &mut Chunk) {
         let left = &chunk.bytes[chunk.done..];
         // A header that another file was to begin with.
         if left.first() == Some(&b'{') {
@@ -158,7 +157,7 @@ impl Cast {
 
     /// Sets the times of what is left of a chunk, which begins with an event, if that has not been
     /// done for this file.
-    pub fn place(&mut self, chunk: &mut Chunk) {
+    pub(crate) fn place(&mut self, chunk: &mut Chunk) {
         if chunk.zero == self.zero {
             return;
         }
@@ -174,8 +173,7 @@ impl Cast {
 
 /// The last line of the end of a file, and how many bytes there are behind it, of one that has no end;
 /// `None` when there is no line that is there as a whole. `is_all` when this is all of the file.
-#[must_use]
-pub fn last_line(end: &[u8], is_all: bool) -> Option<(&[u8], usize)> {
+pub(crate) fn last_line(end: &[u8], is_all: bool) -> Option<(&[u8], usize)> {
     let at = memrchr(b'\n', end)?;
     let begin = match memrchr(b'\n', &end[..at]) {
         Some(before) => before + 1,

@@ -7,11 +7,11 @@ use crate::types::time::Stamp;
 #[derive(Debug, Default)]
 pub struct Chunk {
     /// The entries.
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// How many of the bytes the target has.
-    pub done: usize,
+    pub(crate) done: usize,
     /// Where no line is split for the first time: a new file can begin there.
-    pub cut: Option<usize>,
+    pub(crate) cut: Option<usize>,
     /// What the times of a recording's events that are not done count from, microseconds since 1970.
     pub(crate) zero: u64,
     /// Lines that end in it, or that it tells of as lost.
@@ -26,16 +26,16 @@ pub struct Chunk {
 
 /// Lines and bytes of the app that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub(crate) struct Lost {
     /// Lines.
-    pub lines: u64,
+    pub(crate) lines: u64,
     /// Bytes, without those of line ends.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Lost {
     /// Adds what was lost besides.
-    pub fn add(&mut self, more: Self) {
+    pub(crate) fn add(&mut self, more: Self) {
         self.lines += more.lines;
         self.bytes += more.bytes;
     }

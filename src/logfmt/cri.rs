@@ -10,10 +10,10 @@ use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
 /// Bytes around a text, at most: stamp, stream, tag, spaces, line end.
-pub const AROUND: usize = 48;
+pub(crate) const AROUND: usize = 48;
 
 /// Appends an entry.
-pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
+pub(crate) fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
     // Copies whose length is known are a few instructions each.
     out.extend_from_slice(stamp.as_bytes());
     out.extend_from_slice(match (entry.stream, entry.last) {
@@ -29,8 +29,7 @@ pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
 }
 
 /// The time and the stream of an entry, and whether a line ends with it.
-#[must_use]
-pub fn part(entry: &[u8]) -> Option<(Stamp, Stream, bool)> {
+pub(crate) fn part(entry: &[u8]) -> Option<(Stamp, Stream, bool)> {
     let mut fields = entry.splitn(4, |byte| *byte == b' ');
     let stamp = Stamp::parse(str::from_utf8(fields.next()?).ok()?)?;
     let stream = match fields.next()? {
@@ -43,8 +42,7 @@ pub fn part(entry: &[u8]) -> Option<(Stamp, Stream, bool)> {
 }
 
 /// What of the app is in the entries that are whole in these bytes.
-#[must_use]
-pub fn count(bytes: &[u8]) -> Lost {
+pub(crate) fn count(bytes: &[u8]) -> Lost {
     let entries = bytes.split_inclusive(|byte| *byte == b'\n').filter(|e| e.ends_with(b"\n"));
     entries.fold(Lost::default(), |Lost { lines, bytes }, entry| {
         let mut fields = entry.splitn(4, |byte| *byte == b' ').skip(2);

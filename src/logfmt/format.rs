@@ -36,7 +36,6 @@ pub enum Format {
 
 impl Format {
     /// What makes entries for it, of lines no longer than that many bytes.
-    #[must_use]
     pub fn splitter(&self, line_limit: usize) -> Splitter {
         match self {
             Self::Cast { .. } => Splitter::of_reads(limits::RECORD_EVENT),
@@ -47,7 +46,6 @@ impl Format {
     }
 
     /// Bytes that an entry of so many bytes of text needs at most.
-    #[must_use]
     pub fn worst(&self, text: usize) -> usize {
         match self {
             Self::Cri => cri::AROUND + text,
@@ -62,21 +60,18 @@ impl Format {
     }
 
     /// Whether some readers cannot bear another stream between the parts of a line.
-    #[must_use]
-    pub fn keeps_lines_together(&self) -> bool {
+    pub(crate) fn keeps_lines_together(&self) -> bool {
         !matches!(self, Self::Service(..) | Self::Frames(_))
     }
 
     /// Whether an entry ends with a line end and has no other one, so that a file can be cut there.
-    #[must_use]
-    pub fn is_lines(&self) -> bool {
+    pub(crate) fn is_lines(&self) -> bool {
         matches!(self, Self::Cri | Self::Json | Self::Cast { .. })
     }
 
     /// What is to be appended to a file that ends so: the end of each line that has none and would
     /// get one of another app's.
-    #[must_use]
-    pub fn close(&mut self, tail: &[u8]) -> Vec<u8> {
+    pub(crate) fn close(&mut self, tail: &[u8]) -> Vec<u8> {
         let part = match self {
             Self::Cri => cri::part,
             Self::Json => json::part,
@@ -102,8 +97,7 @@ impl Format {
 
     /// What of the app is in the beginning of a chunk, where that can be told: of an entry that is not
     /// whole nothing counts, but for the raw bytes.
-    #[must_use]
-    pub fn count(&self, begun: &[u8]) -> Option<Lost> {
+    pub(crate) fn count(&self, begun: &[u8]) -> Option<Lost> {
         match self {
             _ if begun.is_empty() => Some(Lost::default()),
             Self::Cri => Some(cri::count(begun)),
@@ -120,7 +114,7 @@ impl Format {
     }
 
     /// Appends an entry to a chunk, and counts it there.
-    pub fn put(&mut self, chunk: &mut Chunk, stamp: &StampText, entry: &Entry<'_>) {
+    pub(crate) fn put(&mut self, chunk: &mut Chunk, stamp: &StampText, entry: &Entry<'_>) {
         self.encode(&mut chunk.bytes, stamp, entry);
         let text = entry.pieces.iter().map(|piece| piece.len()).sum();
         chunk.count(u64::from(entry.last), text, stamp.stamp());

@@ -9,7 +9,7 @@ use super::syslog::{DEBUG, Message};
 use crate::types::stream::Stream;
 
 /// Bytes written and read at once, at most: `PIPE_BUF` of pipe(7).
-pub const PACKET: usize = 4096;
+pub(crate) const PACKET: usize = 4096;
 /// Bytes before the text of a frame: magic, flags, priority, stream, length (little-endian).
 const HEADER: usize = 6;
 /// Bytes of a message in one frame, at most.
@@ -23,27 +23,26 @@ const LAST: u8 = 2;
 
 /// A frame, as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// Whether it begins a message.
-    pub first: bool,
+    pub(crate) first: bool,
     /// Whether it ends a message.
-    pub last: bool,
+    pub(crate) last: bool,
     /// The priority of the message, 0 to 7.
-    pub priority: u8,
+    pub(crate) priority: u8,
     /// Whether the message is of stderr.
-    pub is_stderr: bool,
+    pub(crate) is_stderr: bool,
     /// Some bytes of the message.
-    pub text: &'a [u8],
+    pub(crate) text: &'a [u8],
 }
 
 /// Bytes of the frames of a message of this length, at most.
-#[must_use]
-pub const fn worst(text: usize) -> usize {
+pub(crate) const fn worst(text: usize) -> usize {
     text + HEADER * (text / PIECE + 1)
 }
 
 /// Appends the frames of a message.
-pub fn encode(out: &mut Vec<u8>, message: &Message<'_>) {
+pub(crate) fn encode(out: &mut Vec<u8>, message: &Message<'_>) {
     let [mut a, mut b] = message.pieces;
     let mut left = message.len();
     let mut first = FIRST;
@@ -65,11 +64,10 @@ pub fn encode(out: &mut Vec<u8>, message: &Message<'_>) {
 
 /// What is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub(crate) struct Malformed;
 
 /// How many bytes of these frames of our own are to be written at once.
-#[must_use]
-pub fn packet(frames: &[u8]) -> usize {
+pub(crate) fn packet(frames: &[u8]) -> usize {
     let mut rest = frames;
     let mut len = 0;
     while let Some(Ok(_)) = next(&mut rest) {
@@ -83,7 +81,7 @@ pub fn packet(frames: &[u8]) -> usize {
 }
 
 /// The next frame of a packet, unless what is there is none; `None` at the end.
-pub fn next<'a>(packet: &mut &'a [u8]) -> Option<Result<Frame<'a>, Malformed>> {
+pub(crate) fn next<'a>(packet: &mut &'a [u8]) -> Option<Result<Frame<'a>, Malformed>> {
     if packet.is_empty() {
         return None;
     }

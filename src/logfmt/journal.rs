@@ -9,13 +9,13 @@ use super::syslog::{self, Message};
 use crate::types::stream::Stream;
 
 /// Where journald listens.
-pub const SOCKET: &str = "/run/systemd/journal/socket";
+pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Bytes before each entry: its length, native order, for the writer sends each by itself.
-pub const LENGTH: usize = size_of::<u32>();
+pub(crate) const LENGTH: usize = size_of::<u32>();
 
 /// Appends what is to be one datagram behind its length.
-pub fn datagram(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn datagram(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; LENGTH]);
     encode(out);
@@ -29,12 +29,11 @@ pub fn datagram(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
 pub struct Fields(String);
 
 /// Bytes of an entry beside its text and [`Fields`], at most.
-pub const AROUND: usize = 96;
+pub(crate) const AROUND: usize = 96;
 
 impl Fields {
     /// The fields of an app's entries: `app` is a checked name; `unit` is the app's own unit, under
     /// which `journalctl -u` shows them (root's senders only).
-    #[must_use]
     pub fn new(app: &str, unit: Option<&str>) -> Self {
         let mut fields = format!("SYSLOG_IDENTIFIER={app}\nCONTAINER_NAME={app}\n");
         if let Some(unit) = unit {
@@ -46,8 +45,7 @@ impl Fields {
 
     /// The fields that systemd itself gives the lines of a service; `user_unit` is that of a user's own manager,
     /// under which `journalctl --user -u` shows them.
-    #[must_use]
-    pub fn service(identifier: &str, facility: u8, user_unit: Option<&str>) -> Self {
+    pub(crate) fn service(identifier: &str, facility: u8, user_unit: Option<&str>) -> Self {
         let mut fields = format!("SYSLOG_IDENTIFIER={identifier}\nSYSLOG_FACILITY={facility}\n");
         if let Some(unit) = user_unit {
             // Writing into a string does not fail.
@@ -57,7 +55,7 @@ impl Fields {
     }
 
     /// Appends a message, which may have any bytes.
-    pub fn encode_message(&self, out: &mut Vec<u8>, message: &Message<'_>) {
+    pub(crate) fn encode_message(&self, out: &mut Vec<u8>, message: &Message<'_>) {
         out.extend_from_slice(self.0.as_bytes());
         out.extend_from_slice(b"IOTTYMUX_STREAM=");
         out.extend_from_slice(message.stream.logged_as().as_bytes());
@@ -70,19 +68,17 @@ impl Fields {
     }
 
     /// Their length, bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Never: every entry has a name.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Appends an entry. A priority at the start of a line (`<0>` to `<7>`) is taken from it.
-    pub fn encode(&self, out: &mut Vec<u8>, entry: &Entry<'_>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, entry: &Entry<'_>) {
         let usual = if entry.stream == Stream::Stderr { 3 } else { 6 };
         let prefix = if entry.first { syslog::prefix(entry.pieces) } else { None };
         let (priority, skip) = prefix.unwrap_or((usual, 0));

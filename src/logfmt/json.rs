@@ -11,12 +11,12 @@ use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
 /// Bytes around a text, at most.
-pub const AROUND: usize = 80;
+pub(crate) const AROUND: usize = 80;
 /// Bytes that one byte of a text becomes, at most: `\u0000`.
-pub const WIDEST: usize = 6;
+pub(crate) const WIDEST: usize = 6;
 
 /// Appends an entry.
-pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
+pub(crate) fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
     out.extend_from_slice(b"{\"log\":\"");
     text(out, entry.pieces);
     out.extend_from_slice(if entry.last { b"\\n\",\"stream\":\"" } else { b"\",\"stream\":\"" });
@@ -27,8 +27,7 @@ pub fn encode(out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
 }
 
 /// The time and the stream of an entry, and whether a line ends with it; of one that is written as here.
-#[must_use]
-pub fn part(entry: &[u8]) -> Option<(Stamp, Stream, bool)> {
+pub(crate) fn part(entry: &[u8]) -> Option<(Stamp, Stream, bool)> {
     let at = memmem::rfind(entry, b"\",\"stream\":\"std")?;
     let (text, rest) = entry.split_at(at);
     let rest = rest.strip_prefix(b"\",\"stream\":\"")?;
@@ -47,7 +46,7 @@ pub fn part(entry: &[u8]) -> Option<(Stamp, Stream, bool)> {
 }
 
 /// Appends text, one piece behind the other, as the inside of a JSON string.
-pub fn text(out: &mut Vec<u8>, [a, b]: [&[u8]; 2]) {
+pub(crate) fn text(out: &mut Vec<u8>, [a, b]: [&[u8]; 2]) {
     // A character may lie across the two pieces.
     let (whole, begun) = a.split_at(a.len() - unfinished(a));
     escape(out, whole);

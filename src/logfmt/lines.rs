@@ -13,13 +13,13 @@ use crate::types::stream::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Where it came from.
-    pub stream: Stream,
+    pub(crate) stream: Stream,
     /// Whether it begins a line.
-    pub first: bool,
+    pub(crate) first: bool,
     /// Whether it ends a line: the line end itself is not among its bytes.
-    pub last: bool,
+    pub(crate) last: bool,
     /// Its bytes, one piece behind the other.
-    pub pieces: [&'a [u8]; 2],
+    pub(crate) pieces: [&'a [u8]; 2],
 }
 
 /// What of a stream waits for its line end.
@@ -45,27 +45,23 @@ pub struct Splitter {
 
 impl Splitter {
     /// Entries of at most `limit` bytes, at least one.
-    #[must_use]
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit: limit.max(1), of_reads: false, zeros: false, halves: Default::default() }
     }
 
     /// Entries that a zero byte ends as well.
-    #[must_use]
-    pub fn with_zeros(self) -> Self {
+    pub(crate) fn with_zeros(self) -> Self {
         Self { zeros: true, ..self }
     }
 
     /// Entries that are what was read at once, of at most `limit` bytes, at least a character's: none
     /// begins or ends a line, and a character is not split.
-    #[must_use]
-    pub fn of_reads(limit: usize) -> Self {
+    pub(crate) fn of_reads(limit: usize) -> Self {
         Self { of_reads: true, ..Self::new(limit.max(4)) }
     }
 
     /// Most bytes of an entry.
-    #[must_use]
-    pub fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
@@ -130,7 +126,7 @@ impl Splitter {
     }
 
     /// Ends the line that has begun, if one has: what wrote it writes no more.
-    pub fn end(&mut self, stream: Stream) -> Option<Entry<'_>> {
+    pub(crate) fn end(&mut self, stream: Stream) -> Option<Entry<'_>> {
         let half = &mut self.halves[stream as usize];
         half.forget_given();
         if self.of_reads || half.bytes.is_empty() && !half.open {
@@ -143,15 +139,13 @@ impl Splitter {
     }
 
     /// Bytes that wait for their line end.
-    #[must_use]
-    pub fn waiting(&self, stream: Stream) -> usize {
+    pub(crate) fn waiting(&self, stream: Stream) -> usize {
         let half = &self.halves[stream as usize];
         half.bytes.len() - half.given
     }
 
     /// The stream of which a part was given, and its last part was not yet.
-    #[must_use]
-    pub fn open(&self) -> Option<Stream> {
+    pub(crate) fn open(&self) -> Option<Stream> {
         Stream::ALL.into_iter().find(|stream| self.halves[*stream as usize].open)
     }
 }
@@ -209,8 +203,7 @@ fn tail<'b>(buffer: &'b mut [u8], kept: &[u8], more: &[u8]) -> &'b [u8] {
 }
 
 /// Length of an unfinished UTF-8 character at the end, 0 to 3.
-#[must_use]
-pub fn unfinished(bytes: &[u8]) -> usize {
+pub(crate) fn unfinished(bytes: &[u8]) -> usize {
     for (back, byte) in bytes.iter().rev().take(3).enumerate() {
         let len = match byte {
             0x80..=0xbf => continue,

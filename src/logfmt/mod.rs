@@ -11,12 +11,12 @@
 //! | [`lines`], [`stamp`] | bytes of streams into entries; times as text |
 
 pub mod cast;
-pub mod chunk;
-pub mod cri;
+pub(crate) mod chunk;
+pub(crate) mod cri;
 pub mod format;
-pub mod frame;
+pub(crate) mod frame;
 pub mod journal;
-pub mod json;
-pub mod lines;
+pub(crate) mod json;
+pub(crate) mod lines;
 pub mod stamp;
-pub mod syslog;
+pub(crate) mod syslog;

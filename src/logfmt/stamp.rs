@@ -17,7 +17,6 @@ pub struct StampText {
 
 impl StampText {
     /// The text of a time. A stamp ends in 2554, before the year needs five digits.
-    #[must_use]
     pub fn new(stamp: Stamp) -> Self {
         let mut text = [b'0'; LEN];
         let time = UNIX_EPOCH + Duration::from_nanos(stamp.0);
@@ -27,14 +26,12 @@ impl StampText {
     }
 
     /// The time.
-    #[must_use]
-    pub fn stamp(&self) -> Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         self.stamp
     }
 
     /// Its text, without an end of any kind.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8; LEN] {
+    pub(crate) fn as_bytes(&self) -> &[u8; LEN] {
         &self.text
     }
 }

@@ -9,17 +9,16 @@ use crate::types::limits;
 use crate::types::stream::Stream;
 
 /// `LOG_INFO` of syslog(3): systemd's default of `SyslogLevel=`.
-pub const INFO: u8 = 6;
+pub(crate) const INFO: u8 = 6;
 /// `LOG_DAEMON`: systemd's default of `SyslogFacility=`.
-pub const DAEMON: u8 = 3;
+pub(crate) const DAEMON: u8 = 3;
 /// The highest level, `LOG_DEBUG`.
-pub const DEBUG: u8 = 7;
+pub(crate) const DEBUG: u8 = 7;
 /// The highest facility, `LOG_LOCAL7`.
-pub const LOCAL7: u8 = 23;
+pub(crate) const LOCAL7: u8 = 23;
 
 /// Whether a text can be the name of a program in the journal.
-#[must_use]
-pub fn is_identifier(text: &str) -> bool {
+pub(crate) fn is_identifier(text: &str) -> bool {
     (1..=limits::SYSLOG_IDENTIFIER).contains(&text.len()) && !text.contains(char::is_control)
 }
 
@@ -32,56 +31,52 @@ const TAB: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Syslog {
     /// The priority of a line without `<N>` (`SyslogLevel=`).
-    pub level: u8,
+    pub(crate) level: u8,
     /// Whether `<N>` at the start of a line is its priority (`SyslogLevelPrefix=`).
-    pub takes_prefix: bool,
+    pub(crate) takes_prefix: bool,
     /// The one stream whose lines are taken; `None` for all.
-    pub only: Option<Stream>,
+    pub(crate) only: Option<Stream>,
     line: TerminalLine,
 }
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub(crate) struct Message<'a> {
     /// Where it came from.
-    pub stream: Stream,
+    pub(crate) stream: Stream,
     /// Its priority, 0 to 7.
-    pub priority: u8,
+    pub(crate) priority: u8,
     /// Whether its line goes on with the next message.
-    pub goes_on: bool,
+    pub(crate) goes_on: bool,
     /// Its bytes, one piece behind the other; never empty.
-    pub pieces: [&'a [u8]; 2],
+    pub(crate) pieces: [&'a [u8]; 2],
 }
 
 impl Message<'_> {
     /// Its length, bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len()).sum()
     }
 
     /// Never: an empty line is no message.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Syslog {
     /// Lines with this priority, unless they say another and that is asked for.
-    #[must_use]
-    pub fn new(level: u8, takes_prefix: bool, only: Option<Stream>) -> Self {
+    pub(crate) fn new(level: u8, takes_prefix: bool, only: Option<Stream>) -> Self {
         Self { level, takes_prefix, only, line: TerminalLine::default() }
     }
 
     /// The stream that lines of our own belong to.
-    #[must_use]
-    pub fn own_stream(&self) -> Stream {
+    pub(crate) fn own_stream(&self) -> Stream {
         self.only.unwrap_or(Stream::Stderr)
     }
 
     /// The message of an entry; `None` when nothing is left of it.
-    pub fn message<'a>(&'a mut self, entry: &Entry<'a>) -> Option<Message<'a>> {
+    pub(crate) fn message<'a>(&'a mut self, entry: &Entry<'a>) -> Option<Message<'a>> {
         let stream = entry.stream;
         if self.only.is_some_and(|only| only.logged_as() != stream.logged_as()) {
             return None;
@@ -107,8 +102,7 @@ impl Syslog {
 
 /// The syslog priority that a line begins with, and how many bytes say so: `<N>`, `<0N>` or `<00N>`, as
 /// systemd reads it.
-#[must_use]
-pub fn prefix(pieces: [&[u8]; 2]) -> Option<(u8, usize)> {
+pub(crate) fn prefix(pieces: [&[u8]; 2]) -> Option<(u8, usize)> {
     let mut bytes = pieces[0].iter().chain(pieces[1]).take(PREFIX).enumerate();
     bytes.next().filter(|(_, byte)| **byte == b'<')?;
     let mut priority = None;

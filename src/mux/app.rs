@@ -21,29 +21,28 @@ use crate::types::stream::Stream;
 use crate::wire::{AppStatus, Started, Turn};
 
 /// The variable by which `run --attach` tells its mux to start the app only when it has attached.
-pub const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
+pub(crate) const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
 
 /// What a terminal is to an app that nobody has told (`TERM`): what most emulators are like.
-pub const TERM: &str = "xterm-256color";
+pub(crate) const TERM: &str = "xterm-256color";
 
 /// A command that is, or will be, the app.
 #[derive(Debug)]
-pub struct App {
+pub(crate) struct App {
     command: Command,
     terminal: bool,
     child: Option<Child>,
     /// Until when it waits for a client before it starts, if it does.
-    pub waits_until: Option<Instant>,
+    pub(crate) waits_until: Option<Instant>,
     /// When it is to be hung up, if it has been asked to end.
-    pub hangs_up_at: Option<Instant>,
+    pub(crate) hangs_up_at: Option<Instant>,
 }
 
 impl App {
     /// The command and its arguments; with a terminal it becomes the leader of its session.
     ///
     /// `command` is not empty.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         command: &[std::ffi::OsString],
         terminal: bool,
         waits_until: Option<Instant>,
@@ -60,10 +59,7 @@ impl App {
     }
 
     /// Opens its ends of the streams, which this process has opened on its side.
-    ///
-    /// # Errors
-    /// When they cannot be opened.
-    pub fn open(&mut self, dir: &AppDir) -> Result<()> {
+    pub(crate) fn open(&mut self, dir: &AppDir) -> Result<()> {
         let open = |stream: Stream, read: bool, write: bool| -> Result<OwnedFd> {
             let path = dir.end(stream.stage2());
             // It becomes the app's controlling terminal, not ours.
@@ -86,10 +82,7 @@ impl App {
     }
 
     /// Starts it, and tells so.
-    ///
-    /// # Errors
-    /// When there is no such program, or it cannot be executed.
-    pub fn start(&mut self) -> Result<Turn> {
+    pub(crate) fn start(&mut self) -> Result<Turn> {
         self.waits_until = None;
         if self.terminal && std::env::var_os("TERM").is_none() {
             self.command.env("TERM", TERM);
@@ -105,10 +98,7 @@ impl App {
     }
 
     /// How it ended, if it has.
-    ///
-    /// # Errors
-    /// Those of waitpid(2).
-    pub fn try_wait(&mut self) -> io::Result<Option<AppStatus>> {
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<AppStatus>> {
         let Some(child) = &mut self.child else { return Ok(None) };
         Ok(child.try_wait()?.map(status))
     }
@@ -116,7 +106,7 @@ impl App {
     /// Passes a signal on; whether there is a process to take it. Those of keys go to the job in its
     /// terminal's `foreground`, as there. One at a terminal that has not ended a while after SIGTERM, or when
     /// that comes again, is to be hung up: interactive shells ignore it.
-    pub fn signal(&mut self, signal: Signal, foreground: Option<Pid>, now: Instant) -> bool {
+    pub(crate) fn signal(&mut self, signal: Signal, foreground: Option<Pid>, now: Instant) -> bool {
         let Some(pid) = self.pid() else { return false };
         if let (Signal::SIGINT | Signal::SIGQUIT, Some(group)) = (signal, foreground) {
             return killpg(group, signal).is_ok();
@@ -129,7 +119,7 @@ impl App {
     }
 
     /// Does to it what a terminal that is closed does: it and the job in its foreground get SIGHUP.
-    pub fn hang_up(&mut self, foreground: Option<Pid>) {
+    pub(crate) fn hang_up(&mut self, foreground: Option<Pid>) {
         self.hangs_up_at = None;
         if let Some(pid) = self.pid() {
             let _ = kill(pid, Signal::SIGHUP);

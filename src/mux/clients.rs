@@ -22,7 +22,7 @@ use crate::wire::{Begin, Kind, Refusal, Rights, Want};
 impl Mux {
     /// Takes those who wait at a listener, `most` of them at the most: between two turns those who
     /// have gone already make room.
-    pub(super) fn accept(&mut self, index: usize, most: usize, now: Instant) {
+    pub(crate) fn accept(&mut self, index: usize, most: usize, now: Instant) {
         for _ in 0..most {
             let Some(socket) = self.listeners[index].accept(now) else { break };
             let stream = self.listeners[index].stream;
@@ -86,13 +86,13 @@ impl Mux {
     }
 
     /// How a client's input is put together with that of others; at a terminal that is its own choice.
-    pub(super) fn merge(&self, lines: bool) -> Merge {
+    pub(crate) fn merge(&self, lines: bool) -> Merge {
         if lines || self.terminal.is_none() { Merge::Lines } else { Merge::AsTyped }
     }
 
     /// Puts a client on output streams and, if it `types`, among the writers; returns where its
     /// streams begin.
-    pub(super) fn attach(
+    pub(crate) fn attach(
         &mut self,
         id: ClientId,
         wants: &[Want],
@@ -127,14 +127,14 @@ impl Mux {
     }
 
     /// Whether what a client types goes to the app now.
-    pub(super) fn types(&self, id: ClientId) -> bool {
+    pub(crate) fn types(&self, id: ClientId) -> bool {
         let open = self.clients.get(&id).is_some_and(|client| client.typing == Typing::Open);
         open && self.input.only().is_none_or(|only| only == id)
     }
 
     /// From now on only this client types, or again all; those who can type no more, or again, are
     /// told, unless the mux ends and nothing is taken any more.
-    pub(super) fn reserve(&mut self, only: Option<ClientId>) {
+    pub(crate) fn reserve(&mut self, only: Option<ClientId>) {
         let could: Vec<(ClientId, bool)> =
             self.writers().into_iter().map(|id| (id, self.types(id))).collect();
         self.input.reserve(only, Instant::now());
@@ -153,7 +153,7 @@ impl Mux {
     }
 
     /// Whether a client can type, and if not, why.
-    pub(super) fn rights(&self, id: ClientId) -> Rights {
+    pub(crate) fn rights(&self, id: ClientId) -> Rights {
         let types = self.types(id);
         let other = self.input.only().filter(|only| *only != id);
         let other = other.and_then(|only| Some((only, self.clients.get(&only)?)));
@@ -167,7 +167,7 @@ impl Mux {
     }
 
     /// Something happened at a client's socket.
-    pub(super) fn on_client(&mut self, id: ClientId, event: Event) {
+    pub(crate) fn on_client(&mut self, id: ClientId, event: Event) {
         if event.hangup {
             self.depart(id);
         }
@@ -198,7 +198,7 @@ impl Mux {
     }
 
     /// Copies what the next `len` bytes of a stream would overwrite in the middle of a frame.
-    pub(super) fn rescue(&mut self, stream: Stream, len: usize) {
+    pub(crate) fn rescue(&mut self, stream: Stream, len: usize) {
         let ids: Vec<_> = self.hub.endangered(stream, len).collect();
         for id in ids {
             if let Some(client) = self.clients.get_mut(&id) {
@@ -208,7 +208,7 @@ impl Mux {
     }
 
     /// Lets go of sessions that do not say what they want.
-    pub(super) fn drop_silent(&mut self, now: Instant) {
+    pub(crate) fn drop_silent(&mut self, now: Instant) {
         if self.silent.len() > 2 * limits::CLIENTS {
             // Most of them have said what they want, or gone.
             let clients = &self.clients;
@@ -227,7 +227,7 @@ impl Mux {
     }
 
     /// Hands new bytes of a stream to everybody who is ready for them.
-    pub(super) fn flush_all(&mut self, stream: Stream) {
+    pub(crate) fn flush_all(&mut self, stream: Stream) {
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         ids.extend(self.hub.clients(stream));
@@ -240,7 +240,7 @@ impl Mux {
     }
 
     /// Writes what there is for a client, and watches it for what it needs next.
-    pub(super) fn touch(&mut self, id: ClientId) {
+    pub(crate) fn touch(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         match client.flush(id, &mut self.hub) {
             Ok(()) => {
@@ -262,7 +262,7 @@ impl Mux {
         }
     }
 
-    pub(super) fn watch_client(&mut self, id: ClientId) {
+    pub(crate) fn watch_client(&mut self, id: ClientId) {
         let room = self.reading_room(id);
         let delivering = matches!(self.phase, Phase::Delivering { .. });
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -293,7 +293,7 @@ impl Mux {
     }
 
     /// A client broke the protocol or its connection: it is told if it can be, and dropped.
-    pub(super) fn lose(&mut self, id: ClientId, why: &Error) {
+    pub(crate) fn lose(&mut self, id: ClientId, why: &Error) {
         if why.downcast_ref::<io::Error>().is_none()
             && let Some(client) = self.clients.get(&id)
         {
@@ -308,7 +308,7 @@ impl Mux {
     }
 
     /// A client has gone, and not all that it typed goes on.
-    pub(super) fn tell_forgotten(&self, peer: Peer, right: Right) {
+    pub(crate) fn tell_forgotten(&self, peer: Peer, right: Right) {
         let name = self.dir.name();
         let line = format_args!("app {name}: {peer} has gone, its last input is lost");
         DROPS.log(right, Level::Warn, line);
@@ -322,7 +322,7 @@ impl Mux {
     }
 
     /// Lets go of a client.
-    pub(super) fn drop_client(&mut self, id: ClientId) {
+    pub(crate) fn drop_client(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(&id) else { return };
         let (does, lost) = (client.does(), self.hub.lost(id));
         let missed = if lost > 0 { format!(", it missed {lost} bytes") } else { String::new() };
@@ -360,6 +360,6 @@ fn reason(why: &Error) -> String {
 }
 
 /// Why one who may only look does not type.
-pub(super) fn only_looks(peer: Peer) -> Error {
+pub(crate) fn only_looks(peer: Peer) -> Error {
     anyhow!("user {} may only look", peer.uid)
 }

@@ -11,7 +11,7 @@ use crate::types::rights::Right;
 
 /// See the module. Each client is counted when it comes, whether it may stay or not, and when it goes.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(crate) struct Crowd {
     /// Clients of all users at the same time.
     most: usize,
     /// Of these, clients of users other than root and the mux's own.
@@ -24,7 +24,7 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// Nobody, for a process with the limits of this one.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
         Self::with(usize::try_from(descriptors).unwrap_or(usize::MAX))
     }
@@ -42,10 +42,7 @@ impl Crowd {
     }
 
     /// A client has come.
-    ///
-    /// # Errors
-    /// When it is one too many.
-    pub fn enter(&mut self, uid: u32, right: Right) -> Result<()> {
+    pub(crate) fn enter(&mut self, uid: u32, right: Right) -> Result<()> {
         let there = self.own + self.others;
         if right == Right::Own {
             self.own += 1;
@@ -67,7 +64,7 @@ impl Crowd {
     }
 
     /// A client has gone.
-    pub fn leave(&mut self, uid: u32, right: Right) {
+    pub(crate) fn leave(&mut self, uid: u32, right: Right) {
         if right == Right::Own {
             self.own = self.own.saturating_sub(1);
             return;

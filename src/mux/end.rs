@@ -18,12 +18,12 @@ use crate::os::state::{ENDPOINTS, SESSION};
 use crate::systemd::unit::Inquiry;
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::last::{Last, Tail};
+use crate::wire::last::{Last, StreamTail};
 use crate::wire::{End, Kind, Refusal};
 
 impl Mux {
     /// Begins to end; the second time it does nothing.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if self.phase != Phase::Ready {
             return;
         }
@@ -48,7 +48,7 @@ impl Mux {
     }
 
     /// Goes on to the next phase as soon as nothing is left to do in this one.
-    pub(super) fn advance(&mut self, now: Instant) {
+    pub(crate) fn advance(&mut self, now: Instant) {
         if let Phase::Draining { quiet, until } = self.phase {
             self.drain(now, quiet, until);
             self.inquire(now);
@@ -73,7 +73,7 @@ impl Mux {
     }
 
     /// When the current phase has to go on though nothing happens.
-    pub(super) fn end_due(&self) -> Option<Instant> {
+    pub(crate) fn end_due(&self) -> Option<Instant> {
         match self.phase {
             Phase::Ready | Phase::Done => None,
             Phase::Draining { quiet, until } => {
@@ -120,7 +120,7 @@ impl Mux {
             let (bytes, _) = self.hub.extent(stream)?;
             let kept = self.hub.bytes(stream, bytes.saturating_sub(limits::TAIL as u64)..bytes);
             let tail = String::from_utf8_lossy(&kept.concat()).into_owned();
-            Some(Tail { stream, bytes, tail })
+            Some(StreamTail { stream, bytes, tail })
         };
         let tails = Stream::ALL.into_iter().filter_map(tail).collect();
         Last::new(&self.dir, status, tails).publish(&self.dir)
@@ -215,7 +215,7 @@ impl Mux {
     }
 
     /// Ends at once because of an error, of which the sessions are told.
-    pub(super) fn abandon(&mut self, why: &anyhow::Error) {
+    pub(crate) fn abandon(&mut self, why: &anyhow::Error) {
         self.stop();
         self.close_doors(Instant::now());
         let refusal = Kind::Error.message(&Refusal { error: format!("{why:#}") });
@@ -229,7 +229,7 @@ impl Mux {
     }
 
     /// Takes away what this process made, and puts away what the next one needs.
-    pub(super) fn clean_up(&self) {
+    pub(crate) fn clean_up(&self) {
         for file in &self.made {
             if let Err(e) = self.dir.remove_end(file) {
                 log::error!("{e:#}");

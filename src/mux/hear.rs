@@ -17,7 +17,7 @@ use crate::wire::{Answer, Exclusive, Hello, Item, Kind, Request, Turn, VERSION, 
 
 impl Mux {
     /// Reads what a client sent, as far as there is room for it; whether the client stays.
-    pub(super) fn hear(&mut self, id: ClientId) -> Result<bool> {
+    pub(crate) fn hear(&mut self, id: ClientId) -> Result<bool> {
         for _ in 0..limits::READS_PER_TURN {
             let room = self.reading_room(id);
             let Some(client) = self.clients.get_mut(&id) else { return Ok(false) };
@@ -69,7 +69,7 @@ impl Mux {
     }
 
     /// How many bytes of a client may be read now.
-    pub(super) fn reading_room(&self, id: ClientId) -> usize {
+    pub(crate) fn reading_room(&self, id: ClientId) -> usize {
         match self.clients.get(&id) {
             None => 0,
             Some(client) if client.mute => 0,
@@ -338,7 +338,7 @@ impl Mux {
     }
 
     /// All that a client typed before its end is with the app.
-    pub(super) fn input_delivered(&mut self, id: ClientId) {
+    pub(crate) fn input_delivered(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             let goes = client.is_gone() || matches!(client.role, Role::Raw(Stream::Stdin));
             match client.tell(&Kind::StdinDone.frame(b"")) {
@@ -353,13 +353,13 @@ impl Mux {
     }
 
     /// Those who have not ended their input.
-    pub(super) fn writers(&self) -> Vec<ClientId> {
+    pub(crate) fn writers(&self) -> Vec<ClientId> {
         let open = |(id, c): (&ClientId, &Client)| (c.typing == Typing::Open).then_some(*id);
         self.clients.iter().filter_map(open).collect()
     }
 
     /// The app's input is closed: nobody types any more.
-    pub(super) fn end_typing(&mut self) {
+    pub(crate) fn end_typing(&mut self) {
         for id in self.writers() {
             if let Some(client) = self.clients.get_mut(&id) {
                 client.typing = Typing::Ended;
@@ -369,7 +369,7 @@ impl Mux {
     }
 
     /// There is room for input again.
-    pub(super) fn resume_typing(&mut self) {
+    pub(crate) fn resume_typing(&mut self) {
         for id in self.writers() {
             self.watch_client(id);
         }

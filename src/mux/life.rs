@@ -1,5 +1,6 @@
 //! The app's life: that it was started, that it has ended and how, as far as anybody has told.
 
+use std::task::Poll;
 use std::time::Instant;
 
 use super::sink::client::{Client, Ends, Outlet};
@@ -11,17 +12,17 @@ use crate::wire::{AppStatus, Started, Turn};
 
 /// See the module. Of an app that nobody has told of nothing is known.
 #[derive(Debug, Default)]
-pub(super) struct Life {
+pub(crate) struct Life {
     /// Its process, while it is known to run.
-    pub pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     /// How it ended last, even if it runs again.
-    pub ended: Option<AppStatus>,
+    pub(crate) ended: Option<AppStatus>,
     /// How often it was started again.
-    pub restarts: u64,
+    pub(crate) restarts: u64,
 }
 
 impl Life {
-    pub fn turn(&mut self, turn: Turn) {
+    pub(crate) fn turn(&mut self, turn: Turn) {
         match turn {
             Turn::Ended(status) => (self.pid, self.ended) = (None, Some(status)),
             Turn::Started(Started { pid }) => {
@@ -32,7 +33,7 @@ impl Life {
     }
 
     /// How it ended, if it has and does not run again.
-    pub fn status(&self) -> Option<AppStatus> {
+    pub(crate) fn status(&self) -> Option<AppStatus> {
         self.ended.filter(|_| self.pid.is_none())
     }
 }
@@ -40,7 +41,7 @@ impl Life {
 impl Mux {
     /// The app's unit has told of a turn in its life: each session learns it behind what the app
     /// wrote before.
-    pub(super) fn on_turn(&mut self, turn: Turn) {
+    pub(crate) fn on_turn(&mut self, turn: Turn) {
         let name = self.dir.name();
         match turn {
             Turn::Ended(status) => log::info!("app {name}: it has ended {status}"),
@@ -90,11 +91,11 @@ impl Mux {
     }
 
     /// Learns how the app ended from those who were asked, unless its unit tells meanwhile.
-    pub(super) fn inquire(&mut self, now: Instant) {
+    pub(crate) fn inquire(&mut self, now: Instant) {
         if self.life.status().is_some() {
             self.inquiry = None;
         }
-        if let Some(found) = self.inquiry.as_mut().and_then(|inquiry| inquiry.look(now)) {
+        if let Some(Poll::Ready(found)) = self.inquiry.as_mut().map(|inquiry| inquiry.look(now)) {
             self.inquiry = None;
             if let Some(status) = found {
                 log::info!("app {}: it had ended {status}", self.dir.name());
@@ -104,7 +105,7 @@ impl Mux {
     }
 
     /// How the app ended, for one who comes now: told right behind its welcome.
-    pub(super) fn turn_for_newcomers(&self) -> Option<Turn> {
+    pub(crate) fn turn_for_newcomers(&self) -> Option<Turn> {
         // One who comes at the end of all is told by EXIT.
         self.life.status().filter(|_| self.phase == Phase::Ready).map(Turn::Ended)
     }

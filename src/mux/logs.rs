@@ -34,19 +34,18 @@ const STORED: &str = "journal";
 
 /// What is to be logged, and how.
 #[derive(Clone, Debug)]
-pub struct LogPlan {
+pub(crate) struct LogPlan {
     /// Each log.
-    pub targets: Vec<LogTarget>,
+    pub(crate) targets: Vec<LogTarget>,
     /// Whether files are rotated by ourselves.
-    pub rotation: Option<Rotation>,
+    pub(crate) rotation: Option<Rotation>,
     /// What holds for all.
-    pub policy: Policy,
+    pub(crate) policy: Policy,
 }
 
 impl LogPlan {
     /// The target that two of the logs have, for people: they would spoil each other's.
-    #[must_use]
-    pub fn shared(&self) -> Option<String> {
+    pub(crate) fn shared(&self) -> Option<String> {
         let shares = |(at, target): &(usize, &LogTarget)| {
             let others = &self.targets[..*at];
             others.iter().any(|other| match (other.path(), target.path()) {
@@ -74,7 +73,7 @@ impl LogTarget {
 
 /// Where one log goes.
 #[derive(Clone, Debug)]
-pub enum LogTarget {
+pub(crate) enum LogTarget {
     /// To a file.
     File(FileFormat, LogPath),
     /// To journald.
@@ -94,18 +93,18 @@ pub enum LogTarget {
 
 /// How the lines of a service come into the journal.
 #[derive(Clone, Debug)]
-pub struct JournalTarget {
+pub(crate) struct JournalTarget {
     /// What of them is a message.
-    pub syslog: Syslog,
+    pub(crate) syslog: Syslog,
     /// The name of the program, if not the app's; where the mux itself writes.
-    pub identifier: Option<String>,
+    pub(crate) identifier: Option<String>,
     /// The facility; where the mux itself writes.
-    pub facility: u8,
+    pub(crate) facility: u8,
 }
 
 /// How a log file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileFormat {
+pub(crate) enum FileFormat {
     /// Kubernetes' CRI.
     Cri,
     /// docker's json-file.
@@ -116,17 +115,17 @@ pub enum FileFormat {
 
 /// A client that waits until the logs are opened anew.
 #[derive(Debug)]
-pub(super) struct Reopening {
+pub(crate) struct Reopening {
     client: ClientId,
     /// Until when it waits.
-    pub(super) until: Instant,
+    pub(crate) until: Instant,
     /// For each log how many times it is still to be opened, the last of them for this client.
     waits: Vec<usize>,
     errors: Vec<String>,
 }
 
 /// Starts the logs of an app, and writes down where they are. `size` is that of its terminal.
-pub(super) fn open(
+pub(crate) fn open(
     plan: LogPlan,
     (service, dir): (&ServiceName, &AppDir),
     (stored, notify): (&mut Stored, &Notify),
@@ -219,7 +218,7 @@ fn open_journal(
 }
 
 /// Makes the FIFO of the journal for a mux that is not root, and has systemd keep it.
-pub(super) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
+pub(crate) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
     let fifo = open_fifo(dir).context("making the FIFO of the journal")?;
     // In place of the one that a mux before has had: what is in the FIFO stays while this one is open.
     notify.store_anew(STORED, &fifo);
@@ -233,14 +232,14 @@ fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
 }
 
 /// The terminal has another size, which recordings have in its place.
-pub(super) fn resized(logs: &mut [Log], hub: &mut Hub, size: Size) {
+pub(crate) fn resized(logs: &mut [Log], hub: &mut Hub, size: Size) {
     for log in logs {
         log.resized(size, hub, Now::read());
     }
 }
 
 /// The terminal was given the first `len` bytes of this, which recordings may be to have.
-pub(super) fn typed(logs: &mut [Log], hub: &mut Hub, [a, b]: [&[u8]; 2], len: usize) {
+pub(crate) fn typed(logs: &mut [Log], hub: &mut Hub, [a, b]: [&[u8]; 2], len: usize) {
     let (first, second) = (a.len().min(len), len.saturating_sub(a.len()));
     for log in logs {
         log.typed([&a[..first], &b[..second.min(b.len())]], hub, Now::read());
@@ -249,7 +248,7 @@ pub(super) fn typed(logs: &mut [Log], hub: &mut Hub, [a, b]: [&[u8]; 2], len: us
 
 impl Mux {
     /// Opens the logs, so that they are there before the app says anything, and listens to them.
-    pub(super) fn begin_logs(&mut self) {
+    pub(crate) fn begin_logs(&mut self) {
         for (index, log) in self.logs.iter_mut().enumerate() {
             log_watch(log.writer().ear.listen(&self.poller, Token::Log(index)));
         }
@@ -261,14 +260,14 @@ impl Mux {
     }
 
     /// Gives the logs what there is.
-    pub(super) fn write_logs(&mut self, now: Instant) {
+    pub(crate) fn write_logs(&mut self, now: Instant) {
         for log in &mut self.logs {
             log.advance(&mut self.hub, now);
         }
     }
 
     /// The writer of a log has something to tell.
-    pub(super) fn on_log(&mut self, index: usize, now: Instant) {
+    pub(crate) fn on_log(&mut self, index: usize, now: Instant) {
         let Some(log) = self.logs.get_mut(index) else { return };
         log.writer().ear.hear();
         while let Some(word) = self.logs[index].writer().word() {
@@ -281,7 +280,7 @@ impl Mux {
     }
 
     /// Has all logs opened anew.
-    pub(super) fn reopen_logs(&mut self) -> Vec<usize> {
+    pub(crate) fn reopen_logs(&mut self) -> Vec<usize> {
         let waits = self.logs.iter_mut().map(|log| log.writer().reopen()).collect();
         // A new recording has its header then, and one that goes on may have been left with another size.
         if let Some(terminal) = &self.terminal {
@@ -291,10 +290,7 @@ impl Mux {
     }
 
     /// Has all logs opened anew; the client is answered when they are.
-    ///
-    /// # Errors
-    /// When there is none in a file, or too many wait for that already.
-    pub(super) fn reopen_logs_for(&mut self, client: ClientId) -> Result<()> {
+    pub(crate) fn reopen_logs_for(&mut self, client: ClientId) -> Result<()> {
         if !self.logs.iter().any(Log::is_file) {
             bail!("it has no log in a file");
         }
@@ -326,7 +322,7 @@ impl Mux {
     }
 
     /// Answers those who need not wait any longer, or not for a target that hangs.
-    pub(super) fn answer_reopened(&mut self, now: Instant) {
+    pub(crate) fn answer_reopened(&mut self, now: Instant) {
         let is_over =
             |asked: &Reopening| asked.until <= now || asked.waits.iter().all(|waits| *waits == 0);
         while self.reopening.front().is_some_and(is_over) {
@@ -347,7 +343,7 @@ impl Mux {
     }
 
     /// Whether the logs have everything; what they do not take in time is lost.
-    pub(super) fn finish_logs(&mut self, now: Instant, until: Instant) -> bool {
+    pub(crate) fn finish_logs(&mut self, now: Instant, until: Instant) -> bool {
         let mut done = true;
         for log in &mut self.logs {
             done &= log.finish(&mut self.hub, now);
@@ -376,7 +372,7 @@ impl Mux {
     }
 
     /// What the logs have to tell of themselves.
-    pub(super) fn log_reports(&self) -> Vec<LogReport> {
+    pub(crate) fn log_reports(&self) -> Vec<LogReport> {
         let report = |log: &Log| LogReport {
             log: log.name().to_owned(),
             failing: log.failing().map(str::to_owned),

@@ -6,7 +6,7 @@
 //! the rest), done. Nothing here blocks, save opening at the start, and a nap of a fraction of a
 //! millisecond (`source/pace.rs`).
 
-pub mod app;
+pub(crate) mod app;
 mod clients;
 mod crowd;
 mod end;
@@ -14,11 +14,11 @@ mod hear;
 mod life;
 mod logs;
 mod open;
-pub mod poll;
+pub(crate) mod poll;
 mod screen;
 mod signals;
 pub mod sink;
-pub mod source;
+pub(crate) mod source;
 mod status;
 mod talk;
 
@@ -33,8 +33,8 @@ use nix::poll::ppoll;
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-pub use crate::mux::logs::{FileFormat, JournalTarget, LogPlan, LogTarget};
-pub use crate::mux::open::{Plan, Streams, prepare};
+pub(crate) use crate::mux::logs::{FileFormat, JournalTarget, LogPlan, LogTarget};
+pub(crate) use crate::mux::open::{Plan, Streams, prepare};
 
 use crate::core::hub::input::Input;
 use crate::core::hub::{ClientId, Hub, Room};
@@ -76,7 +76,7 @@ enum Phase {
 }
 
 /// A running mux.
-pub struct Mux {
+pub(crate) struct Mux {
     dir: AppDir,
     service: ServiceName,
     poller: Poller,
@@ -138,10 +138,7 @@ pub struct Mux {
 impl Mux {
     /// Serves until the app or a signal ends it; returns the app's status where it is a child of this
     /// process and has ended.
-    ///
-    /// # Errors
-    /// When the event loop itself fails, or the app cannot be started.
-    pub async fn serve(mut self) -> Result<Option<AppStatus>> {
+    pub(crate) async fn serve(mut self) -> Result<Option<AppStatus>> {
         let outcome = self.work().await;
         if let Err(e) = &outcome {
             self.abandon(e);

@@ -38,7 +38,7 @@ const STORED: &str = "backlog";
 
 /// What kind of ends the app has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Streams {
+pub(crate) enum Streams {
     /// FIFOs.
     Fifos {
         /// The streams that the app has.
@@ -56,26 +56,26 @@ pub enum Streams {
 
 /// What a mux is to do.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The app's directory.
-    pub dir: AppDir,
+    pub(crate) dir: AppDir,
     /// The app's service, if systemd starts it.
-    pub service: ServiceName,
+    pub(crate) service: ServiceName,
     /// The app's ends.
-    pub streams: Streams,
+    pub(crate) streams: Streams,
     /// Bytes kept per stream.
-    pub backlog: usize,
+    pub(crate) backlog: usize,
     /// How long a client may hold the app back at the most.
-    pub patience: Duration,
+    pub(crate) patience: Duration,
     /// Who may come beside root and this user.
-    pub others: Lists,
+    pub(crate) others: Lists,
     /// What is logged.
-    pub logs: LogPlan,
+    pub(crate) logs: LogPlan,
     /// Whether the service manager is to keep the app's ends over a restart of the mux: not under
     /// rkt's own units, which keep nothing, and not where the app is a child of the mux.
-    pub keeps_ends: bool,
+    pub(crate) keeps_ends: bool,
     /// The app, where this process starts it.
-    pub app: Option<App>,
+    pub(crate) app: Option<App>,
 }
 
 /// The app's ends, opened.
@@ -95,10 +95,7 @@ struct Ends {
 impl Mux {
     /// Opens everything that is not in systemd's store; from READY on clients are accepted. Needs a
     /// runtime with I/O.
-    ///
-    /// # Errors
-    /// When another mux of this app runs, or something cannot be made.
-    pub fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
+    pub(crate) fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
         let Plan { dir, service, streams, backlog, patience, others, logs, keeps_ends, mut app } =
             plan;
         signals::outlive_file_limit().context("setting up signals")?;
@@ -189,7 +186,7 @@ impl Mux {
     }
 
     /// Begins to accept and tells so; starts the app, unless it waits for a client.
-    pub(super) fn begin(&mut self) -> Result<()> {
+    pub(crate) fn begin(&mut self) -> Result<()> {
         for index in 0..self.sources.len() {
             self.watch_source(index);
         }
@@ -210,7 +207,7 @@ impl Mux {
     }
 
     /// Starts the app as soon as its first client is there, where it was asked to wait for one.
-    pub(super) fn start_when_attached(&mut self, now: Instant) -> Result<()> {
+    pub(crate) fn start_when_attached(&mut self, now: Instant) -> Result<()> {
         let greeted = |client: &Client| matches!(&client.role, Role::Session(s) if s.greeted);
         let Some(app) = &mut self.app else { return Ok(()) };
         let Some(until) = app.waits_until else { return Ok(()) };
@@ -228,10 +225,7 @@ impl Mux {
 ///
 /// `check` tells whether the mux will understand its options: where no app depends on it, one that does not is
 /// given nothing, so that it fails.
-///
-/// # Errors
-/// When this is no hook of a mux's unit, or something cannot be made; those of `check`.
-pub fn prepare(
+pub(crate) fn prepare(
     dir: &AppDir,
     (streams, has_journal): (&Streams, bool),
     unit: &str,

@@ -18,7 +18,7 @@ use crate::types::limits;
 
 /// What a descriptor is to the mux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Token {
+pub(crate) enum Token {
     /// The source with this index.
     Source(usize),
     /// The app's input.
@@ -69,59 +69,52 @@ impl Token {
 
 /// What has become possible with a descriptor; if nothing else, it can be written.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
+pub(crate) struct Event {
     /// Which one.
-    pub token: Token,
+    pub(crate) token: Token,
     /// It can be read, or its end has come.
-    pub readable: bool,
+    pub(crate) readable: bool,
     /// The peer is gone altogether.
-    pub hangup: bool,
+    pub(crate) hangup: bool,
 }
 
 impl Event {
     /// That a descriptor may be readable.
-    #[must_use]
-    pub fn readable(token: Token) -> Self {
+    pub(crate) fn readable(token: Token) -> Self {
         Self { token, readable: true, hangup: false }
     }
 }
 
 /// What a descriptor is watched for; that the peer is gone is told in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interest {
+pub(crate) struct Interest {
     /// Tell when it can be read.
-    pub read: bool,
+    pub(crate) read: bool,
     /// Tell when it can be written.
-    pub write: bool,
+    pub(crate) write: bool,
 }
 
 /// A descriptor's place in the set.
 #[derive(Debug, Default)]
-pub struct Watch(Option<Interest>);
+pub(crate) struct Watch(Option<Interest>);
 
 /// The set.
 #[derive(Debug)]
-pub struct Poller {
+pub(crate) struct Poller {
     epoll: Epoll,
     ready: AsyncFd<OwnedFd>,
 }
 
 impl Poller {
     /// An empty set. Needs a runtime with I/O.
-    ///
-    /// # Errors
-    /// When the kernel gives none.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let ready = sys::watch(epoll.0.try_clone()?)?;
         Ok(Self { epoll, ready })
     }
 
     /// Watches a descriptor for what is wanted now, or not at all (then not even for a hangup).
-    ///
-    /// # Errors
-    /// When the kernel refuses, which it does for regular files and for want of memory.
-    pub fn watch(
+    pub(crate) fn watch(
         &self,
         watch: &mut Watch,
         fd: impl AsFd,
@@ -141,10 +134,7 @@ impl Poller {
     }
 
     /// Waits until something is ready, and takes it.
-    ///
-    /// # Errors
-    /// When the set itself fails.
-    pub async fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
+    pub(crate) async fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
         loop {
             let mut guard = self.ready.readable().await?;
             if self.take(events, Some(Duration::ZERO))? {
@@ -156,10 +146,7 @@ impl Poller {
 
     /// Takes what is ready within `time`, of which whole milliseconds count, or, without one, as soon as
     /// something is; whether there was anything. Meanwhile the runtime does nothing.
-    ///
-    /// # Errors
-    /// When the set itself fails.
-    pub fn take(&self, events: &mut Vec<Event>, time: Option<Duration>) -> io::Result<bool> {
+    pub(crate) fn take(&self, events: &mut Vec<Event>, time: Option<Duration>) -> io::Result<bool> {
         let mut buffer = [EpollEvent::empty(); limits::EVENTS];
         let timeout = time.map_or(EpollTimeout::NONE, |time| {
             EpollTimeout::try_from(time).unwrap_or(EpollTimeout::ZERO)

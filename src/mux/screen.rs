@@ -30,9 +30,9 @@ const STORED: &str = "screen";
 
 /// What a mux knows of the app's terminal, if the app has one.
 #[derive(Debug)]
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     /// Whose window it has.
-    pub sizes: Sizes,
+    pub(crate) sizes: Sizes,
     /// Who knows its screen.
     painter: Painter,
     /// Finds the queries in what the app prints.
@@ -40,7 +40,7 @@ pub(super) struct Terminal {
     /// Those of one read, kept for its memory.
     queries: Vec<Query>,
     /// Whether somebody may be due a screen.
-    pub due: bool,
+    pub(crate) due: bool,
     /// When somebody is, who is not now.
     next: Option<Instant>,
     /// Whether a screen is being drawn.
@@ -60,10 +60,12 @@ pub(super) struct Terminal {
 impl Terminal {
     /// One of this size, which shows what it has shown under the mux before this one, as far as that is
     /// known.
-    ///
-    /// # Errors
-    /// When the system gives no thread or memory.
-    pub fn open(size: Size, hub: &Hub, stored: &mut Stored, notify: &Notify) -> Result<Self> {
+    pub(crate) fn open(
+        size: Size,
+        hub: &Hub,
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> Result<Self> {
         let memory = match stored.remove(STORED) {
             Some(memory) => Some(memory),
             None if notify.keeps() => {
@@ -102,12 +104,12 @@ impl Terminal {
     }
 
     /// Whether the app has to wait until more of its output was shown.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.painter.is_full()
     }
 
     /// When something is due though nothing happens.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let next = self.next.filter(|_| self.due);
         [self.sizes.deadline(), next, self.held_until].into_iter().flatten().min()
     }
@@ -115,7 +117,7 @@ impl Terminal {
 
 impl Mux {
     /// Listens to the painter.
-    pub(super) fn begin_terminal(&mut self) {
+    pub(crate) fn begin_terminal(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             log_watch(terminal.painter.ear.listen(&self.poller, Token::Painter));
         }
@@ -123,7 +125,7 @@ impl Mux {
 
     /// The app has printed the last `len` bytes of what the hub has. Comes before any client is given
     /// them, so that nobody can reply to what is not expected yet.
-    pub(super) fn show_on_screen(&mut self, len: usize, now: Instant) {
+    pub(crate) fn show_on_screen(&mut self, len: usize, now: Instant) {
         let Some(terminal) = &mut self.terminal else { return };
         let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
         let pieces = self.hub.bytes(Stream::Tty, end - len as u64..end);
@@ -152,7 +154,7 @@ impl Mux {
     }
 
     /// The painter has something to tell.
-    pub(super) fn on_painter(&mut self, now: Instant) {
+    pub(crate) fn on_painter(&mut self, now: Instant) {
         if let Some(terminal) = &mut self.terminal {
             terminal.painter.ear.hear();
         }
@@ -203,7 +205,7 @@ impl Mux {
     /// Has a screen drawn for the next one who waits for one: at once for who then follows the app's
     /// bytes, and for the others so often that it looks like motion. One at a time, and with pauses, so
     /// that the app does not wait for screens, however many want them; and only for who can take it.
-    pub(super) fn draw_screens(&mut self, now: Instant) {
+    pub(crate) fn draw_screens(&mut self, now: Instant) {
         let Some(terminal) = self.terminal.as_mut().filter(|terminal| terminal.due) else { return };
         let rests = terminal.rests_until.filter(|until| now < *until);
         let ends = self.phase != Phase::Ready;
@@ -270,10 +272,7 @@ impl Mux {
 
     /// A session has been greeted: it gets first what stands for what the terminal showed before, unless
     /// it `resumes`: then it still shows that, and goes on with the next byte.
-    ///
-    /// # Errors
-    /// When there is no memory for what it asks for.
-    pub(super) fn begin_view(
+    pub(crate) fn begin_view(
         &mut self,
         id: ClientId,
         redraw: Option<Redraw>,
@@ -322,7 +321,7 @@ impl Mux {
     }
 
     /// A session has told of its window: if it types, it is the terminal's.
-    pub(super) fn decide_window(&mut self, id: ClientId) {
+    pub(crate) fn decide_window(&mut self, id: ClientId) {
         let types = self.types(id);
         let Some(Client { role: Role::Session(session), .. }) = self.clients.get(&id) else {
             return;
@@ -334,14 +333,14 @@ impl Mux {
     }
 
     /// Somebody without a window asks for a size of the terminal.
-    pub(super) fn ask_size(&mut self, size: Size) -> Result<()> {
+    pub(crate) fn ask_size(&mut self, size: Size) -> Result<()> {
         let Some(terminal) = &mut self.terminal else { bail!("the app has no terminal") };
         terminal.sizes.ask(size);
         Ok(())
     }
 
     /// A client is to be shown the screen, if it has asked for screens.
-    pub(super) fn refresh(&mut self, id: ClientId) {
+    pub(crate) fn refresh(&mut self, id: ClientId) {
         let Some(terminal) = &mut self.terminal else { return };
         if let Some(client) = self.clients.get_mut(&id) {
             terminal.due |= client.owe_screen();
@@ -349,7 +348,7 @@ impl Mux {
     }
 
     /// Gives the terminal the size that it is to have; then each client sees it anew.
-    pub(super) fn resize_terminal(&mut self, now: Instant) {
+    pub(crate) fn resize_terminal(&mut self, now: Instant) {
         let Some(size) = self.terminal.as_mut().and_then(|t| t.sizes.due(now)) else { return };
         let Some(source) = self.tty() else { return };
         if let Err(e) = pty::resize(&source.fd, size) {
@@ -369,12 +368,12 @@ impl Mux {
     }
 
     /// The job in the foreground of the app's terminal.
-    pub(super) fn foreground(&self) -> Option<Pid> {
+    pub(crate) fn foreground(&self) -> Option<Pid> {
         self.tty().and_then(|source| pty::foreground(&source.fd))
     }
 
     /// Hangs the app up at its terminal, if it was asked to end and has not for so long.
-    pub(super) fn hang_up(&mut self, now: Instant) {
+    pub(crate) fn hang_up(&mut self, now: Instant) {
         if self.app.as_ref().and_then(|app| app.hangs_up_at).is_none_or(|at| now < at) {
             return;
         }
@@ -386,7 +385,7 @@ impl Mux {
     }
 
     /// The app has ended: the next one begins with a terminal as it was at first.
-    pub(super) fn reset_terminal(&mut self) {
+    pub(crate) fn reset_terminal(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };
         terminal.painter.reset();
         if let Some(source) = self.tty()
@@ -397,7 +396,7 @@ impl Mux {
     }
 
     /// What a client has typed, without what its terminal replied to queries that are not its to answer.
-    pub(super) fn type_in(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
+    pub(crate) fn type_in(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let Some(replies) = &mut client.replies else {
             self.input.push(id, bytes, now);
@@ -425,7 +424,7 @@ impl Mux {
     }
 
     /// Passes on what was held back as the beginning of a reply, and was none.
-    pub(super) fn expire_replies(&mut self, now: Instant) {
+    pub(crate) fn expire_replies(&mut self, now: Instant) {
         let Some(terminal) = &mut self.terminal else { return };
         if terminal.held_until.is_none_or(|until| now < until) {
             return;

@@ -11,7 +11,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// To end (SIGTERM, SIGINT, SIGQUIT).
     Stop(Signal),
     /// To open the logs anew (SIGHUP).
@@ -21,7 +21,7 @@ pub(super) enum Asked {
 }
 
 /// See the module.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     quit: unix::Signal,
@@ -31,12 +31,12 @@ pub(super) struct Signals {
 
 /// Has what is too large for the limit of a file's size (SIGXFSZ) fail, and not end the process: a log is
 /// then one that fails. A handler stays, though nobody listens, and a child does not inherit it.
-pub(super) fn outlive_file_limit() -> io::Result<()> {
+pub(crate) fn outlive_file_limit() -> io::Result<()> {
     unix::signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
 }
 
 impl Signals {
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
@@ -48,7 +48,7 @@ impl Signals {
 
     /// Readable when one has come, for who waits without the runtime; to be made after [`Signals::new`],
     /// so that the runtime knows of one first.
-    pub fn bell() -> io::Result<UnixStream> {
+    pub(crate) fn bell() -> io::Result<UnixStream> {
         let (bell, ring) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD] {
@@ -58,7 +58,7 @@ impl Signals {
     }
 
     /// What has come by now, where the runtime has had its turn.
-    pub async fn now(&mut self) -> Option<Asked> {
+    pub(crate) async fn now(&mut self) -> Option<Asked> {
         tokio::select! {
             biased;
             asked = self.next() => Some(asked),
@@ -66,7 +66,7 @@ impl Signals {
         }
     }
 
-    pub async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> Asked {
         tokio::select! {
             biased;
             _ = self.child.recv() => Asked::Child,

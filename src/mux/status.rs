@@ -8,7 +8,7 @@ use crate::wire::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
 
 impl Mux {
     /// The state of everything, now.
-    pub(super) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let state = match self.phase {
             Phase::Ready => "ready",
             Phase::Draining { .. } => "draining",

@@ -10,19 +10,19 @@ use crate::types::rights::Right;
 
 /// One kind of line, of root with the mux's own user and of all others.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(crate) struct Talk {
     own: Limited,
     others: Limited,
 }
 
 /// Clients that attach and detach.
-pub(super) static ATTACHING: Talk = Talk::new("clients of other users that attach or detach");
+pub(crate) static ATTACHING: Talk = Talk::new("clients of other users that attach or detach");
 /// What clients ask for.
-pub(super) static REQUESTS: Talk = Talk::new("requests of other users");
+pub(crate) static REQUESTS: Talk = Talk::new("requests of other users");
 /// Clients that may not come.
-pub(super) static REFUSALS: Talk = Talk::new("refused clients");
+pub(crate) static REFUSALS: Talk = Talk::new("refused clients");
 /// Clients that are dropped, and what is lost with them.
-pub(super) static DROPS: Talk = Talk::new("dropped clients of other users");
+pub(crate) static DROPS: Talk = Talk::new("dropped clients of other users");
 
 impl Talk {
     const fn new(what: &'static str) -> Self {
@@ -33,13 +33,13 @@ impl Talk {
     }
 
     /// Logs a line about a client that may do this.
-    pub fn log(&self, right: Right, level: Level, line: Arguments<'_>) {
+    pub(crate) fn log(&self, right: Right, level: Level, line: Arguments<'_>) {
         let of = if right == Right::Own { &self.own } else { &self.others };
         of.log(level, line);
     }
 
     /// Logs at the end what was left out.
-    pub fn finish() {
+    pub(crate) fn finish() {
         for talk in [&ATTACHING, &REQUESTS, &REFUSALS, &DROPS] {
             talk.own.finish();
             talk.others.finish();

@@ -19,7 +19,7 @@ use crate::types::limits;
 use crate::types::time::{Now, Stamp};
 
 /// Begins to log. rkt's debug variables are honoured where no level was given.
-pub fn start(level: Option<LevelFilter>, is_mux: bool) {
+pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
     let debug =
         ["STAGE1_DEBUG", "STAGE2_DEBUG"].iter().any(|n| env::var(n).is_ok_and(|v| v == "true"));
     let usual = match (debug, is_mux) {
@@ -50,8 +50,7 @@ pub fn start(level: Option<LevelFilter>, is_mux: bool) {
 static COMPLAINTS: Mutex<VecDeque<(Stamp, String)>> = Mutex::new(VecDeque::new());
 
 /// What this process has complained of last, oldest first, and when.
-#[must_use]
-pub fn complaints() -> Vec<(Stamp, String)> {
+pub(crate) fn complaints() -> Vec<(Stamp, String)> {
     COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
 }
 
@@ -72,7 +71,7 @@ fn keep(mut complaint: String) {
 /// [`limits::LINES_TIME`] only the number is logged, so that the service manager's own limit does not drop
 /// the lines of the app.
 #[derive(Debug)]
-pub struct Limited {
+pub(crate) struct Limited {
     what: &'static str,
     window: Mutex<Window>,
 }
@@ -86,13 +85,12 @@ struct Window {
 
 impl Limited {
     /// Lines about `what`: the name of the kind in the plural.
-    #[must_use]
-    pub const fn new(what: &'static str) -> Self {
+    pub(crate) const fn new(what: &'static str) -> Self {
         Self { what, window: Mutex::new(Window { since: None, lines: 0 }) }
     }
 
     /// Logs a line, if it is not one too many.
-    pub fn log(&self, level: Level, line: Arguments<'_>) {
+    pub(crate) fn log(&self, level: Level, line: Arguments<'_>) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (may, left_out) = window.next(Instant::now());
         if left_out > 0 {
@@ -104,7 +102,7 @@ impl Limited {
     }
 
     /// Logs how many lines were left out since the last that was not: at the end of the process.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let left_out = window.left_out();
         if left_out > 0 {
@@ -152,15 +150,13 @@ impl Write for Unwaiting {
 }
 
 /// Says why all failed, and returns the code to end with.
-#[must_use]
-pub fn failed(error: &Error, exit: Exit) -> Exit {
+pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
     say(&format!("{error:#}"));
     exit
 }
 
 /// Says what is wrong with a command line; or shows the help that was asked for.
-#[must_use]
-pub fn usage(error: &clap::Error) -> Exit {
+pub(crate) fn usage(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         // A reader that has seen enough of the help is no error.
         let _ = error.print();
@@ -175,8 +171,7 @@ pub fn usage(error: &clap::Error) -> Exit {
 }
 
 /// What is wrong with a command line, without what else might have been meant.
-#[must_use]
-pub fn one_line(error: &clap::Error) -> String {
+pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let message: Vec<&str> =
         text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
@@ -186,12 +181,12 @@ pub fn one_line(error: &clap::Error) -> String {
 
 /// One line, whatever is in it. That nobody hears it is no reason to panic, and that standard error
 /// takes nothing (a stuck terminal) none to stay.
-pub fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     say_between("", text, "\n");
 }
 
 /// As [`say`], on a terminal that is raw or was: on a line of its own, whatever is before it.
-pub fn say_on_screen(text: &str) {
+pub(crate) fn say_on_screen(text: &str) {
     say_between("\r\n", text, "\r\n");
 }
 

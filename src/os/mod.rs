@@ -7,8 +7,8 @@
 //! | [`diagnostics`], [`print`] | what is said to people |
 //! | [`sys`] | all unsafe code |
 
-pub mod diagnostics;
-pub mod print;
+pub(crate) mod diagnostics;
+pub(crate) mod print;
 pub mod state;
 pub mod sys;
-pub mod walk;
+pub(crate) mod walk;

@@ -14,10 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::types::escape;
 
 /// Prints text, all of it unless its reader goes. On a terminal unsafe characters are escaped.
-///
-/// # Errors
-/// When standard output cannot be written.
-pub fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     let text = if out.is_terminal() { escape::lines(text) } else { Cow::Borrowed(text) };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -28,10 +25,7 @@ pub fn print(text: &str) -> Result<()> {
 
 /// Writes everything to a descriptor that may be shared with other programs, and so may be
 /// non-blocking though nobody here made it so.
-///
-/// # Errors
-/// Those of write(2).
-pub fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match nix::unistd::write(to, bytes) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),

@@ -43,7 +43,7 @@ const RKT_STATE: &str = "iottymux";
 /// What it has there for its reapers, in each pod.
 const RKT_STATUS: &str = "status";
 /// Mode of what belongs to the mux alone.
-pub const PRIVATE: u32 = 0o600;
+pub(crate) const PRIVATE: u32 = 0o600;
 /// Mode of a directory that only the mux's user may enter.
 const CLOSED: u32 = 0o700;
 /// Mode of a directory in which others find what they know the name of.
@@ -80,15 +80,15 @@ const SUN_PATH: usize = 107;
 /// The FIFO there that leads to the journal.
 const JOURNAL: &str = "journal";
 /// The version-independent names below the directory of an app.
-pub const ENDPOINTS: &str = "endpoints";
+pub(crate) const ENDPOINTS: &str = "endpoints";
 /// The socket of the session protocol.
-pub const SESSION: &str = "sock-session";
+pub(crate) const SESSION: &str = "sock-session";
 /// The logs that the mux writes.
-pub const LOGS: &str = "logs";
+pub(crate) const LOGS: &str = "logs";
 /// How the app ended.
-pub const LAST: &str = "last.json";
+pub(crate) const LAST: &str = "last.json";
 /// What the name of an end begins with that waits for the app's next start.
-pub const KEPT: &str = "kept-";
+pub(crate) const KEPT: &str = "kept-";
 const LOCK: &str = "lock";
 
 /// The directory that has one directory per app.
@@ -98,9 +98,6 @@ pub struct StateDir(PathBuf);
 impl StateDir {
     /// The directory that was asked for, else rkt's in a pod of rkt, else that of the system for root,
     /// else that of the user's session.
-    ///
-    /// # Errors
-    /// When the user has no session directory and named none.
     pub fn resolve(given: Option<PathBuf>) -> Result<Self> {
         if let Some(path) = given {
             return Ok(Self(std::path::absolute(&path).context("state directory")?));
@@ -117,24 +114,19 @@ impl StateDir {
 
     /// rkt's directory, if this is a pod of rkt: one where its reapers have a place to write to, whether
     /// an app has a mux or not, or where there is such a directory already.
-    #[must_use]
-    pub fn of_rkt() -> Option<Self> {
+    pub(crate) fn of_rkt() -> Option<Self> {
         let rkt = Path::new(RKT);
         let ours = rkt.join(RKT_STATE);
         (rkt.join(RKT_STATUS).is_dir() || ours.is_dir()).then_some(Self(ours))
     }
 
     /// The directory of one app; it need not exist.
-    #[must_use]
     pub fn app(&self, name: &AppName) -> AppDir {
         AppDir { name: name.clone(), path: self.0.join(name.as_str()), shared: false }
     }
 
     /// The apps that have a directory, sorted; none when there is no state directory yet.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    pub fn apps(&self) -> Result<Vec<AppName>> {
+    pub(crate) fn apps(&self) -> Result<Vec<AppName>> {
         let list = || -> io::Result<Vec<AppName>> {
             let mut walk = Walk::new()?;
             walk.go(&self.0, Links::Trusted)?;
@@ -155,8 +147,7 @@ impl StateDir {
     }
 
     /// The path itself.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -181,46 +172,37 @@ pub struct Lock(#[allow(dead_code, reason = "kept for its drop")] Flock<File>);
 
 impl AppDir {
     /// The app.
-    #[must_use]
-    pub fn name(&self) -> &AppName {
+    pub(crate) fn name(&self) -> &AppName {
         &self.name
     }
 
     /// The directory that the mux writes to: the app's, or the mux's own below it.
-    #[must_use]
-    pub fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         if self.is_split() { self.path.join(MUX) } else { self.path.clone() }
     }
 
     /// A file of the mux, for messages and for opening.
-    #[must_use]
-    pub fn path(&self, file: &str) -> PathBuf {
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.dir().join(file)
     }
 
     /// Whether the ends are root's and the mux has a directory of its own.
-    #[must_use]
-    pub fn is_split(&self) -> bool {
+    pub(crate) fn is_split(&self) -> bool {
         fs::symlink_metadata(self.path.join(MUX)).is_ok_and(|there| there.is_dir())
     }
 
     /// The same directory, for a mux that lets other users come to its sockets, or does not.
-    #[must_use]
-    pub fn shared(self, shared: bool) -> Self {
+    pub(crate) fn shared(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
 
     /// The mode of a file: `open` where other users may come, else that of what is the mux's alone.
-    #[must_use]
-    pub fn mode(&self, open: u32) -> u32 {
+    pub(crate) fn mode(&self, open: u32) -> u32 {
         if self.shared { open } else { PRIVATE }
     }
 
     /// Makes the directory if there is none, closed to others.
-    ///
-    /// # Errors
-    /// When it cannot be made, or another user could replace it or what is in it.
-    pub fn create(&self) -> Result<()> {
+    pub(crate) fn create(&self) -> Result<()> {
         let make = || -> io::Result<()> {
             let dir = self.path("");
             let mut walk = Walk::new()?.making().guarded();
@@ -237,10 +219,7 @@ impl AppDir {
     /// Arranges the directory for a mux of another user, as root: what the app's unit opens becomes root's
     /// alone, and the mux gets a directory of its own. What an earlier mux of root has left in the
     /// first place goes.
-    ///
-    /// # Errors
-    /// When the service manager has made no [`GATE`], or the directory does not take it.
-    pub fn split(&self) -> Result<()> {
+    pub(crate) fn split(&self) -> Result<()> {
         let gate = self.path.join(GATE);
         let owner = fs::symlink_metadata(&gate).with_context(|| {
             format!("finding {}, which RuntimeDirectory= of the mux's unit makes", gate.display())
@@ -275,10 +254,7 @@ impl AppDir {
     }
 
     /// Takes back what [`AppDir::split`] has done, for a mux that is root and has all in one place again.
-    ///
-    /// # Errors
-    /// When that other mux runs, or something stays.
-    pub fn join(&self) -> Result<()> {
+    pub(crate) fn join(&self) -> Result<()> {
         if !self.is_split() || !self.is_anothers() {
             return Ok(());
         }
@@ -310,10 +286,7 @@ impl AppDir {
     }
 
     /// Removes what a mux of another user has left: nobody has it open, and what it made may be anything.
-    ///
-    /// # Errors
-    /// When something stays.
-    pub fn remove_own(&self) -> Result<()> {
+    pub(crate) fn remove_own(&self) -> Result<()> {
         if !self.is_split() {
             return Ok(());
         }
@@ -336,10 +309,7 @@ impl AppDir {
     /// Marks the ends as prepared, until the service manager removes [`GATE`]: names still lead nowhere only of streams
     /// that the app has not, and go. As a directory, for which no link
     /// is followed: the mux's user could put one there.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn mark_prepared(&self) -> Result<()> {
+    pub(crate) fn mark_prepared(&self) -> Result<()> {
         let path = self.path.join(GATE_PREPARED);
         let mark = || self.remove_dead_names().and_then(|()| make_dir(&path));
         mark().with_context(|| format!("making directory {}", path.display()))
@@ -347,10 +317,7 @@ impl AppDir {
 
     /// Leads the names of the app's ends nowhere, as the templates do before all: opening one fails then, also to
     /// write.
-    ///
-    /// # Errors
-    /// When the directory does not take it.
-    pub fn lead_nowhere(&self) -> io::Result<()> {
+    pub(crate) fn lead_nowhere(&self) -> io::Result<()> {
         Stream::ALL
             .iter()
             .map(|stream| stream.stage2())
@@ -368,8 +335,7 @@ impl AppDir {
     }
 
     /// The file of options in the app's directory, where root has made the directory.
-    #[must_use]
-    pub fn old_options(&self) -> Option<String> {
+    pub(crate) fn old_options(&self) -> Option<String> {
         let path = self.path.join("env");
         let read = || read_plain(&path, limits::OPTIONS).ok();
         let (_, text) = self.is_split().then(read)??;
@@ -383,10 +349,7 @@ impl AppDir {
 
     /// Closes the directory to others, or lets them pass, and removes what others have put there before.
     /// To be called with the lock: the directory may be another mux's.
-    ///
-    /// # Errors
-    /// When its mode cannot be changed.
-    pub fn arrange(&self, _: &Lock) -> Result<()> {
+    pub(crate) fn arrange(&self, _: &Lock) -> Result<()> {
         let (dir, ends) = (self.path(""), self.path(ENDS));
         let arrange = || -> io::Result<()> {
             close_dir(&dir, if self.shared { PASSABLE } else { CLOSED })?;
@@ -420,16 +383,12 @@ impl AppDir {
     }
 
     /// The root directory in which the directory is, if that is another than this process has.
-    ///
-    /// # Errors
-    /// When the directory cannot be reached.
-    pub fn root(&self) -> io::Result<Option<PathBuf>> {
+    pub(crate) fn root(&self) -> io::Result<Option<PathBuf>> {
         Ok(self.walk()?.root().map(Path::to_owned))
     }
 
     /// Whether the directory has a file of this name.
-    #[must_use]
-    pub fn has(&self, file: &str) -> bool {
+    pub(crate) fn has(&self, file: &str) -> bool {
         self.walk().is_ok_and(|walk| statat(walk.fd(), file, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
@@ -446,33 +405,25 @@ impl AppDir {
     }
 
     /// Removes the FIFO of the app's input where a mux of root had it, which nobody has open any more.
-    ///
-    /// # Errors
-    /// When it is there and stays.
-    pub fn remove_old_input(&self) -> Result<()> {
+    pub(crate) fn remove_old_input(&self) -> Result<()> {
         let path = self.path.join(ENDS).join(Stream::Stdin.stage2());
         remove(&path).with_context(|| format!("removing {}", path.display()))
     }
 
     /// Gives the mux the FIFO of the app's input, so that it may put another in its place.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn give_input(&self) -> io::Result<()> {
+    pub(crate) fn give_input(&self) -> io::Result<()> {
         let mux = fs::symlink_metadata(self.dir())?;
         lchown(self.end(Stream::Stdin.stage2()), Some(mux.uid()), Some(mux.gid()))
     }
 
     /// Whether this process may put another FIFO in the place of the app's input.
-    #[must_use]
-    pub fn may_renew_input(&self) -> bool {
+    pub(crate) fn may_renew_input(&self) -> bool {
         let end = self.end(Stream::Stdin.stage2());
         end.parent().is_some_and(|dir| access(dir, AccessFlags::W_OK).is_ok())
     }
 
     /// Where an end of the app is.
-    #[must_use]
-    pub fn end(&self, file: &str) -> PathBuf {
+    pub(crate) fn end(&self, file: &str) -> PathBuf {
         if self.sets_ends_apart() { self.apart(file) } else { self.path.join(file) }
     }
 
@@ -489,10 +440,7 @@ impl AppDir {
 
     /// Where an end of the app's is to be. What a mux with other rules has left is moved there
     /// first: a running app may have it open.
-    ///
-    /// # Errors
-    /// When it cannot be moved.
-    pub fn place_end(&self, file: &str) -> io::Result<PathBuf> {
+    pub(crate) fn place_end(&self, file: &str) -> io::Result<PathBuf> {
         let (to, open) = (self.end(file), self.path.join(file));
         let leads = |path: &Path| fs::read_link(path).is_ok_and(|to| to.ends_with(file));
         let is_taken = to == open && !leads(&open) && fs::symlink_metadata(&open).is_ok();
@@ -512,17 +460,13 @@ impl AppDir {
     }
 
     /// Whether there is an end of this name, in the one place or the other.
-    #[must_use]
-    pub fn has_end(&self, file: &str) -> bool {
+    pub(crate) fn has_end(&self, file: &str) -> bool {
         let is_there = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|m| !m.is_symlink());
         is_there(self.path.join(file)) || is_there(self.apart(file))
     }
 
     /// Leads to an end that is in its place from where the app's unit looks for it.
-    ///
-    /// # Errors
-    /// When the directory does not take it.
-    pub fn lead_to_end(&self, file: &str) -> io::Result<()> {
+    pub(crate) fn lead_to_end(&self, file: &str) -> io::Result<()> {
         if !self.sets_ends_apart() {
             return Ok(());
         }
@@ -533,19 +477,13 @@ impl AppDir {
     }
 
     /// The FIFO of `iojournal@NAME.service`, which is among the app's ends, in a directory that is made if there is none.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn journal(&self) -> io::Result<PathBuf> {
+    pub(crate) fn journal(&self) -> io::Result<PathBuf> {
         make_dir(&self.path.join(ENDS))?;
         Ok(self.path.join(ENDS).join(JOURNAL))
     }
 
     /// Removes an end of the app's.
-    ///
-    /// # Errors
-    /// When it is there and stays.
-    pub fn remove_end(&self, file: &str) -> Result<()> {
+    pub(crate) fn remove_end(&self, file: &str) -> Result<()> {
         let ends = self.path.join(ENDS);
         for path in [ends.join(INPUT).join(file), ends.join(file), self.path.join(file)] {
             remove(&path).with_context(|| format!("removing {}", path.display()))?;
@@ -554,9 +492,6 @@ impl AppDir {
     }
 
     /// Takes the lock of the app.
-    ///
-    /// # Errors
-    /// When another mux of this app runs, or the lock file cannot be opened.
     pub fn lock(&self) -> Result<Lock> {
         let path = self.path(LOCK);
         loop {
@@ -597,7 +532,6 @@ impl AppDir {
     }
 
     /// Whether a mux has the lock; not, as far as one can tell who may not open it.
-    #[must_use]
     pub fn is_locked(&self) -> bool {
         self.open(LOCK, OFlags::RDONLY).is_ok_and(|file| {
             let looked = Flock::lock(file, FlockArg::LockSharedNonblock);
@@ -606,10 +540,7 @@ impl AppDir {
     }
 
     /// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
-    ///
-    /// # Errors
-    /// When the directory or the disk does not take it.
-    pub fn replace(&self, file: &str, content: &[u8], mode: u32) -> Result<()> {
+    pub(crate) fn replace(&self, file: &str, content: &[u8], mode: u32) -> Result<()> {
         let what = || format!("writing {}", self.path(file).display());
         replace_in(&self.walk().with_context(what)?, file.as_ref(), content, mode)
             .with_context(what)
@@ -617,32 +548,24 @@ impl AppDir {
 
     /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of a
     /// pod, read from outside, and must not lead elsewhere or make its reader wait.
-    ///
-    /// # Errors
-    /// Those of reading, unchanged, for callers that tell them apart; others when it is no plain file
-    /// or too large.
-    pub fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
         read_open(self.open(file, OFlags::RDONLY)?, limit).map(|(_, content)| content)
     }
 
     /// Where rkt's reaper writes how the app ended, if this is the directory of one in a pod of rkt.
-    #[must_use]
-    pub fn rkt_status(&self) -> Option<PathBuf> {
+    pub(crate) fn rkt_status(&self) -> Option<PathBuf> {
         let rkt = Path::new(RKT);
         let ours = self.path.parent() == Some(&rkt.join(RKT_STATE));
         ours.then(|| rkt.join(RKT_STATUS).join(self.name.as_str()))
     }
 
     /// Removes a file; that there is none is fine.
-    ///
-    /// # Errors
-    /// When it is there and stays.
-    pub fn remove(&self, file: &str) -> Result<()> {
+    pub(crate) fn remove(&self, file: &str) -> Result<()> {
         remove(&self.path(file)).with_context(|| format!("removing {}", self.path(file).display()))
     }
 
     /// Removes the directory if it is empty but for the lock, which the caller holds.
-    pub fn remove_dir(&self) {
+    pub(crate) fn remove_dir(&self) {
         // Whoever waits for this lock finds a file that is gone and a directory that is made anew.
         let _ = fs::remove_file(self.path(LOCK));
         // The mux's own goes last: it tells where the others are.
@@ -654,10 +577,7 @@ impl AppDir {
     }
 
     /// Removes what tells of a mux, and of how its app ended, the document first: nothing else is found then.
-    ///
-    /// # Errors
-    /// When something is there and stays.
-    pub fn remove_leftovers(&self) -> Result<()> {
+    pub(crate) fn remove_leftovers(&self) -> Result<()> {
         self.remove(ENDPOINTS)?;
         self.remove(LAST)?;
         for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
@@ -667,10 +587,7 @@ impl AppDir {
     }
 
     /// Waits until no mux has the lock; at once where there is none.
-    ///
-    /// # Errors
-    /// Those of flock(2).
-    pub fn await_unlocked(&self) -> Result<()> {
+    pub(crate) fn await_unlocked(&self) -> Result<()> {
         let Ok(file) = self.open(LOCK, OFlags::RDONLY) else { return Ok(()) };
         let what = |(_, e)| anyhow!("waiting for {}: {e}", self.path(LOCK).display());
         Flock::lock(file, FlockArg::LockShared).map(drop).map_err(what)
@@ -678,10 +595,7 @@ impl AppDir {
 
     /// Removes all that a mux has ever left, and the directory if nothing else is in it; whether there
     /// was no mux that runs.
-    ///
-    /// # Errors
-    /// When something is there and stays.
-    pub fn clear(&self) -> Result<bool> {
+    pub(crate) fn clear(&self) -> Result<bool> {
         if !self.path.is_dir() {
             return Ok(true);
         }
@@ -707,10 +621,7 @@ impl AppDir {
     }
 
     /// A listening stream socket, non-blocking, that appears under its name when it accepts.
-    ///
-    /// # Errors
-    /// When it cannot be made there.
-    pub fn listen(&self, file: &str) -> Result<OwnedFd> {
+    pub(crate) fn listen(&self, file: &str) -> Result<OwnedFd> {
         let make = || -> io::Result<OwnedFd> {
             let temporary = temporary(file);
             remove(&self.path(&temporary))?;
@@ -729,11 +640,7 @@ impl AppDir {
 
     /// A blocking stream socket connected to a socket of this directory. What serves it is root, this
     /// process's user, or the owner of the directory.
-    ///
-    /// # Errors
-    /// Those of connect(2), unchanged, for callers that tell them apart; others when the socket is not one, or
-    /// another user's.
-    pub fn connect(&self, file: &str) -> io::Result<OwnedFd> {
+    pub(crate) fn connect(&self, file: &str) -> io::Result<OwnedFd> {
         let walk = self.walk()?;
         let there = open_in(&walk, file.as_ref(), OFlags::PATH)?;
         if !FileType::from_raw_mode(fstat(&there)?.st_mode).is_socket() {
@@ -781,25 +688,18 @@ impl AppDir {
 }
 
 /// Where the FIFO of a socket unit is below the app's directory, if the mux has a directory of its own.
-#[must_use]
-pub fn split_end(stream: Stream) -> String {
+pub(crate) fn split_end(stream: Stream) -> String {
     format!("{ENDS}/{}", stream.stage2())
 }
 
 /// The directory of the user's session.
-///
-/// # Errors
-/// When the user has none.
-pub fn session() -> Result<PathBuf> {
+pub(crate) fn session() -> Result<PathBuf> {
     let dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     dir.filter(|dir| dir.is_absolute()).context("XDG_RUNTIME_DIR is not set")
 }
 
 /// Reads a plain file of at most `limit` bytes, and nothing else; also tells when it was written.
-///
-/// # Errors
-/// As of [`AppDir::read`].
-pub fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
     let flags = O_NOFOLLOW | O_NONBLOCK;
     read_open(OpenOptions::new().read(true).custom_flags(flags).open(path)?, limit)
 }
@@ -818,10 +718,7 @@ fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
 }
 
 /// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
-///
-/// # Errors
-/// When the directory or the disk does not take it.
-pub fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
+pub(crate) fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
     let new = temporary(&file.to_string_lossy());
     let remove = || remove_in(walk, new.as_ref());
     let write = || -> io::Result<()> {
@@ -835,10 +732,7 @@ pub fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -> io::R
 }
 
 /// Removes a file of a directory; that there is none is fine.
-///
-/// # Errors
-/// When it is there and stays.
-pub fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
+pub(crate) fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
     match unlinkat(walk.fd(), file, AtFlags::empty()) {
         Err(e) if e != Failure::NOENT => Err(e.into()),
         _ => Ok(()),
@@ -846,10 +740,7 @@ pub fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
 }
 
 /// Reads a plain file of a directory, of at most `limit` bytes; also tells when it was written.
-///
-/// # Errors
-/// As of [`AppDir::read`].
-pub fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
     read_open(open_in(walk, file, OFlags::RDONLY)?, limit)
 }
 
@@ -970,10 +861,7 @@ fn is_same(file: &File, path: &Path) -> bool {
 }
 
 /// Makes a path lead to another, in one step whatever it was before.
-///
-/// # Errors
-/// When the directory does not take it.
-pub fn replace_link(path: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn replace_link(path: &Path, to: &Path) -> io::Result<()> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(temporary(&file));
     remove(&temporary)?;
@@ -982,10 +870,7 @@ pub fn replace_link(path: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Removes a file; that there is none is fine.
-///
-/// # Errors
-/// When it is there and stays.
-pub fn remove(path: &Path) -> io::Result<()> {
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
         _ => Ok(()),
@@ -993,9 +878,6 @@ pub fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Gives a file a mode, whatever the umask was when it was made.
-///
-/// # Errors
-/// Those of chmod(2).
-pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }

@@ -24,8 +24,7 @@ use tokio::io::unix::AsyncFd;
 /// children. Ends at the first number that is not open.
 ///
 /// To be called once, before anything else has opened descriptors: from then on they are ours.
-#[must_use]
-pub fn adopt(first: RawFd, count: usize) -> Vec<OwnedFd> {
+pub(crate) fn adopt(first: RawFd, count: usize) -> Vec<OwnedFd> {
     (first..)
         .take(count)
         .map_while(|number| {
@@ -54,7 +53,7 @@ pub fn in_own_session(command: &mut Command, terminal: bool) {
 }
 
 /// Has the command's process ignore SIGTERM.
-pub fn ignoring_sigterm(command: &mut Command) {
+pub(crate) fn ignoring_sigterm(command: &mut Command) {
     let prepare = || -> io::Result<()> {
         // SAFETY: nothing is called when the signal comes.
         unsafe { signal(Signal::SIGTERM, SigHandler::SigIgn) }?;
@@ -66,10 +65,7 @@ pub fn ignoring_sigterm(command: &mut Command) {
 
 /// Stops this process as SIGTSTP does where it is not caught; comes back when it goes on. At once, where
 /// no shell could have it go on: then the kernel does not stop it.
-///
-/// # Errors
-/// Those of sigaction(2).
-pub fn suspend() -> io::Result<()> {
+pub(crate) fn suspend() -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: no handler is installed.
     let caught = unsafe { sigaction(Signal::SIGTSTP, &default) }?;
@@ -81,10 +77,7 @@ pub fn suspend() -> io::Result<()> {
 
 /// Memory of this size, all zero, that a descriptor stands for: who has the descriptor has the
 /// memory, also after the end of this process. Its size is fixed. `name` is for people.
-///
-/// # Errors
-/// When the kernel gives none.
-pub fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
+pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     nix::unistd::ftruncate(&fd, size.try_into().map_err(io::Error::other)?)?;
     fcntl(&fd, FcntlArg::F_ADD_SEALS(FIXED_SIZE))?;
@@ -99,10 +92,7 @@ const FIXED_SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW
 ///
 /// To be called once for a memory, by a process that is the only one to use it: a mux has the lock
 /// of its app.
-///
-/// # Errors
-/// When it is no such memory, or has another size.
-pub fn map_memory(
+pub(crate) fn map_memory(
     fd: impl AsFd,
     words: usize,
     bytes: usize,
@@ -132,10 +122,7 @@ pub fn map_memory(
 /// Lets go of the pages of code that only starting up needed: reading a command line touches
 /// nearly all of the program, serving an app a small part of it. What is needed again comes back
 /// from the page cache.
-///
-/// # Errors
-/// When this process's mappings cannot be read.
-pub fn forget_startup_code() -> io::Result<()> {
+pub(crate) fn forget_startup_code() -> io::Result<()> {
     let ours = std::fs::read_link("/proc/self/exe")?;
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let code = maps.lines().filter(|line| {
@@ -162,10 +149,7 @@ pub fn forget_startup_code() -> io::Result<()> {
 }
 
 /// Has a signal interrupt a system call that waits, and do nothing else.
-///
-/// # Errors
-/// Those of sigaction(2).
-pub fn interrupt_on(signal: Signal) -> io::Result<()> {
+pub(crate) fn interrupt_on(signal: Signal) -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
     // SAFETY: a function that does nothing may be called at any moment.
@@ -175,10 +159,7 @@ pub fn interrupt_on(signal: Signal) -> io::Result<()> {
 
 /// From here on this process may read and write what it has open, return from a signal, and end by
 /// [`exit_now`]; the kernel kills it for any other system call (`SECCOMP_MODE_STRICT` of seccomp(2)).
-///
-/// # Errors
-/// When the kernel has no such mode, or a filter is in force already.
-pub fn allow_only_reading_and_writing() -> io::Result<()> {
+pub(crate) fn allow_only_reading_and_writing() -> io::Result<()> {
     let mode = libc::c_ulong::from(libc::SECCOMP_MODE_STRICT);
     // SAFETY: this call takes numbers only; it changes nothing but what the kernel does later.
     match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode) } {
@@ -189,7 +170,7 @@ pub fn allow_only_reading_and_writing() -> io::Result<()> {
 
 /// Ends this process, which has one thread, at once: by the one call that
 /// [`allow_only_reading_and_writing`] leaves for that, which is not the one of exit(3).
-pub fn exit_now(code: u8) -> ! {
+pub(crate) fn exit_now(code: u8) -> ! {
     loop {
         // SAFETY: it does not come back, and nothing is left to be dropped or flushed.
         unsafe { libc::syscall(libc::SYS_exit, libc::c_long::from(code)) };
@@ -198,10 +179,7 @@ pub fn exit_now(code: u8) -> ! {
 
 /// The supplementary groups of the process at the other end of a unix socket (`SO_PEERGROUPS`,
 /// socket(7)).
-///
-/// # Errors
-/// Those of getsockopt(2).
-pub fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0u32; 64];
     loop {
         let room = size_of_val(&groups[..]);
@@ -231,10 +209,7 @@ pub fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
 
 /// Has the kernel run this thread before all that are not of real time, as soon as it can run; its children and
 /// the threads that it starts are usual ones.
-///
-/// # Errors
-/// When this process may not.
-pub fn run_first() -> io::Result<()> {
+pub(crate) fn run_first() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel only reads the struct, which lives through the call.
@@ -243,10 +218,7 @@ pub fn run_first() -> io::Result<()> {
 }
 
 /// Watches a descriptor with the runtime.
-///
-/// # Errors
-/// When the kernel cannot watch it.
-pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and lives in the
     // returned value.
     unsafe { AsyncFd::register(fd) }.map_err(|e| e.into_parts().1)

@@ -33,7 +33,7 @@ const PASS: OFlags =
 
 /// Which links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
+pub(crate) enum Links {
     /// None.
     None,
     /// Those of root and of this process's user.
@@ -44,7 +44,7 @@ pub enum Links {
 
 /// A way through directories.
 #[derive(Debug)]
-pub struct Walk {
+pub(crate) struct Walk {
     /// The directory that was reached, opened with `O_PATH`.
     fd: OwnedFd,
     /// Its path, without links.
@@ -58,10 +58,7 @@ pub struct Walk {
 
 impl Walk {
     /// A way that begins at the root directory.
-    ///
-    /// # Errors
-    /// When that cannot be opened.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let fd = openat(CWD, "/", PASS, Mode::empty())?;
         let owners = Owners::new(&fstat(&fd)?);
         let (path, root) = (PathBuf::from("/"), None);
@@ -69,57 +66,45 @@ impl Walk {
     }
 
     /// Makes directories that are not there, with mode 0755 whatever the umask is.
-    #[must_use]
-    pub fn making(self) -> Self {
+    pub(crate) fn making(self) -> Self {
         Self { makes: true, ..self }
     }
 
     /// Refuses directories in which another user could replace the next step: those of other users, and
     /// those that all users can write and that are not sticky. Group-writable ones are accepted: root gave
     /// them to that group.
-    #[must_use]
-    pub fn guarded(self) -> Self {
+    pub(crate) fn guarded(self) -> Self {
         Self { is_guarded: true, ..self }
     }
 
     /// The directory that was reached.
-    #[must_use]
-    pub fn fd(&self) -> &OwnedFd {
+    pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
     /// As [`Walk::fd`], to keep.
-    #[must_use]
-    pub fn into_fd(self) -> OwnedFd {
+    pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }
 
     /// Its path, without links.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The path of the other root in which this directory is.
-    #[must_use]
-    pub fn root(&self) -> Option<&Path> {
+    pub(crate) fn root(&self) -> Option<&Path> {
         self.root.as_deref()
     }
 
     /// Goes on through these directories.
-    ///
-    /// # Errors
-    /// Those of opening them; one with the kind `InvalidData` where a link or a directory is refused.
-    pub fn go(&mut self, path: &Path, links: Links) -> io::Result<()> {
+    pub(crate) fn go(&mut self, path: &Path, links: Links) -> io::Result<()> {
         self.follow(components(path), links, false).map(drop)
     }
 
     /// Goes on to the directory of a file, and returns the name that the file has there. A last part that is a
     /// link is followed as the others are.
-    ///
-    /// # Errors
-    /// As of [`Walk::go`], and when the path names no file.
-    pub fn find(&mut self, path: &Path, links: Links) -> io::Result<OsString> {
+    pub(crate) fn find(&mut self, path: &Path, links: Links) -> io::Result<OsString> {
         let name = self.follow(components(path), links, true)?;
         name.ok_or_else(|| refusal("it names no file".into()))
     }
@@ -243,10 +228,7 @@ impl Walk {
 
     /// Refuses the directory that was reached where another user could replace what is in it; `is_sticky_fine`
     /// where the caller then looks at the owner of that.
-    ///
-    /// # Errors
-    /// When it is refused, with the kind `InvalidData`.
-    pub fn check(&self, is_sticky_fine: bool) -> io::Result<()> {
+    pub(crate) fn check(&self, is_sticky_fine: bool) -> io::Result<()> {
         let stat = fstat(&self.fd)?;
         self.owners.check(&stat, &self.path)?;
         let is_sticky = stat.st_mode & STICKY != 0;
@@ -257,8 +239,7 @@ impl Walk {
     }
 
     /// The users whose files are trusted.
-    #[must_use]
-    pub fn owners(&self) -> Owners {
+    pub(crate) fn owners(&self) -> Owners {
         self.owners
     }
 }
@@ -266,7 +247,7 @@ impl Walk {
 /// The users whose files are trusted: root, the user of this process, and the owner of the root directory.
 /// The last one is root by another number, for a process in a user namespace.
 #[derive(Clone, Copy, Debug)]
-pub struct Owners([u32; 3]);
+pub(crate) struct Owners([u32; 3]);
 
 impl Owners {
     fn new(root: &Stat) -> Self {
@@ -274,8 +255,7 @@ impl Owners {
     }
 
     /// Whether one of them owns this file.
-    #[must_use]
-    pub fn trust(&self, stat: &Stat) -> bool {
+    pub(crate) fn trust(&self, stat: &Stat) -> bool {
         self.0.contains(&stat.st_uid)
     }
 
@@ -298,20 +278,17 @@ fn writable(path: &Path) -> io::Error {
 }
 
 /// An error that says why a path is refused.
-#[must_use]
-pub fn refusal(why: String) -> io::Error {
+pub(crate) fn refusal(why: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
 /// Whether it is a symbolic link.
-#[must_use]
-pub fn is_link(stat: &Stat) -> bool {
+pub(crate) fn is_link(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_symlink()
 }
 
 /// Whether a directory is one of procfs, where only the kernel makes links.
-#[must_use]
-pub fn is_proc(dir: &OwnedFd) -> bool {
+pub(crate) fn is_proc(dir: &OwnedFd) -> bool {
     fstatfs(dir).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC)
 }
 

@@ -16,23 +16,23 @@ use crate::types::limits;
 
 /// A manager of services: the system's, or that of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manager {
+pub(crate) struct Manager {
     /// Whether it is the user's.
-    pub user: bool,
+    pub(crate) user: bool,
 }
 
 /// What the manager says of a unit.
-pub struct Shown {
+pub(crate) struct Shown {
     /// Whether it is there, and not masked.
-    pub is_loaded: bool,
+    pub(crate) is_loaded: bool,
     /// Whether it is masked: it may run, but is not started any more.
-    pub is_masked: bool,
+    pub(crate) is_masked: bool,
     /// The name that it has beside others.
-    pub id: String,
+    pub(crate) id: String,
     /// All of its names.
-    pub names: String,
+    pub(crate) names: String,
     /// What it wants or requires.
-    pub wants: String,
+    pub(crate) wants: String,
     /// Its state, in systemd's words.
     state: String,
     /// Its state in more of them.
@@ -47,53 +47,46 @@ pub struct Shown {
 
 impl Shown {
     /// Whether it has processes, or will have without anybody's doing.
-    #[must_use]
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
     }
 
     /// Whether it has been started, and nothing has ended it yet.
-    #[must_use]
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         ["active", "reloading", "refreshing"].contains(&&*self.state)
     }
 
     /// Whether it counts as failed.
-    #[must_use]
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.state == "failed"
     }
 
     /// Whether systemd is asked to do something with it that is not done yet.
-    #[must_use]
-    pub fn has_job(&self) -> bool {
+    pub(crate) fn has_job(&self) -> bool {
         self.has_job
     }
 
     /// Whether it could not be started, or is just tried again: of use for who knows that it is not on its
     /// way for the first time.
-    #[must_use]
-    pub fn does_not_start(&self) -> bool {
+    pub(crate) fn does_not_start(&self) -> bool {
         self.state == "activating" || self.result != "success"
     }
 
     /// Whether it has ended, or is to, and has not stopped all the same: it is being stopped, or is started
     /// again by itself.
-    #[must_use]
-    pub fn lingers(&self) -> bool {
+    pub(crate) fn lingers(&self) -> bool {
         self.stops() || self.sub_state.starts_with("auto-restart")
     }
 
     /// Whether it is being stopped.
-    #[must_use]
-    pub fn stops(&self) -> bool {
+    pub(crate) fn stops(&self) -> bool {
         self.state == "deactivating"
     }
 }
 
 /// What has become of a service that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// It runs.
     Runs,
     /// It has ended so, and systemd starts it again.
@@ -119,16 +112,12 @@ impl fmt::Display for Fate {
 
 impl Manager {
     /// The option by which programs are told of it, behind a space, if they need any.
-    #[must_use]
-    pub fn option(self) -> &'static str {
+    pub(crate) fn option(self) -> &'static str {
         if self.user { " --user" } else { "" }
     }
 
     /// Where an administrator's units are.
-    ///
-    /// # Errors
-    /// When a user has no home.
-    pub fn units(self) -> Result<PathBuf> {
+    pub(crate) fn units(self) -> Result<PathBuf> {
         if !self.user {
             return Ok("/etc/systemd/system".into());
         }
@@ -140,10 +129,7 @@ impl Manager {
     }
 
     /// Where units are until the next boot.
-    ///
-    /// # Errors
-    /// When a user has no session.
-    pub fn runtime_units(self) -> Result<PathBuf> {
+    pub(crate) fn runtime_units(self) -> Result<PathBuf> {
         if !self.user {
             return Ok("/run/systemd/system".into());
         }
@@ -151,10 +137,7 @@ impl Manager {
     }
 
     /// What systemctl prints when it is called with these words.
-    ///
-    /// # Errors
-    /// When systemctl cannot be run, or refuses.
-    pub fn systemctl(self, words: &[&str]) -> Result<String> {
+    pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
         let what = || format!("systemctl {}", words.join(" "));
         let output = notify::systemctl(self.user)
             .args(words)
@@ -173,10 +156,7 @@ impl Manager {
     }
 
     /// The properties of a unit, by their names.
-    ///
-    /// # Errors
-    /// When systemctl cannot be run, or refuses.
-    pub fn properties(self, unit: &str, names: &str) -> Result<BTreeMap<String, String>> {
+    pub(crate) fn properties(self, unit: &str, names: &str) -> Result<BTreeMap<String, String>> {
         let text = self.systemctl(&["show", &format!("--property={names}"), "--", unit])?;
         let property = |line: &str| {
             let (name, value) = line.split_once('=')?;
@@ -186,10 +166,7 @@ impl Manager {
     }
 
     /// What there is to say of a unit now.
-    ///
-    /// # Errors
-    /// When systemctl cannot be run, or refuses.
-    pub fn show(self, unit: &str) -> Result<Shown> {
+    pub(crate) fn show(self, unit: &str) -> Result<Shown> {
         const NAMES: &str = "Id,Names,LoadState,ActiveState,SubState,Job,Result,\
                              ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo";
         let mut all = self.properties(unit, NAMES)?;
@@ -211,10 +188,7 @@ impl Manager {
 
     /// What there is to say when the unit is not just being stopped, alone or for a restart; waits for as
     /// long as systemd does.
-    ///
-    /// # Errors
-    /// When systemctl cannot be run, or refuses.
-    pub fn show_settled(self, unit: &str) -> Result<Shown> {
+    pub(crate) fn show_settled(self, unit: &str) -> Result<Shown> {
         loop {
             let shown = self.show(unit)?;
             if !shown.stops() && (shown.runs() || !shown.has_job) {
@@ -225,10 +199,7 @@ impl Manager {
     }
 
     /// What has become of a unit that was shown so before it was started, and how systemd took that.
-    ///
-    /// # Errors
-    /// When it was not started, and does not run.
-    pub fn fate(self, unit: &str, before: &Shown, started: Result<()>) -> Result<Fate> {
+    pub(crate) fn fate(self, unit: &str, before: &Shown, started: Result<()>) -> Result<Fate> {
         let now = self.show_settled(unit)?;
         // A service that ends before its hook has is no success for systemd, however it ends.
         let has_run = started.is_ok() || now.started != before.started;
@@ -242,10 +213,7 @@ impl Manager {
     }
 
     /// Stops a unit, if there is something to stop.
-    ///
-    /// # Errors
-    /// When systemctl cannot be run, or refuses.
-    pub fn stop(self, unit: &str) -> Result<()> {
+    pub(crate) fn stop(self, unit: &str) -> Result<()> {
         if !self.show(unit)?.runs() {
             return Ok(());
         }
@@ -257,10 +225,7 @@ impl Manager {
     }
 
     /// Makes systemd forget that a unit has failed, if it has.
-    ///
-    /// # Errors
-    /// When systemctl cannot be run, or refuses.
-    pub fn forget(self, unit: &str) -> Result<()> {
+    pub(crate) fn forget(self, unit: &str) -> Result<()> {
         if self.show(unit)?.state != "failed" {
             return Ok(());
         }
@@ -272,10 +237,7 @@ impl Manager {
     }
 
     /// Waits for the end of a unit that ends by itself.
-    ///
-    /// # Errors
-    /// When it does not, or systemctl cannot be run, or refuses.
-    pub fn await_end(self, unit: &str) -> Result<()> {
+    pub(crate) fn await_end(self, unit: &str) -> Result<()> {
         let until = Instant::now() + limits::UNNEEDED;
         while self.show(unit)?.runs() {
             if Instant::now() > until {

@@ -6,6 +6,6 @@
 //! | [`manager`] | asking and telling systemd about units |
 //! | [`notify`] | readiness and stored descriptors |
 
-pub mod manager;
-pub mod notify;
-pub mod unit;
+pub(crate) mod manager;
+pub(crate) mod notify;
+pub(crate) mod unit;

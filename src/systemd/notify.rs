@@ -30,12 +30,12 @@ use crate::types::limits;
 /// The number of the first descriptor that systemd passes.
 const FIRST_FD: i32 = 3;
 /// The variables by which systemd speaks to one process, and which are not for its children.
-pub const PRIVATE_ENV: [&str; 4] = ["NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+pub(crate) const PRIVATE_ENV: [&str; 4] =
+    ["NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
 /// The way to ask the system's manager something, or a user's; without what that has told this process
 /// alone.
-#[must_use]
-pub fn systemctl(user: bool) -> Command {
+pub(crate) fn systemctl(user: bool) -> Command {
     let mut command = Command::new("systemctl");
     if user {
         command.arg("--user");
@@ -48,25 +48,23 @@ pub fn systemctl(user: bool) -> Command {
 
 /// Descriptors that came from systemd's store, by name.
 #[derive(Debug, Default)]
-pub struct Stored(BTreeMap<String, OwnedFd>);
+pub(crate) struct Stored(BTreeMap<String, OwnedFd>);
 
 impl Stored {
     /// Takes over what was passed to this process. To be called once, first of all.
-    #[must_use]
-    pub fn take() -> Self {
+    pub(crate) fn take() -> Self {
         let fds = sys::adopt(FIRST_FD, passed());
         let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
         Self(names.split(':').map(str::to_owned).zip(fds).collect())
     }
 
     /// Whether there is a descriptor of this name.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
     /// The descriptor of this name, if it was stored.
-    pub fn remove(&mut self, name: &str) -> Option<OwnedFd> {
+    pub(crate) fn remove(&mut self, name: &str) -> Option<OwnedFd> {
         self.0.remove(name)
     }
 }
@@ -75,7 +73,7 @@ impl Stored {
 /// where it has been given the ends of an app that runs, a mistake in its environment is no reason to
 /// let them go, for the app would die of it. Returns when it has not, or when there is nothing to leave
 /// out.
-pub fn take_over_without(prefixes: &[&str], but: &[&str]) {
+pub(crate) fn take_over_without(prefixes: &[&str], but: &[&str]) {
     let left_out = |name: &OsString| {
         let begins = |prefix: &&str| name.as_bytes().starts_with(prefix.as_bytes());
         prefixes.iter().any(begins) && !but.iter().any(|but| name == *but)
@@ -102,7 +100,7 @@ const HAS_READ: &str = "IOTTYMUX_HAS_READ_ENV";
 
 /// Begins this program anew with the variables of a file that begin so and are not set, unless it has been.
 /// Returns when there are none, or when it has not.
-pub fn read_variables(text: &str, prefix: &str) {
+pub(crate) fn read_variables(text: &str, prefix: &str) {
     let is_new = |(name, _): &(&str, String)| {
         name.starts_with(prefix) && !name.contains('\0') && env::var_os(name).is_none()
     };
@@ -125,27 +123,20 @@ fn begin_anew(change: impl FnOnce(&mut Command)) {
 }
 
 /// Whether it is a user's manager that has started this process: only such a one sets this.
-#[must_use]
-pub fn is_users() -> bool {
+pub(crate) fn is_users() -> bool {
     env::var_os("MANAGERPID").is_some()
 }
 
 /// Has this process see the files as the system's manager does: a `+` command of a unit runs as root, but with
 /// the `TemporaryFileSystem=` and `BindPaths=` of that unit.
-///
-/// # Errors
-/// When this process has not all rights.
-pub fn see_all_files() -> Result<()> {
+pub(crate) fn see_all_files() -> Result<()> {
     let what = "seeing the files of PID 1";
     let namespace = File::open("/proc/1/ns/mnt").context(what)?;
     setns(namespace, CloneFlags::CLONE_NEWNS).context(what)
 }
 
 /// How many descriptors the manager keeps for a unit.
-///
-/// # Errors
-/// When systemctl cannot be run, or refuses.
-pub fn kept_for(unit: &str, user: bool) -> Result<usize> {
+pub(crate) fn kept_for(unit: &str, user: bool) -> Result<usize> {
     let what = || format!("asking systemd for the descriptors of {}", unit.escape_debug());
     let mut command = systemctl(user);
     command.args(["show", "--value", "--property=NFileDescriptorStore", "--", unit]);
@@ -191,7 +182,7 @@ fn passed() -> usize {
 
 /// The way to the service manager, where there is one.
 #[derive(Debug)]
-pub struct Notify {
+pub(crate) struct Notify {
     socket: Option<(OwnedFd, UnixAddr)>,
     keeps: bool,
 }
@@ -200,10 +191,7 @@ impl Notify {
     /// A notifier for `$NOTIFY_SOCKET`, a path or `@` and an abstract name; silent when the
     /// variable is unset or empty. `keeps` tells whether the unit is one that keeps descriptors;
     /// under another systemd would complain of each.
-    ///
-    /// # Errors
-    /// When the variable is set, and is no address of a socket.
-    pub fn from_env(keeps: bool) -> Result<Self> {
+    pub(crate) fn from_env(keeps: bool) -> Result<Self> {
         let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty());
         let what = |name: &OsString| format!("NOTIFY_SOCKET={}", name.display());
         let open = |name: OsString| Self::open(&name).with_context(|| what(&name));
@@ -221,24 +209,23 @@ impl Notify {
     }
 
     /// Whether descriptors that are stored are kept.
-    #[must_use]
-    pub fn keeps(&self) -> bool {
+    pub(crate) fn keeps(&self) -> bool {
         self.keeps && self.socket.is_some()
     }
 
     /// The app can be started and attached now.
-    pub fn ready(&self) {
+    pub(crate) fn ready(&self) {
         self.tell("READY=1", None);
     }
 
     /// The end has begun.
-    pub fn stopping(&self) {
+    pub(crate) fn stopping(&self) {
         self.tell("STOPPING=1", None);
     }
 
     /// Gives systemd a copy of a descriptor to keep for the next process. `name` is ours: letters,
     /// digits and `-`.
-    pub fn store(&self, name: &str, fd: impl AsFd) {
+    pub(crate) fn store(&self, name: &str, fd: impl AsFd) {
         if !self.keeps {
             return;
         }
@@ -246,23 +233,20 @@ impl Notify {
     }
 
     /// As [`Notify::store`], in place of what it keeps under this name: names in the store are not unique.
-    pub fn store_anew(&self, name: &str, fd: impl AsFd) {
+    pub(crate) fn store_anew(&self, name: &str, fd: impl AsFd) {
         self.forget(name);
         self.store(name, fd);
     }
 
     /// Has systemd close the copies that it keeps under this name.
-    pub fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         if self.keeps {
             self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
         }
     }
 
     /// Waits until all that was sent has been dealt with: a message of a process that has ended is one of nobody.
-    ///
-    /// # Errors
-    /// When it takes longer than [`limits::BARRIER`].
-    pub fn barrier(&self) -> Result<()> {
+    pub(crate) fn barrier(&self) -> Result<()> {
         let what = "waiting for systemd";
         let (done, token) = pipe2(OFlag::O_CLOEXEC).context(what)?;
         self.tell("BARRIER=1", Some(token.as_raw_fd()));

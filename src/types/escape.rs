@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 
 /// Whether a terminal obeys this character (C0, DEL, C1), or reorders or breaks the text around it
 /// (bidirectional marks, line and paragraph separators).
-#[must_use]
-pub fn is_unsafe(c: char) -> bool {
+pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -26,14 +25,12 @@ fn escaped<'a>(text: &'a str, kept: &[char], escape: impl Fn(char, &mut String))
 }
 
 /// One line of text for a terminal or a log: unsafe characters as in Rust (`\n`, `\u{9b}`).
-#[must_use]
-pub fn line(text: &str) -> Cow<'_, str> {
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escaped(text, &[], |c, out| out.extend(c.escape_debug()))
 }
 
 /// A JSON document with the unsafe characters of its strings escaped as JSON has it: the same document.
-#[must_use]
-pub fn json(document: &str) -> Cow<'_, str> {
+pub(crate) fn json(document: &str) -> Cow<'_, str> {
     // All of them are below U+10000; those between the strings are the document's own line ends.
     escaped(document, &['\n'], |c, out| {
         // Writing into a string does not fail.
@@ -42,8 +39,7 @@ pub fn json(document: &str) -> Cow<'_, str> {
 }
 
 /// Lines of text for a terminal, with their ends and tabs.
-#[must_use]
-pub fn lines(text: &str) -> Cow<'_, str> {
+pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, &['\n', '\t'], |c, out| out.extend(c.escape_debug()))
 }
 

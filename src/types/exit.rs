@@ -2,7 +2,7 @@
 
 /// How a process of this program ends, when it is not the app's own status that it passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// All was done.
     Done,
     /// Something failed before there was a connection to an app.
@@ -21,8 +21,7 @@ pub enum Exit {
 
 impl Exit {
     /// The number that the kernel is given.
-    #[must_use]
-    pub fn code(self) -> i32 {
+    pub(crate) fn code(self) -> i32 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,

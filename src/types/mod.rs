@@ -7,11 +7,11 @@
 //! | [`rights`] | who may do what |
 //! | [`escape`], [`exit`], [`limits`] | escaping for terminals, exit codes, every shared limit |
 
-pub mod escape;
-pub mod exit;
+pub(crate) mod escape;
+pub(crate) mod exit;
 pub mod limits;
-pub mod name;
-pub mod rights;
-pub mod service;
+pub(crate) mod name;
+pub(crate) mod rights;
+pub(crate) mod service;
 pub mod stream;
 pub mod time;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Longest name, in bytes: one component of a path on every Linux file system (`NAME_MAX`).
-pub const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 
 /// A valid app name: lower-case letters, digits and `-`, not empty, no `-` at either end.
 ///
@@ -64,8 +64,7 @@ impl FromStr for AppName {
 
 impl AppName {
     /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -5,25 +5,24 @@ use std::fmt;
 
 /// The user, and groups, of a peer that a user namespace hides from this process, where the system
 /// does not say otherwise (`/proc/sys/kernel/overflowuid`, user_namespaces(7)).
-pub const OVERFLOW: u32 = 65534;
+pub(crate) const OVERFLOW: u32 = 65534;
 
 /// The lists of an app: numbers of users and groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lists {
+pub(crate) struct Lists {
     /// Users who may type and read.
-    pub allow_uid: Vec<u32>,
+    pub(crate) allow_uid: Vec<u32>,
     /// Groups whose members may type and read.
-    pub allow_gid: Vec<u32>,
+    pub(crate) allow_gid: Vec<u32>,
     /// Users who may read.
-    pub view_uid: Vec<u32>,
+    pub(crate) view_uid: Vec<u32>,
     /// Groups whose members may read.
-    pub view_gid: Vec<u32>,
+    pub(crate) view_gid: Vec<u32>,
 }
 
 impl Lists {
     /// Whether anybody but root and the mux's own user may come at all.
-    #[must_use]
-    pub fn let_others_in(&self) -> bool {
+    pub(crate) fn let_others_in(&self) -> bool {
         let Self { allow_uid, allow_gid, view_uid, view_gid } = self;
         [allow_uid, allow_gid, view_uid, view_gid].into_iter().any(|list| !list.is_empty())
     }
@@ -31,7 +30,7 @@ impl Lists {
 
 /// What a peer may do; each may what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Right {
+pub(crate) enum Right {
     /// To read, and to ask for the status.
     View,
     /// To type, to resize, and to detach clients of its own user.
@@ -42,7 +41,7 @@ pub enum Right {
 
 /// Why a peer may do nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// It is in none of the lists.
     Unlisted(u32),
     /// Its user is not known here.
@@ -67,23 +66,20 @@ impl std::error::Error for Refused {}
 
 /// The rules of a mux.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// The user that the mux runs as.
-    pub own_uid: u32,
+    pub(crate) own_uid: u32,
     /// What the system shows for users that are not known here.
-    pub overflow_uid: u32,
+    pub(crate) overflow_uid: u32,
     /// The same for groups.
-    pub overflow_gid: u32,
+    pub(crate) overflow_gid: u32,
     /// Who else may come.
-    pub lists: Lists,
+    pub(crate) lists: Lists,
 }
 
 impl Rules {
     /// What a user with these groups may do.
-    ///
-    /// # Errors
-    /// When it may do nothing.
-    pub fn of(&self, uid: u32, gids: &[u32]) -> Result<Right, Refused> {
+    pub(crate) fn of(&self, uid: u32, gids: &[u32]) -> Result<Right, Refused> {
         let Lists { allow_uid, allow_gid, view_uid, view_gid } = &self.lists;
         if uid == 0 || uid == self.own_uid {
             return Ok(Right::Own);

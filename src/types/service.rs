@@ -16,11 +16,11 @@ const UNIT_NAME_MAX: usize = 255;
 
 /// A valid name of a service that can run, its `.service` included: no template, no alias by path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ServiceName(String);
+pub(crate) struct ServiceName(String);
 
 /// Why a text is not a [`ServiceName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceError {
+pub(crate) enum ServiceError {
     /// Nothing was given.
     Empty,
     /// Longer than systemd takes.
@@ -116,23 +116,18 @@ impl FromStr for ServiceName {
 
 impl ServiceName {
     /// The service that has the name of an app.
-    #[must_use]
-    pub fn of(app: &AppName) -> Self {
+    pub(crate) fn of(app: &AppName) -> Self {
         Self(format!("{app}{SUFFIX}"))
     }
 
     /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The name of the app that is this service's where nobody says another: what is not of an app's
     /// name becomes a `-`.
-    ///
-    /// # Errors
-    /// When nothing is left of it.
-    pub fn app(&self) -> Result<AppName, NameError> {
+    pub(crate) fn app(&self) -> Result<AppName, NameError> {
         let stem = self.0.strip_suffix(SUFFIX).unwrap_or(&self.0).to_ascii_lowercase();
         let words = stem.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
         let name = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");

@@ -23,12 +23,11 @@ pub enum Stream {
 
 impl Stream {
     /// Every stream, in the order in which `endpoints` names them.
-    pub const ALL: [Self; 4] = [Self::Stdin, Self::Stdout, Self::Stderr, Self::Tty];
+    pub(crate) const ALL: [Self; 4] = [Self::Stdin, Self::Stdout, Self::Stderr, Self::Tty];
     /// The streams of an app without a terminal.
     pub const PLAIN: [Self; 3] = [Self::Stdin, Self::Stdout, Self::Stderr];
 
     /// The name in `endpoints`, on the command line and in messages.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Stdin => "stdin",
@@ -39,8 +38,7 @@ impl Stream {
     }
 
     /// The FIFO below the app's directory; for the terminal the link to its slave.
-    #[must_use]
-    pub fn stage2(self) -> &'static str {
+    pub(crate) fn stage2(self) -> &'static str {
         match self {
             Self::Stdin => "stage2-stdin",
             Self::Stdout => "stage2-stdout",
@@ -50,8 +48,7 @@ impl Stream {
     }
 
     /// The socket for raw clients below the app's directory.
-    #[must_use]
-    pub fn socket(self) -> &'static str {
+    pub(crate) fn socket(self) -> &'static str {
         match self {
             Self::Stdin => "sock-stdin",
             Self::Stdout => "sock-stdout",
@@ -61,20 +58,17 @@ impl Stream {
     }
 
     /// The name under which its bytes are logged: readers know two, and a terminal is one stream.
-    #[must_use]
-    pub fn logged_as(self) -> &'static str {
+    pub(crate) fn logged_as(self) -> &'static str {
         if self == Self::Stderr { "stderr" } else { "stdout" }
     }
 
     /// Whether the app writes to it.
-    #[must_use]
     pub fn is_output(self) -> bool {
         self != Self::Stdin
     }
 
     /// Whether the app reads from it.
-    #[must_use]
-    pub fn is_input(self) -> bool {
+    pub(crate) fn is_input(self) -> bool {
         matches!(self, Self::Stdin | Self::Tty)
     }
 }

@@ -4,18 +4,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Nanoseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stamp(pub u64);
+pub struct Stamp(pub(crate) u64);
 
 impl Stamp {
     /// The same in whole milliseconds.
-    #[must_use]
-    pub fn millis(self) -> u64 {
+    pub(crate) fn millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
     /// Parses RFC 3339: `2016-10-06T00:17:09.669794202Z`, the fraction with any number of digits or
     /// none, an offset `+02:00` in the place of `Z`. What is before 1970 is no stamp.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (local, ahead) = match text.strip_suffix('Z') {
             Some(utc) => (utc, 0),
@@ -37,8 +35,7 @@ impl Stamp {
     }
 
     /// The time that was this long ago.
-    #[must_use]
-    pub fn before(self, ago: Duration) -> Self {
+    pub(crate) fn before(self, ago: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
@@ -73,7 +70,6 @@ pub struct Now {
 
 impl Now {
     /// Reads both clocks. A clock before 1970 reads as 1970, one after 2554 as 2554.
-    #[must_use]
     pub fn read() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stamp = Stamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));

@@ -13,12 +13,12 @@ use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
 /// The command that is the journal's writer: for units, and so not in the help.
-pub const JOURNAL_WRITER: &str = "journal-writer";
+pub(crate) const JOURNAL_WRITER: &str = "journal-writer";
 
 /// The template of the writer, without `@` and what follows.
 const TEMPLATE: &str = "iojournal";
 /// What of a service says how its lines come into the journal.
-pub const PROPERTIES: &str = "StandardOutput,StandardError,SyslogIdentifier,SyslogLevel,SyslogFacility,\
+pub(crate) const PROPERTIES: &str = "StandardOutput,StandardError,SyslogIdentifier,SyslogLevel,SyslogFacility,\
                               SyslogLevelPrefix,LogNamespace,LogLevelMax,LogRateLimitIntervalUSec,\
                               LogRateLimitBurst";
 /// A section of our drop-in that systemd passes over (systemd.unit(5)), and its lines.
@@ -30,7 +30,7 @@ const LOGS: &str = "IOTTYMUX_LOG";
 
 /// Whether the lines of a service go to the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wish {
+pub(crate) enum Wish {
     /// Where they went before.
     #[default]
     AsBefore,
@@ -42,9 +42,9 @@ pub enum Wish {
 
 /// How the lines of a service come into the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Journal {
+pub(crate) struct Journal {
     /// Whether they are to.
-    pub wish: Wish,
+    pub(crate) wish: Wish,
     /// What systemd says of the service, where it was asked.
     facts: Option<Facts>,
 }
@@ -63,20 +63,18 @@ struct Facts {
 
 impl Journal {
     /// What is wished, where nobody is asked.
-    #[must_use]
-    pub fn new(wish: Wish) -> Self {
+    pub(crate) fn new(wish: Wish) -> Self {
         Self { wish, facts: None }
     }
 
     /// Whether the service itself has been asked for.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.facts.is_some()
     }
 
     /// Learns how the service has it: from its [`PROPERTIES`] as systemd shows them, by the first of its commands, and
     /// from our own drop-in, if there is one.
-    pub fn settle(
+    pub(crate) fn settle(
         &mut self,
         property: impl Fn(&str) -> String,
         command: &str,
@@ -145,7 +143,7 @@ impl Journal {
     }
 
     /// Adds what a mux has to know.
-    pub(super) fn add_to(&self, variables: &mut Vec<Variable>, mux: &Mux, setup: &Setup) {
+    pub(crate) fn add_to(&self, variables: &mut Vec<Variable>, mux: &Mux, setup: &Setup) {
         let Some(mut spec) = self.spec(mux) else { return };
         if let Some(at) = variables.iter().position(|variable| variable.name == LOGS) {
             spec = format!("{spec},{}", variables.remove(at).value);
@@ -174,43 +172,39 @@ impl Journal {
     }
 
     /// The unit of the writer of a mux, where it needs one: a user's mux writes itself.
-    pub(super) fn writer(&self, mux: &Mux, setup: &Setup) -> Option<String> {
+    pub(crate) fn writer(&self, mux: &Mux, setup: &Setup) -> Option<String> {
         let needs = !setup.user && self.spec(mux).is_some();
         needs.then(|| unit(&mux.name))
     }
 
     /// The line of the units that need the writer of a mux: its app, and the mux, so that it ends after
     /// both.
-    pub(super) fn wants(&self, mux: &Mux, setup: &Setup) -> Option<String> {
+    pub(crate) fn wants(&self, mux: &Mux, setup: &Setup) -> Option<String> {
         self.writer(mux, setup).map(|unit| format!("Wants={unit}"))
     }
 
     /// What is remembered in our drop-in of the service.
-    pub(super) fn memory(&self) -> String {
+    pub(crate) fn memory(&self) -> String {
         let Some(Facts { was: [output, error], .. }) = &self.facts else { return String::new() };
         format!("\n[{SECTION}]\n{OUTPUT_WAS}{output}\n{ERROR_WAS}{error}\n")
     }
 }
 
 /// The unit of the writer of the mux of this name, whether it has one or not.
-#[must_use]
-pub fn unit(name: &AppName) -> String {
+pub(crate) fn unit(name: &AppName) -> String {
     format!("{TEMPLATE}@{name}.service")
 }
 
 /// Stops the writer of a mux that has ended, once it has read all, and makes systemd forget that it has failed:
 /// without its FIFO or its files it could not start again, and would be listed for ever.
-///
-/// # Errors
-/// When systemd refuses.
-pub fn end(manager: Manager, name: &AppName) -> Result<()> {
+pub(crate) fn end(manager: Manager, name: &AppName) -> Result<()> {
     let unit = unit(name);
     manager.stop(&unit)?;
     manager.forget(&unit)
 }
 
 /// The drop-in of the writer of a mux, if it has one.
-pub(super) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
+pub(crate) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
     let unit = app.journal.writer(mux, setup)?;
     let facts = app.journal.facts.as_ref();
     let identifier = facts.and_then(|facts| facts.identifier.clone());
@@ -239,7 +233,7 @@ pub(super) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
 }
 
 /// The template of the writers, if one of the muxes has one.
-pub(super) fn template(app: &App, muxes: &[Mux], setup: &Setup) -> Option<UnitFile> {
+pub(crate) fn template(app: &App, muxes: &[Mux], setup: &Setup) -> Option<UnitFile> {
     let needs = muxes.iter().any(|mux| app.journal.writer(mux, setup).is_some());
     let text = seal(None, include_str!("../../units/iojournal@.service"));
     needs.then(|| UnitFile { path: format!("{TEMPLATE}@.service").into(), text })

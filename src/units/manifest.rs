@@ -22,11 +22,11 @@ const LOG_DIR: &str = "coreos.com/rkt/experiment/kubernetes-log-dir";
 
 /// A name and a value, as a manifest has them or a command line (`NAME=VALUE`).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Annotation {
+pub(crate) struct Annotation {
     /// Its name, without what it means.
-    pub name: String,
+    pub(crate) name: String,
     /// Its value.
-    pub value: String,
+    pub(crate) value: String,
 }
 
 impl FromStr for Annotation {
@@ -40,7 +40,7 @@ impl FromStr for Annotation {
 
 /// What annotations ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub(crate) struct Wishes {
     /// Those of stdin, stdout and stderr.
     modes: [Option<Mode>; 3],
     /// Whether the pod is logged for the kubelet.
@@ -51,16 +51,12 @@ pub struct Wishes {
 
 impl Wishes {
     /// What a command line asks for, without annotations.
-    #[must_use]
-    pub fn new(modes: [Option<Mode>; 3]) -> Self {
+    pub(crate) fn new(modes: [Option<Mode>; 3]) -> Self {
         Self { modes, ..Self::default() }
     }
 
     /// Takes an annotation of an app or of its pod; whether it is one of ours.
-    ///
-    /// # Errors
-    /// When its value is none.
-    pub fn take(&mut self, annotation: &Annotation) -> Result<bool, String> {
+    pub(crate) fn take(&mut self, annotation: &Annotation) -> Result<bool, String> {
         let Annotation { name, value } = annotation;
         let refuse = |why| format!("annotation {name}={}: {why}", value.escape_debug());
         let stream = name.strip_prefix(STREAM);
@@ -77,10 +73,7 @@ impl Wishes {
     }
 
     /// The modes, and the path of the kubelet's log, if it has one.
-    ///
-    /// # Errors
-    /// When they do not go together.
-    pub fn settle(self) -> Result<(Modes, Option<String>), String> {
+    pub(crate) fn settle(self) -> Result<(Modes, Option<String>), String> {
         let modes = Modes::new(self.modes)?;
         match (self.kubernetes, self.log_path) {
             (true, None) => Err(format!("{LOG_MODE}=k8s-plain needs {LOG_PATH}")),
@@ -115,10 +108,7 @@ fn nothing_is_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// The apps of a pod and what they ask for, in the manifest's order.
-///
-/// # Errors
-/// When the text is no pod manifest, or asks for what there cannot be.
-pub fn parse(text: &[u8]) -> Result<Vec<(AppName, Modes, Option<String>)>, String> {
+pub(crate) fn parse(text: &[u8]) -> Result<Vec<(AppName, Modes, Option<String>)>, String> {
     let pod: Pod = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     if pod.ac_kind != "PodManifest" {
         return Err(format!("it is a \"{}\", no PodManifest", pod.ac_kind.escape_debug()));

@@ -4,17 +4,17 @@
 //! nothing. `place` is the directory that has the files, `write` fills it for any systemd, `host`
 //! makes a service of this machine attachable, whose `manager` it asks. Why each line is in a unit: `docs/units.md`.
 
-pub mod journal;
-pub mod manifest;
-pub mod mode;
-pub mod place;
-pub mod text;
-pub mod write;
+pub(crate) mod journal;
+pub(crate) mod manifest;
+pub(crate) mod mode;
+pub(crate) mod place;
+pub(crate) mod text;
+pub(crate) mod write;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-pub use crate::units::mode::{Mode, Modes};
+pub(crate) use crate::units::mode::{Mode, Modes};
 
 use crate::mux::app;
 use crate::os::state::split_end;
@@ -26,9 +26,9 @@ use crate::units::journal::Journal;
 use crate::units::text::{Owner, argument, env_value, program, seal, value, word};
 
 /// The name of each drop-in: before those that an administrator adds.
-pub const DROP_IN: &str = "50-iottymux.conf";
+pub(crate) const DROP_IN: &str = "50-iottymux.conf";
 /// The name of the file with the options of a mux, beside its drop-in.
-pub const ENV: &str = "iottymux.env";
+pub(crate) const ENV: &str = "iottymux.env";
 /// What systemd finds by its bare name.
 const BINARY: &str = "iottymux";
 /// Where the templates look for state if nobody says otherwise.
@@ -70,12 +70,12 @@ const ROOT: &str = "/proc/1/root";
 
 /// The commands of a service that systemd runs beside its own, and which are not given the streams of socket
 /// units: they fail, and mostly the service with them.
-pub const HOOKS: [&str; 6] =
+pub(crate) const HOOKS: [&str; 6] =
     ["ExecCondition", "ExecStartPre", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"];
 
 /// How the app gets its streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// From the mux, by path: nothing is lost.
     #[default]
     Direct,
@@ -85,7 +85,7 @@ pub enum Layout {
 
 /// Which of the two muxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The one with FIFOs.
     Streams,
     /// The one with a terminal.
@@ -102,8 +102,7 @@ impl Kind {
     }
 
     /// Its command.
-    #[must_use]
-    pub const fn command(self) -> &'static str {
+    pub(crate) const fn command(self) -> &'static str {
         match self {
             Self::Streams => "stream",
             Self::Terminal => "tty",
@@ -112,98 +111,92 @@ impl Kind {
 }
 
 /// Whether a unit is a mux.
-#[must_use]
-pub fn is_mux(unit: &str) -> bool {
+pub(crate) fn is_mux(unit: &str) -> bool {
     let template = unit.split_once('@').map(|(template, _)| template);
     [Kind::Streams, Kind::Terminal].iter().any(|kind| template == Some(kind.template()))
 }
 
 /// An option of a mux, by its variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variable {
+pub(crate) struct Variable {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its value, without control characters.
-    pub value: String,
+    pub(crate) value: String,
     /// The muxes that know it.
-    pub kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<Kind>,
     /// Whether only one mux is to have it: two would write the same log.
-    pub is_log: bool,
+    pub(crate) is_log: bool,
 }
 
 /// An app that is to be attachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct App {
+pub(crate) struct App {
     /// Its name.
-    pub name: AppName,
+    pub(crate) name: AppName,
     /// The service that is the app.
-    pub service: ServiceName,
+    pub(crate) service: ServiceName,
     /// What its streams are.
-    pub modes: Modes,
+    pub(crate) modes: Modes,
     /// Whether what it logs goes to a file of the mux instead of the journal.
-    pub logs_to_file: bool,
+    pub(crate) logs_to_file: bool,
     /// Options of its mux.
-    pub variables: Vec<Variable>,
+    pub(crate) variables: Vec<Variable>,
     /// The files of its logs.
-    pub logs: Vec<String>,
+    pub(crate) logs: Vec<String>,
     /// How its lines come into the journal.
-    pub journal: Journal,
+    pub(crate) journal: Journal,
 }
 
 /// What is the same for all apps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// How the apps get their streams.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// The state directory, if not the usual one.
-    pub state: Option<String>,
+    pub(crate) state: Option<String>,
     /// The program, if not found by its bare name.
-    pub binary: Option<String>,
+    pub(crate) binary: Option<String>,
     /// Where systemd sees the directory that the files are written to.
-    pub seen_as: String,
+    pub(crate) seen_as: String,
     /// Whether they are for a user's own services.
-    pub user: bool,
+    pub(crate) user: bool,
 }
 
 /// A file of an app's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnitFile {
+pub(crate) struct UnitFile {
     /// Its path below the directory of units.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// All that is in it.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// The mux of an app, or one of its two.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mux {
+pub(crate) struct Mux {
     /// Which it is.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// The name by which it is attached to: that of the app, with `-tty` for the second.
-    pub name: AppName,
+    pub(crate) name: AppName,
     streams: Vec<Stream>,
 }
 
 impl Mux {
     /// Whether the app prints to it.
-    #[must_use]
-    pub fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         self.streams.iter().any(|stream| *stream != Stream::Stdin)
     }
 
     /// Its unit.
-    #[must_use]
-    pub fn unit(&self) -> String {
+    pub(crate) fn unit(&self) -> String {
         format!("{}@{}.service", self.kind.template(), self.name)
     }
 }
 
 impl App {
     /// Its muxes. A terminal beside streams has a mux, and a name, of its own.
-    ///
-    /// # Errors
-    /// When there is no name for the second one.
-    pub fn muxes(&self) -> Result<Vec<Mux>, NameError> {
+    pub(crate) fn muxes(&self) -> Result<Vec<Mux>, NameError> {
         let of = |kind| -> Vec<Stream> {
             self.modes.each().filter(|(_, m)| self.kind(*m) == Some(kind)).map(|(s, _)| s).collect()
         };
@@ -232,8 +225,7 @@ impl App {
     }
 
     /// Whose its files are.
-    #[must_use]
-    pub fn owner(&self) -> Owner<'_> {
+    pub(crate) fn owner(&self) -> Owner<'_> {
         (&self.name, &self.service)
     }
 }
@@ -249,8 +241,7 @@ impl Setup {
     }
 
     /// Whether the muxes run as a user of their own.
-    #[must_use]
-    pub fn has_account(&self) -> bool {
+    pub(crate) fn has_account(&self) -> bool {
         self.is_split() && !self.user
     }
 
@@ -273,10 +264,7 @@ impl Setup {
 
 /// All files of an app but the templates, in the order in which they are written: the one that makes
 /// the service use the others is the last.
-///
-/// # Errors
-/// When there is no name for its second mux.
-pub fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
+pub(crate) fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
     let muxes = app.muxes()?;
     let mut files = Vec::new();
     let mut file = |path: PathBuf, text: &str| {
@@ -306,8 +294,7 @@ pub fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
 }
 
 /// The templates of an app's muxes, which are not of one kind.
-#[must_use]
-pub fn templates(muxes: &[Mux], user: bool) -> Vec<UnitFile> {
+pub(crate) fn templates(muxes: &[Mux], user: bool) -> Vec<UnitFile> {
     muxes.iter().map(|mux| template(mux.kind, user)).collect()
 }
 
@@ -527,8 +514,7 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
 }
 
 /// Whether one of these muxes has streams of socket units. Then the service can have no [`HOOKS`].
-#[must_use]
-pub fn has_sockets(muxes: &[Mux], setup: &Setup) -> bool {
+pub(crate) fn has_sockets(muxes: &[Mux], setup: &Setup) -> bool {
     setup.layout == Layout::Sockets && muxes.iter().any(|mux| mux.kind == Kind::Streams)
 }
 

@@ -7,7 +7,7 @@ use crate::types::stream::Stream;
 
 /// What a stream of an app is (design document of rkt's logging and attaching).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// The terminal of whoever started the machine or the pod: nothing can be attached.
     Interactive,
     /// A terminal of its own, which can be attached.
@@ -48,14 +48,11 @@ impl FromStr for Mode {
 
 /// The modes of an app's three streams, which go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Modes([Mode; 3]);
+pub(crate) struct Modes([Mode; 3]);
 
 impl Modes {
     /// The modes that were asked for, and rkt's own where none was: nothing to read, and the journal.
-    ///
-    /// # Errors
-    /// When they do not go together.
-    pub fn new(asked: [Option<Mode>; 3]) -> Result<Self, String> {
+    pub(crate) fn new(asked: [Option<Mode>; 3]) -> Result<Self, String> {
         let one_is = |mode| asked.contains(&Some(mode));
         if asked[0] == Some(Mode::Log) {
             return Err("stdin cannot be log: nothing is written there".to_owned());
@@ -74,13 +71,12 @@ impl Modes {
     }
 
     /// The streams with their modes, in the order of `endpoints`.
-    pub fn each(&self) -> impl Iterator<Item = (Stream, Mode)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Stream, Mode)> {
         Stream::PLAIN.into_iter().zip(self.0)
     }
 
     /// Whether some stream has this mode.
-    #[must_use]
-    pub fn has(&self, mode: Mode) -> bool {
+    pub(crate) fn has(self, mode: Mode) -> bool {
         self.0.contains(&mode)
     }
 }

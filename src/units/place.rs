@@ -25,7 +25,7 @@ const READABLE: u32 = 0o644;
 
 /// What has been done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
+pub(crate) enum Done {
     /// It is new, or has changed.
     Wrote,
     /// It was so already.
@@ -36,8 +36,7 @@ pub enum Done {
 
 impl Done {
     /// The word for it.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Wrote => "wrote",
             Self::Kept => "kept",
@@ -47,15 +46,15 @@ impl Done {
 }
 
 /// What was done, file by file.
-pub type Deeds = Vec<(Done, PathBuf)>;
+pub(crate) type Deeds = Vec<(Done, PathBuf)>;
 
 /// A directory of units.
 #[derive(Clone, Debug)]
-pub struct Place(PathBuf);
+pub(crate) struct Place(PathBuf);
 
 /// What has to be done so that the files of an app are as they should be.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     place: Place,
     /// The files in their order; with what they become and were where they are not so already.
     steps: Vec<(PathBuf, Option<Change>)>,
@@ -72,10 +71,7 @@ struct Change {
 
 impl Plan {
     /// Does it.
-    ///
-    /// # Errors
-    /// When the disk refuses: then all is as it was, as far as the disk allows.
-    pub fn carry_out(&self) -> Result<Deeds> {
+    pub(crate) fn carry_out(&self) -> Result<Deeds> {
         let mut deeds = Deeds::new();
         let done = self.write(&mut deeds);
         if done.is_err() {
@@ -99,10 +95,7 @@ impl Plan {
     }
 
     /// Makes all files again what they were before.
-    ///
-    /// # Errors
-    /// When the disk refuses; then as many as it takes.
-    pub fn take_back(&self) -> Result<()> {
+    pub(crate) fn take_back(&self) -> Result<()> {
         let steps = self.steps.iter().rev().map(|(path, change)| match change {
             Some(Change { old: Some(old), .. }) => self.place.put(path, old),
             Some(Change { old: None, .. }) => self.place.take_away(path).map(drop),
@@ -115,7 +108,7 @@ impl Plan {
 
 /// A file that is there, and may be ours.
 #[derive(Debug)]
-pub struct Found {
+pub(crate) struct Found {
     path: PathBuf,
     seal: Option<Seal>,
 }
@@ -141,23 +134,18 @@ impl Found {
 
 impl Place {
     /// The directory at this path; it need not exist.
-    #[must_use]
-    pub fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
     /// The path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// What has to be done so that these are the files of an app, where all files are those that
     /// [`Place::all`] has found: to look once is enough for many apps.
-    ///
-    /// # Errors
-    /// When a file that is not ours is in the way, or the app or the service belongs to another.
-    pub fn plan(&self, all: &[Found], owner: Owner, files: Vec<UnitFile>) -> Result<Plan> {
+    pub(crate) fn plan(&self, all: &[Found], owner: Owner, files: Vec<UnitFile>) -> Result<Plan> {
         let (app, service) = owner;
         let names: Vec<AppName> =
             files.iter().filter_map(|file| mux(&file.path)).map(|(_, name)| name).collect();
@@ -211,27 +199,18 @@ impl Place {
     }
 
     /// The lines of a service's own drop-in that give it its ends.
-    ///
-    /// # Errors
-    /// When the drop-in cannot be read.
-    pub fn ends(&self, owner: Owner) -> Result<BTreeSet<String>> {
+    pub(crate) fn ends(&self, owner: Owner) -> Result<BTreeSet<String>> {
         Ok(self.drop_in(owner)?.map(|text| ends(&text)).unwrap_or_default())
     }
 
     /// The drop-in of a service, if it is of this app.
-    ///
-    /// # Errors
-    /// When what is in its place cannot be read.
-    pub fn drop_in(&self, owner: Owner) -> Result<Option<String>> {
+    pub(crate) fn drop_in(&self, owner: Owner) -> Result<Option<String>> {
         let drop_in = self.look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
         Ok(drop_in.filter(|(found, _)| found.owner() == Some(owner)).map(|(_, text)| text))
     }
 
     /// The state directories of an app, as its own drop-in and its socket units have them.
-    ///
-    /// # Errors
-    /// When a user has no session.
-    pub fn state(&self, owner: Owner) -> Result<Vec<AppDir>> {
+    pub(crate) fn state(&self, owner: Owner) -> Result<Vec<AppDir>> {
         let mut texts = Vec::from_iter(self.drop_in(owner)?);
         for socket in self.sockets(owner)? {
             texts.extend(self.look(&self.0.join(socket))?.map(|(_, text)| text));
@@ -241,20 +220,13 @@ impl Place {
     }
 
     /// Removes all files of these apps, and the templates that we wrote when no other app is left.
-    ///
-    /// # Errors
-    /// As of [`Place::going`], or when the disk refuses.
-    pub fn uninstall(&self, owners: &[Owner]) -> Result<Deeds> {
+    pub(crate) fn uninstall(&self, owners: &[Owner]) -> Result<Deeds> {
         let going = self.going(owners)?.into_iter();
         going.map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
     }
 
     /// The files that [`Place::uninstall`] removes.
-    ///
-    /// # Errors
-    /// When one of them was changed, or a file of the same name is not ours, or a directory does not let
-    /// them go.
-    pub fn going(&self, owners: &[Owner]) -> Result<Vec<PathBuf>> {
+    pub(crate) fn going(&self, owners: &[Owner]) -> Result<Vec<PathBuf>> {
         let owners: BTreeSet<Owner> = owners.iter().copied().collect();
         let mut own_drop_ins = BTreeSet::new();
         for (_, service) in &owners {
@@ -289,19 +261,13 @@ impl Place {
     }
 
     /// The apps that have files here, with their services.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    pub fn owners(&self) -> Result<BTreeSet<(AppName, ServiceName)>> {
+    pub(crate) fn owners(&self) -> Result<BTreeSet<(AppName, ServiceName)>> {
         let all = self.all()?.into_iter();
         Ok(all.filter_map(|found| found.seal?.owner).collect())
     }
 
     /// The names by which the muxes of all apps that have files here are attached to.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    pub fn names(&self) -> Result<Vec<AppName>> {
+    pub(crate) fn names(&self) -> Result<Vec<AppName>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner().is_some());
         Ok(ours.filter_map(|found| mux(&found.path)).map(|(_, name)| name).collect())
@@ -309,20 +275,14 @@ impl Place {
 
     /// The muxes that have files of an app here: their units, and the names by which they are
     /// attached to.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    pub fn muxes(&self, owner: Owner) -> Result<Vec<(String, AppName)>> {
+    pub(crate) fn muxes(&self, owner: Owner) -> Result<Vec<(String, AppName)>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         Ok(ours.filter_map(|found| mux(&found.path)).collect())
     }
 
     /// The socket units that an app has here, by their names.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    pub fn sockets(&self, owner: Owner) -> Result<BTreeSet<PathBuf>> {
+    pub(crate) fn sockets(&self, owner: Owner) -> Result<BTreeSet<PathBuf>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         let names = ours.filter_map(|found| found.path.file_name().map(PathBuf::from));
@@ -330,8 +290,7 @@ impl Place {
     }
 
     /// What a service's own files here say, its template's and drop-ins among them, as far as they can be read.
-    #[must_use]
-    pub fn text_of(&self, service: &ServiceName) -> String {
+    pub(crate) fn text_of(&self, service: &ServiceName) -> String {
         let name = service.as_str();
         let template = name.split_once('@').map(|(name, _)| format!("{name}@.service"));
         let mut paths = Vec::new();
@@ -347,14 +306,12 @@ impl Place {
     }
 
     /// Whether there is a file of this name.
-    #[must_use]
-    pub fn has(&self, file: &Path) -> bool {
+    pub(crate) fn has(&self, file: &Path) -> bool {
         self.0.join(file).symlink_metadata().is_ok()
     }
 
     /// Whether there is a file of this name that is not, or no longer, ours to write.
-    #[must_use]
-    pub fn has_foreign(&self, file: &Path) -> bool {
+    pub(crate) fn has_foreign(&self, file: &Path) -> bool {
         match self.look(&self.0.join(file)) {
             Ok(found) => found.is_some_and(|(found, _)| found.may_go().is_err()),
             Err(_) => true,
@@ -362,10 +319,7 @@ impl Place {
     }
 
     /// All files that could be ours by their names, as they are now.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    pub fn all(&self) -> Result<Vec<Found>> {
+    pub(crate) fn all(&self) -> Result<Vec<Found>> {
         let what = || format!("reading {}", self.0.display());
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,
@@ -444,8 +398,7 @@ impl Place {
 }
 
 /// Whether a file is a socket unit, by its name.
-#[must_use]
-pub fn is_socket(file: &Path) -> bool {
+pub(crate) fn is_socket(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "socket")
 }
 
@@ -482,8 +435,7 @@ fn state_paths(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The lines of a unit that lead a stream to an end, rather than to the journal or to nothing.
-#[must_use]
-pub fn ends(text: &str) -> BTreeSet<String> {
+pub(crate) fn ends(text: &str) -> BTreeSet<String> {
     const KEYS: [&str; 5] =
         ["StandardInput", "StandardOutput", "StandardError", "TTYPath", "Sockets"];
     let is_end = |line: &&str| {

@@ -13,8 +13,7 @@ const NOTE: &str = "# Written by `iottymux units` or `iottymux enable`. Change i
 
 /// Whether a text can be a path in a unit: absolute, and nothing that systemd would cut, continue or
 /// not take.
-#[must_use]
-pub fn is_path(text: &str) -> bool {
+pub(crate) fn is_path(text: &str) -> bool {
     text.starts_with('/')
         && !text.chars().any(char::is_control)
         && text.trim_end() == text
@@ -23,20 +22,17 @@ pub fn is_path(text: &str) -> bool {
 
 /// Whether a text can be the program of a command in a unit: systemd takes none with quotes or
 /// backslashes, however they are written.
-#[must_use]
-pub fn is_program(text: &str) -> bool {
+pub(crate) fn is_program(text: &str) -> bool {
     is_path(text) && !text.contains(['"', '\'', '\\'])
 }
 
 /// A text that stands alone as a value: only `%` means anything there (systemd.unit(5)).
-#[must_use]
-pub fn value(text: &str) -> String {
+pub(crate) fn value(text: &str) -> String {
     text.replace('%', "%%")
 }
 
 /// A value as one of several words, where quotes and backslashes mean something as well.
-#[must_use]
-pub fn word(value: &str) -> String {
+pub(crate) fn word(value: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-:@=+,%$".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
         return value.to_owned();
@@ -45,20 +41,17 @@ pub fn word(value: &str) -> String {
 }
 
 /// A path as the program of a command, where `$` means nothing.
-#[must_use]
-pub fn program(path: &str) -> String {
+pub(crate) fn program(path: &str) -> String {
     word(&value(path))
 }
 
 /// A value as a later word of a command, where `$` means something as well.
-#[must_use]
-pub fn argument(value: &str) -> String {
+pub(crate) fn argument(value: &str) -> String {
     word(value).replace('$', "$$")
 }
 
 /// A text as the value of a variable in an env file (`EnvironmentFile=` of systemd.exec(5)).
-#[must_use]
-pub fn env_value(text: &str) -> String {
+pub(crate) fn env_value(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         if matches!(c, '"' | '\\' | '`' | '$') {
@@ -70,20 +63,19 @@ pub fn env_value(text: &str) -> String {
 }
 
 /// Whose a file is.
-pub type Owner<'a> = (&'a AppName, &'a ServiceName);
+pub(crate) type Owner<'a> = (&'a AppName, &'a ServiceName);
 
 /// What the first lines of a file tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seal {
+pub(crate) struct Seal {
     /// Whose it is; nobody's alone when it is a template.
-    pub owner: Option<(AppName, ServiceName)>,
+    pub(crate) owner: Option<(AppName, ServiceName)>,
     /// Whether the rest is still what was written.
-    pub is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 /// A text with a seal before it.
-#[must_use]
-pub fn seal(owner: Option<Owner>, text: &str) -> String {
+pub(crate) fn seal(owner: Option<Owner>, text: &str) -> String {
     let mut out = String::from(SEAL);
     if let Some((app, service)) = owner {
         // Writing into a string does not fail.
@@ -94,8 +86,7 @@ pub fn seal(owner: Option<Owner>, text: &str) -> String {
 }
 
 /// The seal of a text, if `units` wrote it.
-#[must_use]
-pub fn read_seal(text: &str) -> Option<Seal> {
+pub(crate) fn read_seal(text: &str) -> Option<Seal> {
     let (first, rest) = text.strip_prefix(SEAL)?.split_once('\n')?;
     let (owner, written) = first.rsplit_once("sum=")?;
     let owner = match owner.trim_end() {

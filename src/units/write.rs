@@ -27,10 +27,7 @@ const USER: [&str; 4] = [
 ];
 
 /// Prints what would be written.
-///
-/// # Errors
-/// When there is no name for a second mux, or it cannot be printed.
-pub fn show(apps: &[App], setup: &Setup) -> Result<()> {
+pub(crate) fn show(apps: &[App], setup: &Setup) -> Result<()> {
     let place = Place::new(setup.seen_as.clone().into());
     let mut shown = BTreeSet::new();
     for app in apps {
@@ -45,10 +42,7 @@ pub fn show(apps: &[App], setup: &Setup) -> Result<()> {
 }
 
 /// Writes the units of apps to a directory.
-///
-/// # Errors
-/// When a file that is not ours is in the way, or the disk does not take it.
-pub fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
+pub(crate) fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
     let place = Place::new(dir.to_owned());
     let all = place.all()?;
     for app in apps {
@@ -63,10 +57,7 @@ pub fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
 
 /// Takes the units of apps away from a directory, and what their muxes have left, unless that is in
 /// another root. That there is nothing is fine.
-///
-/// # Errors
-/// When a file was changed or is not ours, or the disk refuses.
-pub fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
+pub(crate) fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
     let place = Place::new(dir.to_owned());
     let owners: Vec<Owner> = apps.iter().map(App::owner).collect();
     let mut state = Vec::new();
@@ -78,10 +69,7 @@ pub fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
 }
 
 /// The files of an app, and the templates that are not there yet.
-///
-/// # Errors
-/// When there is no name for its second mux, or a template that is there cannot serve it.
-pub fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile>> {
+pub(crate) fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile>> {
     let mut all = Vec::new();
     let muxes = app.muxes()?;
     let writer = journal::template(app, &muxes, setup);
@@ -97,10 +85,7 @@ pub fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile
 }
 
 /// The text of the template that a mux has, or will have.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn template_of(mux: &Mux, setup: &Setup, place: &Place) -> Result<String> {
+pub(crate) fn template_of(mux: &Mux, setup: &Setup, place: &Place) -> Result<String> {
     let ours = templates(std::slice::from_ref(mux), setup.user);
     let text = |file: UnitFile| match there(&file, setup, place) {
         Some(path) => read_template(&path),
@@ -148,7 +133,7 @@ fn check_template(path: &Path) -> Result<()> {
 }
 
 /// Warns of those hooks of a service that do not work in its layout.
-pub fn warn_of_hooks(app: &App, hooks: &[&str]) {
+pub(crate) fn warn_of_hooks(app: &App, hooks: &[&str]) {
     if !hooks.is_empty() {
         log::warn!(
             "{} has {}: systemd does not run hooks with the streams of socket units \
@@ -173,17 +158,13 @@ fn hooks(app: &App, setup: &Setup, place: &Place) -> Result<Vec<&'static str>> {
 }
 
 /// The lines that tell what was done.
-#[must_use]
-pub fn told(deeds: &Deeds) -> String {
+pub(crate) fn told(deeds: &Deeds) -> String {
     let line = |(done, path): &(Done, PathBuf)| format!("{:8}{}", done.word(), path.display());
     deeds.iter().map(line).chain([String::new()]).collect::<Vec<_>>().join("\n")
 }
 
 /// Removes what the muxes of an app have left.
-///
-/// # Errors
-/// When it is there and stays.
-pub fn clear_state(state: &[AppDir]) -> Result<()> {
+pub(crate) fn clear_state(state: &[AppDir]) -> Result<()> {
     for dir in state {
         if !dir.clear()? {
             log::warn!("the mux of app {} still runs: {} stays", dir.name(), dir.dir().display());

@@ -14,10 +14,12 @@ struct Version {
 }
 
 /// Writes a document, whole, with this mode.
-///
-/// # Errors
-/// When the directory does not take it, or something in it is no text.
-pub fn publish(dir: &AppDir, file: &str, mode: u32, document: &impl Serialize) -> Result<()> {
+pub(crate) fn publish(
+    dir: &AppDir,
+    file: &str,
+    mode: u32,
+    document: &impl Serialize,
+) -> Result<()> {
     let what = || format!("writing {}", dir.path(file).display());
     let mut text = serde_json::to_vec(document).with_context(what)?;
     text.push(b'\n');
@@ -25,10 +27,7 @@ pub fn publish(dir: &AppDir, file: &str, mode: u32, document: &impl Serialize) -
 }
 
 /// The document that a text is.
-///
-/// # Errors
-/// When it is none of this version.
-pub fn parse<T: DeserializeOwned>(text: &[u8], version: u32) -> Result<T> {
+pub(crate) fn parse<T: DeserializeOwned>(text: &[u8], version: u32) -> Result<T> {
     let Version { version: found } = serde_json::from_slice(text)?;
     if found != version {
         bail!("version {found} of this document is not known, only version {version} is");

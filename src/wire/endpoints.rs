@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     version: u32,
     /// rkt's mux writes `null` for an app without streams.
     targets: Option<Vec<Target>>,
@@ -44,8 +44,7 @@ struct Session {
 
 impl Endpoints {
     /// The document of an app with these streams.
-    #[must_use]
-    pub fn new(dir: &AppDir, streams: &[Stream]) -> Self {
+    pub(crate) fn new(dir: &AppDir, streams: &[Stream]) -> Self {
         let address = |file: &str| dir.path(file).to_string_lossy().into_owned();
         let targets = Stream::ALL
             .into_iter()
@@ -62,18 +61,12 @@ impl Endpoints {
     }
 
     /// Writes the document, whole, where readers look for it.
-    ///
-    /// # Errors
-    /// When the directory does not take it.
-    pub fn publish(&self, dir: &AppDir) -> Result<()> {
+    pub(crate) fn publish(&self, dir: &AppDir) -> Result<()> {
         document::publish(dir, ENDPOINTS, dir.mode(0o644), self)
     }
 
     /// Reads the document of an app.
-    ///
-    /// # Errors
-    /// When there is none, or it is not one of a known version.
-    pub fn read(dir: &AppDir) -> Result<Self> {
+    pub(crate) fn read(dir: &AppDir) -> Result<Self> {
         let what = || format!("reading {}", dir.path(ENDPOINTS).display());
         let text = dir.read(ENDPOINTS, limits::ENDPOINTS).with_context(what)?;
         Self::parse(&text).with_context(what)
@@ -85,8 +78,7 @@ impl Endpoints {
 
     /// The streams with a raw socket that this program knows, each with the name of its socket
     /// below the app's directory. Others are skipped with a warning.
-    #[must_use]
-    pub fn streams(&self) -> Vec<(Stream, &str)> {
+    pub(crate) fn streams(&self) -> Vec<(Stream, &str)> {
         fn known(Target { name, domain, address }: &Target) -> Option<(Stream, &str)> {
             match (name.parse::<Stream>(), domain.as_str(), last_component(address)) {
                 (Ok(stream), "unix", Some(file)) => Some((stream, file)),
@@ -100,16 +92,14 @@ impl Endpoints {
     }
 
     /// The name of the session socket, where there is one of a version that is known.
-    #[must_use]
-    pub fn session(&self) -> Option<&str> {
+    pub(crate) fn session(&self) -> Option<&str> {
         let session = self.session.as_ref()?;
         (session.version == VERSION && session.domain == "unix")
             .then(|| last_component(&session.address))?
     }
 
     /// The document for people and for rkt: indented by four spaces, no newline at the end.
-    #[must_use]
-    pub fn pretty(&self) -> String {
+    pub(crate) fn pretty(&self) -> String {
         let mut out = Vec::new();
         let indent = serde_json::ser::PrettyFormatter::with_indent(b"    ");
         let mut to = serde_json::Serializer::with_formatter(&mut out, indent);

@@ -21,50 +21,43 @@ const VERSION: u32 = 1;
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Last {
+pub(crate) struct Last {
     version: u32,
     /// The app's name.
-    pub app: String,
+    pub(crate) app: String,
     /// When the mux had read everything, in milliseconds since 1970-01-01 UTC.
-    pub ended_ms: u64,
+    pub(crate) ended_ms: u64,
     /// How the app ended; `None` when its mux did not know, or whether it had ended at all.
-    pub status: Option<AppStatus>,
+    pub(crate) status: Option<AppStatus>,
     /// Its output streams.
-    pub streams: Vec<Tail>,
+    pub(crate) streams: Vec<StreamTail>,
 }
 
 /// What is left of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tail {
+pub(crate) struct StreamTail {
     /// Its name.
-    pub stream: Stream,
+    pub(crate) stream: Stream,
     /// Bytes that the app wrote.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// The last of them, at most [`limits::TAIL`] bytes; what is no UTF-8 is replaced.
-    pub tail: String,
+    pub(crate) tail: String,
 }
 
 impl Last {
     /// The document of an app that ends now.
-    #[must_use]
-    pub fn new(dir: &AppDir, status: Option<AppStatus>, streams: Vec<Tail>) -> Self {
+    pub(crate) fn new(dir: &AppDir, status: Option<AppStatus>, streams: Vec<StreamTail>) -> Self {
         let app = dir.name().to_string();
         Self { version: VERSION, app, ended_ms: now_ms(), status, streams }
     }
 
     /// Writes the document, whole.
-    ///
-    /// # Errors
-    /// When the directory does not take it.
-    pub fn publish(&self, dir: &AppDir) -> Result<()> {
+    pub(crate) fn publish(&self, dir: &AppDir) -> Result<()> {
         document::publish(dir, LAST, PRIVATE, self)
     }
 
     /// Reads the document of an app; `None` when there is none for this user.
-    ///
-    /// # Errors
-    /// When it is not one of a known version.
-    pub fn read(dir: &AppDir) -> Result<Option<Self>> {
+    pub(crate) fn read(dir: &AppDir) -> Result<Option<Self>> {
         let what = || format!("reading {}", dir.path(LAST).display());
         match dir.read(LAST, limits::LAST) {
             Ok(text) => Self::parse(&text).map(Some).with_context(what),
@@ -81,8 +74,7 @@ impl Last {
     }
 
     /// How long ago it was; a clock that was set back makes it now.
-    #[must_use]
-    pub fn age(&self) -> Duration {
+    pub(crate) fn age(&self) -> Duration {
         Duration::from_millis(now_ms().saturating_sub(self.ended_ms))
     }
 }

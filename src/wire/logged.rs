@@ -19,24 +19,24 @@ const VERSION: u32 = 1;
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Logged {
+pub(crate) struct Logged {
     version: u32,
     logs: Vec<LogFile>,
 }
 
 /// One log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogFile {
+pub(crate) struct LogFile {
     /// How it is written.
-    pub format: Format,
+    pub(crate) format: Format,
     /// The file that is written, absolute; rotated ones are beside it.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Format {
+pub(crate) enum Format {
     /// Kubernetes' CRI.
     Cri,
     /// docker's json-file.
@@ -48,24 +48,17 @@ pub enum Format {
 
 impl Logged {
     /// The document of a mux that writes these logs.
-    #[must_use]
-    pub fn new(logs: Vec<LogFile>) -> Self {
+    pub(crate) fn new(logs: Vec<LogFile>) -> Self {
         Self { version: VERSION, logs }
     }
 
     /// Writes the document, whole.
-    ///
-    /// # Errors
-    /// When the directory does not take it, or a path is no text.
-    pub fn publish(&self, dir: &AppDir) -> Result<()> {
+    pub(crate) fn publish(&self, dir: &AppDir) -> Result<()> {
         document::publish(dir, LOGS, PRIVATE, self)
     }
 
     /// Reads the document of an app; `None` when there is none.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is not one of a known version.
-    pub fn read(dir: &AppDir) -> Result<Option<Self>> {
+    pub(crate) fn read(dir: &AppDir) -> Result<Option<Self>> {
         let what = || format!("reading {}", dir.path(LOGS).display());
         match dir.read(LOGS, limits::LOGGED) {
             Ok(text) => Self::parse(&text).map(Some).with_context(what),
@@ -79,8 +72,7 @@ impl Logged {
     }
 
     /// The first log that can be read entry by entry.
-    #[must_use]
-    pub fn readable(&self) -> Option<&LogFile> {
+    pub(crate) fn readable(&self) -> Option<&LogFile> {
         let log = self.logs.iter().find(|log| log.format != Format::Other)?;
         log.path.is_absolute().then_some(log)
     }

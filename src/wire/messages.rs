@@ -45,7 +45,6 @@ pub struct Hello {
 impl Hello {
     /// What it wants of a mux of this epoch: an offset of another one means nothing there, and
     /// stands for the oldest byte kept.
-    #[must_use]
     pub fn wants(&self, epoch: Epoch) -> Vec<Want> {
         let is_other = self.epoch.is_some_and(|its| its != epoch);
         let here = |want: &Want| match want.from {
@@ -143,7 +142,6 @@ pub struct Size {
 
 impl Size {
     /// Whether it is no size at all, as that of a terminal that nobody has given one.
-    #[must_use]
     pub fn is_none(self) -> bool {
         self.rows == 0 || self.cols == 0
     }
@@ -206,7 +204,6 @@ pub enum AppStatus {
 
 impl AppStatus {
     /// The status as a shell would give it: 128 + n for signal n.
-    #[must_use]
     pub fn code(self) -> u8 {
         match self {
             Self::Status(status) => status,
@@ -243,7 +240,6 @@ pub enum Turn {
 
 impl Turn {
     /// The frame that tells a session of it.
-    #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         match self {
             Self::Ended(status) => Kind::Ended.message(status),
@@ -306,7 +302,6 @@ pub enum AppState {
 
 impl AppState {
     /// The word for it.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -321,7 +316,6 @@ impl AppState {
 
 impl Report {
     /// Where the app is in its life.
-    #[must_use]
     pub fn app_state(&self) -> AppState {
         let has_spoken = self.streams.iter().any(|stream| stream.bytes > 0);
         match (self.state.as_str(), self.app_pid, self.app_ended) {

@@ -10,10 +10,10 @@
 //! | [`document`] | reading and writing one |
 //! | [`messages`] | the bodies of control messages |
 
-pub mod document;
-pub mod endpoints;
-pub mod last;
-pub mod logged;
+pub(crate) mod document;
+pub(crate) mod endpoints;
+pub(crate) mod last;
+pub(crate) mod logged;
 mod messages;
 pub mod session;
 
@@ -21,17 +21,13 @@ use std::fmt;
 
 use serde::Serialize;
 
-pub use crate::wire::messages::{
-    Answer, AppState, AppStatus, Begin, ClientReport, End, ErrorReport, Exclusive, Gap, Hello,
-    LogReport, PlaceReport, Redraw, Redrawn, Refusal, Report, Request, Rights, Size, Started,
-    StreamReport, Turn, Want, Welcome,
-};
+pub use self::messages::*;
 
 use crate::types::limits;
 use crate::types::stream::Stream;
 
 /// The version spoken.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// Bytes before each payload: kind, three zeros, length as u32 big-endian.
 pub const HEADER: usize = 8;
 
@@ -122,7 +118,6 @@ impl Kind {
     }
 
     /// The kind that carries the bytes of an output stream.
-    #[must_use]
     pub fn of(stream: Stream) -> Self {
         match stream {
             Stream::Stdin => Self::Stdin,
@@ -133,20 +128,17 @@ impl Kind {
     }
 
     /// The stream whose bytes it carries; `None` for control messages.
-    #[must_use]
-    pub fn stream(self) -> Option<Stream> {
+    pub(crate) fn stream(self) -> Option<Stream> {
         Stream::ALL.into_iter().find(|stream| Self::of(*stream) == self)
     }
 
     /// The header of a frame of this kind with `len` bytes of payload.
-    #[must_use]
     pub fn header(self, len: usize) -> [u8; HEADER] {
         let [a, b, c, d] = u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
         [self as u8, 0, 0, 0, a, b, c, d]
     }
 
     /// A whole control frame.
-    #[must_use]
     pub fn message(self, body: &impl Serialize) -> Vec<u8> {
         // Plain structs of numbers and strings: it cannot fail.
         let body = serde_json::to_vec(body).unwrap_or_default();
@@ -154,7 +146,6 @@ impl Kind {
     }
 
     /// A whole frame.
-    #[must_use]
     pub fn frame(self, body: &[u8]) -> Vec<u8> {
         [&self.header(body.len())[..], body].concat()
     }
@@ -205,15 +196,11 @@ pub struct Decoder {
 impl Decoder {
     /// Bytes that complete the header or the frame that is being read: who reads no more than that
     /// at a time finds nothing of the next frame.
-    #[must_use]
     pub fn wants(&self) -> usize {
         if self.have < HEADER { HEADER - self.have } else { self.left }
     }
 
     /// The next item of `bytes`, which is moved behind it; `None` when more bytes are needed.
-    ///
-    /// # Errors
-    /// When the bytes break the protocol; nothing more can be made of this connection.
     pub fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Item<'a>>, FrameError> {
         loop {
             if self.have < HEADER {

@@ -25,10 +25,6 @@ pub enum Patience<'a> {
 }
 
 /// Opens a session at a socket of an app's directory; what the client gets is in the welcome.
-///
-/// # Errors
-/// Those of the connection, to be told apart by their kind: a mux that is going ends it. Others
-/// when the mux refuses, with its reason.
 pub fn open(
     dir: &AppDir,
     file: &str,
@@ -60,10 +56,7 @@ pub fn open(
 }
 
 /// The next control message of a session that reads no stream; nothing behind it is read.
-///
-/// # Errors
-/// Those of the connection. Others when the mux refuses to go on, with its reason.
-pub fn next(
+pub(crate) fn next(
     socket: &mut UnixStream,
     dir: &AppDir,
     until: Option<Instant>,

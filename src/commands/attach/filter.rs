@@ -17,7 +17,7 @@ use crate::types::limits;
 /// Which strings of the app reach a terminal that attach writes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a word of --pass")]
-pub struct Pass {
+pub(crate) struct Pass {
     title: bool,
     clipboard: bool,
     notify: bool,
@@ -26,7 +26,7 @@ pub struct Pass {
 
 /// A word that `--pass` does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassError(String);
+pub(crate) struct PassError(String);
 
 impl fmt::Display for PassError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +97,7 @@ enum Verdict {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Filter {
+pub(crate) struct Filter {
     pass: Pass,
     place: Place,
     verdict: Verdict,
@@ -132,8 +132,7 @@ const CANCEL: u8 = 0x18;
 
 impl Filter {
     /// For a terminal to which no app has written.
-    #[must_use]
-    pub const fn new(pass: Pass) -> Self {
+    pub(crate) const fn new(pass: Pass) -> Self {
         Self {
             pass,
             place: Place::Text,
@@ -147,7 +146,7 @@ impl Filter {
     }
 
     /// What the terminal is to be given of these bytes; `out` is memory for it.
-    pub fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
+    pub(crate) fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
         if self.place == Place::Text && memchr(ESC, bytes).is_none() && bytes.is_ascii() {
             self.character = Character::default();
@@ -179,8 +178,7 @@ impl Filter {
     }
 
     /// What puts back the title from before attach, if the app has set one.
-    #[must_use]
-    pub fn undo(&self) -> String {
+    pub(crate) fn undo(&self) -> String {
         let end = if self.place == Place::Text { "" } else { "\x1b\\" };
         match self.saved {
             0 => String::new(),
@@ -189,12 +187,12 @@ impl Filter {
     }
 
     /// The title was put back.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.saved = 0;
     }
 
     /// The app goes on with nothing that has begun.
-    pub fn break_off(&mut self) {
+    pub(crate) fn break_off(&mut self) {
         self.head.clear();
         (self.place, self.is_broken) = (Place::Text, false);
     }

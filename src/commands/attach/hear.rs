@@ -20,7 +20,7 @@ use crate::types::limits;
 use crate::wire::Rights;
 
 impl Attached<'_> {
-    pub(super) fn on_news(&mut self, news: News) -> Result<Step> {
+    pub(crate) fn on_news(&mut self, news: News) -> Result<Step> {
         match news {
             News::Gap(gap) => {
                 let len = gap.to.saturating_sub(gap.from);
@@ -101,7 +101,7 @@ impl Attached<'_> {
     }
 
     /// Whether we type has changed, or a new mux has told.
-    pub(super) fn on_rights(&mut self, rights: &Rights) {
+    pub(crate) fn on_rights(&mut self, rights: &Rights) {
         let (name, why) = (self.name(), rights.why.escape_debug());
         match (self.input, rights.types) {
             (Input::Held, true) => {
@@ -120,7 +120,7 @@ impl Attached<'_> {
     }
 
     /// A connection has ended; the attach ends with the last one, unless it can be made again.
-    pub(super) fn on_end(
+    pub(crate) fn on_end(
         &mut self,
         end: io::Result<()>,
         progress: Option<Progress>,
@@ -145,7 +145,7 @@ impl Attached<'_> {
     }
 
     /// The mux is gone, for good as far as it matters here.
-    pub(super) fn lost(&mut self, more: &str) -> Step {
+    pub(crate) fn lost(&mut self, more: &str) -> Step {
         terminal::restore();
         self.say(&format!("attached to app {}: the mux is gone{more}", self.name()));
         self.tell_missing();
@@ -153,7 +153,7 @@ impl Attached<'_> {
     }
 
     /// Looks for a new mux, in another thread.
-    pub(super) fn reconnect(&mut self, progress: Progress) -> Result<Step> {
+    pub(crate) fn reconnect(&mut self, progress: Progress) -> Result<Step> {
         // What was sent may be with the app, or not: to go on could only hide that.
         let unsure = self.unconfirmed;
         let what = match self.farewell {
@@ -183,7 +183,7 @@ impl Attached<'_> {
     }
 
     /// There is a new mux, and it has welcomed us.
-    pub(super) fn go_on(&mut self, link: Link) -> Result<()> {
+    pub(crate) fn go_on(&mut self, link: Link) -> Result<()> {
         let reads = !self.wanted.outputs.is_empty();
         let knows = self.epoch.is_some() && self.epoch == link.epoch || !reads;
         if !knows && self.is_drawn {
@@ -208,7 +208,7 @@ impl Attached<'_> {
     }
 
     /// There is no new mux, or it does not take us.
-    pub(super) fn give_up(&mut self, why: &anyhow::Error) -> Step {
+    pub(crate) fn give_up(&mut self, why: &anyhow::Error) -> Step {
         match self.farewell {
             Some(_) if find::is_absence(why) => Step::Leave(self.complete(Exit::Done)),
             None if find::is_absence(why) => self.lost(""),

@@ -12,7 +12,7 @@ use crate::types::limits;
 
 /// A sequence of keys; empty when there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sequence(Vec<u8>);
+pub(crate) struct Sequence(Vec<u8>);
 
 impl Default for Sequence {
     /// docker's: ctrl-p, ctrl-q.
@@ -23,8 +23,7 @@ impl Default for Sequence {
 
 impl Sequence {
     /// No keys at all.
-    #[must_use]
-    pub const fn none() -> Self {
+    pub(crate) const fn none() -> Self {
         Self(Vec::new())
     }
 }
@@ -46,7 +45,7 @@ impl fmt::Display for Sequence {
 
 /// Why a text is no sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SequenceError {
+pub(crate) enum SequenceError {
     /// Not a character, and not `ctrl-` with one of those that have a control code.
     Key(String),
     /// More than [`limits::DETACH_KEYS`] keys.
@@ -96,7 +95,7 @@ fn key(text: &str) -> Result<u8, SequenceError> {
 
 /// What a person's keys can ask of attach itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub(crate) enum Command {
     /// To leave the app.
     Detach,
     /// To stop attach for a while, as the shell's ^Z does.
@@ -111,15 +110,12 @@ pub enum Command {
 
 /// The sequences that are looked for, and what they ask for.
 #[derive(Clone, Debug)]
-pub struct Keys(Vec<(Sequence, Command)>);
+pub(crate) struct Keys(Vec<(Sequence, Command)>);
 
 impl Keys {
     /// Those of a person: one sequence to detach and one to suspend, either may be empty. Where there can
     /// be a `page`, the first key of the former, then `?`, shows it; a single key has no such.
-    ///
-    /// # Errors
-    /// When one sequence is the beginning of the other, so that one of them could not be typed.
-    pub fn new(detach: &Sequence, suspend: &Sequence, page: bool) -> Result<Self, String> {
+    pub(crate) fn new(detach: &Sequence, suspend: &Sequence, page: bool) -> Result<Self, String> {
         let both = [detach, suspend].map(|sequence| &sequence.0[..]);
         if both.iter().all(|keys| !keys.is_empty())
             && (both[0].starts_with(both[1]) || both[1].starts_with(both[0]))
@@ -139,14 +135,12 @@ impl Keys {
     }
 
     /// None: for a program's input.
-    #[must_use]
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
 
     /// The keys for a command, if there are any.
-    #[must_use]
-    pub fn of(&self, command: Command) -> Option<&Sequence> {
+    pub(crate) fn of(&self, command: Command) -> Option<&Sequence> {
         self.0.iter().find(|(_, asks)| *asks == command).map(|(sequence, _)| sequence)
     }
 
@@ -161,7 +155,7 @@ impl Keys {
 
 /// Looks for sequences in what is typed.
 #[derive(Debug)]
-pub struct Matcher {
+pub(crate) struct Matcher {
     keys: Keys,
     /// The beginning of a sequence.
     held: Vec<u8>,
@@ -170,20 +164,18 @@ pub struct Matcher {
 
 impl Matcher {
     /// Nothing typed yet.
-    #[must_use]
-    pub fn new(keys: Keys) -> Self {
+    pub(crate) fn new(keys: Keys) -> Self {
         Self { keys, held: Vec::new(), held_since: None }
     }
 
     /// What is looked for.
-    #[must_use]
-    pub fn keys(&self) -> &Keys {
+    pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
     /// Takes what was typed, up to the end of the first sequence that is complete, and puts out what
     /// is for the app. How many bytes were taken, and what the sequence asks for.
-    pub fn push(
+    pub(crate) fn push(
         &mut self,
         typed: &[u8],
         now: Instant,
@@ -202,13 +194,12 @@ impl Matcher {
     }
 
     /// Until when keys are held back, if any are.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.held_since.map(|since| since + limits::DETACH_HOLD)
     }
 
     /// Puts out what has been held back for too long.
-    pub fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
+    pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             out.append(&mut self.held);
             self.held_since = None;

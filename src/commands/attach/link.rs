@@ -25,34 +25,33 @@ use crate::wire::{
 
 /// What came out of dialling.
 #[derive(Debug)]
-pub struct Link {
+pub(crate) struct Link {
     /// What is attached.
-    pub wanted: Wanted,
+    pub(crate) wanted: Wanted,
     /// The way to the app.
-    pub uplink: Option<Uplink>,
+    pub(crate) uplink: Option<Uplink>,
     /// The ways from the app; for a session just one.
-    pub downlinks: Vec<(Carries, UnixStream)>,
+    pub(crate) downlinks: Vec<(Carries, UnixStream)>,
     /// What a session's offsets belong to.
-    pub epoch: Option<Epoch>,
+    pub(crate) epoch: Option<Epoch>,
     /// The window that a session's mux was told of.
-    pub size: Option<Size>,
+    pub(crate) size: Option<Size>,
     /// How many others are attached, as far as is known.
-    pub others: usize,
+    pub(crate) others: usize,
     /// Why we do not type now, though we want to.
-    pub rights: Option<Rights>,
+    pub(crate) rights: Option<Rights>,
 }
 
 impl Link {
     /// Whether it is a session: raw sockets know no screens.
-    #[must_use]
-    pub fn is_session(&self) -> bool {
+    pub(crate) fn is_session(&self) -> bool {
         self.downlinks.iter().any(|(carries, _)| matches!(carries, Carries::Session(_)))
     }
 }
 
 /// What comes over a connection.
 #[derive(Debug)]
-pub enum Carries {
+pub(crate) enum Carries {
     /// The bytes of this stream, and nothing else.
     Raw(Stream),
     /// A session's frames, from here on.
@@ -61,7 +60,7 @@ pub enum Carries {
 
 /// How far a session has got: the offsets of the next bytes.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     epoch: Option<Epoch>,
     places: Vec<Begin>,
     /// Bytes of a screen that are still to come.
@@ -70,24 +69,24 @@ pub struct Progress {
 
 impl Progress {
     /// So many bytes of a stream were shown.
-    pub fn advance(&mut self, stream: Stream, len: usize) {
+    pub(crate) fn advance(&mut self, stream: Stream, len: usize) {
         self.change(stream, |offset| offset.saturating_add(len as u64));
     }
 
     /// A screen comes, which stands for everything before it.
-    pub fn redraw(&mut self, redrawn: Redrawn) {
+    pub(crate) fn redraw(&mut self, redrawn: Redrawn) {
         self.change(redrawn.stream, |_| redrawn.offset);
         self.undrawn = redrawn.bytes;
     }
 
     /// So many bytes of it were shown; whether that was all.
-    pub fn is_drawn_with(&mut self, len: usize) -> bool {
+    pub(crate) fn is_drawn_with(&mut self, len: usize) -> bool {
         self.undrawn = self.undrawn.saturating_sub(len as u64);
         self.undrawn == 0
     }
 
     /// What is missing is known, and goes up to this offset.
-    pub fn skip(&mut self, gap: Gap) {
+    pub(crate) fn skip(&mut self, gap: Gap) {
         self.change(gap.stream, |offset| offset.max(gap.to));
     }
 
@@ -109,7 +108,7 @@ impl Progress {
 
 /// The way to the app: bytes that wait to be sent.
 #[derive(Debug)]
-pub struct Uplink {
+pub(crate) struct Uplink {
     socket: UnixStream,
     session: bool,
     waiting: Vec<u8>,
@@ -121,10 +120,11 @@ pub struct Uplink {
 
 /// Connects to what is wanted of an app and to nothing else; `after` is how far an earlier
 /// connection got.
-///
-/// # Errors
-/// When the app has not what is wanted, or its mux does not answer.
-pub fn dial(request: &Request, endpoints: &Endpoints, after: Option<&Progress>) -> Result<Link> {
+pub(crate) fn dial(
+    request: &Request,
+    endpoints: &Endpoints,
+    after: Option<&Progress>,
+) -> Result<Link> {
     let Request { dir, mode, from, stdin_once, .. } = request;
     let name = dir.name();
     let targets = endpoints.streams();
@@ -243,19 +243,17 @@ impl Uplink {
     }
 
     /// How many bytes wait for the socket to take them.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     /// Whether it is one of a session.
-    #[must_use]
-    pub fn is_session(&self) -> bool {
+    pub(crate) fn is_session(&self) -> bool {
         self.session
     }
 
     /// Input for the app.
-    pub fn input(&mut self, bytes: &[u8]) {
+    pub(crate) fn input(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(limits::FRAME) {
             if self.session {
                 self.waiting.extend_from_slice(&Kind::Stdin.header(part.len()));
@@ -265,7 +263,7 @@ impl Uplink {
     }
 
     /// No more input will come.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if self.session {
             self.waiting.extend_from_slice(&Kind::StdinEof.frame(b""));
         } else {
@@ -274,14 +272,14 @@ impl Uplink {
     }
 
     /// The window has this size now; a raw socket cannot tell.
-    pub fn resize(&mut self, size: Size) {
+    pub(crate) fn resize(&mut self, size: Size) {
         if self.session {
             self.waiting.extend_from_slice(&Kind::Resize.message(&size));
         }
     }
 
     /// Asks the mux for something; whether it can be asked: a raw socket cannot.
-    pub fn ask(&mut self, request: ForMux) -> bool {
+    pub(crate) fn ask(&mut self, request: ForMux) -> bool {
         if self.session {
             self.waiting.extend_from_slice(&Kind::Request.message(&request));
         }
@@ -289,10 +287,7 @@ impl Uplink {
     }
 
     /// Sends what the socket takes without waiting.
-    ///
-    /// # Errors
-    /// When the mux does not take any more; what it still sends can be read.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         while !self.waiting.is_empty() {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
             match send(self.socket.as_raw_fd(), &self.waiting, flags) {

@@ -6,11 +6,11 @@
 //! looked for again, in a thread, too, and the session goes on where it was. Invariant: the local
 //! terminal is as before on every way out.
 
-pub mod filter;
+pub(crate) mod filter;
 mod hear;
-pub mod keys;
+pub(crate) mod keys;
 mod link;
-pub mod mode;
+pub(crate) mod mode;
 mod page;
 mod pulse;
 mod pump;
@@ -46,37 +46,36 @@ use crate::wire::{AppStatus, Exclusive, Redraw, Rights};
 
 /// What is to be attached, and how.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// The app.
-    pub dir: AppDir,
+    pub(crate) dir: AppDir,
     /// Which of its streams.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// How long to wait for the app: zero not at all, `None` for ever.
-    pub wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
     /// How long to look for a new mux when a session loses its own: zero not at all.
-    pub reconnect: Duration,
+    pub(crate) reconnect: Duration,
     /// Where in its streams to begin.
-    pub from: Position,
+    pub(crate) from: Position,
     /// What a terminal is to show first.
-    pub redraw: Option<Redraw>,
+    pub(crate) redraw: Option<Redraw>,
     /// Which strings of the app reach a terminal.
-    pub pass: Pass,
+    pub(crate) pass: Pass,
     /// Whether to look only, and to type nothing.
-    pub read_only: bool,
+    pub(crate) read_only: bool,
     /// Whether the end of our input ends the app's.
-    pub stdin_once: bool,
+    pub(crate) stdin_once: bool,
     /// Whether nobody else is to type meanwhile.
-    pub exclusive: Option<Exclusive>,
+    pub(crate) exclusive: Option<Exclusive>,
     /// The keys that detach, when the input is a terminal.
-    pub detach_keys: Sequence,
+    pub(crate) detach_keys: Sequence,
     /// Those that suspend this process.
-    pub suspend_key: Sequence,
+    pub(crate) suspend_key: Sequence,
 }
 
 impl Request {
     /// The plain one, which looks for no other mux and cannot be suspended.
-    #[must_use]
-    pub fn new(dir: AppDir, mode: Mode) -> Self {
+    pub(crate) fn new(dir: AppDir, mode: Mode) -> Self {
         Self {
             dir,
             mode,
@@ -96,8 +95,7 @@ impl Request {
 
 /// What a terminal shows first if nobody has said: the screen, unless an offset was asked for. In a
 /// pipe or file the app's own bytes are wanted.
-#[must_use]
-pub fn usual_redraw(from: Position) -> Option<Redraw> {
+pub(crate) fn usual_redraw(from: Position) -> Option<Redraw> {
     (from == Position::Unseen && io::stdout().is_terminal()).then_some(Redraw::Screen)
 }
 
@@ -191,10 +189,7 @@ struct Attached<'a> {
 }
 
 /// Attaches, and stays until it is over.
-///
-/// # Errors
-/// When there is nothing to attach to, or something of this process fails.
-pub fn attach(request: &Request) -> Result<Exit> {
+pub(crate) fn attach(request: &Request) -> Result<Exit> {
     let Request { dir, mode, wait, detach_keys, suspend_key, .. } = request;
     let keys = |page| Keys::new(detach_keys, suspend_key, page).map_err(|why| anyhow!(why));
     keys(true)?;

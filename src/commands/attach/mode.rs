@@ -7,7 +7,7 @@ use crate::types::stream::Stream;
 
 /// A wish, before it is known what the app has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Everything that the app has.
     Auto,
     /// Nothing: show what there is.
@@ -18,16 +18,16 @@ pub enum Mode {
 
 /// Streams in each direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// The stream that gets this process's input.
-    pub input: Option<Stream>,
+    pub(crate) input: Option<Stream>,
     /// The streams that come out of this process.
-    pub outputs: Vec<Stream>,
+    pub(crate) outputs: Vec<Stream>,
 }
 
 /// Why a text is no mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModeError {
+pub(crate) enum ModeError {
     /// An unknown word.
     Unknown(String),
     /// The terminal together with streams.
@@ -82,10 +82,12 @@ impl FromStr for Mode {
 
 impl Wanted {
     /// Adds a stream in one direction or both.
-    ///
-    /// # Errors
-    /// When a terminal and plain streams would come together.
-    pub fn add(&mut self, input: bool, output: bool, stream: Stream) -> Result<(), ModeError> {
+    pub(crate) fn add(
+        &mut self,
+        input: bool,
+        output: bool,
+        stream: Stream,
+    ) -> Result<(), ModeError> {
         let is_tty = stream == Stream::Tty;
         if self.all().any(|other| (other == Stream::Tty) != is_tty) {
             return Err(ModeError::Incompatible);
@@ -100,8 +102,7 @@ impl Wanted {
     }
 
     /// Everything that an app has.
-    #[must_use]
-    pub fn everything(streams: &[Stream]) -> Self {
+    pub(crate) fn everything(streams: &[Stream]) -> Self {
         Self {
             input: streams.iter().copied().find(|s| s.is_input()),
             outputs: streams.iter().copied().filter(|s| s.is_output()).collect(),
@@ -109,7 +110,7 @@ impl Wanted {
     }
 
     /// Each stream once.
-    pub fn all(&self) -> impl Iterator<Item = Stream> + '_ {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Stream> + '_ {
         let input = self.input.filter(|s| !self.outputs.contains(s));
         input.into_iter().chain(self.outputs.iter().copied())
     }

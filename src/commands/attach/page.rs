@@ -8,7 +8,7 @@ use crate::wire::{ClientReport, Report, Size};
 
 /// What is known of who is attached.
 #[derive(Debug)]
-pub enum Presence {
+pub(crate) enum Presence {
     /// The mux has been asked.
     Asked,
     /// What it answered.
@@ -18,8 +18,7 @@ pub enum Presence {
 }
 
 /// One line on how many others are attached, for who comes and can look at the page by these keys.
-#[must_use]
-pub fn others(app: &AppName, count: usize, keys: &Keys) -> String {
+pub(crate) fn others(app: &AppName, count: usize, keys: &Keys) -> String {
     let are = if count == 1 { "other is" } else { "others are" };
     let keys = keys.of(Command::Page).map_or(String::new(), |keys| format!(" ({keys} shows them)"));
     format!("app {app}: {count} {are} attached{keys}")
@@ -27,7 +26,7 @@ pub fn others(app: &AppName, count: usize, keys: &Keys) -> String {
 
 /// What whoever sits here may type, which decides what the page has keys for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Typing {
+pub(crate) enum Typing {
     /// Nothing.
     Never,
     /// As others do, or nothing as long as one of them types alone.
@@ -37,8 +36,7 @@ pub enum Typing {
 }
 
 /// What a key asks for while the page is shown.
-#[must_use]
-pub fn command(key: u8, typing: Typing) -> Option<Command> {
+pub(crate) fn command(key: u8, typing: Typing) -> Option<Command> {
     match (key, typing) {
         (b'd', _) => Some(Command::Detach),
         (b'z', _) => Some(Command::Suspend),
@@ -60,8 +58,7 @@ fn here(typing: Typing) -> impl Iterator<Item = &'static str> {
 }
 
 /// The page's text for a window of this size, for a terminal that is raw; `own` is our process.
-#[must_use]
-pub fn text(
+pub(crate) fn text(
     app: &AppName,
     (keys, typing): (&Keys, Typing),
     presence: &Presence,

@@ -17,7 +17,7 @@ use crate::wire::session::{self, Patience};
 
 /// What is known of the mux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pulse {
+pub(crate) enum Pulse {
     /// It answers, or nothing was typed.
     Well,
     /// Something was typed then, when so many reads had given something.
@@ -30,7 +30,7 @@ pub(super) enum Pulse {
 
 impl Pulse {
     /// When to look again though nothing happens.
-    pub fn deadline(self) -> Option<Instant> {
+    pub(crate) fn deadline(self) -> Option<Instant> {
         match self {
             Self::Typed { at, .. } => Some(at + limits::ANSWER / 2),
             Self::Asked { at, .. } => Some(at + limits::ANSWER),
@@ -41,14 +41,14 @@ impl Pulse {
 
 impl Attached<'_> {
     /// Something was typed, and a mux would mostly have something to say.
-    pub(super) fn await_pulse(&mut self) {
+    pub(crate) fn await_pulse(&mut self) {
         if self.pulse == Pulse::Well && self.uplink.as_ref().is_some_and(Uplink::is_session) {
             self.pulse = Pulse::Typed { at: Instant::now(), reads: pump::reads() };
         }
     }
 
     /// The time for an answer may be over.
-    pub(super) fn check_pulse(&mut self, now: Instant) -> Result<()> {
+    pub(crate) fn check_pulse(&mut self, now: Instant) -> Result<()> {
         if self.pulse.deadline().is_none_or(|due| now < due) {
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl Attached<'_> {
     }
 
     /// The mux has answered, or there is no such mux any more.
-    pub(super) fn on_pulse(&mut self, answers: bool) {
+    pub(crate) fn on_pulse(&mut self, answers: bool) {
         if std::mem::replace(&mut self.pulse, Pulse::Well) == Pulse::Late && answers {
             self.say(&format!("attached to app {}: the mux answers again", self.name()));
         }

@@ -22,7 +22,7 @@ use crate::wire::{Answer, AppStatus, Decoder, Gap, Item, Kind, Refusal, Report, 
 
 /// What the main loop has to know.
 #[derive(Debug)]
-pub enum News {
+pub(crate) enum News {
     /// Bytes of a stream are lost to this client.
     Gap(Gap),
     /// The app ended.
@@ -67,25 +67,22 @@ pub enum News {
 }
 
 /// The receiving end: a queue, and a socket that can be polled for it.
-pub struct Inbox {
+pub(crate) struct Inbox {
     /// What has come.
-    pub news: Receiver<News>,
+    pub(crate) news: Receiver<News>,
     /// Readable when something has.
-    pub bell: UnixStream,
+    pub(crate) bell: UnixStream,
 }
 
 /// The sending end; each thread has one.
 #[derive(Debug)]
-pub struct Outbox {
+pub(crate) struct Outbox {
     news: Sender<News>,
     bell: UnixStream,
 }
 
 /// Both ends.
-///
-/// # Errors
-/// When the kernel gives no socket pair.
-pub fn mailbox() -> io::Result<(Outbox, Inbox)> {
+pub(crate) fn mailbox() -> io::Result<(Outbox, Inbox)> {
     let (news, inbox) = channel();
     let (ring, bell) = UnixStream::pair()?;
     // A bell that is full rings already.
@@ -96,10 +93,7 @@ pub fn mailbox() -> io::Result<(Outbox, Inbox)> {
 
 impl Outbox {
     /// Another one.
-    ///
-    /// # Errors
-    /// When there is no descriptor left.
-    pub fn another(&self) -> io::Result<Self> {
+    pub(crate) fn another(&self) -> io::Result<Self> {
         Ok(Self { news: self.news.clone(), bell: self.bell.try_clone()? })
     }
 
@@ -120,10 +114,7 @@ impl Drop for Outbox {
 
 /// Hands signals on, for as long as the process lives. Those of job control only with
 /// `job_control`.
-///
-/// # Errors
-/// When they cannot be caught.
-pub fn catch_signals(outbox: Outbox, job_control: bool) -> Result<()> {
+pub(crate) fn catch_signals(outbox: Outbox, job_control: bool) -> Result<()> {
     let mut wanted = vec![SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGWINCH];
     if job_control {
         wanted.extend([SIGTSTP, SIGCONT]);
@@ -137,26 +128,26 @@ pub fn catch_signals(outbox: Outbox, job_control: bool) -> Result<()> {
 }
 
 /// Connects, however long that takes.
-///
-/// # Errors
-/// When there is no thread for it.
-pub fn dial(outbox: Outbox, connect: impl FnOnce() -> Result<Link> + Send + 'static) -> Result<()> {
+pub(crate) fn dial(
+    outbox: Outbox,
+    connect: impl FnOnce() -> Result<Link> + Send + 'static,
+) -> Result<()> {
     spawn("dial", move || outbox.tell(News::Dialled(connect())))
 }
 
 /// Asks the mux who is attached, however long it takes.
-///
-/// # Errors
-/// When there is no thread for it.
-pub fn ask(outbox: Outbox, report: impl FnOnce() -> Result<Report> + Send + 'static) -> Result<()> {
+pub(crate) fn ask(
+    outbox: Outbox,
+    report: impl FnOnce() -> Result<Report> + Send + 'static,
+) -> Result<()> {
     spawn("ask", move || outbox.tell(News::Presence(report())))
 }
 
 /// Asks the mux whether it answers, however long it takes.
-///
-/// # Errors
-/// When there is no thread for it.
-pub fn probe(outbox: Outbox, hello: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+pub(crate) fn probe(
+    outbox: Outbox,
+    hello: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<()> {
     spawn("probe", move || {
         let answered = hello();
         if let Err(e) = &answered {
@@ -170,17 +161,13 @@ pub fn probe(outbox: Outbox, hello: impl FnOnce() -> Result<()> + Send + 'static
 static READS: AtomicU64 = AtomicU64::new(0);
 
 /// How many reads of all connections have given something so far.
-#[must_use]
-pub fn reads() -> u64 {
+pub(crate) fn reads() -> u64 {
     READS.load(Ordering::Relaxed)
 }
 
 /// Carries one connection to this process's outputs until it ends. `shows` tells which streams are
 /// wanted; the others are read and thrown away.
-///
-/// # Errors
-/// When there is no thread for it.
-pub fn carry(
+pub(crate) fn carry(
     outbox: Outbox,
     mut from: UnixStream,
     mut carries: Carries,

@@ -10,9 +10,9 @@ use crate::types::limits;
 
 /// Lines of ours, and until when they are to be where they are.
 #[derive(Debug)]
-pub struct Lines {
-    pub lines: Vec<String>,
-    pub until: Instant,
+pub(crate) struct Lines {
+    pub(crate) lines: Vec<String>,
+    pub(crate) until: Instant,
 }
 
 impl Lines {
@@ -25,7 +25,7 @@ impl Lines {
 impl Attached<'_> {
     /// Tells the mux our window, if there is one; it answers with a screen. So this is how a screen is drawn
     /// again that was not the app's for a while.
-    pub(super) fn redraw(&mut self) {
+    pub(crate) fn redraw(&mut self) {
         if let (Some(uplink), Some(size)) = (&mut self.uplink, terminal::size()) {
             uplink.resize(size);
             self.hold();
@@ -33,20 +33,20 @@ impl Attached<'_> {
     }
 
     /// A screen is to come, if screens do.
-    pub(super) fn hold(&mut self) {
+    pub(crate) fn hold(&mut self) {
         if self.is_drawn {
             self.held.get_or_insert_with(Lines::none);
         }
     }
 
     /// No screen comes any more, or not soon.
-    pub(super) fn tell_held(&mut self) {
+    pub(crate) fn tell_held(&mut self) {
         let held = self.held.take();
         held.iter().flat_map(|held| &held.lines).for_each(|line| self.say(line));
     }
 
     /// A screen has been shown: there is now what was held back for it, and what was on the screen before.
-    pub(super) fn tell_on_screen(&mut self) {
+    pub(crate) fn tell_on_screen(&mut self) {
         let held = self.held.take().map(|held| held.lines);
         self.note(held.unwrap_or_default());
     }
@@ -67,7 +67,7 @@ impl Attached<'_> {
     /// Tells people something. On a terminal that is drawn again later it is in the place of something of the
     /// app's for a while; on another one, behind what the app has shown, or, where that is a full screen, on
     /// its last line.
-    pub(super) fn say(&mut self, text: &str) {
+    pub(crate) fn say(&mut self, text: &str) {
         if self.local == Local::Apart {
             return diagnostics::say(text);
         }
@@ -87,13 +87,13 @@ impl Attached<'_> {
     }
 
     /// The end as it is told: bytes that were lost make it incomplete.
-    pub(super) fn complete(&mut self, exit: Exit) -> Exit {
+    pub(crate) fn complete(&mut self, exit: Exit) -> Exit {
         terminal::restore();
         self.tell_missing();
         if self.missing > 0 || self.uncertain { Exit::Incomplete } else { exit }
     }
 
-    pub(super) fn tell_missing(&mut self) {
+    pub(crate) fn tell_missing(&mut self) {
         let name = self.name();
         if self.missing > 0 {
             let missing = self.missing;

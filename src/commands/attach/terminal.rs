@@ -79,40 +79,35 @@ const PIECE: usize = 4096;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The window of the local terminal, if there is one with a size.
-#[must_use]
-pub fn size() -> Option<Size> {
+pub(crate) fn size() -> Option<Size> {
     let size = tcgetwinsize(io::stdin()).or_else(|_| tcgetwinsize(io::stdout())).ok()?;
     (size.ws_row > 0 && size.ws_col > 0).then_some(Size { rows: size.ws_row, cols: size.ws_col })
 }
 
 /// Notes from now on what the app changes on the terminal on standard output, to undo it; whether there
 /// is one.
-pub fn watch_screen() -> bool {
+pub(crate) fn watch_screen() -> bool {
     let is_terminal = io::stdout().is_terminal();
     lock(&SCREEN).undo = is_terminal.then(Undo::default);
     is_terminal
 }
 
 /// Lets only these strings of the app reach a terminal on standard output or standard error.
-pub fn filter(pass: Pass) {
+pub(crate) fn filter(pass: Pass) {
     let terminals = [io::stdout().is_terminal(), io::stderr().is_terminal()];
     let terminals = TERMINALS.get_or_init(|| terminals);
     lock(&SCREEN).filter = terminals.contains(&true).then(|| (Filter::new(pass), Vec::new()));
 }
 
 /// Whether a stream of the app goes to a terminal.
-#[must_use]
-pub fn shows(stream: Stream) -> bool {
+pub(crate) fn shows(stream: Stream) -> bool {
     let [stdout, stderr] = *TERMINALS.get_or_init(Default::default);
     if stream == Stream::Stderr { stderr } else { stdout }
 }
 
 /// Makes the terminal on standard input raw; whether there is one. For who only looks, ^C and the like
 /// stay signals for this process, and what is typed is nobody's, also what has not been read at the end.
-///
-/// # Errors
-/// When it is one and cannot be made raw.
-pub fn make_raw(types: bool) -> io::Result<bool> {
+pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         return Ok(false);
     }
@@ -128,10 +123,7 @@ pub fn make_raw(types: bool) -> io::Result<bool> {
 
 /// Makes it raw again, if it was, and the screen the app's, after [`suspend`] or [`page`], but not after
 /// [`restore`]. What the app had on the screen is not put back.
-///
-/// # Errors
-/// Those of tcsetattr(3).
-pub fn resume() -> io::Result<()> {
+pub(crate) fn resume() -> io::Result<()> {
     let modes = lock(&MODES).clone();
     if let Some(Modes { raw, .. }) = modes {
         take(&raw)?;
@@ -142,13 +134,13 @@ pub fn resume() -> io::Result<()> {
 
 /// Shows a page of our own in place of what the app has on the screen, until [`resume`]; whether the
 /// terminal takes it. The main screen is behind it, as it was.
-pub fn page(text: &str) -> bool {
+pub(crate) fn page(text: &str) -> bool {
     hand_over(Owner::Page, text)
 }
 
 /// Shows a line on the last row of the app's full screen, whose cursor stays where it is; whether there
 /// is such a screen. Elsewhere a line can be told as usual, and stays.
-pub fn note(line: &str) -> bool {
+pub(crate) fn note(line: &str) -> bool {
     write_note(true, |Size { rows, cols }| {
         // The last column stays free: what is written there may go on in the next row.
         let line: String = escape::line(line).chars().take(usize::from(cols) - 1).collect();
@@ -158,7 +150,7 @@ pub fn note(line: &str) -> bool {
 
 /// Shows lines at the top right, where a prompt is least, or the last one on the last row of a full screen, for a while:
 /// whoever calls this has the screen drawn again. Each is cut to its row. Whether it was shown.
-pub fn greet(lines: &[String]) -> bool {
+pub(crate) fn greet(lines: &[String]) -> bool {
     let lines: Vec<String> = lines.iter().map(|line| format!("iottymux: {line}")).collect();
     lines.last().is_some_and(|line| note(line))
         || write_note(false, |Size { rows, cols }| {
@@ -176,7 +168,7 @@ pub fn greet(lines: &[String]) -> bool {
 }
 
 /// Tells something on a line of its own, behind what the app has shown.
-pub fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let until = Instant::now() + limits::STUCK;
     let screen = lock_between(until);
     let undo = screen.as_ref().and_then(|screen| screen.undo.as_ref());
@@ -210,10 +202,7 @@ fn write_note(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
 /// Shows bytes of a stream by `write`. Strings that may not pass are left out. The modes of the app's terminal
 /// are noted first, and once all has been put back nothing is shown any more: what the app does then must not
 /// reach the shell's terminal. Returns whether lines of ours were wiped away, which would have moved with the app's.
-///
-/// # Errors
-/// Those of `write`.
-pub fn show(
+pub(crate) fn show(
     stream: Stream,
     bytes: &[u8],
     write: impl Fn(&[u8]) -> io::Result<()>,
@@ -264,7 +253,7 @@ pub fn show(
 }
 
 /// Puts everything back for a while; see [`resume`].
-pub fn suspend() {
+pub(crate) fn suspend() {
     hand_over(Owner::Shell, "");
     if let Some(modes) = lock(&MODES).as_ref() {
         let _ = put_back(modes);
@@ -272,7 +261,7 @@ pub fn suspend() {
 }
 
 /// Puts everything back for good.
-pub fn restore() {
+pub(crate) fn restore() {
     // First, so that a flood of output does not keep this waiting for the screen.
     OVER.store(true, Ordering::Relaxed);
     hand_over(Owner::Shell, "");
@@ -282,7 +271,7 @@ pub fn restore() {
 }
 
 /// Has a panic in any thread put everything back before it is reported.
-pub fn restore_on_panic() {
+pub(crate) fn restore_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         restore();
@@ -291,7 +280,7 @@ pub fn restore_on_panic() {
 }
 
 /// Undoes what the app has changed on the screen, if it has it.
-pub fn undo_modes() {
+pub(crate) fn undo_modes() {
     let until = Instant::now() + limits::STUCK;
     if let Some(mut screen) = lock_soon(until).filter(|screen| screen.owner == Owner::App) {
         let undone = screen.undo.as_ref().map(Undo::sequence).unwrap_or_default();

@@ -19,7 +19,7 @@ use crate::wire::{Answer, Exclusive, Request as ForMux, Size};
 
 impl Attached<'_> {
     /// This process's input has something, or its end.
-    pub(super) fn read_input(&mut self) -> Result<Step> {
+    pub(crate) fn read_input(&mut self) -> Result<Step> {
         let mut buffer = vec![0; self.room()];
         let len = match nix::unistd::read(io::stdin(), &mut buffer) {
             Ok(len) => len,
@@ -54,7 +54,7 @@ impl Attached<'_> {
     }
 
     /// Keys that are no sequence: for the app, or for our page.
-    pub(super) fn typed(&mut self, keys: &[u8]) -> Result<Step> {
+    pub(crate) fn typed(&mut self, keys: &[u8]) -> Result<Step> {
         match (&self.page, keys) {
             (None, keys) => self.send(keys),
             (Some(_), []) => {}
@@ -68,7 +68,7 @@ impl Attached<'_> {
     }
 
     /// What a person asks of attach itself.
-    pub(super) fn obey(&mut self, command: Command) -> Result<Step> {
+    pub(crate) fn obey(&mut self, command: Command) -> Result<Step> {
         match command {
             Command::Detach => {
                 // What was typed before goes first, as far as it is taken.
@@ -94,7 +94,7 @@ impl Attached<'_> {
     }
 
     /// Asks the mux that we type alone, or that all do.
-    pub(super) fn ask_to_type(&mut self, exclusive: Option<Exclusive>) -> Result<()> {
+    pub(crate) fn ask_to_type(&mut self, exclusive: Option<Exclusive>) -> Result<()> {
         self.come_back()?;
         let request = exclusive.map_or(ForMux::LetGo, |_| ForMux::TakeOver);
         if self.uplink.as_mut().is_some_and(|uplink| uplink.ask(request)) {
@@ -106,7 +106,7 @@ impl Attached<'_> {
     }
 
     /// The mux has answered the oldest request.
-    pub(super) fn on_answer(&mut self, answer: &Answer) {
+    pub(crate) fn on_answer(&mut self, answer: &Answer) {
         let (name, Some(exclusive)) = (self.name(), self.asked.pop_front()) else { return };
         let said = match (&answer.error, exclusive) {
             (Some(why), _) => format!("not so: {}", why.escape_debug()),
@@ -128,7 +128,7 @@ impl Attached<'_> {
     }
 
     /// Lets others type while we are suspended, for as long as that may take.
-    pub(super) fn let_go_for_now(&mut self) {
+    pub(crate) fn let_go_for_now(&mut self) {
         if self.typing() == Typing::Alone
             && let Some(uplink) = &mut self.uplink
             && uplink.ask(ForMux::LetGo)
@@ -140,7 +140,7 @@ impl Attached<'_> {
     }
 
     /// Shows our page, if there is one and the terminal takes it.
-    pub(super) fn show_page(&mut self) {
+    pub(crate) fn show_page(&mut self) {
         let Some(presence) = &self.page else { return };
         let (rows, cols) = limits::SIZE;
         let size = terminal::size().unwrap_or(Size { rows, cols });
@@ -152,7 +152,7 @@ impl Attached<'_> {
     }
 
     /// The terminal is ours again, and the screen the app's.
-    pub(super) fn come_back(&mut self) -> Result<()> {
+    pub(crate) fn come_back(&mut self) -> Result<()> {
         self.page = None;
         terminal::resume().context("the local terminal")?;
         self.redraw();
@@ -160,14 +160,14 @@ impl Attached<'_> {
     }
 
     /// Input for the app, if there is a way to it.
-    pub(super) fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         if let Some(uplink) = self.uplink.as_mut().filter(|_| self.input == Input::Open) {
             uplink.input(bytes);
             self.unconfirmed |= !bytes.is_empty() && !io::stdin().is_terminal();
         }
     }
 
-    pub(super) fn pass_on_held_keys(&mut self) -> Result<Step> {
+    pub(crate) fn pass_on_held_keys(&mut self) -> Result<Step> {
         let mut out = Vec::new();
         self.keys.expire(Instant::now(), &mut out);
         self.typed(&out)

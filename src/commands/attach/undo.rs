@@ -7,7 +7,7 @@ use crate::core::screen::scan::{Piece, Scanner, unfinished};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Undo {
+pub(crate) struct Undo {
     scanner: Scanner,
     modes: Modes,
     /// The beginning of a character at the end of what was shown.
@@ -18,7 +18,7 @@ pub struct Undo {
 
 impl Undo {
     /// Reads along.
-    pub fn read(&mut self, shown: &[u8]) {
+    pub(crate) fn read(&mut self, shown: &[u8]) {
         self.used |= !shown.is_empty();
         let mut at = 0;
         while let Some(piece) = self.scanner.next(shown, &mut at) {
@@ -34,43 +34,38 @@ impl Undo {
     }
 
     /// Whether what was shown ends with a whole character or sequence: then something of ours may come.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.scanner.is_in_text() && self.begun.is_empty()
     }
 
     /// What has begun and goes on with the next byte, as far as it is kept: behind something of ours it is
     /// to be shown once more.
-    #[must_use]
-    pub fn begun(&self) -> Vec<u8> {
+    pub(crate) fn begun(&self) -> Vec<u8> {
         [&self.begun, self.scanner.held()].concat()
     }
 
     /// What ends a sequence that has begun, and does nothing where none has.
-    #[must_use]
-    pub fn end(&self) -> &'static str {
+    pub(crate) fn end(&self) -> &'static str {
         if self.scanner.is_in_text() { "" } else { "\x1b\\" }
     }
 
     /// The app goes on with nothing that has begun.
-    pub fn break_off(&mut self) {
+    pub(crate) fn break_off(&mut self) {
         self.read(b"\x18");
     }
 
     /// All was taken back: to do that twice would put the cursor where it was then.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         (self.modes, self.used) = (Modes::default(), false);
     }
 
     /// Whether the app has the alternate screen.
-    #[must_use]
-    pub fn is_full_screen(&self) -> bool {
+    pub(crate) fn is_full_screen(&self) -> bool {
         [47, 1047, 1049].into_iter().any(|mode| self.modes.is_set(true, mode) == Some(true))
     }
 
     /// What takes everything back.
-    #[must_use]
-    pub fn sequence(&self) -> Vec<u8> {
+    pub(crate) fn sequence(&self) -> Vec<u8> {
         let mut out = self.end().to_owned() + &self.modes.undo();
         if self.used {
             // Colours back to normal, and the usual character set.

@@ -17,10 +17,7 @@ const SYSUSERS: &str = include_str!("../../../units/iottymux.sysusers");
 const LOGS: &str = "/var/log/iottymux";
 
 /// Makes the user of the muxes, if there is none.
-///
-/// # Errors
-/// When it cannot be made.
-pub fn make(setup: &Setup) -> Result<()> {
+pub(crate) fn make(setup: &Setup) -> Result<()> {
     if !setup.has_account() || ids()?.is_some() {
         return Ok(());
     }
@@ -44,10 +41,7 @@ pub fn make(setup: &Setup) -> Result<()> {
 }
 
 /// Refuses logs where the user of the muxes can make no files.
-///
-/// # Errors
-/// When there is such a log.
-pub fn check_logs(app: &App, setup: &Setup) -> Result<()> {
+pub(crate) fn check_logs(app: &App, setup: &Setup) -> Result<()> {
     if !setup.has_account() {
         return Ok(());
     }

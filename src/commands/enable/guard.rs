@@ -27,7 +27,7 @@ const PROTECTED: [&str; 17] = [
 ];
 
 /// The name by which the machine needs a service, if it does: aliases count.
-pub fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let matches = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == pattern,
@@ -37,8 +37,7 @@ pub fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str
 
 /// The lines about its streams that a service has of its own, as `systemctl cat` shows its files: those that
 /// hold, and lead anywhere but to the journal or to nothing. Each with the file that has it.
-#[must_use]
-pub fn own_streams(cat: &str, ours: &Path) -> Vec<String> {
+pub(crate) fn own_streams(cat: &str, ours: &Path) -> Vec<String> {
     const KEYS: [&str; 3] = ["StandardInput", "StandardOutput", "StandardError"];
     const DATA: [&str; 2] = ["StandardInputText", "StandardInputData"];
     // The default of each is one of these, and so is what an empty line gives back.
@@ -63,8 +62,7 @@ pub fn own_streams(cat: &str, ours: &Path) -> Vec<String> {
 }
 
 /// The refusal of a protected service.
-#[must_use]
-pub fn protects(service: &ServiceName, name: &str) -> String {
+pub(crate) fn protects(service: &ServiceName, name: &str) -> String {
     let alias = if name == service.as_str() { String::new() } else { format!(" (as {name})") };
     format!("the machine needs this service{alias} to boot or to log in; --force enables it anyway")
 }

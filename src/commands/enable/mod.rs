@@ -1,10 +1,10 @@
 //! A service of this machine that is made attachable, and no longer: the files of the other modules,
 //! and what systemd has to be told.
 
-pub mod account;
-pub mod guard;
-pub mod switch;
-pub mod trial;
+pub(crate) mod account;
+pub(crate) mod guard;
+pub(crate) mod switch;
+pub(crate) mod trial;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -33,18 +33,14 @@ const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "
 
 /// The apps that have units here, of the system for root and of the user for others; as far as can be
 /// seen.
-#[must_use]
-pub fn enabled() -> Vec<AppName> {
+pub(crate) fn enabled() -> Vec<AppName> {
     let manager = Manager { user: !Uid::effective().is_root() };
     let Ok(place) = manager.units().map(Place::new) else { return Vec::new() };
     place.names().unwrap_or_default()
 }
 
 /// How iottymux is started by units of this machine: by its bare name where systemd finds it so.
-///
-/// # Errors
-/// When the path of this program cannot be told.
-pub fn binary() -> Result<Option<String>> {
+pub(crate) fn binary() -> Result<Option<String>> {
     if PROGRAMS.iter().any(|dir| Path::new(dir).join("iottymux").is_file()) {
         return Ok(None);
     }
@@ -59,19 +55,15 @@ fn this_program() -> Result<String> {
 
 /// How a service is enabled.
 #[derive(Clone, Copy, Debug)]
-pub struct How {
+pub(crate) struct How {
     /// Whether it is started again at once.
-    pub now: bool,
+    pub(crate) now: bool,
     /// Whether also where the machine needs it, or where it has streams of its own.
-    pub force: bool,
+    pub(crate) force: bool,
 }
 
 /// Makes a service attachable from its next start on, or at once.
-///
-/// # Errors
-/// When there is no such service, its files cannot be written, or systemd refuses; or when it runs and
-/// would lose the mux that it has.
-pub fn enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result<()> {
+pub(crate) fn enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result<()> {
     try_to_enable(manager, app, setup, how).with_context(|| format!("enabling {}", app.service))
 }
 
@@ -275,7 +267,7 @@ fn overridden(manager: Manager, service: &str, files: &[UnitFile]) -> Result<Vec
 
 /// When [`disable`] is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub(crate) enum When {
     /// When the service has stopped, which it has perhaps.
     Stopped,
     /// Now: a service that runs is restarted.
@@ -287,18 +279,12 @@ pub enum When {
 }
 
 /// Gives a service back the streams that its own files say.
-///
-/// # Errors
-/// When it was not enabled, one of its files was changed since, or systemd refuses.
-pub fn disable(manager: Manager, service: &ServiceName, when: When) -> Result<()> {
+pub(crate) fn disable(manager: Manager, service: &ServiceName, when: When) -> Result<()> {
     try_to_disable(manager, service, when).with_context(|| format!("disabling {service}"))
 }
 
 /// Does so with all services that are enabled here, each for itself.
-///
-/// # Errors
-/// When one of them could not be disabled; each failure is logged.
-pub fn disable_all(manager: Manager, when: When) -> Result<()> {
+pub(crate) fn disable_all(manager: Manager, when: When) -> Result<()> {
     let owners = Place::new(manager.units()?).owners()?;
     if owners.is_empty() {
         return print("no service is enabled\n");

@@ -15,35 +15,32 @@ use crate::units::write::clear_state;
 use crate::units::{App, Mux, journal};
 
 /// A service and its muxes, before and after.
-pub struct Switch<'a> {
+pub(crate) struct Switch<'a> {
     /// Who is told.
-    pub manager: Manager,
+    pub(crate) manager: Manager,
     /// The service.
-    pub app: &'a App,
+    pub(crate) app: &'a App,
     /// What it was before.
-    pub shown: &'a Shown,
+    pub(crate) shown: &'a Shown,
     /// The muxes that it had, with their names.
-    pub before: &'a [(String, AppName)],
+    pub(crate) before: &'a [(String, AppName)],
     /// The muxes that it gets.
-    pub muxes: &'a [Mux],
+    pub(crate) muxes: &'a [Mux],
     /// The socket units that it had.
-    pub old_sockets: &'a BTreeSet<PathBuf>,
+    pub(crate) old_sockets: &'a BTreeSet<PathBuf>,
     /// Those that it gets.
-    pub sockets: &'a BTreeSet<PathBuf>,
+    pub(crate) sockets: &'a BTreeSet<PathBuf>,
     /// Whether its streams become others than those that it had from muxes.
-    pub changes: bool,
+    pub(crate) changes: bool,
     /// Whether it runs, and would lose its streams if it were not stopped.
-    pub loses: bool,
+    pub(crate) loses: bool,
     /// Whether it is to be started.
-    pub now: bool,
+    pub(crate) now: bool,
 }
 
 impl Switch<'_> {
     /// Does it, behind files that are written. What became of the service, if it was started.
-    ///
-    /// # Errors
-    /// When something fails; then these files are as they were, and the service runs if it did.
-    pub fn carry_out(
+    pub(crate) fn carry_out(
         &self,
         files: &Plan,
         state: impl FnOnce() -> Result<Vec<AppDir>>,

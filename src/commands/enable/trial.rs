@@ -40,10 +40,12 @@ const RIGHTS: [&str; 21] = [
 const NO_RIGHTS: &str = "RestartPrevent";
 
 /// Refuses muxes whose program cannot be run.
-///
-/// # Errors
-/// When it cannot, or systemd refuses.
-pub fn run(manager: Manager, app: &App, setup: &Setup, units: &[(Mux, String)]) -> Result<()> {
+pub(crate) fn run(
+    manager: Manager,
+    app: &App,
+    setup: &Setup,
+    units: &[(Mux, String)],
+) -> Result<()> {
     for (mux, text) in units {
         let Some(command) = command(text, mux) else { continue };
         try_one(manager, app, setup, &unit(mux, text, &command), &command)?;
@@ -52,8 +54,7 @@ pub fn run(manager: Manager, app: &App, setup: &Setup, units: &[(Mux, String)]) 
 }
 
 /// The text of a mux's unit: its template, with what `enable` adds to it.
-#[must_use]
-pub fn text(template: &str, mux: &Mux, files: &[UnitFile]) -> String {
+pub(crate) fn text(template: &str, mux: &Mux, files: &[UnitFile]) -> String {
     let path = drop_ins(&mux.unit()).join(DROP_IN);
     let drop_in = files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
     format!("{template}\n{drop_in}")

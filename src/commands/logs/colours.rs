@@ -5,7 +5,7 @@ use crate::types::limits;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Colours {
+pub(crate) struct Colours {
     /// What is on, a bit for each attribute.
     on: u32,
     /// The sequences since nothing was on.
@@ -16,7 +16,7 @@ pub struct Colours {
 
 impl Colours {
     /// Reads along: a sequence that sets colours (`ESC [ … m`), or other attributes of text.
-    pub fn read(&mut self, sequence: &[u8]) {
+    pub(crate) fn read(&mut self, sequence: &[u8]) {
         let numbers = sequence.get(2..sequence.len().saturating_sub(1)).unwrap_or_default();
         let mut numbers = numbers.split(|byte| *byte == b';');
         while let Some(number) = numbers.next() {
@@ -44,7 +44,7 @@ impl Colours {
     }
 
     /// Appends what switches off what is on, if anything is.
-    pub fn rest(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn rest(&mut self, out: &mut Vec<u8>) {
         if self.on != 0 && !self.resting {
             out.extend_from_slice(b"\x1b[m");
             self.resting = true;
@@ -52,7 +52,7 @@ impl Colours {
     }
 
     /// Appends what switches it on again.
-    pub fn go_on(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn go_on(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.resting) {
             out.extend_from_slice(&self.set);
         }

@@ -15,25 +15,22 @@ use crate::types::time::Stamp;
 
 /// An entry: a line of the app's, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// When it was read from the app.
-    pub stamp: Stamp,
+    pub(crate) stamp: Stamp,
     /// The same as it is written in the log: digits, signs and letters of RFC 3339 only.
-    pub written: Cow<'a, str>,
+    pub(crate) written: Cow<'a, str>,
     /// Standard output or standard error.
-    pub stream: Stream,
+    pub(crate) stream: Stream,
     /// What the app wrote, without the end of the line.
-    pub text: Cow<'a, [u8]>,
+    pub(crate) text: Cow<'a, [u8]>,
     /// Whether the line ends with it.
-    pub ends: bool,
+    pub(crate) ends: bool,
 }
 
 /// Parses an entry. One whose own line end is missing is being written, or was torn off: nothing
 /// ends with it.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn parse(line: &[u8]) -> Result<Entry<'_>, &'static str> {
+pub(crate) fn parse(line: &[u8]) -> Result<Entry<'_>, &'static str> {
     let (line, whole) = line.strip_suffix(b"\n").map_or((line, false), |line| (line, true));
     let mut entry = if line.starts_with(b"{") { docker(line)? } else { cri(line)? };
     entry.ends &= whole;

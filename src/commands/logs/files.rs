@@ -59,7 +59,7 @@ struct Found {
 
 /// Who has named a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub(crate) enum Named {
     /// The user of this program, who may name any file.
     ByUser,
     /// The document of a mux, which is another user's perhaps: the file must be a log in this format.
@@ -68,29 +68,26 @@ pub enum Named {
 
 /// An open file of the log.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// The file.
-    pub file: File,
+    pub(crate) file: File,
     /// The name under which it was found.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its number among all that were opened.
-    pub number: u64,
+    pub(crate) number: u64,
     id: Id,
 }
 
 impl Opened {
     /// Its size now, in bytes.
-    ///
-    /// # Errors
-    /// Those of fstat(2).
-    pub fn size(&self) -> io::Result<u64> {
+    pub(crate) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Files {
+pub(crate) struct Files {
     path: PathBuf,
     named: Named,
     /// The path without links, once it has led to a file.
@@ -112,8 +109,7 @@ pub struct Files {
 impl Files {
     /// The files of the log that is written at this path, as far as they can have anything of this
     /// time or later. None is opened before [`Files::look`].
-    #[must_use]
-    pub fn new(path: PathBuf, named: Named, since: Stamp) -> Self {
+    pub(crate) fn new(path: PathBuf, named: Named, since: Stamp) -> Self {
         // The kernel's time of a file may be a little behind the clock.
         let since = Duration::from_nanos(since.0).saturating_sub(limits::CLOCK_TICK);
         Self {
@@ -130,39 +126,32 @@ impl Files {
     }
 
     /// The files to be read, oldest first.
-    #[must_use]
-    pub fn open(&self) -> &VecDeque<Opened> {
+    pub(crate) fn open(&self) -> &VecDeque<Opened> {
         &self.open
     }
 
     /// Whether the user of this program has named the log, and knows what is in it.
-    #[must_use]
-    pub fn are_named_by_user(&self) -> bool {
+    pub(crate) fn are_named_by_user(&self) -> bool {
         self.named == Named::ByUser
     }
 
     /// Whether there are more than may be open at once.
-    #[must_use]
-    pub fn are_cut(&self) -> bool {
+    pub(crate) fn are_cut(&self) -> bool {
         self.cut
     }
 
     /// The newest file that is left out because it is compressed.
-    #[must_use]
-    pub fn compressed(&self) -> Option<&Path> {
+    pub(crate) fn compressed(&self) -> Option<&Path> {
         self.compressed.as_deref()
     }
 
     /// Lets go of the oldest file.
-    pub fn done(&mut self) {
+    pub(crate) fn done(&mut self) {
         self.open.pop_front();
     }
 
     /// Whether a file after the oldest has something in it: then whoever writes has left that one.
-    ///
-    /// # Errors
-    /// Those of fstat(2).
-    pub fn writer_is_past(&self) -> io::Result<bool> {
+    pub(crate) fn writer_is_past(&self) -> io::Result<bool> {
         for later in self.open.iter().skip(1) {
             if later.size()? > 0 {
                 return Ok(true);
@@ -172,7 +161,7 @@ impl Files {
     }
 
     /// The path of the file that is written, without links as far as that is known.
-    pub fn path(&mut self) -> &Path {
+    pub(crate) fn path(&mut self) -> &Path {
         if self.real.is_none() {
             let reached = self.reach().ok();
             let there = reached.filter(|(walk, name)| open(walk, name, OFlags::PATH).is_ok());
@@ -191,10 +180,7 @@ impl Files {
 
     /// Opens what has come. At the first time all that there is; with `newest`, where these are too
     /// many, the newest of them instead of the oldest.
-    ///
-    /// # Errors
-    /// When the directory or a file cannot be read.
-    pub fn look(&mut self, newest: bool) -> Result<()> {
+    pub(crate) fn look(&mut self, newest: bool) -> Result<()> {
         for _ in 0..limits::LOG_LOOKS {
             // Names only move on, and none comes back: what has not changed between two looks was
             // all there at one time.
@@ -337,8 +323,7 @@ fn begins_stamp(head: &[u8]) -> bool {
 
 /// Whether an error means that something is in the way of a log, or it may not be read: both may be
 /// so for a moment only.
-#[must_use]
-pub fn is_hidden(error: &anyhow::Error) -> bool {
+pub(crate) fn is_hidden(error: &anyhow::Error) -> bool {
     use ErrorKind::{InvalidData, NotADirectory, PermissionDenied};
     let is_hidden =
         |e: &io::Error| matches!(e.kind(), PermissionDenied | NotADirectory | InvalidData);

@@ -12,26 +12,25 @@ use crate::types::time::Stamp;
 
 /// What is wanted of a log.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wants {
+pub(crate) struct Wants {
     /// Only this stream.
-    pub stream: Option<Stream>,
+    pub(crate) stream: Option<Stream>,
     /// Only lines that begin at this time or later.
-    pub since: Stamp,
+    pub(crate) since: Stamp,
     /// The time before each line.
-    pub stamps: bool,
+    pub(crate) stamps: bool,
 }
 
 impl Wants {
     /// Whether anything of this stream is wanted.
-    #[must_use]
-    pub fn includes(&self, stream: Stream) -> bool {
+    pub(crate) fn includes(&self, stream: Stream) -> bool {
         self.stream.is_none_or(|only| only == stream)
     }
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Lines {
+pub(crate) struct Lines {
     wants: Wants,
     /// What is on at standard output and standard error, where they are terminals.
     screens: [Option<Colours>; 2],
@@ -41,14 +40,13 @@ pub struct Lines {
 
 impl Lines {
     /// All lines that are wanted; `screens` tells for which stream a terminal shows them.
-    #[must_use]
-    pub fn new(wants: Wants, screens: [bool; 2]) -> Self {
+    pub(crate) fn new(wants: Wants, screens: [bool; 2]) -> Self {
         let screens = screens.map(|is_screen| is_screen.then(Colours::default));
         Self { wants, screens, inside: [None; 2] }
     }
 
     /// Appends what is to be printed of an entry.
-    pub fn print(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn print(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
         let index = index(entry.stream);
         let begins = self.inside[index].is_none();
         let shown = *self.inside[index].get_or_insert_with(|| {
@@ -77,7 +75,7 @@ impl Lines {
     }
 
     /// Appends what switches off what is on at a stream's terminal, until the next entry.
-    pub fn rest(&mut self, stream: Stream, out: &mut Vec<u8>) {
+    pub(crate) fn rest(&mut self, stream: Stream, out: &mut Vec<u8>) {
         if let Some(colours) = &mut self.screens[index(stream)] {
             colours.rest(out);
         }
@@ -85,8 +83,7 @@ impl Lines {
 }
 
 /// The place of a stream among the two that logs know.
-#[must_use]
-pub fn index(stream: Stream) -> usize {
+pub(crate) fn index(stream: Stream) -> usize {
     usize::from(stream == Stream::Stderr)
 }
 

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 
 use super::logs::files::{Files, Named};
-pub use super::logs::lines::Wants;
+pub(crate) use super::logs::lines::Wants;
 use super::logs::output::Output;
 use super::logs::reader::Reader;
 use super::logs::tail::Start;
@@ -31,24 +31,21 @@ use crate::wire::logged::Logged;
 
 /// What is to be read.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// The app: its log, and whether it has ended.
-    pub app: Option<AppDir>,
+    pub(crate) app: Option<AppDir>,
     /// This file instead of the app's own log.
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// Go on with what is still to be written, until the app ends.
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// Begin with this many lines at most.
-    pub tail: Option<usize>,
+    pub(crate) tail: Option<usize>,
     /// What to print.
-    pub wants: Wants,
+    pub(crate) wants: Wants,
 }
 
 /// Prints a log. That its reader has seen enough is no error.
-///
-/// # Errors
-/// When there is no log, or it cannot be read, or not be printed.
-pub fn show(request: &Request) -> Result<()> {
+pub(crate) fn show(request: &Request) -> Result<()> {
     let is_closed = |e: &io::Error| e.kind() == ErrorKind::BrokenPipe;
     match read(request) {
         Err(e) if e.downcast_ref().is_some_and(is_closed) => Ok(()),

@@ -12,7 +12,7 @@ use crate::types::stream::Stream;
 
 /// Both outputs. Nothing is held back when [`Output::rest`] was called.
 #[derive(Debug)]
-pub struct Output {
+pub(crate) struct Output {
     lines: Lines,
     buffer: Vec<u8>,
     /// Where the buffer belongs: the two may lead to the same place, where the order is seen.
@@ -21,17 +21,13 @@ pub struct Output {
 
 impl Output {
     /// The outputs of this process, for what is wanted.
-    #[must_use]
-    pub fn new(wants: Wants) -> Self {
+    pub(crate) fn new(wants: Wants) -> Self {
         let screens = [io::stdout().is_terminal(), io::stderr().is_terminal()];
         Self { lines: Lines::new(wants, screens), buffer: Vec::new(), to: Stream::Stdout }
     }
 
     /// Prints what is wanted of an entry.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn print(&mut self, entry: &Entry<'_>) -> Result<()> {
+    pub(crate) fn print(&mut self, entry: &Entry<'_>) -> Result<()> {
         self.turn_to(entry.stream)?;
         if self.buffer.len() >= limits::LOG_READ {
             self.flush()?;
@@ -42,10 +38,7 @@ impl Output {
 
     /// Writes what is waiting, and switches off what colours the app has left on at a terminal, for this
     /// may be the end.
-    ///
-    /// # Errors
-    /// Those of writing; that an output is closed is one of them.
-    pub fn rest(&mut self) -> Result<()> {
+    pub(crate) fn rest(&mut self) -> Result<()> {
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.turn_to(stream)?;
             self.lines.rest(stream, &mut self.buffer);

@@ -16,9 +16,9 @@ use crate::types::limits;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     /// The files.
-    pub files: Files,
+    pub(crate) files: Files,
     start: Start,
     /// The number of the file that is being read.
     number: u64,
@@ -40,8 +40,7 @@ pub struct Reader {
 
 impl Reader {
     /// Reads from there on.
-    #[must_use]
-    pub fn new(files: Files, start: Start) -> Self {
+    pub(crate) fn new(files: Files, start: Start) -> Self {
         Self {
             files,
             start,
@@ -57,10 +56,7 @@ impl Reader {
     }
 
     /// Reads a piece and gives its entries; whether there was any, or another file is next.
-    ///
-    /// # Errors
-    /// Those of reading, and those of whom the entries are given to.
-    pub fn read(&mut self, give: &mut impl FnMut(&Entry<'_>) -> Result<()>) -> Result<bool> {
+    pub(crate) fn read(&mut self, give: &mut impl FnMut(&Entry<'_>) -> Result<()>) -> Result<bool> {
         // Asked before reading: what is not there when the writer has left will not come.
         let is_left = self.files.writer_is_past().context("reading a log")?;
         let Some(number) = self.files.open().front().map(|opened| opened.number) else {
@@ -99,10 +95,7 @@ impl Reader {
     }
 
     /// Gives what is there of an entry that has no end; if it is none, and never will be, tells so.
-    ///
-    /// # Errors
-    /// Those of whom the entry is given to.
-    pub fn finish(
+    pub(crate) fn finish(
         &mut self,
         complete: bool,
         give: &mut impl FnMut(&Entry<'_>) -> Result<()>,

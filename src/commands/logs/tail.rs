@@ -13,15 +13,15 @@ use super::lines::{Wants, index};
 use crate::types::limits;
 
 /// A place in a log: the number of a file, and an offset in it.
-pub type Place = (u64, u64);
+pub(crate) type Place = (u64, u64);
 
 /// Where to begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Start {
+pub(crate) struct Start {
     /// With the first entry of all that are wanted; `None` for the beginning.
-    pub at: Option<Place>,
+    pub(crate) at: Option<Place>,
     /// Entries of a stream before this place belong to lines that are not wanted.
-    pub streams: [Place; 2],
+    pub(crate) streams: [Place; 2],
 }
 
 /// What is known of a stream, on the way back.
@@ -36,10 +36,7 @@ enum Seen {
 }
 
 /// The start of the last `count` lines, by their ends, of the streams that are wanted.
-///
-/// # Errors
-/// Those of reading.
-pub fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io::Result<Start> {
+pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io::Result<Start> {
     let mut start = Start::default();
     if let (Some(newest), 0) = (files.back(), count) {
         let mut entries = Backwards::new(&newest.file)?;

@@ -19,7 +19,7 @@ use crate::wire::last::Last;
 
 /// Why waiting is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub(crate) enum Woken {
     /// Something was written, or the time is over.
     Writing,
     /// Files have come, gone, or changed their names or who may read them.
@@ -30,24 +30,18 @@ pub enum Woken {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Watch(Inotify);
+pub(crate) struct Watch(Inotify);
 
 impl Watch {
     /// Watches nothing yet.
-    ///
-    /// # Errors
-    /// When the kernel gives no inotify instance.
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
         Inotify::init(flags).map(Self).context("watching files")
     }
 
     /// Watches a directory, and as long as there is none, the nearest above it. To be called before
     /// each look, which then misses nothing.
-    ///
-    /// # Errors
-    /// When it cannot be watched.
-    pub fn dir(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn dir(&self, dir: &Path) -> Result<()> {
         // A directory and not the file: a file goes by several names, and others take its place.
         let also =
             AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE;
@@ -59,10 +53,7 @@ impl Watch {
 
     /// Whether files have come, gone, changed their names or who may read them since this was asked
     /// last, or waiting was over.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub fn names_changed(&self) -> Result<bool> {
+    pub(crate) fn names_changed(&self) -> Result<bool> {
         let content = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let mut changed = false;
         loop {
@@ -76,10 +67,7 @@ impl Watch {
     }
 
     /// Waits for a change, for ever or this long.
-    ///
-    /// # Errors
-    /// Those of poll(2).
-    pub fn wait(&self, wants: &Wants, time: Option<Duration>) -> Result<Woken> {
+    pub(crate) fn wait(&self, wants: &Wants, time: Option<Duration>) -> Result<Woken> {
         let timeout = time.map_or(PollTimeout::NONE, |time| {
             // Rounded up, so that the last wait is not a busy one.
             PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
@@ -107,8 +95,7 @@ impl Watch {
 /// In how long an app counts as ended: at once when its mux is gone and says so, after a while when
 /// the mux may be one that is just restarted; `None` when there is a mux, or nothing is known. To be
 /// asked again after that time.
-#[must_use]
-pub fn ends_in(dir: &AppDir) -> Option<Duration> {
+pub(crate) fn ends_in(dir: &AppDir) -> Option<Duration> {
     if dir.has(ENDPOINTS) {
         return None;
     }

@@ -11,7 +11,7 @@ use super::memory::{Part, Place};
 
 /// The newest bytes of a stream, addressed by their offset since the stream began.
 #[derive(Debug)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     ring: &'static mut [u8],
     /// What somebody who comes after us is to believe.
     place: Place,
@@ -22,33 +22,33 @@ pub(super) struct Backlog {
 
 impl Backlog {
     /// A ring with what its memory holds. Its pages are not touched before they are used.
-    pub fn new(Part { place, ring }: Part) -> Self {
+    pub(crate) fn new(Part { place, ring }: Part) -> Self {
         let (start, end, seen) = (place.start(), place.end(), place.seen());
         Self { ring, place, start, end, seen }
     }
 
     /// Bytes that fit: a power of two.
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.ring.len()
     }
 
     /// Offset of the oldest byte kept.
-    pub fn start(&self) -> u64 {
+    pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
     /// Offset that the next byte will get.
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
     /// The highest offset up to which some client has accepted bytes.
-    pub fn seen(&self) -> u64 {
+    pub(crate) fn seen(&self) -> u64 {
         self.seen
     }
 
     /// Some client has accepted the bytes before this offset.
-    pub fn see(&mut self, offset: u64) {
+    pub(crate) fn see(&mut self, offset: u64) {
         if offset > self.seen {
             self.seen = offset.min(self.end);
             self.place.set_seen(self.seen);
@@ -56,12 +56,12 @@ impl Backlog {
     }
 
     /// See [`super::Hub::announce`].
-    pub fn announce(&mut self, len: usize) {
+    pub(crate) fn announce(&mut self, len: usize) {
         self.place.set_announced(self.end + len as u64);
     }
 
     /// See [`super::Hub::recover`].
-    pub fn recover(&mut self, unread: usize) {
+    pub(crate) fn recover(&mut self, unread: usize) {
         let read = self.place.announced().checked_sub(self.end.saturating_add(unread as u64));
         // More than one read cannot be: then the memory is wrong.
         if let Some(len) = read.and_then(|len| usize::try_from(len).ok())
@@ -74,7 +74,7 @@ impl Backlog {
     /// Where the next `len` bytes go (at most the capacity): one piece, and a second one where
     /// the ring wraps. What is written there counts only after [`Backlog::commit`], but the oldest
     /// bytes may be gone from now on: whoever still needs them takes them before.
-    pub fn space(&mut self, len: usize) -> [&mut [u8]; 2] {
+    pub(crate) fn space(&mut self, len: usize) -> [&mut [u8]; 2] {
         let len = len.min(self.capacity());
         // Before they are overwritten: nobody may believe in them, should we not come back.
         self.place.set_start(self.start_at(self.end + len as u64));
@@ -86,7 +86,7 @@ impl Backlog {
 
     /// Counts `len` bytes (at most the capacity) that were written into [`Backlog::space`]; 0 when
     /// there were none.
-    pub fn commit(&mut self, len: usize) {
+    pub(crate) fn commit(&mut self, len: usize) {
         self.end += len as u64;
         self.start = self.start_at(self.end);
         // In this order: the bytes between the old end and the start given up before are there.
@@ -100,7 +100,7 @@ impl Backlog {
     }
 
     /// The bytes of `range`, in one piece or two; only those that are kept.
-    pub fn slices(&self, range: Range<u64>) -> [&[u8]; 2] {
+    pub(crate) fn slices(&self, range: Range<u64>) -> [&[u8]; 2] {
         let from = range.start.clamp(self.start, self.end);
         let to = range.end.clamp(from, self.end);
         // At most the capacity, by the invariant.

@@ -10,17 +10,17 @@ use crate::types::limits;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Credit {
+pub(crate) struct Credit {
     spent: Duration,
     /// Until when it has been counted.
     at: Option<Instant>,
     /// The streams whose source waits for such a client, by `Stream as usize`.
-    pub waiting: [bool; STREAMS],
+    pub(crate) waiting: [bool; STREAMS],
 }
 
 impl Credit {
     /// Counts the time up to now.
-    pub fn count(&mut self, now: Instant) {
+    pub(crate) fn count(&mut self, now: Instant) {
         let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.at = self.at.max(Some(now));
         self.spent = if self.waiting.contains(&true) {
@@ -31,7 +31,7 @@ impl Credit {
     }
 
     /// How long the app may still wait for one that has this patience.
-    pub fn left(&self, patience: Duration) -> Duration {
+    pub(crate) fn left(&self, patience: Duration) -> Duration {
         (patience / limits::UNPROVEN_PART).saturating_sub(self.spent)
     }
 }

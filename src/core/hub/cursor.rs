@@ -8,25 +8,25 @@ use crate::types::limits;
 
 /// A client's place on one stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// The next byte to deliver.
-    pub at: u64,
+    pub(crate) at: u64,
     /// First byte of a gap that the client has not been told of yet: it ends at `at`.
-    pub gap: Option<u64>,
+    pub(crate) gap: Option<u64>,
     /// Bytes that this client missed on this stream, all in all.
-    pub lost: u64,
+    pub(crate) lost: u64,
 }
 
 impl Cursor {
     /// A cursor for a client that asked for `wanted` where `start` is the oldest byte kept.
-    pub fn new(wanted: u64, start: u64) -> Self {
+    pub(crate) fn new(wanted: u64, start: u64) -> Self {
         let mut cursor = Self { at: wanted, gap: None, lost: 0 };
         cursor.overrun(start);
         cursor
     }
 
     /// The bytes before `start` are gone. Returns whether this cursor was on them.
-    pub fn overrun(&mut self, start: u64) -> bool {
+    pub(crate) fn overrun(&mut self, start: u64) -> bool {
         let behind = self.at < start;
         if behind {
             self.gap.get_or_insert(self.at);
@@ -42,7 +42,7 @@ impl Cursor {
 /// A connection holds the app back only while it has earned that by catching up, and then as long
 /// as it makes progress: a given number of bytes within each patience. A trickle is no progress.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stall {
+pub(crate) struct Stall {
     earned: bool,
     waiting: Option<Waiting>,
 }
@@ -55,14 +55,14 @@ struct Waiting {
 
 impl Stall {
     /// Whether the app waits for this connection when it is a whole ring behind.
-    pub fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.earned
     }
 
     /// Something waits for this connection now. The time until which it may, or `None` when its
     /// patience has ended: then it holds nobody back before it has caught up again.
     /// A patience too long for the clock never ends; it is then told as "a year from now".
-    pub fn wait(&mut self, now: Instant, patience: Duration) -> Option<Instant> {
+    pub(crate) fn wait(&mut self, now: Instant, patience: Duration) -> Option<Instant> {
         let since = self.waiting.get_or_insert(Waiting { since: now, progress: 0 }).since;
         if now.saturating_duration_since(since) >= patience {
             self.pass_over();
@@ -72,7 +72,7 @@ impl Stall {
     }
 
     /// The connection took `len` bytes; `enough` of them are progress and start the clock anew.
-    pub fn progress(&mut self, len: u64, enough: u64) {
+    pub(crate) fn progress(&mut self, len: u64, enough: u64) {
         if let Some(waiting) = &mut self.waiting {
             waiting.progress += len;
             if waiting.progress >= enough {
@@ -82,12 +82,12 @@ impl Stall {
     }
 
     /// Nothing is left to deliver: patience is earned.
-    pub fn caught_up(&mut self) {
+    pub(crate) fn caught_up(&mut self) {
         *self = Self { earned: true, waiting: None };
     }
 
     /// The connection lost bytes or has been waited for in vain.
-    pub fn pass_over(&mut self) {
+    pub(crate) fn pass_over(&mut self) {
         *self = Self { earned: false, waiting: None };
     }
 }

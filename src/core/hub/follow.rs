@@ -13,11 +13,11 @@ use crate::types::time::Stamp;
 
 /// A log, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogId(pub(super) usize);
+pub(crate) struct LogId(pub(crate) usize);
 
 /// The place of a log.
 #[derive(Debug)]
-pub(super) struct Follower {
+pub(crate) struct Follower {
     /// The next byte to read of each stream that the app has.
     at: [Option<u64>; STREAMS],
     /// The first mark in which it may be.
@@ -27,7 +27,7 @@ pub(super) struct Follower {
 impl Follower {
     /// Bytes of a stream that may be read from the app without taking any from this log; 0 when
     /// there is no more room for marks.
-    pub fn room(&self, stream: Stream, backlog: &Backlog, marks: &Marks) -> u64 {
+    pub(crate) fn room(&self, stream: Stream, backlog: &Backlog, marks: &Marks) -> u64 {
         let Some(at) = self.at[stream as usize] else { return u64::MAX };
         let oldest = self.mark.iter().zip(&self.at).filter(|(_, at)| at.is_some());
         let oldest = oldest.map(|(mark, _)| *mark).min().unwrap_or(u64::MAX);
@@ -47,15 +47,14 @@ impl Follower {
 
 impl Hub {
     /// Whether the next log, if it has this number, goes on where one before it was.
-    #[must_use]
-    pub fn is_followed(&self, log: u64) -> bool {
+    pub(crate) fn is_followed(&self, log: u64) -> bool {
         self.log_places.get(self.followers.len()).is_some_and(|place| place.is_of(log))
     }
 
     /// A log, by a number that is its name's. It goes on where one of that name was written to, if
     /// there was one at its place in the memory, else it begins with the next byte of each stream.
     /// The offsets where it begins, and the bytes that it lost because they are kept no more.
-    pub fn follow(&mut self, log: u64, now: Stamp) -> (LogId, [u64; STREAMS], u64) {
+    pub(crate) fn follow(&mut self, log: u64, now: Stamp) -> (LogId, [u64; STREAMS], u64) {
         let place = self.log_places.get(self.followers.len());
         let (mut begins, mut lost) = ([0; STREAMS], 0);
         let mut at = [None; STREAMS];
@@ -90,7 +89,7 @@ impl Hub {
     }
 
     /// The target of a log has everything before these offsets.
-    pub fn log_written(&mut self, LogId(log): LogId, ends: [u64; STREAMS]) {
+    pub(crate) fn log_written(&mut self, LogId(log): LogId, ends: [u64; STREAMS]) {
         let Some(place) = self.log_places.get(log) else { return };
         for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
             place.set_written(stream, ends[stream as usize]);
@@ -98,8 +97,7 @@ impl Hub {
     }
 
     /// The stream whose bytes were read before those of the others that a log has not read yet.
-    #[must_use]
-    pub fn unread_first(&self, log: LogId) -> Option<Stream> {
+    pub(crate) fn unread_first(&self, log: LogId) -> Option<Stream> {
         let follower = self.followers.get(log.0)?;
         let first =
             |stream: Stream| Some((follower.next_mark(stream, &self.marks)?.sequence, stream));
@@ -112,15 +110,14 @@ impl Hub {
 
     /// The next bytes of a stream that a log has not read, those of one read from the app, and when
     /// that was.
-    #[must_use]
-    pub fn unread(&self, log: LogId, stream: Stream) -> Option<(Stamp, Range<u64>)> {
+    pub(crate) fn unread(&self, log: LogId, stream: Stream) -> Option<(Stamp, Range<u64>)> {
         let follower = self.followers.get(log.0)?;
         let mark = follower.next_mark(stream, &self.marks)?;
         Some((mark.stamp, follower.at[stream as usize]?..mark.end()))
     }
 
     /// A log has read the next `len` bytes of a stream.
-    pub fn read_on(&mut self, log: LogId, stream: Stream, len: usize) {
+    pub(crate) fn read_on(&mut self, log: LogId, stream: Stream, len: usize) {
         let (Some(follower), Some(lane)) =
             (self.followers.get_mut(log.0), &self.lanes[stream as usize])
         else {
@@ -141,8 +138,7 @@ impl Hub {
     }
 
     /// Whether a log is so far behind on a stream that the app may soon have to wait for it.
-    #[must_use]
-    pub fn is_pressed(&self, log: LogId, stream: Stream) -> bool {
+    pub(crate) fn is_pressed(&self, log: LogId, stream: Stream) -> bool {
         let (Some(follower), Some(lane)) =
             (self.followers.get(log.0), &self.lanes[stream as usize])
         else {

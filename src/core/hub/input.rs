@@ -13,7 +13,7 @@ use crate::types::limits;
 
 /// How a client's input is put together with that of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merge {
+pub(crate) enum Merge {
     /// At line ends: no half line of it is mixed with another's.
     Lines,
     /// As it comes, also into another's half line.
@@ -42,7 +42,7 @@ struct Turn {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Input {
+pub(crate) struct Input {
     /// Bytes cleared for the app.
     queue: VecDeque<u8>,
     /// Bytes that the app's pipe or terminal has accepted.
@@ -61,15 +61,14 @@ pub struct Input {
 
 impl Input {
     /// A client that may type, for the first time.
-    pub fn join(&mut self, id: ClientId, merge: Merge, uid: u32) {
+    pub(crate) fn join(&mut self, id: ClientId, merge: Merge, uid: u32) {
         let writer = Writer { merge, uid, waiting: VecDeque::new(), ended: false, left: false };
         self.writers.insert(id, writer);
     }
 
     /// How many bytes of this client may be read now; 0 until the app or the other writers have
     /// made room.
-    #[must_use]
-    pub fn room(&self, id: ClientId) -> usize {
+    pub(crate) fn room(&self, id: ClientId) -> usize {
         let Some(writer) = self.writers.get(&id).filter(|w| !w.ended) else { return 0 };
         let room = if writer.waiting.is_empty() {
             limits::INPUT.saturating_sub(self.queue.len())
@@ -83,7 +82,7 @@ impl Input {
     }
 
     /// What a client typed; more than [`Input::room`] is kept, too.
-    pub fn push(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
+    pub(crate) fn push(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
         let Some(writer) = self.writers.get_mut(&id).filter(|w| !w.ended) else { return };
         writer.waiting.extend(bytes);
         *self.users.entry(writer.uid).or_default() += bytes.len();
@@ -91,13 +90,13 @@ impl Input {
     }
 
     /// What nobody has typed, for the app: behind all that may go on.
-    pub fn insert(&mut self, bytes: &[u8]) {
+    pub(crate) fn insert(&mut self, bytes: &[u8]) {
         self.queue.extend(bytes);
     }
 
     /// The client types no more: its last bytes need no line end. Once they are with the app,
     /// [`Input::delivered`] names it.
-    pub fn end(&mut self, id: ClientId, now: Instant) {
+    pub(crate) fn end(&mut self, id: ClientId, now: Instant) {
         if let Some(writer) = self.writers.get_mut(&id) {
             writer.ended = true;
             self.advance(now);
@@ -107,7 +106,7 @@ impl Input {
     /// The client has gone. What it typed still goes on, unless it waits for another client to let
     /// go of the input, which may be never, or its user's clients have left too much: then it is forgotten.
     /// Returns how many bytes that are.
-    pub fn leave(&mut self, id: ClientId, now: Instant) -> usize {
+    pub(crate) fn leave(&mut self, id: ClientId, now: Instant) -> usize {
         let Some(writer) = self.writers.get(&id) else { return 0 };
         let (uid, cost) = (writer.uid, writer.cost());
         let left = self.writers.values().filter(|w| w.left && w.uid == uid);
@@ -135,14 +134,13 @@ impl Input {
     }
 
     /// Only this client's input goes on, or again that of all.
-    pub fn reserve(&mut self, only: Option<ClientId>, now: Instant) {
+    pub(crate) fn reserve(&mut self, only: Option<ClientId>, now: Instant) {
         self.only = only;
         self.advance(now);
     }
 
     /// The client whose input alone goes on.
-    #[must_use]
-    pub fn only(&self) -> Option<ClientId> {
+    pub(crate) fn only(&self) -> Option<ClientId> {
         self.only
     }
 
@@ -164,14 +162,13 @@ impl Input {
     }
 
     /// The bytes that the app is to be given next, in one piece or two.
-    #[must_use]
-    pub fn next(&self) -> [&[u8]; 2] {
+    pub(crate) fn next(&self) -> [&[u8]; 2] {
         let (a, b) = self.queue.as_slices();
         [a, b]
     }
 
     /// The app's side has accepted `len` bytes of [`Input::next`].
-    pub fn written(&mut self, len: usize, now: Instant) {
+    pub(crate) fn written(&mut self, len: usize, now: Instant) {
         let len = len.min(self.queue.len());
         self.queue.drain(..len);
         self.written += len as u64;
@@ -179,7 +176,7 @@ impl Input {
     }
 
     /// The next client of those that ended and whose every byte is with the app.
-    pub fn delivered(&mut self) -> Option<ClientId> {
+    pub(crate) fn delivered(&mut self) -> Option<ClientId> {
         let (end, id) = *self.ends.front()?;
         if end > self.written {
             return None;
@@ -190,20 +187,19 @@ impl Input {
 
     /// Forgets everything that the app has not been given, and all writers: its input is closed. Who has
     /// it alone keeps that.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         *self = Self { written: self.written, only: self.only, ..Self::default() };
     }
 
     /// When somebody's half line stops keeping others waiting. While the queue is full the app alone
     /// decides when somebody goes on.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let turn = self.turn.filter(|_| self.has_room())?;
         self.are_lines_beside(turn.client).then(|| turn.since + limits::INPUT_TURN)
     }
 
     /// Goes on with what may go on now.
-    pub fn advance(&mut self, now: Instant) {
+    pub(crate) fn advance(&mut self, now: Instant) {
         while self.has_room() && self.step(now) {}
     }
 

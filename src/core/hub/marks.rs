@@ -13,40 +13,39 @@ use crate::types::time::Stamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Place among all reads of this mux, from 0.
-    pub sequence: u64,
+    pub(crate) sequence: u64,
     /// The stream that was read.
-    pub stream: Stream,
+    pub(crate) stream: Stream,
     /// Offset of the first byte.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Bytes read.
-    pub len: u64,
+    pub(crate) len: u64,
     /// When.
-    pub stamp: Stamp,
+    pub(crate) stamp: Stamp,
 }
 
 impl Mark {
     /// Offset after the last byte.
-    #[must_use]
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.offset + self.len
     }
 }
 
 /// A bounded list of the newest marks.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     list: VecDeque<Mark>,
     next: u64,
     limit: usize,
 }
 
 impl Marks {
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { list: VecDeque::new(), next: 0, limit: limit.max(1) }
     }
 
     /// Notes a read and returns its mark.
-    pub fn push(&mut self, stream: Stream, offset: u64, len: u64, stamp: Stamp) -> Mark {
+    pub(crate) fn push(&mut self, stream: Stream, offset: u64, len: u64, stamp: Stamp) -> Mark {
         if self.list.len() == self.limit {
             self.list.pop_front();
         }
@@ -57,17 +56,17 @@ impl Marks {
     }
 
     /// Sequence number of the next read.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
     /// Whether the mark of this number will still be kept after the next one.
-    pub fn keeps(&self, sequence: u64) -> bool {
+    pub(crate) fn keeps(&self, sequence: u64) -> bool {
         self.next - sequence.min(self.next) < self.limit as u64
     }
 
     /// The marks from number `sequence` on, or from the oldest kept.
-    pub fn from(&self, sequence: u64) -> impl Iterator<Item = &Mark> {
+    pub(crate) fn from(&self, sequence: u64) -> impl Iterator<Item = &Mark> {
         let oldest = self.next - self.list.len() as u64;
         // Never more than the length of the list, which is a usize.
         let skip = sequence.clamp(oldest, self.next) - oldest;

@@ -30,7 +30,6 @@ pub struct Memory {
 }
 
 /// Bytes of the rings of the outputs among `streams`, with `backlog` bytes each.
-#[must_use]
 pub fn rings_len(streams: &[Stream], backlog: usize) -> usize {
     outputs(streams).count() * capacity(backlog)
 }
@@ -52,15 +51,15 @@ const LOGS: usize = RETURNING + 1;
 
 /// One stream's part of the memory.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub place: Place,
-    pub ring: &'static mut [u8],
+pub(crate) struct Part {
+    pub(crate) place: Place,
+    pub(crate) ring: &'static mut [u8],
 }
 
 impl Memory {
     /// The parts of the outputs among `streams`, as an earlier hub has left them, and its epoch; or
     /// empty ones, and the epoch `fresh`. A stream for which the memory has no room has no part.
-    pub(super) fn open(
+    pub(crate) fn open(
         self,
         streams: &[Stream],
         backlog: usize,
@@ -133,42 +132,42 @@ impl Head {
 /// as they are stored in the right order, which is their user's business. Stores that release keep
 /// that order.
 #[derive(Debug)]
-pub(super) struct Place(&'static [AtomicU64; 4]);
+pub(crate) struct Place(&'static [AtomicU64; 4]);
 
 impl Place {
     /// Offset of the oldest byte that is certainly there.
-    pub fn start(&self) -> u64 {
+    pub(crate) fn start(&self) -> u64 {
         self.0[0].load(Ordering::Acquire)
     }
 
     /// Offset after the newest byte.
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.0[1].load(Ordering::Acquire)
     }
 
     /// The highest offset up to which some client has accepted bytes.
-    pub fn seen(&self) -> u64 {
+    pub(crate) fn seen(&self) -> u64 {
         self.0[2].load(Ordering::Acquire)
     }
 
     /// Offset after the newest byte that is to be read next, or was.
-    pub fn announced(&self) -> u64 {
+    pub(crate) fn announced(&self) -> u64 {
         self.0[3].load(Ordering::Acquire)
     }
 
-    pub fn set_start(&self, offset: u64) {
+    pub(crate) fn set_start(&self, offset: u64) {
         self.0[0].store(offset, Ordering::Release);
     }
 
-    pub fn set_end(&self, offset: u64) {
+    pub(crate) fn set_end(&self, offset: u64) {
         self.0[1].store(offset, Ordering::Release);
     }
 
-    pub fn set_seen(&self, offset: u64) {
+    pub(crate) fn set_seen(&self, offset: u64) {
         self.0[2].store(offset, Ordering::Release);
     }
 
-    pub fn set_announced(&self, offset: u64) {
+    pub(crate) fn set_announced(&self, offset: u64) {
         self.0[3].store(offset, Ordering::Release);
     }
 
@@ -187,25 +186,25 @@ impl Place {
 
 /// How far a log has been written: whose it is, and an offset for each output.
 #[derive(Debug)]
-pub(super) struct LogPlace(&'static [AtomicU64; 4]);
+pub(crate) struct LogPlace(&'static [AtomicU64; 4]);
 
 impl LogPlace {
     /// Whether it is this log's: a number made of its name, not 0.
-    pub fn is_of(&self, log: u64) -> bool {
+    pub(crate) fn is_of(&self, log: u64) -> bool {
         self.0[0].load(Ordering::Acquire) == log
     }
 
     /// Makes it this log's.
-    pub fn set_log(&self, log: u64) {
+    pub(crate) fn set_log(&self, log: u64) {
         self.0[0].store(log, Ordering::Release);
     }
 
     /// Offset after the last byte that was written.
-    pub fn written(&self, stream: Stream) -> u64 {
+    pub(crate) fn written(&self, stream: Stream) -> u64 {
         self.word(stream).load(Ordering::Acquire)
     }
 
-    pub fn set_written(&self, stream: Stream, offset: u64) {
+    pub(crate) fn set_written(&self, stream: Stream, offset: u64) {
         self.word(stream).store(offset, Ordering::Release);
     }
 
@@ -228,7 +227,7 @@ impl Memory {
     }
 
     /// The same memory, as the next process finds it: the bytes of the rings are a copy.
-    pub(super) fn again(words: &'static [AtomicU64], rings: &[u8]) -> Self {
+    pub(crate) fn again(words: &'static [AtomicU64], rings: &[u8]) -> Self {
         Self { words, rings: rings.to_vec().leak() }
     }
 }

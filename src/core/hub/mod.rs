@@ -9,18 +9,18 @@ mod backlog;
 mod credit;
 mod cursor;
 mod follow;
-pub mod input;
+pub(crate) mod input;
 mod marks;
 pub mod memory;
-pub mod size;
+pub(crate) mod size;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-pub use super::hub::follow::LogId;
-pub use super::hub::marks::Mark;
+pub(crate) use super::hub::follow::LogId;
+pub(crate) use super::hub::marks::Mark;
 
 use super::hub::backlog::Backlog;
 use super::hub::credit::Credit;
@@ -34,7 +34,7 @@ use crate::types::time::Now;
 
 /// A connection, for as long as the mux lives; numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClientId(pub u64);
+pub(crate) struct ClientId(pub(crate) u64);
 
 /// How much may be read from a source now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum Room {
 
 /// What a client is to be given next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// These bytes of the stream are lost to it.
     Gap(Stream, Range<u64>),
     /// These bytes of the stream; [`Hub::bytes`] has them.
@@ -104,7 +104,6 @@ impl Hub {
     /// A hub for the output streams among `streams`, each with a ring of `backlog` bytes. It goes on
     /// with what `memory` holds, if that was for the same; else it begins anew, with the epoch
     /// `fresh`.
-    #[must_use]
     pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
         let (epoch, parts, log_places, count) = memory.open(streams, backlog, fresh);
         Self {
@@ -122,14 +121,13 @@ impl Hub {
     }
 
     /// The counting that its offsets belong to.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
+    pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
 
     /// The clients of the mux before this one may come back until this time. As long as not all of
     /// them have, the first byte that none of them has got is kept as if a client stood there.
-    pub fn await_clients(&mut self, until: Instant) {
+    pub(crate) fn await_clients(&mut self, until: Instant) {
         let left = self.count.map_or(0, |count| count.swap(0, Ordering::AcqRel));
         let from = self
             .lanes
@@ -139,7 +137,7 @@ impl Hub {
     }
 
     /// This client comes back, should this mux be killed, or be followed by another.
-    pub fn will_return(&mut self, id: ClientId) {
+    pub(crate) fn will_return(&mut self, id: ClientId) {
         if let (Some(client), Some(count)) = (self.clients.get_mut(&id), self.count) {
             client.returns = true;
             count.fetch_add(1, Ordering::AcqRel);
@@ -147,7 +145,7 @@ impl Hub {
     }
 
     /// The mux ends: who goes now goes because of that, and comes back to the next one.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         for client in self.clients.values_mut() {
             client.returns = false;
         }
@@ -211,7 +209,7 @@ impl Hub {
     }
 
     /// The clients whose next bytes would be overwritten by `len` more bytes of `stream`.
-    pub fn endangered(&self, stream: Stream, len: usize) -> impl Iterator<Item = ClientId> {
+    pub(crate) fn endangered(&self, stream: Stream, len: usize) -> impl Iterator<Item = ClientId> {
         let limit = self.lanes[stream as usize]
             .as_ref()
             .map_or(0, |lane| (lane.end() + len as u64).saturating_sub(lane.capacity() as u64));
@@ -226,7 +224,7 @@ impl Hub {
     /// The next `len` bytes of `stream` are where they can be counted, and will be read from there:
     /// what the next mux does not find there is in the ring, even if this one has not come to
     /// [`Hub::commit`].
-    pub fn announce(&mut self, stream: Stream, len: usize) {
+    pub(crate) fn announce(&mut self, stream: Stream, len: usize) {
         if let Some(lane) = &mut self.lanes[stream as usize] {
             lane.announce(len);
         }
@@ -234,7 +232,7 @@ impl Hub {
 
     /// Counts what the mux before this one has read and not committed: all that it has announced but
     /// `unread` bytes. To be called before anything else.
-    pub fn recover(&mut self, stream: Stream, unread: usize) {
+    pub(crate) fn recover(&mut self, stream: Stream, unread: usize) {
         if let Some(lane) = &mut self.lanes[stream as usize] {
             lane.recover(unread);
         }
@@ -274,7 +272,7 @@ impl Hub {
 
     /// A new connection that may hold the app back for `patience` once it has earned that; before it
     /// is proven, for a part of that and only together with all others that are not.
-    pub fn join(&mut self, patience: Duration) -> ClientId {
+    pub(crate) fn join(&mut self, patience: Duration) -> ClientId {
         let id = ClientId(self.next_id);
         self.next_id += 1;
         let client = Client {
@@ -290,7 +288,7 @@ impl Hub {
     }
 
     /// A connection asks for another patience than it came with.
-    pub fn set_patience(&mut self, id: ClientId, patience: Duration) {
+    pub(crate) fn set_patience(&mut self, id: ClientId, patience: Duration) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.patience = patience;
         }
@@ -299,7 +297,7 @@ impl Hub {
     /// A client of the mux before this one has come back. If it is in time it has the patience that it
     /// had there, though it may be behind: it was not slow, there was nobody to read from. And it has
     /// proven itself there.
-    pub fn welcome_back(&mut self, id: ClientId, now: Instant) {
+    pub(crate) fn welcome_back(&mut self, id: ClientId, now: Instant) {
         let Some(returning) = self.returning.as_mut().filter(|r| now < r.until) else { return };
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.unproven = 0;
@@ -313,7 +311,12 @@ impl Hub {
     /// Puts a connection on an output stream; returns the offset from which it begins, or `None`
     /// when the app has no such stream. A position that is not kept any more begins with a gap;
     /// one beyond the end begins at the end.
-    pub fn subscribe(&mut self, id: ClientId, stream: Stream, from: Position) -> Option<u64> {
+    pub(crate) fn subscribe(
+        &mut self,
+        id: ClientId,
+        stream: Stream,
+        from: Position,
+    ) -> Option<u64> {
         let lane = self.lanes[stream as usize].as_ref()?;
         let client = self.clients.get_mut(&id)?;
         let (start, end) = (lane.start(), lane.end());
@@ -330,7 +333,7 @@ impl Hub {
     }
 
     /// The connection is gone.
-    pub fn leave(&mut self, id: ClientId) {
+    pub(crate) fn leave(&mut self, id: ClientId) {
         let gone = self.clients.remove(&id);
         if let (true, Some(count)) = (gone.is_some_and(|client| client.returns), self.count) {
             count.fetch_sub(1, Ordering::AcqRel);
@@ -338,7 +341,7 @@ impl Hub {
     }
 
     /// The connections on a stream, in the order in which they came.
-    pub fn clients(&self, stream: Stream) -> impl Iterator<Item = ClientId> {
+    pub(crate) fn clients(&self, stream: Stream) -> impl Iterator<Item = ClientId> {
         self.clients
             .iter()
             .filter(move |(_, c)| c.cursors[stream as usize].is_some())
@@ -347,7 +350,7 @@ impl Hub {
 
     /// What the connection is to be given next: at most `max` bytes of the stream whose turn it
     /// is by the order of reading; `None` when it has everything.
-    pub fn next(&mut self, id: ClientId, max: usize) -> Option<Next> {
+    pub(crate) fn next(&mut self, id: ClientId, max: usize) -> Option<Next> {
         let client = self.clients.get_mut(&id)?;
         for stream in Stream::ALL {
             if let Some(cursor) = &mut client.cursors[stream as usize]
@@ -376,8 +379,7 @@ impl Hub {
     }
 
     /// The bytes of a range that [`Hub::next`] named, in one piece or two.
-    #[must_use]
-    pub fn bytes(&self, stream: Stream, range: Range<u64>) -> [&[u8]; 2] {
+    pub(crate) fn bytes(&self, stream: Stream, range: Range<u64>) -> [&[u8]; 2] {
         match &self.lanes[stream as usize] {
             Some(lane) => lane.slices(range),
             None => [&[], &[]],
@@ -385,13 +387,12 @@ impl Hub {
     }
 
     /// Where the connection stands on a stream.
-    #[must_use]
-    pub fn at(&self, id: ClientId, stream: Stream) -> Option<u64> {
+    pub(crate) fn at(&self, id: ClientId, stream: Stream) -> Option<u64> {
         Some(self.clients.get(&id)?.cursors[stream as usize]?.at)
     }
 
     /// The connection's socket has accepted the next `len` bytes of `stream`.
-    pub fn accepted(&mut self, id: ClientId, stream: Stream, len: usize) {
+    pub(crate) fn accepted(&mut self, id: ClientId, stream: Stream, len: usize) {
         let (Some(lane), Some(client)) =
             (&mut self.lanes[stream as usize], self.clients.get_mut(&id))
         else {
@@ -407,15 +408,14 @@ impl Hub {
     }
 
     /// Whether the connection has missed something of a stream that it has not been told of.
-    #[must_use]
-    pub fn missed(&self, id: ClientId, stream: Stream) -> bool {
+    pub(crate) fn missed(&self, id: ClientId, stream: Stream) -> bool {
         let cursor = self.clients.get(&id).and_then(|client| client.cursors[stream as usize]);
         cursor.is_some_and(|cursor| cursor.gap.is_some())
     }
 
     /// What the connection has not got of a stream it is shown in another way: nothing of that is
     /// lost to it.
-    pub fn skip(&mut self, id: ClientId, stream: Stream) {
+    pub(crate) fn skip(&mut self, id: ClientId, stream: Stream) {
         let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
         else {
             return;
@@ -431,7 +431,7 @@ impl Hub {
 
     /// The connection goes on at an earlier offset of a stream than where it stands: what it is shown in another
     /// way goes no further.
-    pub fn go_back(&mut self, id: ClientId, stream: Stream, to: u64) {
+    pub(crate) fn go_back(&mut self, id: ClientId, stream: Stream, to: u64) {
         let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
         else {
             return;
@@ -446,7 +446,7 @@ impl Hub {
 
     /// The connection is given nothing more of what there is: it counts as lost to it, and is told as
     /// a gap.
-    pub fn cut(&mut self, id: ClientId) {
+    pub(crate) fn cut(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         for (cursor, lane) in client.cursors.iter_mut().zip(&self.lanes) {
             if let (Some(cursor), Some(lane)) = (cursor, lane) {
@@ -459,14 +459,13 @@ impl Hub {
     /// Something other than the source waits until this connection has everything (the mux wants
     /// to end). The time until which it may wait, or `None` when the patience has ended. That keeps no
     /// app waiting, so nobody has to be proven.
-    pub fn wait(&mut self, id: ClientId, now: Instant) -> Option<Instant> {
+    pub(crate) fn wait(&mut self, id: ClientId, now: Instant) -> Option<Instant> {
         let client = self.clients.get_mut(&id)?;
         client.stall.wait(now, client.patience.max(limits::PATIENCE))
     }
 
     /// Whether the connection has been given everything.
-    #[must_use]
-    pub fn is_caught_up(&self, id: ClientId) -> bool {
+    pub(crate) fn is_caught_up(&self, id: ClientId) -> bool {
         self.clients.get(&id).is_none_or(|client| {
             client.cursors.iter().zip(&self.lanes).all(|(cursor, lane)| match (cursor, lane) {
                 (Some(cursor), Some(lane)) => cursor.at == lane.end() && cursor.gap.is_none(),
@@ -476,20 +475,17 @@ impl Hub {
     }
 
     /// Offset of the oldest byte of a stream that is kept.
-    #[must_use]
-    pub fn start(&self, stream: Stream) -> Option<u64> {
+    pub(crate) fn start(&self, stream: Stream) -> Option<u64> {
         self.lanes[stream as usize].as_ref().map(Backlog::start)
     }
 
     /// How many bytes of a stream are kept at the most.
-    #[must_use]
-    pub fn capacity(&self, stream: Stream) -> u64 {
+    pub(crate) fn capacity(&self, stream: Stream) -> u64 {
         self.lanes[stream as usize].as_ref().map_or(0, |lane| lane.capacity() as u64)
     }
 
     /// Bytes of a stream so far, and how many of those kept no client has been given.
-    #[must_use]
-    pub fn extent(&self, stream: Stream) -> Option<(u64, u64)> {
+    pub(crate) fn extent(&self, stream: Stream) -> Option<(u64, u64)> {
         let lane = self.lanes[stream as usize].as_ref()?;
         let end = lane.end();
         Some((end, end - lane.seen().max(lane.start())))
@@ -497,16 +493,14 @@ impl Hub {
 
     /// Where the connection stands on a stream: its position, how far behind the end that is, and
     /// the bytes that it lost.
-    #[must_use]
-    pub fn place(&self, id: ClientId, stream: Stream) -> Option<(u64, u64, u64)> {
+    pub(crate) fn place(&self, id: ClientId, stream: Stream) -> Option<(u64, u64, u64)> {
         let cursor = self.clients.get(&id)?.cursors[stream as usize]?;
         let (end, _) = self.extent(stream)?;
         Some((cursor.at, end - cursor.at, cursor.lost))
     }
 
     /// Bytes that the connection missed, over all of its streams.
-    #[must_use]
-    pub fn lost(&self, id: ClientId) -> u64 {
+    pub(crate) fn lost(&self, id: ClientId) -> u64 {
         let cursors = self.clients.get(&id).map_or(&[] as &[_], |c| &c.cursors);
         cursors.iter().flatten().map(|cursor| cursor.lost).sum()
     }

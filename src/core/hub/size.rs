@@ -11,7 +11,7 @@ use crate::wire::Size;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     /// What the terminal has.
     size: Size,
     /// What it is to have.
@@ -24,25 +24,22 @@ pub struct Sizes {
 
 impl Sizes {
     /// A terminal that has this size.
-    #[must_use]
-    pub fn new(size: Size) -> Self {
+    pub(crate) fn new(size: Size) -> Self {
         Self { size, wanted: size, changed: None, windows: Vec::new() }
     }
 
     /// What the terminal has now.
-    #[must_use]
-    pub fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> Size {
         self.size
     }
 
     /// The client whose window the terminal has, or gets.
-    #[must_use]
-    pub fn decider(&self) -> Option<ClientId> {
+    pub(crate) fn decider(&self) -> Option<ClientId> {
         self.windows.last().map(|(id, _)| *id)
     }
 
     /// A client's window has this size now.
-    pub fn resized(&mut self, id: ClientId, size: Size) {
+    pub(crate) fn resized(&mut self, id: ClientId, size: Size) {
         if size.is_none() {
             return;
         }
@@ -52,7 +49,7 @@ impl Sizes {
     }
 
     /// A client has typed.
-    pub fn typed(&mut self, id: ClientId) {
+    pub(crate) fn typed(&mut self, id: ClientId) {
         match self.windows.iter().rposition(|(other, _)| *other == id) {
             Some(at) => self.windows[at..].rotate_left(1),
             None => return,
@@ -61,7 +58,7 @@ impl Sizes {
     }
 
     /// A client types no more; the one that typed before it decides.
-    pub fn leave(&mut self, id: ClientId) {
+    pub(crate) fn leave(&mut self, id: ClientId) {
         if self.decider() == Some(id) {
             self.windows.pop();
             self.follow_decider();
@@ -71,14 +68,14 @@ impl Sizes {
     }
 
     /// Somebody without a window asks for a size, until somebody with one types or resizes.
-    pub fn ask(&mut self, size: Size) {
+    pub(crate) fn ask(&mut self, size: Size) {
         if !size.is_none() {
             self.wanted = size;
         }
     }
 
     /// The size that the terminal is to be given now, if it is to be given another.
-    pub fn due(&mut self, now: Instant) -> Option<Size> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Size> {
         let is_burst = self.changed.is_some_and(|at| now < at + limits::RESIZE_PAUSE);
         if self.wanted == self.size || is_burst {
             return None;
@@ -89,8 +86,7 @@ impl Sizes {
     }
 
     /// When [`Sizes::due`] will have something; `None` when the terminal has what it is to have.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         Some(self.changed.filter(|_| self.wanted != self.size)? + limits::RESIZE_PAUSE)
     }
 

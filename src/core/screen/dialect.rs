@@ -11,8 +11,7 @@ use super::scan::{Control, ESC, number, text_len};
 use crate::types::limits;
 
 /// What the emulator is given for a whole sequence that is no string; none if it knows it. `modes` are those before it.
-#[must_use]
-pub fn translate(raw: &[u8], modes: &Modes, model: &Model) -> Option<Vec<u8>> {
+pub(crate) fn translate(raw: &[u8], modes: &Modes, model: &Model) -> Option<Vec<u8>> {
     match raw {
         [ESC, b'D'] => return Some(b"\n".to_vec()),
         [ESC, b'E'] => return Some(b"\r\n".to_vec()),
@@ -136,8 +135,7 @@ const LINES: [char; 32] = [
 const SELECTOR: &[u8] = "\u{fe0f}".as_bytes();
 
 /// Whether there is something in these bytes that only [`show_text`] shows right, whatever the modes are.
-#[must_use]
-pub fn has_selector(bytes: &[u8]) -> bool {
+pub(crate) fn has_selector(bytes: &[u8]) -> bool {
     memmem::find(bytes, SELECTOR).is_some()
 }
 
@@ -146,8 +144,7 @@ const USUAL: usize = 64;
 
 /// How many bytes at the beginning the emulator takes as they are, and nobody else needs to know of: text,
 /// colours, and moving the cursor and erasing, which is most of what there is.
-#[must_use]
-pub fn plain_len(bytes: &[u8]) -> usize {
+pub(crate) fn plain_len(bytes: &[u8]) -> usize {
     let mut len = 0;
     loop {
         len += text_len(&bytes[len..]);
@@ -182,8 +179,7 @@ pub fn plain_len(bytes: &[u8]) -> usize {
 }
 
 /// Whether the emulator knows all of these numbers of a `CSI … m`.
-#[must_use]
-pub fn knows_colours(numbers: &[u8]) -> bool {
+pub(crate) fn knows_colours(numbers: &[u8]) -> bool {
     let foreign = |value: u32| value == 58 || value == 21;
     let mut value: u32 = 0;
     for byte in numbers {
@@ -197,7 +193,7 @@ pub fn knows_colours(numbers: &[u8]) -> bool {
 }
 
 /// Shows text that the emulator alone would show in another way.
-pub fn show_text(text: &[u8], modes: &mut Modes, model: &mut Model) {
+pub(crate) fn show_text(text: &[u8], modes: &mut Modes, model: &mut Model) {
     let mut rest = text;
     while !rest.is_empty() {
         let len = memmem::find(rest, SELECTOR).unwrap_or(rest.len());

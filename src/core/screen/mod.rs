@@ -52,7 +52,6 @@ struct State {
 
 impl Screen {
     /// An empty screen of this size; of one that is too large a part.
-    #[must_use]
     pub fn new(size: Size) -> Self {
         let state = State {
             modes: Modes::default(),
@@ -146,19 +145,16 @@ impl Screen {
     }
 
     /// What a plain terminal would answer, if it answers that.
-    #[must_use]
     pub fn answer(&self, asked: &Asked) -> Option<Vec<u8>> {
         asked.answer(self.state.model.size(), &self.state.modes)
     }
 
     /// The modes that the app has set.
-    #[must_use]
     pub fn modes(&self) -> &Modes {
         &self.state.modes
     }
 
     /// What the app calls its window.
-    #[must_use]
     pub fn title(&self) -> Option<&str> {
         self.state.title.as_deref()
     }
@@ -168,7 +164,6 @@ impl Screen {
     /// In a larger window the screen is at the top left. In a smaller one columns on the right are cut, and
     /// of the main screen so many rows above that the cursor is visible; of the alternate screen, whose
     /// programs know where they draw, rows below.
-    #[must_use]
     pub fn redraw(&self, window: Size) -> Option<Vec<u8>> {
         let State { modes, model, title, .. } = &self.state;
         if !model.works() {

@@ -18,7 +18,7 @@ use crate::types::limits;
 use crate::wire::Size;
 
 /// See the module.
-pub struct Model {
+pub(crate) struct Model {
     /// None when the emulator has panicked.
     parser: Option<Parser>,
     why: Option<String>,
@@ -32,7 +32,7 @@ pub struct Model {
     erased: Option<((u16, u16), Look)>,
     /// How often the emulator has erased a part of the screen.
     #[cfg(test)]
-    pub erasures: usize,
+    pub(crate) erasures: usize,
 }
 
 /// The colours and the like of text.
@@ -53,8 +53,7 @@ const FLAGS: [u8; 5] = [1, 2, 3, 4, 7];
 
 impl Model {
     /// An empty screen.
-    #[must_use]
-    pub fn new(size: Size) -> Self {
+    pub(crate) fn new(size: Size) -> Self {
         let (rows, cols) = bounded(size);
         let home = Size { rows: rows.get(), cols: cols.get() };
         let mut model = Self {
@@ -75,7 +74,7 @@ impl Model {
 
     /// Shows bytes. A character that is not finished by them is none: of one that comes in two pieces the
     /// emulator sometimes loses what is behind it.
-    pub fn process(&mut self, bytes: &[u8]) {
+    pub(crate) fn process(&mut self, bytes: &[u8]) {
         let (mut whole, mut end) = (bytes, usize::MAX);
         // Before the beginning of a character may be another one, which what comes next does not end.
         while whole.len() < end {
@@ -100,7 +99,7 @@ impl Model {
 
     /// Erases from the cursor to the end of the screen (`ED 0`), or all of it (`ED 2`). In a large window that is
     /// the dearest thing that three bytes can ask for, so what is erased already is left.
-    pub fn erase(&mut self, raw: &[u8], all: bool) {
+    pub(crate) fn erase(&mut self, raw: &[u8], all: bool) {
         let Some(look) = self.parser.as_ref().map(|parser| current(parser.screen())) else {
             return;
         };
@@ -118,7 +117,7 @@ impl Model {
     }
 
     /// Changes the size: lines are broken anew, and what does not fit above goes.
-    pub fn resize(&mut self, size: Size) {
+    pub(crate) fn resize(&mut self, size: Size) {
         let (rows, cols) = bounded(size);
         let size = Size { rows: rows.get(), cols: cols.get() };
         if size == self.size() {
@@ -143,19 +142,17 @@ impl Model {
     }
 
     /// Why there is no model any more; told once.
-    pub fn why(&mut self) -> Option<String> {
+    pub(crate) fn why(&mut self) -> Option<String> {
         self.why.take()
     }
 
     /// Whether the emulator works.
-    #[must_use]
-    pub fn works(&self) -> bool {
+    pub(crate) fn works(&self) -> bool {
         self.parser.is_some()
     }
 
     /// The size of the model.
-    #[must_use]
-    pub fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> Size {
         let size = self.parser.as_ref().map(|parser| parser.screen().size());
         size.map_or(Size { rows: 1, cols: 1 }, |(rows, cols)| Size {
             rows: rows.get(),
@@ -165,21 +162,18 @@ impl Model {
 
     /// The row and column of the cursor, from 0. Behind the last column when the next character begins a
     /// line.
-    #[must_use]
-    pub fn cursor(&self) -> (u16, u16) {
+    pub(crate) fn cursor(&self) -> (u16, u16) {
         self.parser.as_ref().map_or((0, 0), |parser| parser.screen().cursor_position())
     }
 
     /// Whether the alternate screen is shown.
-    #[must_use]
-    pub fn is_alternate(&self) -> bool {
+    pub(crate) fn is_alternate(&self) -> bool {
         self.parser.as_ref().is_some_and(|parser| parser.screen().alternate_screen())
     }
 
     /// A copy that shows the main screen behind the alternate one, as it will be when the program leaves;
     /// with the cursor that was saved, if one was.
-    #[must_use]
-    pub fn main(&self, saved: bool) -> Self {
+    pub(crate) fn main(&self, saved: bool) -> Self {
         let mut main = self.copy();
         main.process(if saved { b"\x1b[?1049l" } else { b"\x1b[?47l" });
         main
@@ -198,8 +192,7 @@ impl Model {
     }
 
     /// A copy with the cursor that the program has saved on the screen that is shown now.
-    #[must_use]
-    pub fn restored(&self) -> Self {
+    pub(crate) fn restored(&self) -> Self {
         let mut restored = self.copy();
         restored.process(b"\x1b8");
         restored
@@ -207,15 +200,13 @@ impl Model {
 
     /// Draws on a cleared screen of this size, and leaves the cursor anywhere. `top` is the first row that
     /// is drawn.
-    #[must_use]
-    pub fn draw(&self, window: Size, top: u16) -> String {
+    pub(crate) fn draw(&self, window: Size, top: u16) -> String {
         let draw = |parser: &Parser| contain(|| draw(parser.screen(), window, top)).ok();
         self.parser.as_ref().and_then(draw).unwrap_or_default()
     }
 
     /// Moves the cursor to this row of the window (from 1), and chooses the look of what comes next.
-    #[must_use]
-    pub fn put_cursor(&self, window: Size, top: u16, row: u16) -> String {
+    pub(crate) fn put_cursor(&self, window: Size, top: u16, row: u16) -> String {
         let put = |parser: &Parser| contain(|| put_cursor(parser.screen(), window, top, row)).ok();
         self.parser.as_ref().and_then(put).unwrap_or_default()
     }
@@ -567,7 +558,7 @@ impl Pen {
 #[cfg(test)]
 impl Model {
     /// All that can be seen, row by row; spaces are as good as erased cells.
-    pub fn seen(&self) -> Vec<String> {
+    pub(crate) fn seen(&self) -> Vec<String> {
         let Some(parser) = &self.parser else { return Vec::new() };
         let screen = parser.screen();
         let (rows, cols) = screen.size();

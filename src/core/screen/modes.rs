@@ -94,9 +94,9 @@ struct Keyboard {
 
 /// What a program has saved beside the cursor's place and look (`ESC 7`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Saved {
+pub(crate) struct Saved {
     /// Whether rows were counted from the first that scrolls.
-    pub origin: bool,
+    pub(crate) origin: bool,
     sets: [u8; 2],
     shifted: bool,
 }
@@ -157,7 +157,7 @@ impl Modes {
     }
 
     /// The first character set is chosen again.
-    pub fn shift_in(&mut self) {
+    pub(crate) fn shift_in(&mut self) {
         self.shifted = false;
     }
 
@@ -167,7 +167,6 @@ impl Modes {
     }
 
     /// What takes everything back.
-    #[must_use]
     pub fn undo(&self) -> String {
         let mut out = String::new();
         let (modes, alternates) = MODES.split_at(ALTERNATE);
@@ -205,8 +204,7 @@ impl Modes {
     }
 
     /// What makes any terminal that shows this program a usual one, but for its screen.
-    #[must_use]
-    pub fn reset(&self) -> String {
+    pub(crate) fn reset(&self) -> String {
         let mut out = String::from("\x1b[r\x1b(B\x1b)B\x0f\x1b>\x1b[m");
         // Some terminals take no more than 16 numbers at once.
         for modes in MODES[..ALTERNATE].chunks(16) {
@@ -236,8 +234,7 @@ impl Modes {
 
     /// What sets everything again, behind [`Modes::reset`], on the screen that is shown now. Moves the
     /// cursor.
-    #[must_use]
-    pub fn set_again(&self) -> String {
+    pub(crate) fn set_again(&self) -> String {
         let mut out = String::new();
         for (mode, _) in MODES[..ALTERNATE].iter().zip(self.changed).filter(|(_, changed)| *changed)
         {
@@ -264,71 +261,60 @@ impl Modes {
     }
 
     /// The keyboard's modes of the main screen, to be set before the alternate one is shown.
-    #[must_use]
-    pub fn main_keyboard_again(&self) -> String {
+    pub(crate) fn main_keyboard_again(&self) -> String {
         let mut out = String::new();
         self.keyboards[0].set_again(&mut out);
         out
     }
 
     /// What resets the keyboard's modes of the screen that is shown now.
-    #[must_use]
-    pub fn forget_keyboard(&self) -> &'static str {
+    pub(crate) fn forget_keyboard(&self) -> &'static str {
         if self.keyboards_used { FORGET_KEYBOARDS } else { "" }
     }
 
     /// Chooses the character sets again.
-    #[must_use]
-    pub fn sets_again(&self) -> String {
+    pub(crate) fn sets_again(&self) -> String {
         sets_again(self.sets, self.shifted)
     }
 
     /// What was saved on the screen that is shown now, if anything was.
-    #[must_use]
-    pub fn saved(&self) -> Option<Saved> {
+    pub(crate) fn saved(&self) -> Option<Saved> {
         self.saved[usize::from(self.is_alternate())]
     }
 
     /// Whether a mode is set; none if it is not known.
-    #[must_use]
-    pub fn is_set(&self, private: bool, number: u16) -> Option<bool> {
+    pub(crate) fn is_set(&self, private: bool, number: u16) -> Option<bool> {
         let known = |mode: &Mode| mode.private == private && mode.number == number;
         MODES.iter().position(known).map(|at| self.changed[at] != MODES[at].usual)
     }
 
     /// Whether the cursor is shown.
-    #[must_use]
-    pub fn shows_cursor(&self) -> bool {
+    pub(crate) fn shows_cursor(&self) -> bool {
         self.is_set(true, CURSOR) == Some(true)
     }
 
     /// Whether rows are counted from the first that scrolls.
-    #[must_use]
-    pub fn counts_from_region(&self) -> bool {
+    pub(crate) fn counts_from_region(&self) -> bool {
         self.is_set(true, 6) == Some(true)
     }
 
     /// Whether text goes on in the next line.
-    #[must_use]
-    pub fn wraps(&self) -> bool {
+    pub(crate) fn wraps(&self) -> bool {
         !self.changed[WRAP]
     }
 
     /// Whether text is drawn with the characters for lines.
-    #[must_use]
-    pub fn draws_lines(&self) -> bool {
+    pub(crate) fn draws_lines(&self) -> bool {
         self.sets[usize::from(self.shifted)] == b'0'
     }
 
     /// Whether text may need more than to be put where the cursor is.
-    #[must_use]
-    pub fn has_special_text(&self) -> bool {
+    pub(crate) fn has_special_text(&self) -> bool {
         self.shifted || self.draws_lines() || !self.wraps()
     }
 
     /// The first and the last row that scroll, from 1, if not all do.
-    #[must_use]
-    pub fn region(&self) -> Option<(u16, u16)> {
+    pub(crate) fn region(&self) -> Option<(u16, u16)> {
         self.region
     }
 
@@ -506,8 +492,7 @@ impl Keyboard {
 
 impl Saved {
     /// Chooses the character sets that were saved, behind [`Modes::reset`].
-    #[must_use]
-    pub fn sets_again(&self) -> String {
+    pub(crate) fn sets_again(self) -> String {
         sets_again(self.sets, self.shifted)
     }
 }

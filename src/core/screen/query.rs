@@ -56,24 +56,24 @@ pub struct Asked {
     /// What was asked.
     pub query: Query,
     /// Bytes that the app had printed then, with the query.
-    pub end: u64,
+    pub(crate) end: u64,
     /// Row and column of the cursor then, from 1.
-    pub cursor: (u16, u16),
+    pub(crate) cursor: (u16, u16),
 }
 
 /// What a reply, or the beginning of one, is recognised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub(crate) struct Head {
     /// One of `[]P_`.
-    pub kind: u8,
+    pub(crate) kind: u8,
     /// See [`Control`].
-    pub marker: u8,
+    pub(crate) marker: u8,
     /// See [`Control`].
-    pub mark: u8,
+    pub(crate) mark: u8,
     /// See [`Control`]; of a string without one the first letter, if it has one.
-    pub last: u8,
+    pub(crate) last: u8,
     /// The first number; none if any will do.
-    pub first: Option<u16>,
+    pub(crate) first: Option<u16>,
 }
 
 impl Head {
@@ -86,16 +86,15 @@ impl Head {
     }
 
     /// Whether a reply with the head `other`, which has a number, is one of these.
-    #[must_use]
-    pub fn fits(&self, other: &Self) -> bool {
+    pub(crate) fn fits(self, other: Self) -> bool {
         self.first.is_none_or(|first| other.first == Some(first))
-            && *self == Self { first: self.first, ..*other }
+            && self == Self { first: self.first, ..other }
     }
 }
 
 impl Query {
     /// Tells of each query in a piece of the stream; whether there was one.
-    pub fn of(piece: Piece<'_>, mut found: impl FnMut(Self)) -> bool {
+    pub(crate) fn of(piece: Piece<'_>, mut found: impl FnMut(Self)) -> bool {
         match piece {
             Piece::Control(ENQ) => {
                 found(Self::Enquiry);
@@ -168,8 +167,7 @@ impl Query {
     }
 
     /// How the reply begins; none if it is any text.
-    #[must_use]
-    pub fn reply(self) -> Option<Head> {
+    pub(crate) fn reply(self) -> Option<Head> {
         let control = |marker, mark, last| Head::new(b'[', marker, mark, last);
         let device = |marker, mark, last| Head::new(b'P', marker, mark, last);
         let title = |letter| Head::new(b']', 0, 0, letter);
@@ -206,8 +204,7 @@ impl Query {
 impl Asked {
     /// What a plain terminal of this size and with these modes answers. None where programs do without
     /// an answer, or where one would be a lie (colours, pixels, names).
-    #[must_use]
-    pub fn answer(&self, size: Size, modes: &Modes) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, size: Size, modes: &Modes) -> Option<Vec<u8>> {
         let (row, col) = self.cursor;
         let text = match self.query {
             // A VT220 with colours, of no version that programs know peculiarities of.
@@ -238,13 +235,13 @@ impl Asked {
 
 /// Finds the queries in what an app prints.
 #[derive(Debug, Default)]
-pub struct Finder {
+pub(crate) struct Finder {
     scanner: Scanner,
 }
 
 impl Finder {
     /// Tells of each query that ends in these bytes.
-    pub fn find(&mut self, bytes: &[u8], mut found: impl FnMut(Query)) {
+    pub(crate) fn find(&mut self, bytes: &[u8], mut found: impl FnMut(Query)) {
         let mut at = 0;
         loop {
             if self.scanner.is_in_text() {
@@ -278,7 +275,6 @@ impl Strip {
     }
 
     /// What is still held back, which goes on with what comes next.
-    #[must_use]
     pub fn held(&self) -> &[u8] {
         self.scanner.held()
     }

@@ -4,40 +4,38 @@
 
 /// What one cell shows, or two beside each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glyph<L> {
+pub(crate) struct Glyph<L> {
     /// Nothing in a cell that was erased.
-    pub text: String,
+    pub(crate) text: String,
     /// 1 or 2.
-    pub cols: u16,
-    pub look: L,
+    pub(crate) cols: u16,
+    pub(crate) look: L,
 }
 
 /// A row, as far as there is something in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row<L> {
-    pub glyphs: Vec<Glyph<L>>,
+pub(crate) struct Row<L> {
+    pub(crate) glyphs: Vec<Glyph<L>>,
     /// Whether the next row is of the same line.
-    pub goes_on: bool,
+    pub(crate) goes_on: bool,
 }
 
 impl<L> Row<L> {
     /// Columns of its glyphs.
-    #[must_use]
-    pub fn len(&self) -> u16 {
+    pub(crate) fn len(&self) -> u16 {
         self.glyphs.iter().map(|glyph| glyph.cols).sum()
     }
 }
 
 /// A row, and a column from 0; the column behind the last is one, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub row: usize,
-    pub col: u16,
+pub(crate) struct Place {
+    pub(crate) row: usize,
+    pub(crate) col: u16,
 }
 
 /// The same in rows of so many columns, at least 2, and where these places are then.
-#[must_use]
-pub fn reflow<L, const N: usize>(
+pub(crate) fn reflow<L, const N: usize>(
     rows: Vec<Row<L>>,
     cols: u16,
     places: [Place; N],

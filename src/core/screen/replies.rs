@@ -111,13 +111,12 @@ impl Replies {
     }
 
     /// When [`Replies::expire`] is to be called, if nothing is typed before.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.until
     }
 
     /// Appends to `out` what was held back for too long, and forgets replies that did not come.
-    pub fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
+    pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
         if self.until.is_some_and(|until| until <= now) {
             self.release(out);
             self.place = Place::Typed;
@@ -209,7 +208,7 @@ impl Replies {
     }
 
     fn take(&mut self, head: Head) -> Option<Expected> {
-        let at = self.expected.iter().position(|expected| expected.head.fits(&head))?;
+        let at = self.expected.iter().position(|expected| expected.head.fits(head))?;
         self.expected.remove(at)
     }
 }

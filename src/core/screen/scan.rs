@@ -12,13 +12,13 @@ use memchr::memchr3;
 use crate::types::limits;
 
 /// The byte that begins a sequence.
-pub const ESC: u8 = 0x1b;
+pub(crate) const ESC: u8 = 0x1b;
 /// Asks a terminal for its name.
-pub const ENQ: u8 = 0x05;
+pub(crate) const ENQ: u8 = 0x05;
 /// Chooses the second character set.
-pub const SHIFT_OUT: u8 = 0x0e;
+pub(crate) const SHIFT_OUT: u8 = 0x0e;
 /// Chooses the first character set again.
-pub const SHIFT_IN: u8 = 0x0f;
+pub(crate) const SHIFT_IN: u8 = 0x0f;
 
 /// A part of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Piece<'a> {
 
 /// Where in a sequence the stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// In none.
     Text,
     /// After `ESC`.
@@ -53,7 +53,7 @@ pub enum Place {
 }
 
 /// What one more byte does.
-pub enum Step {
+pub(crate) enum Step {
     /// The sequence goes on.
     On(Place),
     /// The sequence ends with it.
@@ -150,14 +150,12 @@ impl Scanner {
     }
 
     /// The beginning of a sequence that has not ended yet, as far as it was not passed on.
-    #[must_use]
-    pub fn held(&self) -> &[u8] {
+    pub(crate) fn held(&self) -> &[u8] {
         if self.again { &[ESC] } else { &self.kept[..self.len] }
     }
 
     /// Whether no sequence has begun.
-    #[must_use]
-    pub fn is_in_text(&self) -> bool {
+    pub(crate) fn is_in_text(&self) -> bool {
         self.place == Place::Text && !self.again
     }
 
@@ -186,8 +184,7 @@ impl Scanner {
 const NEAR: usize = 16;
 
 /// The length of the text at the beginning.
-#[must_use]
-pub fn text_len(bytes: &[u8]) -> usize {
+pub(crate) fn text_len(bytes: &[u8]) -> usize {
     let ends = |byte: &u8| matches!(*byte, ESC | SHIFT_OUT | ENQ);
     let near = &bytes[..bytes.len().min(NEAR)];
     near.iter().position(ends).unwrap_or_else(|| {
@@ -206,8 +203,7 @@ fn control_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The state machine of the standards, as all terminals have it. In text there is nothing to step.
-#[must_use]
-pub fn step(place: Place, byte: u8) -> Step {
+pub(crate) fn step(place: Place, byte: u8) -> Step {
     match (place, byte) {
         (_, 0x18 | 0x1a) => Step::Cancel,
         (Place::Command | Place::String, ESC) => Step::On(Place::StringEscape),
@@ -228,21 +224,20 @@ pub fn step(place: Place, byte: u8) -> Step {
 
 /// A control sequence, `CSI` marker numbers intermediate final, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control<'a> {
+pub(crate) struct Control<'a> {
     /// One of `<=>?`, or 0.
-    pub marker: u8,
+    pub(crate) marker: u8,
     /// Digits, `;` and `:`.
-    pub numbers: &'a [u8],
+    pub(crate) numbers: &'a [u8],
     /// The last byte but one, if it is one of space to `/`, or 0.
-    pub mark: u8,
+    pub(crate) mark: u8,
     /// The final byte, which says what it is.
-    pub last: u8,
+    pub(crate) last: u8,
 }
 
 impl<'a> Control<'a> {
     /// None if this is another kind of sequence.
-    #[must_use]
-    pub fn parse(raw: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(raw: &'a [u8]) -> Option<Self> {
         let [ESC, b'[', body @ .., last] = raw else { return None };
         let (marker, body) = match body {
             [marker @ 0x3c..=0x3f, rest @ ..] => (*marker, rest),
@@ -256,35 +251,31 @@ impl<'a> Control<'a> {
     }
 
     /// Its numbers up to [`limits::NUMBERS`], absent ones as 0; of those with parts the first part.
-    pub fn values(&self) -> impl Iterator<Item = u16> + use<'a> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = u16> + use<'a> {
         self.numbers.split(|byte| *byte == b';').take(limits::NUMBERS).map(number)
     }
 
     /// The number at this place, 0 if it is absent.
-    #[must_use]
-    pub fn value(&self, at: usize) -> u16 {
+    pub(crate) fn value(&self, at: usize) -> u16 {
         self.values().nth(at).unwrap_or(0)
     }
 }
 
 /// The number up to a `:`. Anything but digits is passed over, as terminals do.
-#[must_use]
-pub fn number(text: &[u8]) -> u16 {
+pub(crate) fn number(text: &[u8]) -> u16 {
     let digits = text.iter().take_while(|byte| **byte != b':').filter(|b| b.is_ascii_digit());
     digits.fold(0, |sum: u16, digit| sum.saturating_mul(10).saturating_add(u16::from(digit - b'0')))
 }
 
 /// The introducer of a sequence that is a string (one of `]PX^_`), and the string.
-#[must_use]
-pub fn string(raw: &[u8]) -> Option<(u8, &[u8])> {
+pub(crate) fn string(raw: &[u8]) -> Option<(u8, &[u8])> {
     let [ESC, kind @ (b']' | b'P' | b'X' | b'^' | b'_'), text @ ..] = raw else { return None };
     let end = if text.ends_with(b"\x07") { 1 } else { 2 };
     Some((*kind, text.get(..text.len().checked_sub(end)?)?))
 }
 
 /// The bytes at the end of a text that begin a character and do not end it.
-#[must_use]
-pub fn unfinished(text: &[u8]) -> Range<usize> {
+pub(crate) fn unfinished(text: &[u8]) -> Range<usize> {
     let tail = text.len().saturating_sub(3);
     let lead = text[tail..].iter().rposition(|byte| *byte >= 0xc0).map(|at| tail + at);
     let len = |lead: u8| match lead {

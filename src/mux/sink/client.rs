@@ -35,7 +35,7 @@ static SLOW: Limited = Limited::new("slow clients");
 
 /// What a connection speaks.
 #[derive(Debug)]
-pub enum Role {
+pub(crate) enum Role {
     /// The bytes of one stream and nothing else.
     Raw(Stream),
     /// The session protocol.
@@ -44,28 +44,28 @@ pub enum Role {
 
 /// A session's side of the protocol.
 #[derive(Debug, Default)]
-pub struct Session {
+pub(crate) struct Session {
     /// Takes the client's frames apart.
-    pub decoder: Decoder,
+    pub(crate) decoder: Decoder,
     /// Whether its hello has come.
-    pub greeted: bool,
+    pub(crate) greeted: bool,
     /// Whether the end of its input ends the app's.
-    pub stdin_once: bool,
+    pub(crate) stdin_once: bool,
     /// The streams it reads.
-    pub streams: Vec<Stream>,
+    pub(crate) streams: Vec<Stream>,
     /// Its window, if it has told.
-    pub window: Option<Size>,
+    pub(crate) window: Option<Size>,
     /// How it is shown the app's terminal, where it asked for the screen.
-    pub view: Option<View>,
+    pub(crate) view: Option<View>,
     /// When it was last shown a screen.
-    pub shown: Option<Instant>,
+    pub(crate) shown: Option<Instant>,
     /// What happened to the app, each with its place: where the streams ended then.
     turns: VecDeque<(Turn, Ends)>,
 }
 
 /// How a session that asked for the screen is shown the app's terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub(crate) enum View {
     /// By the app's bytes, as they come.
     Bytes,
     /// By screens, for its window is not the terminal's; it has the last one.
@@ -77,7 +77,7 @@ pub enum View {
 }
 
 /// The ends of all streams at a time, by `Stream as usize`; 0 for one that the app has not.
-pub type Ends = [u64; Stream::ALL.len()];
+pub(crate) type Ends = [u64; Stream::ALL.len()];
 
 impl Session {
     /// The next turn of the app, when everything before it has been given to the client.
@@ -96,7 +96,7 @@ impl Session {
 
 /// Whether a client can type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Typing {
+pub(crate) enum Typing {
     /// It never could.
     No,
     /// It can.
@@ -107,7 +107,7 @@ pub enum Typing {
 
 /// Whether anything can be written to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlet {
+pub(crate) enum Outlet {
     /// As far as is known.
     Open,
     /// Its last write was not taken whole: wait until it can be written.
@@ -118,21 +118,18 @@ pub enum Outlet {
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// Its user.
-    pub uid: u32,
+    pub(crate) uid: u32,
     /// Its group.
-    pub gid: u32,
+    pub(crate) gid: u32,
     /// Its process; 0 when it is in a pid namespace that is not seen from here.
-    pub pid: i32,
+    pub(crate) pid: i32,
 }
 
 impl Peer {
     /// Whoever has made this connection.
-    ///
-    /// # Errors
-    /// When the kernel does not tell.
-    pub fn of(socket: &UnixStream) -> io::Result<Self> {
+    pub(crate) fn of(socket: &UnixStream) -> io::Result<Self> {
         let peer = getsockopt(socket, PeerCredentials)?;
         Ok(Self { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() })
     }
@@ -146,28 +143,28 @@ impl fmt::Display for Peer {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     socket: UnixStream,
     /// What it speaks.
-    pub role: Role,
+    pub(crate) role: Role,
     /// Who it is.
-    pub peer: Peer,
+    pub(crate) peer: Peer,
     /// What it may do.
-    pub right: Right,
+    pub(crate) right: Right,
     /// Its place in the poller.
-    pub watch: Watch,
+    pub(crate) watch: Watch,
     /// Whether it can type.
-    pub typing: Typing,
+    pub(crate) typing: Typing,
     /// Whether anything can be written to it.
-    pub outlet: Outlet,
+    pub(crate) outlet: Outlet,
     /// It sends no more.
-    pub mute: bool,
+    pub(crate) mute: bool,
     /// It was given up at the end: it gets nothing more of what there is.
-    pub cut_off: bool,
+    pub(crate) cut_off: bool,
     /// Its farewell is among what is still to be sent.
-    pub farewell: bool,
+    pub(crate) farewell: bool,
     /// What its terminal replies to queries of the app, once there was one.
-    pub replies: Option<Box<Replies>>,
+    pub(crate) replies: Option<Box<Replies>>,
     /// Bytes of frames of a screen that were the end of `out`; none of them is sent twice.
     drawn: usize,
     /// What is to be sent first: a header, a control frame, or a rescued rest.
@@ -180,8 +177,7 @@ pub struct Client {
 
 impl Client {
     /// A connection that was just accepted.
-    #[must_use]
-    pub fn new(socket: UnixStream, role: Role, peer: Peer, right: Right) -> Self {
+    pub(crate) fn new(socket: UnixStream, role: Role, peer: Peer, right: Right) -> Self {
         buffer(&socket, limits::SEND_BUFFER);
         Self {
             socket,
@@ -203,8 +199,7 @@ impl Client {
     }
 
     /// What it is attached to, for people; empty for one that only asks.
-    #[must_use]
-    pub fn does(&self) -> String {
+    pub(crate) fn does(&self) -> String {
         let streams = match &self.role {
             // For its name alone an input is typing.
             Role::Raw(stream) => std::slice::from_ref(stream),
@@ -216,15 +211,13 @@ impl Client {
     }
 
     /// Whether it reads or types, and does not only ask.
-    #[must_use]
-    pub fn is_attached(&self) -> bool {
+    pub(crate) fn is_attached(&self) -> bool {
         let reads = !matches!(&self.role, Role::Session(session) if session.streams.is_empty());
         !self.is_gone() && (reads || self.typing != Typing::No)
     }
 
     /// Whether it is known what it wants: a raw client does not need to say so.
-    #[must_use]
-    pub fn greeted(&self) -> bool {
+    pub(crate) fn greeted(&self) -> bool {
         match &self.role {
             Role::Raw(_) => true,
             Role::Session(session) => session.greeted,
@@ -232,16 +225,12 @@ impl Client {
     }
 
     /// Whether nothing reaches it any more.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.outlet == Outlet::Gone
     }
 
     /// Queues a control frame; a raw client gets none.
-    ///
-    /// # Errors
-    /// When too much waits for it already.
-    pub fn tell(&mut self, frame: &[u8]) -> io::Result<()> {
+    pub(crate) fn tell(&mut self, frame: &[u8]) -> io::Result<()> {
         if matches!(self.role, Role::Raw(_)) {
             return Ok(());
         }
@@ -253,7 +242,7 @@ impl Client {
     }
 
     /// Tells a session of a turn in the app's life, behind what the app wrote before it.
-    pub fn tell_turn(&mut self, turn: Turn, ends: Ends) {
+    pub(crate) fn tell_turn(&mut self, turn: Turn, ends: Ends) {
         if let Role::Session(session) = &mut self.role {
             if session.turns.len() == limits::TURNS {
                 session.turns.pop_front();
@@ -263,16 +252,12 @@ impl Client {
     }
 
     /// Whether nothing waits here; the hub may still have something.
-    #[must_use]
-    pub fn is_flushed(&self) -> bool {
+    pub(crate) fn is_flushed(&self) -> bool {
         self.out.is_empty() && self.body.is_none() && self.control.is_empty()
     }
 
     /// Writes what the hub has for this client until it has everything or takes no more.
-    ///
-    /// # Errors
-    /// When the client is gone.
-    pub fn flush(&mut self, id: ClientId, hub: &mut Hub) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, id: ClientId, hub: &mut Hub) -> io::Result<()> {
         if self.is_gone() {
             return Ok(());
         }
@@ -370,22 +355,20 @@ impl Client {
     }
 
     /// Whether it waits for a screen, has got all that came before, and takes more as far as is known.
-    #[must_use]
-    pub fn wants_screen(&self) -> bool {
+    pub(crate) fn wants_screen(&self) -> bool {
         let due = matches!(&self.role, Role::Session(Session { view: Some(View::Due), .. }));
         due && self.is_flushed() && self.outlet == Outlet::Open
     }
 
     /// Whether it is still to be shown a screen.
-    #[must_use]
-    pub fn awaits_screen(&self) -> bool {
+    pub(crate) fn awaits_screen(&self) -> bool {
         use View::{Asked, Due};
         matches!(&self.role, Role::Session(Session { view: Some(Due | Asked), .. }))
     }
 
     /// Shows a session what stands for all of its terminal's bytes before where it stands in the hub,
     /// behind what it was told before. No frame may have been begun.
-    pub fn show(&mut self, id: ClientId, hub: &mut Hub, screen: &[u8]) {
+    pub(crate) fn show(&mut self, id: ClientId, hub: &mut Hub, screen: &[u8]) {
         self.out.append(&mut self.control);
         let offset = hub.at(id, Stream::Tty).unwrap_or(0);
         let redrawn = Redrawn { stream: Stream::Tty, offset, bytes: screen.len() as u64 };
@@ -404,14 +387,13 @@ impl Client {
     }
 
     /// Bytes of its screen that it has not taken.
-    #[must_use]
-    pub fn undrawn(&self) -> usize {
+    pub(crate) fn undrawn(&self) -> usize {
         self.drawn.min(self.out.len())
     }
 
     /// Forgets what of its screen it has not taken, but for the frame that has begun: it is shown another when
     /// it takes that.
-    pub fn forget_screen(&mut self) {
+    pub(crate) fn forget_screen(&mut self) {
         let rest = self.undrawn();
         let begun = (self.drawn - rest) % (HEADER + limits::SCREEN_FRAME);
         let keeps = if begun == 0 { 0 } else { HEADER + limits::SCREEN_FRAME - begun };
@@ -424,14 +406,13 @@ impl Client {
     }
 
     /// Whether its socket takes something now: most of what was sent before has been read.
-    #[must_use]
-    pub fn can_take(&self) -> bool {
+    pub(crate) fn can_take(&self) -> bool {
         let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     /// Takes the rest of a frame out of the ring before it is overwritten.
-    pub fn rescue(&mut self, id: ClientId, hub: &mut Hub) {
+    pub(crate) fn rescue(&mut self, id: ClientId, hub: &mut Hub) {
         if let Some((stream, len)) = self.body.take()
             && let Some(at) = hub.at(id, stream)
         {
@@ -457,10 +438,7 @@ impl Client {
     }
 
     /// Reads what the client sent; `None` when there is nothing now, 0 bytes at its end.
-    ///
-    /// # Errors
-    /// When the client is gone.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             return match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(len) => Ok(Some(len)),
@@ -472,20 +450,19 @@ impl Client {
     }
 
     /// Whether nothing that the client sent is still unread, though it has gone.
-    #[must_use]
-    pub fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
         matches!(recv(self.socket.as_raw_fd(), &mut [0], flags), Ok(0) | Err(Errno::ECONNRESET))
     }
 
     /// Lets the kernel keep more for a client that is slower than the end of the mux.
-    pub fn widen(&self) {
+    pub(crate) fn widen(&self) {
         buffer(&self.socket, limits::LAST_BUFFER);
     }
 
     /// Ends the connection so that the client reads everything that was sent and then an end: a
     /// unix socket that is closed with unread bytes would give it an error instead.
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         let _ = self.socket.shutdown(Shutdown::Both);
         while matches!(self.receive(&mut [0; 4096]), Ok(Some(1..))) {}
     }

@@ -19,7 +19,7 @@ const FIRST: u64 = 4096;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Kept {
+pub(crate) struct Kept {
     file: File,
     epoch: Epoch,
     /// The place that counts.
@@ -28,12 +28,11 @@ pub struct Kept {
 
 impl Kept {
     /// Bytes of memory that this needs; those that are never written cost nothing.
-    pub const LEN: usize = 4096 + 2 * limits::SCREEN_KEPT;
+    pub(crate) const LEN: usize = 4096 + 2 * limits::SCREEN_KEPT;
 
     /// What is kept in this memory, if it is of this epoch: what shows the screen, and the offset before
     /// which all is in it.
-    #[must_use]
-    pub fn open(memory: File, epoch: Epoch) -> (Self, Option<(u64, Vec<u8>)>) {
+    pub(crate) fn open(memory: File, epoch: Epoch) -> (Self, Option<(u64, Vec<u8>)>) {
         let read = || -> io::Result<_> {
             let mut header = [0; WORDS * 8];
             memory.read_exact_at(&mut header, 0)?;
@@ -54,10 +53,7 @@ impl Kept {
 
     /// Keeps another screen, in which all before `offset` is; what is too large is not kept, nor is
     /// anything else then.
-    ///
-    /// # Errors
-    /// When there is no memory for it.
-    pub fn keep(&mut self, offset: u64, screen: &[u8]) -> io::Result<()> {
+    pub(crate) fn keep(&mut self, offset: u64, screen: &[u8]) -> io::Result<()> {
         let place = if self.place == 1 { 2 } else { 1 };
         let fits = screen.len() <= limits::SCREEN_KEPT;
         if fits {

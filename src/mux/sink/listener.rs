@@ -13,26 +13,25 @@ use crate::types::stream::Stream;
 
 /// A listening socket.
 #[derive(Debug)]
-pub struct Listener {
+pub(crate) struct Listener {
     /// The stream whose raw socket it is; `None` for the session socket.
-    pub stream: Option<Stream>,
+    pub(crate) stream: Option<Stream>,
     /// The socket.
-    pub socket: UnixListener,
+    pub(crate) socket: UnixListener,
     /// Its place in the poller.
-    pub watch: Watch,
+    pub(crate) watch: Watch,
     /// Nobody is accepted before this time.
-    pub paused: Option<Instant>,
+    pub(crate) paused: Option<Instant>,
 }
 
 impl Listener {
     /// A listener on a socket that is bound, listens and does not block.
-    #[must_use]
-    pub fn new(stream: Option<Stream>, socket: OwnedFd) -> Self {
+    pub(crate) fn new(stream: Option<Stream>, socket: OwnedFd) -> Self {
         Self { stream, socket: socket.into(), watch: Watch::default(), paused: None }
     }
 
     /// The next connection; `None` when nobody waits, or after a failure for a while.
-    pub fn accept(&mut self, now: Instant) -> Option<UnixStream> {
+    pub(crate) fn accept(&mut self, now: Instant) -> Option<UnixStream> {
         loop {
             return match self.socket.accept() {
                 Ok((stream, _)) => Some(stream),

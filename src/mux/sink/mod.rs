@@ -1,8 +1,8 @@
 //! Where the app's bytes go: clients on unix sockets, logs, the model of a terminal's screen.
 
-pub mod client;
-pub mod kept;
-pub mod listener;
+pub(crate) mod client;
+pub(crate) mod kept;
+pub(crate) mod listener;
 pub mod log;
-pub mod painter;
-pub mod thread;
+pub(crate) mod painter;
+pub(crate) mod thread;

@@ -42,7 +42,7 @@ enum Order {
 
 /// What the thread has to tell.
 #[derive(Debug)]
-pub enum Word {
+pub(crate) enum Word {
     /// It has shown so much, and gives back the memory.
     Shown(usize, Vec<u8>),
     /// What the app has asked for, as if typed.
@@ -64,10 +64,10 @@ pub enum Word {
 
 /// The loop's side.
 #[derive(Debug)]
-pub struct Painter {
+pub(crate) struct Painter {
     thread: Thread,
     /// What it tells.
-    pub ear: Ear<Word>,
+    pub(crate) ear: Ear<Word>,
     /// What it is given next.
     filling: Vec<u8>,
     /// Memory for that.
@@ -110,10 +110,7 @@ struct Easel {
 impl Painter {
     /// A screen of this size; after each so many bytes it is `kept` for the next mux. The thread begins
     /// when there is something to show: an idle mux needs none.
-    ///
-    /// # Errors
-    /// When the system gives no descriptor.
-    pub fn new(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
+    pub(crate) fn new(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
         let (mouth, ear) = mailbox()?;
         let easel = Easel::new(size, mouth, kept);
         let thread = Thread::Waits(Box::new(easel));
@@ -129,13 +126,12 @@ impl Painter {
     }
 
     /// Whether it has so much to show that it is to be given no more.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
     /// What shows the screen as it was at this offset under an earlier mux.
-    pub fn restore(&mut self, screen: Vec<u8>, end: u64) {
+    pub(crate) fn restore(&mut self, screen: Vec<u8>, end: u64) {
         if !screen.is_empty() {
             self.handed += screen.len();
             self.order(Order::Show { bytes: screen, end, answers: false, is_stream: false });
@@ -143,7 +139,7 @@ impl Painter {
     }
 
     /// The app has printed something, up to this offset.
-    pub fn show(&mut self, pieces: [&[u8]; 2], end: u64, answers: bool) {
+    pub(crate) fn show(&mut self, pieces: [&[u8]; 2], end: u64, answers: bool) {
         if answers {
             // What was printed before was not to be answered.
             self.hand_over(false);
@@ -160,25 +156,25 @@ impl Painter {
     }
 
     /// The terminal has this size now.
-    pub fn resize(&mut self, size: Size) {
+    pub(crate) fn resize(&mut self, size: Size) {
         self.hand_over(false);
         self.order(Order::Resize(size));
     }
 
     /// The app has ended: the modes that it has set are over.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.hand_over(false);
         self.order(Order::Reset);
     }
 
     /// A client is to see the screen in its window, or as it is.
-    pub fn draw(&mut self, id: ClientId, window: Option<Size>) {
+    pub(crate) fn draw(&mut self, id: ClientId, window: Option<Size>) {
         self.hand_over(false);
         self.order(Order::Draw(id, window));
     }
 
     /// What was shown is needed no more.
-    pub fn shown(&mut self, len: usize, mut memory: Vec<u8>) {
+    pub(crate) fn shown(&mut self, len: usize, mut memory: Vec<u8>) {
         self.handed -= len;
         self.is_full &= self.waiting() >= limits::SCREEN_BEHIND;
         memory.clear();

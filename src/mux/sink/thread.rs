@@ -16,10 +16,7 @@ use crate::mux::poll::{Interest, Poller, Token, Watch};
 
 /// Starts a thread that has no signals: those of the process are the event loop's, and would break off a
 /// wait here.
-///
-/// # Errors
-/// When the system gives no thread.
-pub fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(crate) fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let quietly = move || {
         // It does not fail for a set of signals that there are.
         let _ = SigSet::all().thread_block();
@@ -30,7 +27,7 @@ pub fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<(
 
 /// The thread's side.
 #[derive(Debug)]
-pub struct Mouth<T> {
+pub(crate) struct Mouth<T> {
     words: Sender<T>,
     bell: Arc<EventFd>,
 }
@@ -46,13 +43,10 @@ pub struct Ear<T> {
 
 /// What a thread does whose loop has gone: it ends.
 #[derive(Debug)]
-pub struct Over;
+pub(crate) struct Over;
 
 /// Both sides.
-///
-/// # Errors
-/// When the system gives no descriptor.
-pub fn mailbox<T>() -> io::Result<(Mouth<T>, Ear<T>)> {
+pub(crate) fn mailbox<T>() -> io::Result<(Mouth<T>, Ear<T>)> {
     let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
     let (outbox, words) = channel();
     let mouth = Mouth { words: outbox, bell: Arc::clone(&bell) };
@@ -67,10 +61,7 @@ impl<T> Clone for Mouth<T> {
 
 impl<T> Mouth<T> {
     /// Tells the loop something.
-    ///
-    /// # Errors
-    /// When nobody listens any more.
-    pub fn tell(&self, word: T) -> Result<(), Over> {
+    pub(crate) fn tell(&self, word: T) -> Result<(), Over> {
         self.words.send(word).map_err(|_| Over)?;
         // A bell that is full rings already.
         let _ = self.bell.write(1);
@@ -80,7 +71,7 @@ impl<T> Mouth<T> {
 
 impl<T> Ear<T> {
     /// The next word, if there is one.
-    pub fn word(&mut self) -> Option<T> {
+    pub(crate) fn word(&mut self) -> Option<T> {
         self.words.try_recv().ok()
     }
 
@@ -92,10 +83,7 @@ impl<T> Ear<T> {
     }
 
     /// Has it watched for words.
-    ///
-    /// # Errors
-    /// When the kernel refuses, for want of memory.
-    pub fn listen(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
+    pub(crate) fn listen(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
         let interest = Some(Interest { read: true, write: false });
         poller.watch(&mut self.watch, &self.bell, token, interest)
     }

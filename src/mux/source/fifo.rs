@@ -31,10 +31,7 @@ const MODE: u32 = 0o666;
 const NEXT_INLET: &str = "stdin-next";
 
 /// Makes the FIFO of a stream unless there is one; whether it was made, or was one of [`put_away`].
-///
-/// # Errors
-/// When it cannot be made.
-pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
+pub(crate) fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
     let what = || format!("making FIFO {}", dir.end(stream.stage2()).display());
     let path = dir.place_end(stream.stage2()).with_context(what)?;
     dir.lead_to_end(stream.stage2()).with_context(what)?;
@@ -59,10 +56,7 @@ pub fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
 /// Puts a new FIFO in the place of the app's input: whoever has the old one open reads its end once
 /// that is closed, and an app that is started again finds one that has a writer. It is stored under
 /// a name that tells so.
-///
-/// # Errors
-/// When it cannot be made there.
-pub fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
+pub(crate) fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
     let what = || format!("making FIFO {}", dir.end(Stream::Stdin.stage2()).display());
     let fresh = fresh(dir);
     let make = || -> io::Result<OwnedFd> {
@@ -97,24 +91,20 @@ fn place_renewed(dir: &AppDir, notify: &Notify) -> io::Result<()> {
 }
 
 /// The input that was renewed becomes the app's.
-pub fn begin_inlet(inlet: &Inlet, notify: &Notify) {
+pub(crate) fn begin_inlet(inlet: &Inlet, notify: &Notify) {
     notify.forget(NEXT_INLET);
     notify.store(Stream::Stdin.name(), &inlet.fd);
 }
 
 /// Whether systemd keeps the FIFO of a stream.
-#[must_use]
-pub fn is_stored(stored: &Stored, stream: Stream) -> bool {
+pub(crate) fn is_stored(stored: &Stored, stream: Stream) -> bool {
     stored.has(stream.name()) || stream == Stream::Stdin && stored.has(NEXT_INLET)
 }
 
 /// Puts a FIFO where nobody finds it before [`make`] puts it back. It has to stay, since the app may
 /// have it open and systemd may keep its ends; but who opened it without a mux, as systemd does for
 /// each hook of the app's unit, would wait for one.
-///
-/// # Errors
-/// Those of rename(2).
-pub fn put_away(dir: &AppDir, stream: Stream) -> Result<()> {
+pub(crate) fn put_away(dir: &AppDir, stream: Stream) -> Result<()> {
     let what = || format!("putting away FIFO {}", dir.end(stream.stage2()).display());
     let end = dir.end(stream.stage2());
     fs::rename(&end, end.with_file_name(kept(stream))).with_context(what)?;
@@ -128,8 +118,7 @@ fn kept(stream: Stream) -> String {
 }
 
 /// Whether there is a FIFO of a stream, or one that was put away.
-#[must_use]
-pub fn is_there(dir: &AppDir, stream: Stream) -> bool {
+pub(crate) fn is_there(dir: &AppDir, stream: Stream) -> bool {
     dir.has_end(stream.stage2()) || dir.has_end(&kept(stream))
 }
 
@@ -140,16 +129,12 @@ fn new_fifo(path: &Path) -> io::Result<()> {
 }
 
 /// Whether a stream has a FIFO now.
-#[must_use]
-pub fn exists(dir: &AppDir, stream: Stream) -> bool {
+pub(crate) fn exists(dir: &AppDir, stream: Stream) -> bool {
     fs::metadata(dir.end(stream.stage2())).is_ok_and(|m| m.file_type().is_fifo())
 }
 
 /// An output: from systemd's store, else from its FIFO. Both ends go to the store.
-///
-/// # Errors
-/// When the FIFO cannot be opened.
-pub fn source(
+pub(crate) fn source(
     dir: &AppDir,
     stream: Stream,
     stored: &mut Stored,
@@ -168,10 +153,11 @@ pub fn source(
 }
 
 /// The input that was renewed by an earlier mux, if the app's has ended.
-///
-/// # Errors
-/// When that mux was killed before it had put it in its place, and it cannot be put there.
-pub fn next_inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Option<Inlet>> {
+pub(crate) fn next_inlet(
+    dir: &AppDir,
+    stored: &mut Stored,
+    notify: &Notify,
+) -> Result<Option<Inlet>> {
     let Some(fd) = stored.remove(NEXT_INLET) else { return Ok(None) };
     notify.store(NEXT_INLET, &fd);
     place_renewed(dir, notify).context("renewing the FIFO of the app's input")?;
@@ -180,10 +166,7 @@ pub fn next_inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<
 
 /// The input: from systemd's store, else from its FIFO, opened for both so that it never lacks a
 /// reader.
-///
-/// # Errors
-/// When the FIFO cannot be opened.
-pub fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Inlet> {
+pub(crate) fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Inlet> {
     let stream = Stream::Stdin;
     let fd = take_or_open(
         stored,

@@ -4,9 +4,9 @@
 //! app's end open as well, so that it has no end of its own: when the app has ended is known from
 //! systemd or wait(2), never guessed from an end of file.
 
-pub mod fifo;
+pub(crate) mod fifo;
 mod pace;
-pub mod pty;
+pub(crate) mod pty;
 mod stage;
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -24,7 +24,7 @@ use crate::types::stream::Stream;
 
 /// What a read from a source gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub(crate) enum Read {
     /// This many bytes.
     Bytes(usize),
     /// Nothing now.
@@ -35,21 +35,21 @@ pub enum Read {
 
 /// One output of the app.
 #[derive(Debug)]
-pub struct Source {
+pub(crate) struct Source {
     /// Which one.
-    pub stream: Stream,
+    pub(crate) stream: Stream,
     /// What is read.
-    pub fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// The app's end, held open.
     held: Option<OwnedFd>,
     stage: Option<Stage>,
     /// How fast it is written, where it is a pipe.
     pace: Option<Pace>,
     /// Its place in the poller.
-    pub watch: Watch,
+    pub(crate) watch: Watch,
     /// Whether it is read without being watched, for it has something all the time: while it is
     /// watched each write of the app is also spent on telling of it.
-    pub paced: bool,
+    pub(crate) paced: bool,
 }
 
 impl Source {
@@ -67,44 +67,40 @@ impl Source {
 
     /// Bytes that the mux before this one had announced, or was to announce next, and has not read;
     /// `None` when that cannot be known.
-    #[must_use]
-    pub fn unread(&self) -> Option<usize> {
+    pub(crate) fn unread(&self) -> Option<usize> {
         self.stage.as_ref().filter(|stage| stage.is_inherited).map(|stage| stage.len)
     }
 
     /// Whether a read that gives less than was asked for tells that there is nothing more: a pipe
     /// gives all that it has; a terminal gives what it likes, and a stage what fits its pages.
-    #[must_use]
-    pub fn gives_all(&self) -> bool {
+    pub(crate) fn gives_all(&self) -> bool {
         self.stage.is_none() && self.stream != Stream::Tty
     }
 
     /// Prepares the next [`Source::read`]. Where its bytes are to survive this process, `Bytes` says
     /// how many will come by this and further reads, to be announced before; else `None`.
     ///
-    /// # Errors
-    /// Only those that a pipe does not have in normal life.
-    pub fn prepare(&mut self, max: usize) -> io::Result<Option<Read>> {
+    /// Errors: Only those that a pipe does not have in normal life.
+    pub(crate) fn prepare(&mut self, max: usize) -> io::Result<Option<Read>> {
         self.stage.as_mut().map(|stage| stage.fill(&self.fd, max)).transpose()
     }
 
     /// It was read empty: how long to leave it alone, so that further reads are worth their cost.
-    pub fn nap(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn nap(&mut self, now: Instant) -> Option<Duration> {
         let nap = self.pace.as_mut().and_then(|pace| pace.empty(now));
         self.paced = nap.is_some();
         nap
     }
 
     /// Lets go of the app's end, so that the end of the last writer can be seen.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.held = None;
     }
 
     /// Reads what there is, into one piece and then the other.
     ///
-    /// # Errors
-    /// Only those that a pipe or terminal does not have in normal life.
-    pub fn read(&mut self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
+    /// Errors: Only those that a pipe or terminal does not have in normal life.
+    pub(crate) fn read(&mut self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
         let from = self.stage.as_ref().map_or(&self.fd, |stage| &stage.out);
         loop {
             return match readv(from, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]) {
@@ -139,11 +135,11 @@ pub(crate) fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
 
 /// The app's input.
 #[derive(Debug)]
-pub struct Inlet {
+pub(crate) struct Inlet {
     /// What is written.
-    pub fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// Its place in the poller.
-    pub watch: Watch,
+    pub(crate) watch: Watch,
 }
 
 impl Inlet {
@@ -153,9 +149,8 @@ impl Inlet {
 
     /// Writes what is taken at once; 0 when the app's side is full.
     ///
-    /// # Errors
-    /// Only those that a pipe or terminal does not have in normal life.
-    pub fn write(&self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
+    /// Errors: Only those that a pipe or terminal does not have in normal life.
+    pub(crate) fn write(&self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
         loop {
             return match writev(&self.fd, &[IoSlice::new(a), IoSlice::new(b)]) {
                 Ok(len) => Ok(len),

@@ -10,7 +10,7 @@ use crate::types::limits;
 
 /// What came out of a pipe since a moment at which it was empty.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Bytes that may come during a nap: then the app does not notice it.
     room: usize,
     since: Option<Instant>,
@@ -19,17 +19,17 @@ pub(super) struct Pace {
 
 impl Pace {
     /// For a pipe of this size in bytes.
-    pub fn new(pipe: usize) -> Self {
+    pub(crate) fn new(pipe: usize) -> Self {
         Self { room: pipe / limits::NAP_PART, since: None, bytes: 0 }
     }
 
     /// So many bytes were read.
-    pub fn read(&mut self, len: usize) {
+    pub(crate) fn read(&mut self, len: usize) {
         self.bytes = self.bytes.saturating_add(len);
     }
 
     /// It is empty: how long to leave it alone. `None` for an app that writes now and then.
-    pub fn empty(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn empty(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);
         if passed < limits::NAP_WATCH {

@@ -32,20 +32,17 @@ const STORED_HOLD: &str = "tty-hold";
 
 /// A pty pair.
 #[derive(Debug)]
-pub struct Pty {
+pub(crate) struct Pty {
     /// The master, as the app's output.
-    pub source: Source,
+    pub(crate) source: Source,
     /// The master, as the app's input.
-    pub inlet: Inlet,
+    pub(crate) inlet: Inlet,
     /// The slave's own path.
-    pub slave: PathBuf,
+    pub(crate) slave: PathBuf,
 }
 
 /// A pair from systemd's store, with the size it had, or a new one of the given size.
-///
-/// # Errors
-/// When the system gives no pty.
-pub fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<Pty> {
+pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<Pty> {
     let mut make = || -> io::Result<Pty> {
         let (master, fresh) = match stored.remove(STORED) {
             Some(master) => (master, false),
@@ -89,10 +86,7 @@ fn new_master() -> io::Result<OwnedFd> {
 
 /// Gives the terminal a size; the app hears of it when it changed. A size of zero rows or columns
 /// is no size and changes nothing.
-///
-/// # Errors
-/// Those of ioctl(2).
-pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
+pub(crate) fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
     if size.rows == 0 || size.cols == 0 {
         return Ok(());
     }
@@ -101,26 +95,19 @@ pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
 }
 
 /// The size of the terminal.
-///
-/// # Errors
-/// Those of ioctl(2).
-pub fn size(master: impl AsFd) -> io::Result<Size> {
+pub(crate) fn size(master: impl AsFd) -> io::Result<Size> {
     let size = rustix::termios::tcgetwinsize(master)?;
     Ok(Size { rows: size.ws_row, cols: size.ws_col })
 }
 
 /// The processes in the terminal's foreground, if it is anybody's.
-#[must_use]
-pub fn foreground(master: impl AsFd) -> Option<Pid> {
+pub(crate) fn foreground(master: impl AsFd) -> Option<Pid> {
     let group = rustix::termios::tcgetpgrp(master).ok()?;
     Some(Pid::from_raw(group.as_raw_nonzero().get()))
 }
 
 /// Gives the terminal the modes of a new one; its special characters stay.
-///
-/// # Errors
-/// Those of ioctl(2).
-pub fn reset(master: impl AsFd) -> io::Result<()> {
+pub(crate) fn reset(master: impl AsFd) -> io::Result<()> {
     use rustix::termios::{ControlModes, LocalModes, OutputModes};
     let mut modes = rustix::termios::tcgetattr(&master)?;
     modes.input_modes = InputModes::ICRNL | InputModes::IXON | InputModes::IUTF8;
@@ -140,10 +127,7 @@ pub fn reset(master: impl AsFd) -> io::Result<()> {
 
 /// Publishes the slave under the name that the app's `TTYPath=` has, in one step. What an earlier
 /// mux or rkt's own left there (a link, a file, a stale bind mount) goes.
-///
-/// # Errors
-/// When it cannot be made there.
-pub fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
+pub(crate) fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
     let (file, path) = (Stream::Tty.stage2(), dir.end(Stream::Tty.stage2()));
     let make = || -> io::Result<()> {
         unmount(&path)?;
@@ -155,18 +139,14 @@ pub fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
 }
 
 /// Sees to the name of a terminal that was published before, perhaps by a mux with other rules.
-///
-/// # Errors
-/// When the directory does not take it.
-pub fn place(dir: &AppDir) -> Result<()> {
+pub(crate) fn place(dir: &AppDir) -> Result<()> {
     let file = Stream::Tty.stage2();
     let place = || dir.place_end(file).and_then(|_| dir.lead_to_end(file));
     place().with_context(|| format!("publishing the terminal as {}", dir.end(file).display()))
 }
 
 /// Whether the service manager keeps a terminal.
-#[must_use]
-pub fn is_stored(stored: &Stored) -> bool {
+pub(crate) fn is_stored(stored: &Stored) -> bool {
     stored.has(STORED)
 }
 

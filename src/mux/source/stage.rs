@@ -19,22 +19,23 @@ use crate::types::stream::Stream;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     /// What is read.
-    pub out: OwnedFd,
+    pub(crate) out: OwnedFd,
     into: OwnedFd,
     /// Bytes in it.
-    pub len: usize,
+    pub(crate) len: usize,
     /// Whether it comes from the mux before this one.
-    pub is_inherited: bool,
+    pub(crate) is_inherited: bool,
 }
 
 impl Stage {
     /// The pipe of the mux before this one, or a new one; `None` where nobody keeps it.
-    ///
-    /// # Errors
-    /// When there is no descriptor left.
-    pub fn open(stream: Stream, stored: &mut Stored, notify: &Notify) -> io::Result<Option<Self>> {
+    pub(crate) fn open(
+        stream: Stream,
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> io::Result<Option<Self>> {
         if !notify.keeps() {
             return Ok(None);
         }
@@ -53,9 +54,8 @@ impl Stage {
 
     /// Moves at most `max` bytes into it, unless there are some; how many there are.
     ///
-    /// # Errors
-    /// Only those that a pipe does not have in normal life.
-    pub fn fill(&mut self, from: &OwnedFd, max: usize) -> io::Result<Read> {
+    /// Errors: Only those that a pipe does not have in normal life.
+    pub(crate) fn fill(&mut self, from: &OwnedFd, max: usize) -> io::Result<Read> {
         while self.len == 0 {
             match splice(from, None, &self.into, None, max, SpliceFFlags::SPLICE_F_NONBLOCK) {
                 Ok(0) => return Ok(Read::End),

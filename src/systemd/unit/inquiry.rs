@@ -9,6 +9,7 @@
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -27,7 +28,7 @@ use crate::wire::AppStatus;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Inquiry {
+pub(crate) struct Inquiry {
     app: AppName,
     service: ServiceName,
     /// `systemctl`, until it has ended.
@@ -44,8 +45,12 @@ pub struct Inquiry {
 impl Inquiry {
     /// Begins, for the service whose mux has run for `age`; `None` when it was not systemd that started this
     /// process, or there is nobody to ask.
-    #[must_use]
-    pub fn begin(service: &ServiceName, dir: &AppDir, age: Duration, now: Instant) -> Option<Self> {
+    pub(crate) fn begin(
+        service: &ServiceName,
+        dir: &AppDir,
+        age: Duration,
+        now: Instant,
+    ) -> Option<Self> {
         // The system's manager answers an ordinary user over D-Bus only, which may not be there.
         let may_ask = Uid::effective().is_root() || notify::is_users();
         if !super::is_ours() || !may_ask {
@@ -63,11 +68,10 @@ impl Inquiry {
     }
 
     /// Waits until it is over.
-    #[must_use]
-    pub fn wait(mut self) -> Option<AppStatus> {
+    pub(crate) fn wait(mut self) -> Option<AppStatus> {
         loop {
             let now = Instant::now();
-            if let Some(found) = self.look(now) {
+            if let Poll::Ready(found) = self.look(now) {
                 return found;
             }
             let looks_again = self.due(now).min(now + limits::REAPER_LOOK);
@@ -76,14 +80,14 @@ impl Inquiry {
     }
 
     /// What came out of it, if it is over: the app's status, where that is known.
-    pub fn look(&mut self, now: Instant) -> Option<Option<AppStatus>> {
+    pub(crate) fn look(&mut self, now: Instant) -> Poll<Option<AppStatus>> {
         if let Some(answered) = self.systemctl.as_mut().and_then(|child| answer(child).transpose())
         {
             self.systemctl = None;
             match answered.and_then(|text| shown(&text)) {
-                Ok(Shown::Ended(status)) => return Some(Some(status)),
-                Ok(_) if self.reaped.is_some() => return Some(self.reaped()),
-                Ok(Shown::Runs) => return Some(None),
+                Ok(Shown::Ended(status)) => return Poll::Ready(Some(status)),
+                Ok(_) if self.reaped.is_some() => return Poll::Ready(self.reaped()),
+                Ok(Shown::Runs) => return Poll::Ready(None),
                 Ok(Shown::Unknown) => self.is_early = true,
                 Err(e) => log::warn!("app {}: asking systemd how it ended: {e:#}", self.app),
             }
@@ -99,7 +103,7 @@ impl Inquiry {
                         self.systemctl = ask(&self.service).ok();
                     }
                     if self.systemctl.is_none() {
-                        return Some(self.reaped());
+                        return Poll::Ready(self.reaped());
                     }
                 }
                 Some(Ok(None)) => {}
@@ -114,7 +118,10 @@ impl Inquiry {
             log::warn!("app {}: systemctl does not say how it ended", self.app);
             let _ = child.kill();
         }
-        (over || self.systemctl.is_none() && self.reaper.is_none()).then_some(self.reaped())
+        if over || self.systemctl.is_none() && self.reaper.is_none() {
+            return Poll::Ready(self.reaped());
+        }
+        Poll::Pending
     }
 
     /// What the reaper wrote, as far as it is certain.
@@ -123,8 +130,7 @@ impl Inquiry {
     }
 
     /// When to look again though nothing happens. The end of `systemctl` is told by a signal.
-    #[must_use]
-    pub fn due(&self, now: Instant) -> Instant {
+    pub(crate) fn due(&self, now: Instant) -> Instant {
         match self.systemctl {
             Some(_) => self.until,
             None => self.until.min(now + limits::REAPER_LOOK),

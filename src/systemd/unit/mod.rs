@@ -11,22 +11,20 @@ use anyhow::{Context, Result, bail};
 use nix::libc;
 use nix::sys::signal::Signal;
 
-pub use super::unit::inquiry::Inquiry;
+pub(crate) use super::unit::inquiry::Inquiry;
 
 use crate::wire::{AppStatus, Started};
 
 /// Whether this very process is one of a unit: the variables are inherited by everything that is
 /// started from one.
-#[must_use]
-pub fn is_ours() -> bool {
+pub(crate) fn is_ours() -> bool {
     // Since 248; before, the other has to do.
     let us = env::var("SYSTEMD_EXEC_PID").map_or(true, |pid| pid == std::process::id().to_string());
     us && env::var_os("INVOCATION_ID").is_some()
 }
 
 /// Whether the manager that has started this process is a user's.
-#[must_use]
-pub fn is_of_user() -> bool {
+pub(crate) fn is_of_user() -> bool {
     env::var_os("MANAGERPID").is_some()
 }
 
@@ -35,10 +33,7 @@ const LAST_SIGNAL: u8 = 64;
 
 /// What systemd tells an `ExecStopPost=` hook of the main process in its environment; `None` where there
 /// was none, as after an `ExecStartPre=` that failed.
-///
-/// # Errors
-/// When this is no such hook.
-pub fn ended() -> Result<Option<AppStatus>> {
+pub(crate) fn ended() -> Result<Option<AppStatus>> {
     // Set in such a hook only, even when the others are not.
     env::var("SERVICE_RESULT").context("no ExecStopPost= hook of an app: SERVICE_RESULT")?;
     let Ok(code) = env::var("EXIT_CODE") else { return Ok(None) };
@@ -52,10 +47,7 @@ pub fn ended() -> Result<Option<AppStatus>> {
 
 /// What systemd tells an `ExecStartPost=` hook of the main process in its environment; `None` where there
 /// is none, as with `Type=oneshot`, which has ended by then.
-///
-/// # Errors
-/// When this is no such hook.
-pub fn started() -> Result<Option<Started>> {
+pub(crate) fn started() -> Result<Option<Started>> {
     let pid = match env::var("MAINPID") {
         Ok(pid) => pid,
         Err(_) if is_ours() => return Ok(None),

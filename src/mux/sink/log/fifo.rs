@@ -23,20 +23,14 @@ pub struct Fifo(OwnedFd);
 
 impl Fifo {
     /// Makes this the FIFO that is written to.
-    ///
-    /// # Errors
-    /// When it takes no packets (pipe(2)).
-    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
         fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK | OFlag::O_DIRECT))?;
         Ok(Self(fd))
     }
 
     /// Writes the next packet of a chunk.
-    ///
-    /// # Errors
-    /// When nobody has read for [`limits::LOG_STUCK`], or nobody reads at all.
-    pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+    pub(crate) fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let rest = &chunk.bytes[chunk.done..];
         match nix::unistd::write(&self.0, &rest[..frame::packet(rest)]) {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
@@ -60,10 +54,7 @@ impl Fifo {
 
 /// Opens a FIFO that is made if there is none, for both directions, so that it never lacks a reader: what a reader
 /// that was killed has not read waits for the next one.
-///
-/// # Errors
-/// When it cannot be made, or something else is there.
-pub fn open(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
     match mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR) {
         Err(e) if e != Errno::EEXIST => return Err(e.into()),
         _ => {}

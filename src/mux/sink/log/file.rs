@@ -53,9 +53,9 @@ pub struct LogPath {
 pub struct Rotation {
     /// Bytes of a file at most, but for the rest of a line that was split: that is kept together as
     /// long as the file does not become twice as large.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Files kept beside the one that is written: `NAME.1` is the newest.
-    pub files: u32,
+    pub(crate) files: u32,
 }
 
 /// An open log.
@@ -117,19 +117,13 @@ impl Claims {
 
 impl LogPath {
     /// A path as it was written, made absolute.
-    ///
-    /// # Errors
-    /// When it names no file.
     pub fn free(path: &Path) -> Result<Self, String> {
         let path = std::path::absolute(path).map_err(|e| e.to_string())?;
         Self::new("/".into(), true, path.strip_prefix("/").unwrap_or(&path))
     }
 
     /// A path below a directory that it cannot leave: no `..`, not absolute, no links.
-    ///
-    /// # Errors
-    /// When it is none.
-    pub fn below(root: &Path, path: &Path) -> Result<Self, String> {
+    pub(crate) fn below(root: &Path, path: &Path) -> Result<Self, String> {
         Self::new(root.into(), false, path)
     }
 
@@ -151,8 +145,7 @@ impl LogPath {
     }
 
     /// The path.
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         let mut path = self.root.clone();
         path.extend(&self.below);
         path.join(&self.name)
@@ -248,7 +241,6 @@ impl LogPath {
 impl LogFile {
     /// A log that is opened when something is written, or by [`LogFile::reopen`]. `claims` are those of
     /// all logs of its app.
-    #[must_use]
     pub fn new(path: LogPath, claims: &Claims, rotation: Option<Rotation>, format: Format) -> Self {
         let (claims, recording, open, begun) = (claims.clone(), None, None, None);
         let (begins, is_tidy, unrotated) = (false, false, 0);
@@ -256,22 +248,18 @@ impl LogFile {
     }
 
     /// A recording, which has a header and is one file always.
-    #[must_use]
     pub fn recording(path: LogPath, claims: &Claims, cast: Cast, format: Format) -> Self {
         let recording = Some(Recording { cast, of: None });
         Self { recording, ..Self::new(path, claims, None, format) }
     }
 
     /// What is written next is of another app than what is there.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.begins = true;
     }
 
     /// Opens the file anew, as it is found by its name now; on failure the old one is kept.
-    ///
-    /// # Errors
-    /// Those of opening it.
-    pub fn reopen(&mut self) -> io::Result<()> {
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
         self.open_anew()?;
         Ok(())
     }
@@ -293,10 +281,7 @@ impl LogFile {
     }
 
     /// Appends some of what is left of a chunk.
-    ///
-    /// # Errors
-    /// When nothing was taken.
-    pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+    pub(crate) fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let stat = self.be_open()?;
         self.go_back(chunk, &stat);
         let is_file = is_plain(&stat);

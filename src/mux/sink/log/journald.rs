@@ -24,10 +24,7 @@ pub struct Journal {
 
 impl Journal {
     /// A way to the journald that listens there, now or later.
-    ///
-    /// # Errors
-    /// When the system gives no socket.
-    pub fn new(path: PathBuf) -> io::Result<Self> {
+    pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         // One that does not read for so long counts as failing.
         socket.set_write_timeout(Some(limits::LOG_STUCK))?;
@@ -35,10 +32,7 @@ impl Journal {
     }
 
     /// Sends the next entry of a chunk.
-    ///
-    /// # Errors
-    /// When journald does not take it.
-    pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+    pub(crate) fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let Some((len, rest)) = chunk.bytes[chunk.done..].split_first_chunk::<LENGTH>() else {
             return Ok(());
         };

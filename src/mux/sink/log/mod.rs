@@ -7,9 +7,9 @@
 //! other way round); while it fails the newest lines are kept, and the others are counted and told
 //! of in their place.
 
-pub mod fifo;
+pub(crate) mod fifo;
 pub mod file;
-pub mod journald;
+pub(crate) mod journald;
 mod notes;
 mod rest;
 pub mod writer;
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
-pub use crate::logfmt::chunk::{Chunk, Lost};
+pub(crate) use crate::logfmt::chunk::{Chunk, Lost};
 
 use super::log::notes::{Note, Notes};
 use super::log::rest::Rest;
@@ -103,7 +103,6 @@ pub struct Log {
 impl Log {
     /// A log that begins with the next byte, or goes on where the mux before this one was.
     /// `name` is how people know it.
-    #[must_use]
     pub fn new(
         name: String,
         format: Format,
@@ -152,14 +151,12 @@ impl Log {
     }
 
     /// How people know it.
-    #[must_use]
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Whether its target is a file, which can be opened anew.
-    #[must_use]
-    pub fn is_file(&self) -> bool {
+    pub(crate) fn is_file(&self) -> bool {
         !matches!(self.format, Format::Journal(_) | Format::Service(..) | Format::Frames(_))
     }
 
@@ -169,14 +166,12 @@ impl Log {
     }
 
     /// Why its target does not work, while it does not.
-    #[must_use]
-    pub fn failing(&self) -> Option<&str> {
+    pub(crate) fn failing(&self) -> Option<&str> {
         self.failing.as_deref()
     }
 
     /// What was lost, all in all.
-    #[must_use]
-    pub fn lost(&self) -> Lost {
+    pub(crate) fn lost(&self) -> Lost {
         self.lost
     }
 
@@ -235,7 +230,7 @@ impl Log {
 
     /// The app has ended, and will be started again perhaps: what it has printed so far ends with a line
     /// end, whether it had one or not.
-    pub fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
+    pub(crate) fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
         // The raw bytes are its own.
         if !matches!(self.format, Format::Raw | Format::Cast { .. }) {
             self.app_ends = Stream::ALL.map(|stream| hub.extent(stream).map(|(end, _)| end));
@@ -244,7 +239,6 @@ impl Log {
     }
 
     /// When something is due though nothing happens.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let halves = self.half.iter().flatten().chain(&self.other_waits);
         let pause = halves.min().filter(|_| !self.full).map(|since| *since + self.policy.flush);

@@ -12,7 +12,7 @@ use crate::wire::Size;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note<'a> {
+pub(crate) enum Note<'a> {
     /// The terminal was given a size.
     Size(Size),
     /// The app was given input: these bytes, and perhaps more in the next note.
@@ -37,7 +37,7 @@ struct Waiting {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub(crate) struct Notes {
     list: VecDeque<Waiting>,
     /// What was typed, of all notes.
     typed: VecDeque<u8>,
@@ -45,12 +45,12 @@ pub struct Notes {
 
 impl Notes {
     /// The terminal was given a size; how many bytes of what was typed had to go.
-    pub fn resized(&mut self, at: u64, stamp: Stamp, size: Size) -> usize {
+    pub(crate) fn resized(&mut self, at: u64, stamp: Stamp, size: Size) -> usize {
         self.push(Waiting { at, stamp, what: What::Size(size) })
     }
 
     /// The app was given input; how many bytes of what was typed had to go.
-    pub fn typed(&mut self, at: u64, stamp: Stamp, bytes: &[u8]) -> usize {
+    pub(crate) fn typed(&mut self, at: u64, stamp: Stamp, bytes: &[u8]) -> usize {
         self.typed.extend(bytes);
         self.push(Waiting { at, stamp, what: What::Typed(bytes.len()) })
     }
@@ -69,14 +69,12 @@ impl Notes {
     }
 
     /// Where the next note has its place, and when it was taken.
-    #[must_use]
-    pub fn next(&self) -> Option<(u64, Stamp)> {
+    pub(crate) fn next(&self) -> Option<(u64, Stamp)> {
         self.list.front().map(|note| (note.at, note.stamp))
     }
 
     /// What the next note says; of what was typed as much as there is in one piece.
-    #[must_use]
-    pub fn first(&self) -> Option<Note<'_>> {
+    pub(crate) fn first(&self) -> Option<Note<'_>> {
         Some(match self.list.front()?.what {
             What::Size(size) => Note::Size(size),
             What::Typed(len) => {
@@ -87,7 +85,7 @@ impl Notes {
     }
 
     /// The next note is dealt with, or so many bytes of what it says was typed.
-    pub fn done(&mut self, bytes: usize) {
+    pub(crate) fn done(&mut self, bytes: usize) {
         if let Some(Waiting { what: What::Typed(len), .. }) = self.list.front_mut() {
             self.typed.drain(..bytes.min(*len));
             *len = len.saturating_sub(bytes);

@@ -7,7 +7,7 @@ use crate::core::hub::Hub;
 
 /// What has become of a log that is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     /// The writer is asked what is left of what it was given.
     Asked,
     /// That is at least this, and at most that.
@@ -17,7 +17,7 @@ pub(super) enum Rest {
 impl Log {
     /// The time for it is over: what is not written counts as lost. The writer is asked how much it has
     /// still, and tells so by a word.
-    pub fn give_up(&mut self, hub: &mut Hub, now: Instant) {
+    pub(crate) fn give_up(&mut self, hub: &mut Hub, now: Instant) {
         let why = "it has not taken everything in time";
         self.failing.get_or_insert_with(|| why.to_owned());
         if !self.finish(hub, now) {
@@ -27,13 +27,12 @@ impl Log {
     }
 
     /// Whether it is given up, and the writer has not told what it has still.
-    #[must_use]
-    pub fn awaits_rest(&self) -> bool {
+    pub(crate) fn awaits_rest(&self) -> bool {
         self.rest == Some(Rest::Asked)
     }
 
     /// Tells what is lost of a log that was given up, as narrowly as it is known.
-    pub fn tell_lost(&mut self) {
+    pub(crate) fn tell_lost(&mut self) {
         let (mut least, mut most) = match self.rest {
             None => return,
             Some(Rest::Known(least, most)) => (least, most),
@@ -61,7 +60,7 @@ impl Log {
     }
 
     /// What the writer has given back: all of it is lost but what the target has of the first.
-    pub(super) fn left(&mut self, chunks: &[Chunk]) {
+    pub(crate) fn left(&mut self, chunks: &[Chunk]) {
         self.handed.clear();
         let (mut least, mut most) = (Lost::default(), Lost::default());
         for chunk in chunks {
@@ -74,7 +73,7 @@ impl Log {
 
     /// What of a chunk the target has not, at least and at most: that of a format whose entries are not counted
     /// is known only as a whole.
-    pub(super) fn rest_of(&self, chunk: &Chunk) -> (Lost, Lost) {
+    pub(crate) fn rest_of(&self, chunk: &Chunk) -> (Lost, Lost) {
         let all = chunk.text();
         // A marker stands for what it tells, as a whole.
         let begun = if chunk.is_marker() { &[] } else { &chunk.bytes[..chunk.done] };

@@ -71,9 +71,6 @@ pub struct Writer {
 
 impl Writer {
     /// Starts the thread of a target.
-    ///
-    /// # Errors
-    /// When the system gives no thread or descriptor.
     pub fn start(name: &str, target: Target) -> io::Result<Self> {
         let (orders, inbox) = channel();
         let (mouth, ear) = mailbox()?;
@@ -90,19 +87,19 @@ impl Writer {
     }
 
     /// Nothing was written there by a mux that this one goes on for: to be told before the first chunk.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         let _ = self.orders.send(Order::Begin);
     }
 
     /// Has a chunk written; its end is told by a word.
-    pub fn write(&mut self, chunk: Chunk) {
+    pub(crate) fn write(&mut self, chunk: Chunk) {
         // The thread ends only after this.
         let _ = self.orders.send(Order::Write(chunk));
     }
 
     /// Has the target opened anew; the answer is a word: the next one that tells of it, or the one
     /// after that. However often this is asked of a target that hangs, no more than one order waits.
-    pub fn reopen(&mut self) -> usize {
+    pub(crate) fn reopen(&mut self) -> usize {
         if self.reopening {
             // That one may have been opened before this was asked.
             self.again = true;
@@ -114,13 +111,12 @@ impl Writer {
     }
 
     /// Has it end when a write has failed, or all is written, and tell what is left.
-    pub fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         let _ = self.orders.send(Order::GiveUp);
     }
 
     /// When the target last took something.
-    #[must_use]
-    pub fn moved(&self) -> Instant {
+    pub(crate) fn moved(&self) -> Instant {
         self.moved.start + Duration::from_millis(self.moved.millis.load(Ordering::Relaxed))
     }
 
@@ -291,7 +287,7 @@ mod tests {
     pub struct Does(Write);
 
     impl Does {
-        pub fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        pub(crate) fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
             (self.0)(chunk)
         }
     }

@@ -1,0 +1,200 @@
+//! From the command line to the command, and from its outcome to the exit code.
+
+use std::ffi::OsString;
+
+use super::{Cli, Command, Later, PrepareArgs, UnitsArgs, resolve, resolve_units, rkt};
+use crate::commands::enable::{self, How, When};
+use crate::commands::{attach, journal_writer, list, logs, run, status};
+use crate::mux;
+use crate::mux::Plan;
+use crate::os::diagnostics;
+use crate::os::state::{AppDir, StateDir};
+use crate::systemd::manager::Manager;
+use crate::systemd::notify;
+use crate::types::exit::Exit;
+use crate::units::journal::JOURNAL_WRITER;
+use crate::units::{App, Setup, write};
+use anyhow::{Context, Result};
+use clap::Parser;
+
+/// The program: reads the command line, does it, and returns the exit code.
+pub fn main() -> i32 {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let [first, words @ ..] = &arguments[..]
+        && first == JOURNAL_WRITER
+    {
+        return journal_writer::main(words).code();
+    }
+    let outcome = if rkt::speaks(&arguments) { rkt_main(&arguments) } else { our_main() };
+    outcome.code()
+}
+
+/// The command line as we spell it.
+fn our_main() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let exit = diagnostics::usage(&e);
+            if exit == Exit::Usage {
+                take_over();
+            }
+            return exit;
+        }
+    };
+    let is_mux = matches!(cli.command, Command::Stream(_) | Command::Tty(_) | Command::Run(_));
+    diagnostics::start(cli.log_level, is_mux);
+    obey(cli).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
+}
+
+fn obey(cli: Cli) -> Result<Exit> {
+    let given = cli.state_dir;
+    let state = || StateDir::resolve(given.clone());
+    match cli.command {
+        Command::Stream(args) => {
+            read_old_options(&state()?.app(&args.app.name));
+            begin(resolve::stream(&args, &state()?))
+        }
+        Command::Tty(args) => {
+            read_old_options(&state()?.app(&args.app.name));
+            begin(resolve::tty(&args, &state()?))
+        }
+        Command::Prepare(args) => {
+            let state = state()?;
+            let (dir, streams) = (state.app(&args.app.name), resolve::prepare(&args));
+            let check = || check_options(&args, &state);
+            mux::prepare(&dir, (&streams, args.has_journal()), &args.unit, check)
+                .map(|()| Exit::Done)
+        }
+        Command::Run(args) if args.attach && !args.await_client => {
+            if_sensible(resolve::run_attached(&args, &state()?), |request| run::attached(&request))
+        }
+        Command::Run(args) => begin(resolve::run(&args, &state()?)),
+        Command::Attach(args) => {
+            if_sensible(resolve::attach(&args, &state()?), |request| attach::attach(&request))
+        }
+        Command::Status(args) => {
+            status::show(&state()?.app(&args.app.name), args.json).map(|()| Exit::Done)
+        }
+        Command::Logs(args) => logs::show(&resolve::logs(&args, &state()?)).map(|()| Exit::Done),
+        Command::Control(args) => {
+            let state = state()?;
+            if let Some(request) = resolve::request(&args, &state)? {
+                status::control(&state.app(&args.app.name), request)?;
+            }
+            Ok(Exit::Done)
+        }
+        Command::Enable(args) => {
+            let asked = resolve_units::enable(&args, given.as_deref());
+            let manager = Manager { user: args.modes.user };
+            if_sensible(asked, |(app, setup)| {
+                let how = How { now: args.now, force: args.force };
+                enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
+            })
+        }
+        Command::Disable(args) => {
+            let when = match args.later {
+                Some(Later::Wait) => When::Await,
+                Some(Later::Finish) => When::AtStop,
+                None if args.now => When::Now,
+                None => When::Stopped,
+            };
+            let manager = Manager { user: args.user };
+            match &args.service {
+                Some(service) => enable::disable(manager, service, when),
+                None => enable::disable_all(manager, when),
+            }
+            .map(|()| Exit::Done)
+        }
+        Command::Units(args) => {
+            if_sensible(resolve_units::units(&args, given.as_deref()), |(apps, setup)| {
+                write_units(&args, &apps, &setup).map(|()| Exit::Done)
+            })
+        }
+        Command::List(args) => match args.app {
+            Some(app) => list::one(&state()?.app(&app), "\n"),
+            None => {
+                // A state directory of elsewhere has nothing to do with the units here.
+                let enabled = if given.is_none() { enable::enabled() } else { Vec::new() };
+                list::all(&state()?, &enabled)
+            }
+        }
+        .map(|()| Exit::Done),
+    }
+}
+
+/// Does what was asked for, if it makes sense.
+fn if_sensible<T>(asked: Result<T>, does: impl FnOnce(T) -> Result<Exit>) -> Result<Exit> {
+    match asked {
+        Ok(asked) => does(asked),
+        Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
+    }
+}
+
+/// Writes, shows or takes away units.
+fn write_units(args: &UnitsArgs, apps: &[App], setup: &Setup) -> Result<()> {
+    match &args.output {
+        None => write::show(apps, setup),
+        // The state of another root is not to be found here.
+        Some(dir) if args.remove => write::remove(apps, dir, args.seen_as.is_none()),
+        Some(dir) => write::write(apps, setup, dir),
+    }
+}
+
+/// Is a mux, if what was asked for makes sense.
+fn begin(plan: Result<Plan>) -> Result<Exit> {
+    match plan {
+        Ok(plan) => run::mux(plan),
+        Err(e) => {
+            let exit = diagnostics::failed(&e, Exit::Usage);
+            take_over();
+            Ok(exit)
+        }
+    }
+}
+
+/// Whether the mux of this environment would understand its options. It says itself what it does not.
+fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
+    let command = if args.tty { "tty" } else { "stream" };
+    let words = ["iottymux", command, "--app", args.app.name.as_str()];
+    match Cli::try_parse_from(words).context("the options of the mux")?.command {
+        Command::Stream(args) => resolve::stream(&args, state).map(drop),
+        Command::Tty(args) => resolve::tty(&args, state).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Goes on with the options in the app's directory, where a mux of an earlier version had them read by systemd:
+/// there they would reach the commands that run as root.
+fn read_old_options(dir: &AppDir) {
+    if let Some(text) = dir.old_options() {
+        notify::read_variables(&text, "IOTTYMUX_");
+    }
+}
+
+/// After a mistake in its variables a mux goes on with the defaults, if an app depends on it. Comes back
+/// when that is no way out.
+fn take_over() {
+    let ours = ["IOTTYMUX_", "STAGE1_LOGMODE"];
+    notify::take_over_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
+}
+
+/// The command line as rkt spells it.
+fn rkt_main(arguments: &[OsString]) -> Exit {
+    let flags = match rkt::parse(arguments) {
+        Ok(flags) if flags.help => {
+            eprint!("{}", rkt::USAGE);
+            return Exit::Done;
+        }
+        Ok(flags) => flags,
+        Err(e) => return diagnostics::failed(&e.into(), Exit::Usage),
+    };
+    diagnostics::start(None, true);
+    let done = StateDir::resolve(std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into)).and_then(
+        |state| match flags.resolve(&state)? {
+            rkt::Action::Mux(plan) => run::mux(*plan),
+            rkt::Action::Attach(request) => attach::attach(&request),
+            rkt::Action::List(app) => list::one(&state.app(&app), "").map(|()| Exit::Done),
+        },
+    );
+    done.map_or_else(|e| diagnostics::failed(&e, Exit::Rkt), rkt::exit)
+}
