@@ -2,18 +2,18 @@
 
 use std::ffi::OsString;
 
-use super::{Cli, Command, Later, PrepareArgs, UnitsArgs, resolve, resolve_units, rkt};
-use crate::commands::enable::{self, How, When};
+use super::{Cli, Command, DeferredStep, PrepareArgs, UnitsArgs, resolve, resolve_units, rkt};
+use crate::commands::enable::{self, DisableTime, How};
 use crate::commands::{attach, journal_writer, list, logs, run, status};
 use crate::mux;
-use crate::mux::Plan;
+use crate::mux::MuxPlan;
 use crate::os::diagnostics;
 use crate::os::state::{AppDir, StateDir};
 use crate::systemd::manager::Manager;
 use crate::systemd::notify;
 use crate::types::exit::Exit;
 use crate::units::journal::JOURNAL_WRITER;
-use crate::units::{App, Setup, write};
+use crate::units::{AppUnits, Setup, write};
 use anyhow::{Context, Result};
 use clap::Parser;
 
@@ -93,10 +93,10 @@ fn obey(cli: Cli) -> Result<Exit> {
         }
         Command::Disable(args) => {
             let when = match args.later {
-                Some(Later::Wait) => When::Await,
-                Some(Later::Finish) => When::AtStop,
-                None if args.now => When::Now,
-                None => When::Stopped,
+                Some(DeferredStep::Wait) => DisableTime::Await,
+                Some(DeferredStep::Finish) => DisableTime::AtStop,
+                None if args.now => DisableTime::Now,
+                None => DisableTime::Stopped,
             };
             let manager = Manager { user: args.user };
             match &args.service {
@@ -131,7 +131,7 @@ fn if_sensible<T>(asked: Result<T>, does: impl FnOnce(T) -> Result<Exit>) -> Res
 }
 
 /// Writes, shows or takes away units.
-fn write_units(args: &UnitsArgs, apps: &[App], setup: &Setup) -> Result<()> {
+fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()> {
     match &args.output {
         None => write::show(apps, setup),
         // The state of another root is not to be found here.
@@ -141,7 +141,7 @@ fn write_units(args: &UnitsArgs, apps: &[App], setup: &Setup) -> Result<()> {
 }
 
 /// Is a mux, if what was asked for makes sense.
-fn begin(plan: Result<Plan>) -> Result<Exit> {
+fn begin(plan: Result<MuxPlan>) -> Result<Exit> {
     match plan {
         Ok(plan) => run::mux(plan),
         Err(e) => {

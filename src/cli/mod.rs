@@ -23,13 +23,13 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use crate::cli::units::{
-    DisableArgs, EnableArgs, Later, LayoutArg, ModeArgs, UnitsArgs,
+    DeferredStep, DisableArgs, EnableArgs, LayoutArg, ModeArgs, UnitsArgs,
 };
 
 use crate::cli::values::{LogPolicy, LogSpec, Since, Wait};
 use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
-use crate::commands::attach::mode::Mode;
+use crate::commands::attach::mode::AttachMode;
 use crate::logfmt::syslog;
 use crate::mux::app::AWAIT_CLIENT;
 use crate::types::limits;
@@ -347,7 +347,7 @@ pub(crate) struct AttachArgs {
     /// What to attach: auto (all there is), list, tty, tty-in, tty-out, or any of
     /// stdin,stdout,stderr.
     #[arg(long, value_name = "MODE", env = "IOTTYMUX_MODE", default_value = "auto")]
-    pub(crate) mode: Mode,
+    pub(crate) mode: AttachMode,
     /// Where to begin: now, unseen (what no client was given yet), start (the oldest byte kept), or
     /// the offset of a byte.
     #[arg(long, value_name = "POSITION", env = "IOTTYMUX_FROM", default_value = "unseen")]

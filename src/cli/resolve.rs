@@ -13,13 +13,13 @@ use super::{
     PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
-use crate::commands::attach::mode::Mode;
+use crate::commands::attach::mode::AttachMode;
 use crate::commands::{attach, logs, status};
 use crate::logfmt::syslog::Syslog;
-use crate::mux::app::{self, App};
+use crate::mux::app::{self, AppProcess};
 use crate::mux::sink::log::Policy;
 use crate::mux::sink::log::file::{LogPath, Rotation};
-use crate::mux::{FileFormat, JournalTarget, LogPlan, LogTarget, Plan, Streams};
+use crate::mux::{FileFormat, JournalTarget, LogPlan, LogTarget, MuxPlan, Streams};
 use crate::os::state::{AppDir, StateDir};
 use crate::systemd::unit::{self, Inquiry};
 use crate::types::limits;
@@ -27,13 +27,13 @@ use crate::types::rights::Lists;
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
-use crate::wire::{Exclusive, Redraw, Request, Size};
+use crate::wire::{ControlRequest, Exclusive, Redraw, Size};
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
 pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
 
 /// The plan of `stream`.
-pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> Result<Plan> {
+pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> Result<MuxPlan> {
     let enabled = enabled(args.streams.as_deref());
     fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)
 }
@@ -61,19 +61,19 @@ pub(crate) fn fifos(
     dir: AppDir,
     (enabled, foreign): (Vec<Stream>, bool),
     mux: &MuxArgs,
-) -> Result<Plan> {
+) -> Result<MuxPlan> {
     let make = !foreign && !go_bool("STAGE2_TTY");
     plan(dir, Streams::Fifos { enabled, make }, mux, Vec::new(), None)
 }
 
 /// The plan of `tty`.
-pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<Plan> {
+pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
     let (dir, streams) = (state.app(&args.app.name), Streams::Terminal { size: args.size });
     plan(dir, streams, &args.mux, recordings(&args.record)?, None)
 }
 
 /// The plan of a mux for a terminal.
-pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<Plan> {
+pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<MuxPlan> {
     plan(dir, Streams::Terminal { size }, mux, Vec::new(), None)
 }
 
@@ -82,8 +82,8 @@ fn plan(
     streams: Streams,
     mux: &MuxArgs,
     recordings: Vec<LogTarget>,
-    app: Option<App>,
-) -> Result<Plan> {
+    app: Option<AppProcess>,
+) -> Result<MuxPlan> {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
     let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
@@ -93,7 +93,7 @@ fn plan(
     if let Some(target) = logs.shared() {
         bail!("log {} is asked for twice", target.escape_debug());
     }
-    Ok(Plan { dir, service, streams, backlog, patience, others, logs, keeps_ends, app })
+    Ok(MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, app })
 }
 
 /// The logs that were asked for, and the one that rkt asks for.
@@ -183,11 +183,11 @@ fn check_recording(args: &RecordArgs) -> Result<()> {
 }
 
 /// What `run --attach` attaches to, once its mux is there.
-pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::Request> {
+pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::AttachRequest> {
     check_run(args)?;
     // The command does not outlive this mux.
-    let plain = attach::Request::new(state.app(&args.app.name), Mode::Auto);
-    Ok(attach::Request {
+    let plain = attach::AttachRequest::new(state.app(&args.app.name), AttachMode::Auto);
+    Ok(attach::AttachRequest {
         stdin_once: !args.tty,
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
@@ -197,7 +197,7 @@ pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::R
 }
 
 /// The plan of `run`.
-pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
+pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     check_run(args)?;
     let (rows, cols) = limits::SIZE;
     let streams = if args.tty {
@@ -206,17 +206,17 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<Plan> {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
     let waits_until = args.await_client.then(|| Instant::now() + limits::FIRST_CLIENT);
-    let app = App::new(&args.command, args.tty, waits_until);
+    let app = AppProcess::new(&args.command, args.tty, waits_until);
     plan(state.app(&args.app.name), streams, &args.mux, recordings(&args.record)?, Some(app))
 }
 
 /// What `logs` is to read.
-pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
+pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::LogsRequest {
     let since = args.since.map_or(Stamp::default(), |since| match since {
         Since::At(stamp) => stamp,
         Since::Ago(ago) => Now::read().stamp.before(ago),
     });
-    logs::Request {
+    logs::LogsRequest {
         app: args.app.as_ref().map(|app| state.app(app)),
         file: args.file.clone(),
         follow: args.follow,
@@ -226,15 +226,17 @@ pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::Request {
 }
 
 /// What `control` is to ask for; `None` when it is a hook of a unit that has nothing to tell.
-pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Request>> {
+pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<ControlRequest>> {
     let what = |hook: &str| format!("control {hook} of app {}", args.app.name);
     Ok(match &args.request {
-        RequestArgs::Detach { client } => Some(Request::Detach { client: *client }),
-        RequestArgs::Resize { size } => Some(Request::Resize(*size)),
-        RequestArgs::ReopenLogs => Some(Request::ReopenLogs),
-        RequestArgs::Ended => unit::ended().with_context(|| what("ended"))?.map(Request::Ended),
+        RequestArgs::Detach { client } => Some(ControlRequest::Detach { client: *client }),
+        RequestArgs::Resize { size } => Some(ControlRequest::Resize(*size)),
+        RequestArgs::ReopenLogs => Some(ControlRequest::ReopenLogs),
+        RequestArgs::Ended => {
+            unit::ended().with_context(|| what("ended"))?.map(ControlRequest::Ended)
+        }
         RequestArgs::Started => {
-            unit::started().with_context(|| what("started"))?.map(Request::Started)
+            unit::started().with_context(|| what("started"))?.map(ControlRequest::Started)
         }
         RequestArgs::AskEnd { service } => {
             let dir = state.app(&args.app.name);
@@ -243,7 +245,7 @@ pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Req
             let age = Duration::from_millis(report.uptime_ms);
             let asks = || Inquiry::begin(&service, &dir, age, Instant::now());
             let is_known = report.app_ended.is_some() && report.app_pid.is_none();
-            (!is_known).then(asks).flatten().and_then(Inquiry::wait).map(Request::Ended)
+            (!is_known).then(asks).flatten().and_then(Inquiry::wait).map(ControlRequest::Ended)
         }
     })
 }
@@ -254,9 +256,9 @@ fn check_keys(args: &KeyArgs) -> Result<()> {
 }
 
 /// What `attach` is to do.
-pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Request> {
+pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::AttachRequest> {
     check_keys(&args.keys)?;
-    if matches!(&args.mode, Mode::Only(wanted) if wanted.input.is_none()) {
+    if matches!(&args.mode, AttachMode::Only(wanted) if wanted.input.is_none()) {
         let AloneArgs { exclusive, take_over } = args.alone;
         let needs_input = [
             ("--exclusive", exclusive),
@@ -267,7 +269,7 @@ pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Requ
             bail!("this mode types nothing, which {option} is for");
         }
     }
-    Ok(attach::Request {
+    Ok(attach::AttachRequest {
         dir: state.app(&args.app.name),
         mode: args.mode.clone(),
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),

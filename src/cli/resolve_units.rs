@@ -16,10 +16,12 @@ use crate::systemd::manager::Manager;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
-use crate::units::journal::{Journal, Wish};
-use crate::units::manifest::{self, Wishes};
+use crate::units::journal::{JournalChoice, JournalPlan};
+use crate::units::manifest::{self, ManifestOptions};
 use crate::units::text::{is_path, is_program};
-use crate::units::{App, Kind, Layout, Mode, Modes, Mux, Setup, Variable, is_mux};
+use crate::units::{
+    AppUnits, Layout, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux,
+};
 
 /// What `units` writes itself, and which so cannot be given.
 const TAKEN: [&str; 5] = [
@@ -31,7 +33,7 @@ const TAKEN: [&str; 5] = [
 ];
 
 /// The app that `enable` is to make of a service.
-pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Setup)> {
+pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(AppUnits, Setup)> {
     let asked = asked(&args.modes);
     if asked == [None; 3] {
         bail!("say what is to be attached: --tty, or --stdin, --stdout and --stderr with a mode");
@@ -39,7 +41,7 @@ pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Se
     if is_mux(args.service.as_str()) {
         bail!("{} is a mux, and no app", args.service);
     }
-    let modes = Modes::new(asked).map_err(|why| anyhow!(why))?;
+    let modes = StreamModes::new(asked).map_err(|why| anyhow!(why))?;
     let name = match &args.app {
         Some(name) => name.clone(),
         None => args.service.app().with_context(|| {
@@ -51,7 +53,7 @@ pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Se
     if muxes.is_empty() {
         bail!("nothing of {} could be attached: no stream of it is stream or tty", app.service);
     }
-    if args.modes.log.iter().any(|log| log != "none") && !muxes.iter().any(Mux::has_output) {
+    if args.modes.log.iter().any(|log| log != "none") && !muxes.iter().any(MuxUnit::has_output) {
         bail!("{} has nothing for --log: no output of it is stream or tty", app.service);
     }
     let seen_as = Manager { user: args.modes.user }.units()?;
@@ -62,7 +64,7 @@ pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(App, Se
 }
 
 /// The apps that `units` is to write or take away.
-pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<App>, Setup)> {
+pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUnits>, Setup)> {
     let apps = match &args.pod_manifest {
         Some(path) => {
             let what = || format!("pod manifest {}", path.display());
@@ -96,7 +98,7 @@ pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<App>,
 }
 
 /// Each mux is attached to by a name of its own.
-fn one_name_each(apps: &[App]) -> Result<()> {
+fn one_name_each(apps: &[AppUnits]) -> Result<()> {
     let mut names = BTreeSet::new();
     for app in apps {
         for mux in app.muxes()? {
@@ -108,7 +110,7 @@ fn one_name_each(apps: &[App]) -> Result<()> {
     Ok(())
 }
 
-fn single(args: &UnitsArgs) -> Result<App> {
+fn single(args: &UnitsArgs) -> Result<AppUnits> {
     let (name, service) = match (&args.app, &args.service) {
         (Some(name), Some(service)) => (name.clone(), service.clone()),
         (Some(name), None) => (name.clone(), ServiceName::of(name)),
@@ -118,7 +120,7 @@ fn single(args: &UnitsArgs) -> Result<App> {
         }
         (None, None) => bail!("--app names the app"),
     };
-    let mut wishes = Wishes::new(asked(&args.modes));
+    let mut wishes = ManifestOptions::new(asked(&args.modes));
     for annotation in &args.annotation {
         if !wishes.take(annotation).map_err(|why| anyhow!(why))? {
             bail!("annotation {} is none that units knows", annotation.name.escape_debug());
@@ -127,23 +129,23 @@ fn single(args: &UnitsArgs) -> Result<App> {
     app(name, service, wishes.settle().map_err(|why| anyhow!(why))?, &args.modes)
 }
 
-fn asked(args: &ModeArgs) -> [Option<Mode>; 3] {
-    if args.tty { [Some(Mode::Tty); 3] } else { [args.stdin, args.stdout, args.stderr] }
+fn asked(args: &ModeArgs) -> [Option<StreamMode>; 3] {
+    if args.tty { [Some(StreamMode::Tty); 3] } else { [args.stdin, args.stdout, args.stderr] }
 }
 
 fn app(
     name: AppName,
     service: ServiceName,
-    (modes, kubernetes): (Modes, Option<String>),
+    (modes, kubernetes): (StreamModes, Option<String>),
     args: &ModeArgs,
-) -> Result<App> {
+) -> Result<AppUnits> {
     let mut variables = Vec::new();
     let mut logs: Vec<String> = Vec::new();
-    let mut wish = Wish::default();
+    let mut wish = JournalChoice::default();
     let mut specs: Vec<&str> = args.log.iter().map(String::as_str).collect();
-    for (spec, meaning) in [("none", Wish::Never), ("journal", Wish::Always)] {
+    for (spec, meaning) in [("none", JournalChoice::Never), ("journal", JournalChoice::Always)] {
         if specs.contains(&spec) {
-            if wish != Wish::default() {
+            if wish != JournalChoice::default() {
                 bail!("--log none is no journal, and --log journal is one");
             }
             wish = meaning;
@@ -165,13 +167,13 @@ fn app(
         let set = |(name, value): (&str, &str)| Variable {
             name: name.to_owned(),
             value: value.to_owned(),
-            kinds: vec![Kind::Streams, Kind::Terminal],
+            kinds: vec![UnitKind::Streams, UnitKind::Terminal],
             is_log: true,
         };
         variables.extend([("STAGE1_LOGMODE", "k8s-plain"), ("KUBERNETES_LOG_PATH", path)].map(set));
     }
-    let (logs_to_file, journal) = (kubernetes.is_some(), Journal::new(wish));
-    let app = App { name, service, modes, logs_to_file, variables, logs, journal };
+    let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(wish));
+    let app = AppUnits { name, service, modes, logs_to_file, variables, logs, journal };
     app.muxes().with_context(|| format!("app {}: the name of its terminal", app.name))?;
     Ok(app)
 }
@@ -212,7 +214,7 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
     let mut cli = Cli::command();
     cli.build();
     let mut kinds = Vec::new();
-    for kind in [Kind::Streams, Kind::Terminal] {
+    for kind in [UnitKind::Streams, UnitKind::Terminal] {
         let command = cli.find_subcommand(kind.command());
         let option = command.and_then(|command| {
             command.get_arguments().find(|arg| arg.get_env().is_some_and(|env| env == name))

@@ -7,9 +7,9 @@ use std::fmt;
 use anyhow::{Context, Result, bail};
 
 use super::{MuxArgs, resolve};
-use crate::commands::attach::Request;
-use crate::commands::attach::mode::{Mode, Wanted};
-use crate::mux::Plan;
+use crate::commands::attach::AttachRequest;
+use crate::commands::attach::mode::{AttachMode, WantedStreams};
+use crate::mux::MuxPlan;
 use crate::os::state::StateDir;
 use crate::types::exit::Exit;
 use crate::types::limits;
@@ -32,9 +32,9 @@ pub(crate) struct Flags {
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Be a mux.
-    Mux(Box<Plan>),
+    Mux(Box<MuxPlan>),
     /// Attach.
-    Attach(Request),
+    Attach(AttachRequest),
     /// Show the endpoints of an app.
     List(AppName),
 }
@@ -112,9 +112,9 @@ impl Flags {
             app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
         let dir = state.app(&name);
         let args = MuxArgs::default();
-        let mux = |plan| Action::Mux(Box::new(Plan { keeps_ends: false, ..plan }));
+        let mux = |plan| Action::Mux(Box::new(MuxPlan { keeps_ends: false, ..plan }));
         // Under rkt's units the app does not outlive its mux.
-        let attach = |mode| Action::Attach(Request::new(state.app(&name), mode));
+        let attach = |mode| Action::Attach(AttachRequest::new(state.app(&name), mode));
         Ok(match self.action.as_deref().unwrap_or("list") {
             "iomux" => {
                 let enabled = resolve::rkt_streams().unwrap_or_default();
@@ -124,8 +124,8 @@ impl Flags {
                 let (rows, cols) = limits::SIZE;
                 mux(resolve::terminal(dir, Size { rows, cols }, &args)?)
             }
-            "auto-attach" => attach(Mode::Auto),
-            "custom-attach" => attach(Mode::Only(wanted()?)),
+            "auto-attach" => attach(AttachMode::Auto),
+            "custom-attach" => attach(AttachMode::Only(wanted()?)),
             "list" => Action::List(name),
             other => bail!("unknown action \"{}\"", other.escape_debug()),
         })
@@ -133,8 +133,8 @@ impl Flags {
 }
 
 /// What rkt's variables ask to attach.
-fn wanted() -> Result<Wanted> {
-    let mut wanted = Wanted::default();
+fn wanted() -> Result<WantedStreams> {
+    let mut wanted = WantedStreams::default();
     for (name, input, output, stream) in [
         ("STAGE2_ATTACH_TTYIN", true, false, Stream::Tty),
         ("STAGE2_ATTACH_TTYOUT", false, true, Stream::Tty),

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::values;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
-use crate::units::Mode;
+use crate::units::StreamMode;
 use crate::units::manifest::Annotation;
 
 /// What is behind the help of `enable`.
@@ -40,13 +40,13 @@ pub(crate) struct ModeArgs {
     pub(crate) tty: bool,
     /// What stdin is: tty, stream, null or interactive.
     #[arg(long, value_name = "MODE")]
-    pub(crate) stdin: Option<Mode>,
+    pub(crate) stdin: Option<StreamMode>,
     /// What stdout is: tty, stream, log, null or interactive.
     #[arg(long, value_name = "MODE")]
-    pub(crate) stdout: Option<Mode>,
+    pub(crate) stdout: Option<StreamMode>,
     /// What stderr is.
     #[arg(long, value_name = "MODE")]
-    pub(crate) stderr: Option<Mode>,
+    pub(crate) stderr: Option<StreamMode>,
     /// How the service gets its streams: direct, or sockets as rkt has it, where systemd itself loses
     /// output.
     #[arg(long, value_name = "LAYOUT", value_enum, default_value = "direct")]
@@ -112,12 +112,12 @@ pub(crate) struct DisableArgs {
     pub(crate) user: bool,
     /// What the unit does that waits until the service stops.
     #[arg(long, hide = true, conflicts_with = "now", value_enum)]
-    pub(crate) later: Option<Later>,
+    pub(crate) later: Option<DeferredStep>,
 }
 
 /// The two commands of the unit that disables a service when that stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Later {
+pub(crate) enum DeferredStep {
     /// Wait until it has stopped.
     Wait,
     /// Disable it if it has.

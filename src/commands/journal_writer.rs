@@ -61,7 +61,7 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     }
     setsockopt(&socket, sockopt::SndBuf, &limits::JOURNAL_SEND)?;
     let mut packet = vec![0; PACKET].into_boxed_slice();
-    let mut entry = Entry::new(identity);
+    let mut entry = JournalDatagram::new(identity);
     // What is read is in the FIFO or with journald: a process that waits for more can end.
     sys::interrupt_on(Signal::SIGTERM)?;
     // Where it fails nothing is lost but memory.
@@ -83,7 +83,7 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
 /// Reads and sends until one of both is at its end; with which code the process is to end. `send` tells
 /// whether journald is still there.
 fn relay(
-    entry: &mut Entry,
+    entry: &mut JournalDatagram,
     packet: &mut [u8],
     input: impl AsFd,
     mut send: impl FnMut(&[u8]) -> bool,
@@ -143,7 +143,7 @@ impl Identity {
 /// A datagram for journald, in the making: fields that are always the same, a priority and a stream that
 /// are set, and the message in the form that may have any bytes.
 #[derive(Debug)]
-struct Entry {
+struct JournalDatagram {
     bytes: Box<[u8]>,
     /// Where the digit of the priority is, the name of the stream, the length of the message, and it.
     priority: usize,
@@ -156,7 +156,7 @@ struct Entry {
     is_malformed: bool,
 }
 
-impl Entry {
+impl JournalDatagram {
     fn new(identity: &Identity) -> Self {
         let Identity { unit, identifier, facility } = identity;
         let mut bytes = format!(
@@ -297,7 +297,7 @@ mod tests {
 
     /// What is sent when these packets are read.
     fn sent(packets: &[&[u8]]) -> Vec<Vec<u8>> {
-        let mut entry = Entry::new(&identity());
+        let mut entry = JournalDatagram::new(&identity());
         let mut sent = Vec::new();
         let mut send = |datagram: &[u8]| {
             let fields = fields(datagram);

@@ -19,16 +19,16 @@ use nix::sys::socket::{
     bind, recvmsg, setsockopt, socket, sockopt,
 };
 
-use super::attach::{Request, attach};
+use super::attach::{AttachRequest, attach};
 use crate::mux::app::AWAIT_CLIENT;
-use crate::mux::{Mux, Plan};
+use crate::mux::{Mux, MuxPlan};
 use crate::os::{diagnostics, sys};
 use crate::systemd::notify::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 
 /// Is the mux of a plan until it ends.
-pub(crate) fn mux(plan: Plan) -> Result<Exit> {
+pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
     // First of all, while no other descriptor has been opened.
     let stored = Stored::take();
     let owns_app = plan.app.is_some();
@@ -57,7 +57,7 @@ pub(crate) fn mux(plan: Plan) -> Result<Exit> {
 }
 
 /// Starts the mux in the background, in a session of its own, and attaches to it.
-pub(crate) fn attached(request: &Request) -> Result<Exit> {
+pub(crate) fn attached(request: &AttachRequest) -> Result<Exit> {
     start_in_background(request.dir.name())?;
     attach(request)
 }

@@ -15,7 +15,8 @@ use crate::types::time::Now;
 use crate::wire::last::{Last, StreamTail};
 use crate::wire::session::{self, Patience};
 use crate::wire::{
-    Answer, AppState, AppStatus, ClientReport, ErrorReport, Hello, Kind, LogReport, Report, Request,
+    Answer, AppState, AppStatus, ClientReport, ControlRequest, ErrorReport, FrameKind, Hello,
+    LogReport, Report,
 };
 
 /// Prints the status of an app's mux, for people or as JSON; of an app whose mux has ended, what that
@@ -80,22 +81,22 @@ fn gone(dir: &AppDir, last: Last) -> Gone {
 /// The status of an app's mux.
 pub(crate) fn report(dir: &AppDir) -> Result<Report> {
     let wait = (Duration::ZERO, limits::ANSWER);
-    let body = ask(dir, &Kind::Status.frame(b""), Kind::Report, wait)?;
+    let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait)?;
     Ok(serde_json::from_slice(&body)?)
 }
 
 /// Has a mux do something. For a hook of the app's unit a mux that is just being started again is
 /// waited for.
-pub(crate) fn control(dir: &AppDir, request: Request) -> Result<()> {
+pub(crate) fn control(dir: &AppDir, request: ControlRequest) -> Result<()> {
     let wait = match request {
         // Where there is no directory there has been no mux: the hook looks from a root of its own.
-        Request::Ended(_) | Request::Started(_) if dir.dir().is_dir() => {
+        ControlRequest::Ended(_) | ControlRequest::Started(_) if dir.dir().is_dir() => {
             (limits::HOOK, limits::HOOK)
         }
-        Request::Ended(_) | Request::Started(_) => (Duration::ZERO, limits::HOOK),
+        ControlRequest::Ended(_) | ControlRequest::Started(_) => (Duration::ZERO, limits::HOOK),
         _ => (Duration::ZERO, limits::ANSWER),
     };
-    let body = ask(dir, &Kind::Request.message(&request), Kind::Answer, wait)?;
+    let body = ask(dir, &FrameKind::Request.message(&request), FrameKind::Answer, wait)?;
     match serde_json::from_slice::<Answer>(&body)?.error {
         Some(error) => bail!("app {}: {}", dir.name(), error.escape_debug()),
         None => Ok(()),
@@ -107,7 +108,7 @@ pub(crate) fn control(dir: &AppDir, request: Request) -> Result<()> {
 fn ask(
     dir: &AppDir,
     question: &[u8],
-    answer: Kind,
+    answer: FrameKind,
     (appears, answers): (Duration, Duration),
 ) -> Result<Vec<u8>> {
     let name = dir.name();

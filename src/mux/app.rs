@@ -18,7 +18,7 @@ use crate::os::sys;
 use crate::systemd::notify;
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::{AppStatus, Started, Turn};
+use crate::wire::{AppStatus, LifecycleEvent, Started};
 
 /// The variable by which `run --attach` tells its mux to start the app only when it has attached.
 pub(crate) const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
@@ -28,7 +28,7 @@ pub(crate) const TERM: &str = "xterm-256color";
 
 /// A command that is, or will be, the app.
 #[derive(Debug)]
-pub(crate) struct App {
+pub(crate) struct AppProcess {
     command: Command,
     terminal: bool,
     child: Option<Child>,
@@ -38,7 +38,7 @@ pub(crate) struct App {
     pub(crate) hangs_up_at: Option<Instant>,
 }
 
-impl App {
+impl AppProcess {
     /// The command and its arguments; with a terminal it becomes the leader of its session.
     ///
     /// `command` is not empty.
@@ -82,7 +82,7 @@ impl App {
     }
 
     /// Starts it, and tells so.
-    pub(crate) fn start(&mut self) -> Result<Turn> {
+    pub(crate) fn start(&mut self) -> Result<LifecycleEvent> {
         self.waits_until = None;
         if self.terminal && std::env::var_os("TERM").is_none() {
             self.command.env("TERM", TERM);
@@ -94,7 +94,7 @@ impl App {
         let child = child.with_context(|| format!("starting {}", program.display()))?;
         let started = Started { pid: child.id() };
         self.child = Some(child);
-        Ok(Turn::Started(started))
+        Ok(LifecycleEvent::Started(started))
     }
 
     /// How it ended, if it has.
@@ -131,7 +131,7 @@ impl App {
         }
     }
 
-    /// Its process, until [`App::try_wait`] has told of its end: so long the number is not used again.
+    /// Its process, until [`AppProcess::try_wait`] has told of its end: so long the number is not used again.
     fn pid(&self) -> Option<Pid> {
         let child = self.child.as_ref()?;
         i32::try_from(child.id()).ok().map(Pid::from_raw)

@@ -8,7 +8,7 @@ use anyhow::{Error, Result, anyhow};
 use log::Level;
 
 use super::poll::{Event, Interest, Token};
-use super::sink::client::{Client, Outlet, Peer, Role, Session, Typing};
+use super::sink::client::{Client, InputAccess, Outlet, Peer, Role, SessionSide};
 use super::talk::{ATTACHING, DROPS, REFUSALS};
 use super::{Mux, Phase, log_watch};
 use crate::core::hub::ClientId;
@@ -17,7 +17,7 @@ use crate::os::sys;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::{Position, Stream};
-use crate::wire::{Begin, Kind, Refusal, Rights, Want};
+use crate::wire::{Begin, FrameKind, Refusal, Rights, Want};
 
 impl Mux {
     /// Takes those who wait at a listener, `most` of them at the most: between two turns those who
@@ -36,7 +36,7 @@ impl Mux {
 
     /// A new client, if it may come; a raw one is served at once, a session after its hello.
     fn admit(&mut self, socket: UnixStream, stream: Option<Stream>) -> Result<()> {
-        let role = stream.map_or_else(|| Role::Session(Session::default()), Role::Raw);
+        let role = stream.map_or_else(|| Role::Session(SessionSide::default()), Role::Raw);
         let peer = Peer::of(&socket)?;
         let right = self.right_of(&socket, peer);
         let may = *right.as_ref().unwrap_or(&Right::View);
@@ -112,10 +112,10 @@ impl Mux {
         }
         match types {
             Some(merge) if self.inlet.is_some() => {
-                client.typing = Typing::Open;
+                client.typing = InputAccess::Open;
                 self.input.join(id, merge, client.peer.uid);
             }
-            Some(_) => client.typing = Typing::Ended,
+            Some(_) => client.typing = InputAccess::Ended,
             None => {}
         }
         let does = client.does();
@@ -128,7 +128,7 @@ impl Mux {
 
     /// Whether what a client types goes to the app now.
     pub(crate) fn types(&self, id: ClientId) -> bool {
-        let open = self.clients.get(&id).is_some_and(|client| client.typing == Typing::Open);
+        let open = self.clients.get(&id).is_some_and(|client| client.typing == InputAccess::Open);
         open && self.input.only().is_none_or(|only| only == id)
     }
 
@@ -143,7 +143,8 @@ impl Mux {
             if rights.types == could || self.phase != Phase::Ready {
                 continue;
             }
-            let told = self.clients.get_mut(&id).map(|c| c.tell(&Kind::Rights.message(&rights)));
+            let told =
+                self.clients.get_mut(&id).map(|c| c.tell(&FrameKind::Rights.message(&rights)));
             match told {
                 Some(Err(e)) => self.lose(id, &e.into()),
                 _ => self.touch(id),
@@ -316,7 +317,7 @@ impl Mux {
 
     fn tell_reason(&mut self, id: ClientId, why: &Error) {
         if let Some(client) = self.clients.get_mut(&id) {
-            let _ = client.tell(&Kind::Error.message(&Refusal { error: reason(why) }));
+            let _ = client.tell(&FrameKind::Error.message(&Refusal { error: reason(why) }));
             let _ = client.flush(id, &mut self.hub);
         }
     }

@@ -19,7 +19,7 @@ use crate::systemd::unit::Inquiry;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::last::{Last, StreamTail};
-use crate::wire::{End, Kind, Refusal};
+use crate::wire::{End, FrameKind, Refusal};
 
 impl Mux {
     /// Begins to end; the second time it does nothing.
@@ -201,13 +201,13 @@ impl Mux {
         if client.farewell {
             return;
         }
-        let end = |stream: &Stream| Kind::End.message(&End { stream: *stream });
+        let end = |stream: &Stream| FrameKind::End.message(&End { stream: *stream });
         let frames = match self.life.status() {
             Some(status) => {
-                [session.streams.iter().flat_map(end).collect(), Kind::Exit.message(&status)]
+                [session.streams.iter().flat_map(end).collect(), FrameKind::Exit.message(&status)]
                     .concat()
             }
-            None => Kind::Closing.frame(b""),
+            None => FrameKind::Closing.frame(b""),
         };
         client.farewell = true;
         let _ = client.tell(&frames);
@@ -218,7 +218,7 @@ impl Mux {
     pub(crate) fn abandon(&mut self, why: &anyhow::Error) {
         self.stop();
         self.close_doors(Instant::now());
-        let refusal = Kind::Error.message(&Refusal { error: format!("{why:#}") });
+        let refusal = FrameKind::Error.message(&Refusal { error: format!("{why:#}") });
         for (id, mut client) in std::mem::take(&mut self.clients) {
             let told = client.tell(&refusal).and_then(|()| client.flush(id, &mut self.hub));
             if let Err(e) = told {

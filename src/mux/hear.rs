@@ -7,13 +7,16 @@ use log::Level;
 
 use super::Mux;
 use super::clients::only_looks;
-use super::sink::client::{Client, Role, Typing};
+use super::sink::client::{Client, InputAccess, Role};
 use super::talk::REQUESTS;
 use crate::core::hub::ClientId;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
-use crate::wire::{Answer, Exclusive, Hello, Item, Kind, Request, Turn, VERSION, Want, Welcome};
+use crate::wire::{
+    Answer, ControlRequest, Exclusive, FrameKind, Hello, Item, LifecycleEvent, VERSION, Want,
+    Welcome,
+};
 
 impl Mux {
     /// Reads what a client sent, as far as there is room for it; whether the client stays.
@@ -24,7 +27,7 @@ impl Mux {
             if room == 0 {
                 // When one who cannot type is gone, that is all; a writer may have more to say.
                 return Ok(
-                    !client.is_gone() || client.typing == Typing::Open && self.keeps_gone(id)
+                    !client.is_gone() || client.typing == InputAccess::Open && self.keeps_gone(id)
                 );
             }
             let room = room.min(self.buffer.len());
@@ -60,7 +63,7 @@ impl Mux {
             Right::Own => other.right == Right::Own,
             _ => other.peer.uid == peer.uid,
         };
-        let gone = self.clients.values().filter(|c| c.is_gone() && c.typing == Typing::Open);
+        let gone = self.clients.values().filter(|c| c.is_gone() && c.typing == InputAccess::Open);
         let keeps = gone.filter(is_alike).count() <= most;
         if !keeps {
             self.tell_forgotten(peer, right);
@@ -74,7 +77,7 @@ impl Mux {
             None => 0,
             Some(client) if client.mute => 0,
             Some(client) => match (&client.role, client.typing) {
-                (_, Typing::Open) => self.input.room(id),
+                (_, InputAccess::Open) => self.input.room(id),
                 // A session may still resize, or say hello.
                 (Role::Session(_), _) => self.buffer.len(),
                 (Role::Raw(_), _) => 0,
@@ -118,20 +121,20 @@ impl Mux {
         };
         let typing = *typing;
         match item {
-            Item::Control(Kind::Hello, body) if !session.greeted => self.greet(id, &body)?,
+            Item::Control(FrameKind::Hello, body) if !session.greeted => self.greet(id, &body)?,
             _ if !session.greeted => bail!("its first frame is not a hello"),
-            Item::Data(Stream::Stdin, bytes) if typing == Typing::Open => {
+            Item::Data(Stream::Stdin, bytes) if typing == InputAccess::Open => {
                 self.type_in(id, bytes, Instant::now());
             }
-            Item::Control(Kind::Status, _) => {
-                let report = Kind::Report.message(&self.report());
+            Item::Control(FrameKind::Status, _) => {
+                let report = FrameKind::Report.message(&self.report());
                 self.answer(id, &report)?;
             }
-            Item::Control(Kind::Request, body) => self.serve_request(id, &body)?,
-            Item::Control(Kind::StdinEof, _) => {
+            Item::Control(FrameKind::Request, body) => self.serve_request(id, &body)?,
+            Item::Control(FrameKind::StdinEof, _) => {
                 self.end_of(id);
             }
-            Item::Control(Kind::Resize, body) => {
+            Item::Control(FrameKind::Resize, body) => {
                 let window = serde_json::from_slice(&body)?;
                 // The same again asks for the screen, and decides nothing.
                 if session.window.replace(window) != Some(window) {
@@ -206,12 +209,12 @@ impl Mux {
             session.window = hello.size;
         }
         let welcome = Welcome { version: VERSION, epoch: Some(epoch), streams, others, rights };
-        client.tell(&Kind::Welcome.message(&welcome))?;
+        client.tell(&FrameKind::Welcome.message(&welcome))?;
         if let Some(turn) = turn {
             client.tell(&turn.frame())?;
         }
-        if client.typing == Typing::Ended {
-            client.tell(&Kind::StdinDone.frame(b""))?;
+        if client.typing == InputAccess::Ended {
+            client.tell(&FrameKind::StdinDone.frame(b""))?;
         }
         self.decide_window(id);
         self.begin_view(id, hello.redraw, hello.epoch == Some(epoch))
@@ -225,31 +228,31 @@ impl Mux {
             Err(e) => {
                 let error = format!("this mux knows no such request: {e}");
                 let error = Some(error.chars().take(limits::REASON).collect());
-                return self.answer(id, &Kind::Answer.message(&Answer { error }));
+                return self.answer(id, &FrameKind::Answer.message(&Answer { error }));
             }
         };
         let error = self.may_ask(id, request).and_then(|()| match request {
-            Request::Detach { client } => self.detach(ClientId(client)),
-            Request::Resize(size) => self.ask_size(size),
-            Request::TakeOver => self.take_over(id),
-            Request::LetGo if self.input.only() != Some(id) => {
+            ControlRequest::Detach { client } => self.detach(ClientId(client)),
+            ControlRequest::Resize(size) => self.ask_size(size),
+            ControlRequest::TakeOver => self.take_over(id),
+            ControlRequest::LetGo if self.input.only() != Some(id) => {
                 Err(anyhow!("it does not type alone"))
             }
-            Request::LetGo => {
+            ControlRequest::LetGo => {
                 self.reserve(None);
                 Ok(())
             }
-            Request::Ended(status) => self.hear_of(Turn::Ended(status)),
-            Request::Started(started) => self.hear_of(Turn::Started(started)),
-            Request::ReopenLogs => self.reopen_logs_for(id),
+            ControlRequest::Ended(status) => self.hear_of(LifecycleEvent::Ended(status)),
+            ControlRequest::Started(started) => self.hear_of(LifecycleEvent::Started(started)),
+            ControlRequest::ReopenLogs => self.reopen_logs_for(id),
         });
-        if error.is_ok() && request == Request::ReopenLogs {
+        if error.is_ok() && request == ControlRequest::ReopenLogs {
             // Answered when it is done.
             return Ok(());
         }
         let error = error.err();
         let answer = Answer { error: error.map(|e| format!("{e:#}")) };
-        self.answer(id, &Kind::Answer.message(&answer))
+        self.answer(id, &FrameKind::Answer.message(&answer))
     }
 
     /// Answers at once: of questions that come together each could have a long answer, and only who
@@ -268,7 +271,7 @@ impl Mux {
     }
 
     /// Whether a client may ask for this; it is logged that it did.
-    fn may_ask(&self, id: ClientId, request: Request) -> Result<()> {
+    fn may_ask(&self, id: ClientId, request: ControlRequest) -> Result<()> {
         let Some(Client { peer, right, .. }) = self.clients.get(&id) else { return Ok(()) };
         if *right < Right::Write {
             return Err(only_looks(*peer));
@@ -276,13 +279,13 @@ impl Mux {
         if *right < Right::Own {
             let other = |id| self.clients.get(&id).filter(|other| other.peer.uid != peer.uid);
             match request {
-                Request::Detach { client } if other(ClientId(client)).is_some() => {
+                ControlRequest::Detach { client } if other(ClientId(client)).is_some() => {
                     bail!("user {} may only detach its own clients", peer.uid);
                 }
-                Request::Resize(_) if self.input.only().and_then(other).is_some() => {
+                ControlRequest::Resize(_) if self.input.only().and_then(other).is_some() => {
                     bail!("somebody types alone");
                 }
-                Request::Ended(_) | Request::Started(_) => {
+                ControlRequest::Ended(_) | ControlRequest::Started(_) => {
                     bail!("only root and the mux's own user can tell how the app fares");
                 }
                 _ => {}
@@ -294,7 +297,7 @@ impl Mux {
     }
 
     fn take_over(&mut self, id: ClientId) -> Result<()> {
-        if self.clients.get(&id).is_none_or(|client| client.typing != Typing::Open) {
+        if self.clients.get(&id).is_none_or(|client| client.typing != InputAccess::Open) {
             bail!("only one who types can type alone");
         }
         self.reserve(Some(id));
@@ -303,7 +306,7 @@ impl Mux {
 
     fn detach(&mut self, id: ClientId) -> Result<()> {
         let Some(client) = self.clients.get_mut(&id) else { bail!("there is no client {}", id.0) };
-        client.tell(&Kind::Detached.frame(b""))?;
+        client.tell(&FrameKind::Detached.frame(b""))?;
         // As far as it takes it now: it is not waited for.
         let _ = client.flush(id, &mut self.hub);
         self.drop_client(id);
@@ -311,7 +314,7 @@ impl Mux {
     }
 
     /// Somebody tells of the app; believed is only who could end it and start it himself.
-    fn hear_of(&mut self, turn: Turn) -> Result<()> {
+    fn hear_of(&mut self, turn: LifecycleEvent) -> Result<()> {
         if self.owns_app {
             bail!("the app is a child of its mux, which knows by itself how it fares");
         }
@@ -323,8 +326,8 @@ impl Mux {
     /// A client types no more; whether it stays.
     fn end_of(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get_mut(&id) else { return false };
-        if client.typing == Typing::Open {
-            client.typing = Typing::Ended;
+        if client.typing == InputAccess::Open {
+            client.typing = InputAccess::Ended;
             let is_gone = client.is_gone();
             if matches!(&client.role, Role::Session(session) if session.stdin_once) {
                 self.last_writer = Some(id);
@@ -341,7 +344,7 @@ impl Mux {
     pub(crate) fn input_delivered(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             let goes = client.is_gone() || matches!(client.role, Role::Raw(Stream::Stdin));
-            match client.tell(&Kind::StdinDone.frame(b"")) {
+            match client.tell(&FrameKind::StdinDone.frame(b"")) {
                 _ if goes => self.drop_client(id),
                 Ok(()) => self.touch(id),
                 Err(e) => self.lose(id, &e.into()),
@@ -354,7 +357,7 @@ impl Mux {
 
     /// Those who have not ended their input.
     pub(crate) fn writers(&self) -> Vec<ClientId> {
-        let open = |(id, c): (&ClientId, &Client)| (c.typing == Typing::Open).then_some(*id);
+        let open = |(id, c): (&ClientId, &Client)| (c.typing == InputAccess::Open).then_some(*id);
         self.clients.iter().filter_map(open).collect()
     }
 
@@ -362,7 +365,7 @@ impl Mux {
     pub(crate) fn end_typing(&mut self) {
         for id in self.writers() {
             if let Some(client) = self.clients.get_mut(&id) {
-                client.typing = Typing::Ended;
+                client.typing = InputAccess::Ended;
             }
             self.input_delivered(id);
         }

@@ -8,7 +8,7 @@ use super::source::Read;
 use super::{Mux, Phase};
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::{AppStatus, Started, Turn};
+use crate::wire::{AppStatus, LifecycleEvent, Started};
 
 /// See the module. Of an app that nobody has told of nothing is known.
 #[derive(Debug, Default)]
@@ -22,10 +22,10 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    pub(crate) fn turn(&mut self, turn: Turn) {
+    pub(crate) fn turn(&mut self, turn: LifecycleEvent) {
         match turn {
-            Turn::Ended(status) => (self.pid, self.ended) = (None, Some(status)),
-            Turn::Started(Started { pid }) => {
+            LifecycleEvent::Ended(status) => (self.pid, self.ended) = (None, Some(status)),
+            LifecycleEvent::Started(Started { pid }) => {
                 self.restarts += u64::from(self.status().is_some());
                 self.pid = Some(pid);
             }
@@ -41,21 +41,23 @@ impl Life {
 impl Mux {
     /// The app's unit has told of a turn in its life: each session learns it behind what the app
     /// wrote before.
-    pub(crate) fn on_turn(&mut self, turn: Turn) {
+    pub(crate) fn on_turn(&mut self, turn: LifecycleEvent) {
         let name = self.dir.name();
         match turn {
-            Turn::Ended(status) => log::info!("app {name}: it has ended {status}"),
-            Turn::Started(Started { pid }) => log::info!("app {name}: it runs as pid={pid}"),
+            LifecycleEvent::Ended(status) => log::info!("app {name}: it has ended {status}"),
+            LifecycleEvent::Started(Started { pid }) => {
+                log::info!("app {name}: it runs as pid={pid}");
+            }
         }
         self.life.turn(turn);
-        if let Turn::Started(_) = turn {
+        if let LifecycleEvent::Started(_) = turn {
             self.begin_input();
         }
         // Of an app that has ended everything is in the pipes by now.
         for index in 0..self.sources.len() {
             self.read_empty(index);
         }
-        if let Turn::Ended(_) = turn {
+        if let LifecycleEvent::Ended(_) = turn {
             self.reset_terminal();
             let now = Instant::now();
             for log in &mut self.logs {
@@ -99,14 +101,14 @@ impl Mux {
             self.inquiry = None;
             if let Some(status) = found {
                 log::info!("app {}: it had ended {status}", self.dir.name());
-                self.life.turn(Turn::Ended(status));
+                self.life.turn(LifecycleEvent::Ended(status));
             }
         }
     }
 
     /// How the app ended, for one who comes now: told right behind its welcome.
-    pub(crate) fn turn_for_newcomers(&self) -> Option<Turn> {
+    pub(crate) fn turn_for_newcomers(&self) -> Option<LifecycleEvent> {
         // One who comes at the end of all is told by EXIT.
-        self.life.status().filter(|_| self.phase == Phase::Ready).map(Turn::Ended)
+        self.life.status().filter(|_| self.phase == Phase::Ready).map(LifecycleEvent::Ended)
     }
 }

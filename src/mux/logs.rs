@@ -11,8 +11,8 @@ use nix::unistd::Uid;
 use super::poll::Token;
 use super::sink::log::fifo::{self, Fifo};
 use super::sink::log::file::{Claims, LogFile, LogPath, Rotation};
-use super::sink::log::journald::Journal;
-use super::sink::log::writer::{Target, Word, Writer};
+use super::sink::log::journald::JournalSocket;
+use super::sink::log::writer::{LogSink, LogWriter, WriterEvent};
 use super::sink::log::{Log, Policy};
 use super::{Mux, log_watch, source};
 use crate::core::hub::{ClientId, Hub};
@@ -27,7 +27,7 @@ use crate::types::limits;
 use crate::types::service::ServiceName;
 use crate::types::time::Now;
 use crate::wire::logged::{self, Logged};
-use crate::wire::{Answer, Kind, LogReport, Size};
+use crate::wire::{Answer, FrameKind, LogReport, Size};
 
 /// Name of the FIFO of the journal in systemd's store.
 const STORED: &str = "journal";
@@ -141,22 +141,23 @@ pub(crate) fn open(
         let (name, format, target) = match target {
             LogTarget::File(format, path) => {
                 let (word, format, logged) = match format {
-                    FileFormat::Cri => ("cri", Format::Cri, logged::Format::Cri),
-                    FileFormat::Json => ("json-file", Format::Json, logged::Format::JsonFile),
-                    FileFormat::Raw => ("raw", Format::Raw, logged::Format::Other),
+                    FileFormat::Cri => ("cri", Format::Cri, logged::LoggedFormat::Cri),
+                    FileFormat::Json => ("json-file", Format::Json, logged::LoggedFormat::JsonFile),
+                    FileFormat::Raw => ("raw", Format::Raw, logged::LoggedFormat::Other),
                 };
                 let name = format!("{word}:{}", path.path().display());
-                files.push(logged::LogFile { format: logged, path: path.path() });
+                files.push(logged::LoggedFile { format: logged, path: path.path() });
                 let file = LogFile::new(path, &claims, rotation, format.clone());
-                (name, format, Target::File(Box::new(file)))
+                (name, format, LogSink::File(Box::new(file)))
             }
             LogTarget::Journald => {
                 // Only root may write in the name of another unit.
                 let may = unit::is_ours() && Uid::effective().is_root();
                 let unit = may.then_some(service.as_str());
                 let format = Format::Journal(Fields::new(app.as_str(), unit));
-                let journal = Journal::new(PathBuf::from(journal::SOCKET)).context("journald")?;
-                ("journald".to_owned(), format, Target::Journal(journal))
+                let journal =
+                    JournalSocket::new(PathBuf::from(journal::SOCKET)).context("journald")?;
+                ("journald".to_owned(), format, LogSink::Journal(journal))
             }
             LogTarget::Journal(journal) => {
                 // A line waits for its end there, as systemd's own do.
@@ -168,13 +169,16 @@ pub(crate) fn open(
             LogTarget::Recording { path, term, input } => {
                 let Some(size) = size else { bail!("only a terminal can be recorded") };
                 let name = format!("cast:{}", path.path().display());
-                files.push(logged::LogFile { format: logged::Format::Other, path: path.path() });
+                files.push(logged::LoggedFile {
+                    format: logged::LoggedFormat::Other,
+                    path: path.path(),
+                });
                 let (cast, format) = (Cast::new(term, size), Format::Cast { input });
                 let file = LogFile::recording(path, &claims, cast, format.clone());
-                (name, format, Target::File(Box::new(file)))
+                (name, format, LogSink::File(Box::new(file)))
             }
         };
-        let writer = Writer::start(&name, target).with_context(|| format!("log {name}"))?;
+        let writer = LogWriter::start(&name, target).with_context(|| format!("log {name}"))?;
         logs.push(Log::new(name, format, policy, writer, hub));
     }
     if files.is_empty() {
@@ -191,7 +195,7 @@ fn open_journal(
     JournalTarget { syslog, identifier, facility }: JournalTarget,
     (service, dir): (&ServiceName, &AppDir),
     (stored, notify): (&mut Stored, &Notify),
-) -> Result<(Format, Target)> {
+) -> Result<(Format, LogSink)> {
     let of_user = unit::is_of_user();
     let by_writer = !of_user && notify.keeps() && Uid::effective().is_root();
     let fifo = match stored.remove(STORED) {
@@ -201,7 +205,7 @@ fn open_journal(
     };
     if let Some(fifo) = fifo {
         notify.store(STORED, &fifo);
-        let target = Target::Fifo(Fifo::new(fifo).context("the FIFO of the journal")?);
+        let target = LogSink::Fifo(Fifo::new(fifo).context("the FIFO of the journal")?);
         return Ok((Format::Frames(syslog), target));
     }
     if !of_user && notify.keeps() {
@@ -213,8 +217,8 @@ fn open_journal(
     let unit = (of_user && unit::is_ours()).then_some(service.as_str());
     let identifier = identifier.as_deref().unwrap_or(dir.name().as_str());
     let fields = Fields::service(identifier, facility, unit);
-    let journal = Journal::new(PathBuf::from(journal::SOCKET)).context("journald")?;
-    Ok((Format::Service(fields, syslog), Target::Journal(journal)))
+    let journal = JournalSocket::new(PathBuf::from(journal::SOCKET)).context("journald")?;
+    Ok((Format::Service(fields, syslog), LogSink::Journal(journal)))
 }
 
 /// Makes the FIFO of the journal for a mux that is not root, and has systemd keep it.
@@ -250,12 +254,12 @@ impl Mux {
     /// Opens the logs, so that they are there before the app says anything, and listens to them.
     pub(crate) fn begin_logs(&mut self) {
         for (index, log) in self.logs.iter_mut().enumerate() {
-            log_watch(log.writer().ear.listen(&self.poller, Token::Log(index)));
+            log_watch(log.writer().mailbox.listen(&self.poller, Token::Log(index)));
         }
         self.reopen_logs();
         // A target that hangs does not keep the app from starting.
         for log in &mut self.logs {
-            log.writer().ear.await_word(limits::LOG_RETRY);
+            log.writer().mailbox.await_word(limits::LOG_RETRY);
         }
     }
 
@@ -269,9 +273,9 @@ impl Mux {
     /// The writer of a log has something to tell.
     pub(crate) fn on_log(&mut self, index: usize, now: Instant) {
         let Some(log) = self.logs.get_mut(index) else { return };
-        log.writer().ear.hear();
+        log.writer().mailbox.hear();
         while let Some(word) = self.logs[index].writer().word() {
-            if let Word::Reopened(done) = &word {
+            if let WriterEvent::Reopened(done) = &word {
                 self.reopened(index, done.as_ref().err(), now);
             }
             self.logs[index].on_word(word, &mut self.hub, now);
@@ -334,7 +338,7 @@ impl Mux {
             let error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
             let id = done.client;
             if let Some(client) = self.clients.get_mut(&id) {
-                match client.tell(&Kind::Answer.message(&Answer { error })) {
+                match client.tell(&FrameKind::Answer.message(&Answer { error })) {
                     Ok(()) => self.touch(id),
                     Err(e) => self.lose(id, &e.into()),
                 }
@@ -364,7 +368,7 @@ impl Mux {
         for index in 0..self.logs.len() {
             while self.logs[index].awaits_rest() && Instant::now() < until {
                 let left = until.saturating_duration_since(Instant::now());
-                self.logs[index].writer().ear.await_word(left);
+                self.logs[index].writer().mailbox.await_word(left);
                 self.on_log(index, now);
             }
             self.logs[index].tell_lost();

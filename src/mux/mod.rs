@@ -34,21 +34,21 @@ use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 pub(crate) use crate::mux::logs::{FileFormat, JournalTarget, LogPlan, LogTarget};
-pub(crate) use crate::mux::open::{Plan, Streams, prepare};
+pub(crate) use crate::mux::open::{MuxPlan, Streams, prepare};
 
 use crate::core::hub::input::Input;
 use crate::core::hub::{ClientId, Hub, Room};
-use crate::mux::app::App;
+use crate::mux::app::AppProcess;
 use crate::mux::crowd::Crowd;
 use crate::mux::life::Life;
 use crate::mux::logs::Reopening;
-use crate::mux::poll::{Event, Interest, Poller, Token, Watch};
+use crate::mux::poll::{Event, Interest, Poller, Registration, Token};
 use crate::mux::screen::Terminal;
-use crate::mux::signals::{Asked, Signals};
+use crate::mux::signals::{SignalRequest, Signals};
 use crate::mux::sink::client::Client;
 use crate::mux::sink::listener::Listener;
 use crate::mux::sink::log::Log;
-use crate::mux::source::{Inlet, Read, Source, fifo};
+use crate::mux::source::{AppInput, Read, Source, fifo};
 use crate::os::state::{AppDir, Lock};
 use crate::os::sys;
 use crate::systemd::notify::Notify;
@@ -58,7 +58,7 @@ use crate::types::rights::Rules;
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
 use crate::types::time::Now;
-use crate::wire::{AppStatus, Turn};
+use crate::wire::{AppStatus, LifecycleEvent};
 
 /// Where the mux is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +86,9 @@ pub(crate) struct Mux {
     sources: Vec<Option<Source>>,
     /// Until when each source is held back by a client.
     held: Vec<Option<Instant>>,
-    inlet: Option<Inlet>,
+    inlet: Option<AppInput>,
     /// The input of the app's next start, where this one's was ended.
-    next_inlet: Option<Inlet>,
+    next_inlet: Option<AppInput>,
     listeners: Vec<Listener>,
     clients: BTreeMap<ClientId, Client>,
     logs: Vec<Log>,
@@ -108,7 +108,7 @@ pub(crate) struct Mux {
     /// How long a client may hold the app back.
     patience: Duration,
     /// The app, where it is a child of this process and has not ended.
-    app: Option<App>,
+    app: Option<AppProcess>,
     /// Whether the app is, or was, a child of this process.
     owns_app: bool,
     /// Whether the end of a client's input can end the app's.
@@ -118,7 +118,7 @@ pub(crate) struct Mux {
     /// How the app ended, being asked.
     inquiry: Option<Inquiry>,
     /// What its unit has told of it, to be dealt with in this turn.
-    turns: Vec<Turn>,
+    turns: Vec<LifecycleEvent>,
     /// The client whose end of input ends the app's, once it has come.
     last_writer: Option<ClientId>,
     /// What clients send is read into here.
@@ -231,7 +231,8 @@ impl Mux {
         let bell = Signals::bell().context("setting up signals")?;
         let wanted = Some(Interest { read: true, write: false });
         // It stays in the set for as long as that lives.
-        let watched = self.poller.watch(&mut Watch::default(), &bell, Token::Signals, wanted);
+        let watched =
+            self.poller.watch(&mut Registration::default(), &bell, Token::Signals, wanted);
         watched.context("watching signals")?;
         Ok(Some(bell))
     }
@@ -254,9 +255,9 @@ impl Mux {
         self.poller.take(events, time).context("waiting for events")
     }
 
-    fn on_signal(&mut self, asked: Asked) -> Result<()> {
+    fn on_signal(&mut self, asked: SignalRequest) -> Result<()> {
         match asked {
-            Asked::Stop(signal) => {
+            SignalRequest::Stop(signal) => {
                 let foreground = self.foreground();
                 let app = self.app.as_mut().filter(|_| self.phase == Phase::Ready);
                 if app.is_some_and(|app| app.signal(signal, foreground, Instant::now())) {
@@ -266,14 +267,14 @@ impl Mux {
                     self.stop();
                 }
             }
-            Asked::Reopen => {
+            SignalRequest::Reopen => {
                 self.reopen_logs();
             }
-            Asked::Child => {
-                let ended = self.app.as_mut().map_or(Ok(None), App::try_wait);
+            SignalRequest::Child => {
+                let ended = self.app.as_mut().map_or(Ok(None), AppProcess::try_wait);
                 if let Some(status) = ended.context("waiting for the app")? {
                     self.app = None;
-                    self.life.turn(Turn::Ended(status));
+                    self.life.turn(LifecycleEvent::Ended(status));
                     self.stop();
                 }
             }

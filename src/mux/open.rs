@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
-use super::app::App;
+use super::app::AppProcess;
 use super::crowd::Crowd;
 use super::life::Life;
 use super::logs::{self, LogPlan};
@@ -18,7 +18,7 @@ use super::poll::Poller;
 use super::screen::Terminal;
 use super::sink::client::{Client, Role};
 use super::sink::listener::Listener;
-use super::source::{Inlet, Source, fifo, pty};
+use super::source::{AppInput, Source, fifo, pty};
 use super::{Mux, Phase, signals};
 use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
@@ -56,7 +56,7 @@ pub(crate) enum Streams {
 
 /// What a mux is to do.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct MuxPlan {
     /// The app's directory.
     pub(crate) dir: AppDir,
     /// The app's service, if systemd starts it.
@@ -75,17 +75,17 @@ pub(crate) struct Plan {
     /// rkt's own units, which keep nothing, and not where the app is a child of the mux.
     pub(crate) keeps_ends: bool,
     /// The app, where this process starts it.
-    pub(crate) app: Option<App>,
+    pub(crate) app: Option<AppProcess>,
 }
 
 /// The app's ends, opened.
 #[derive(Default)]
-struct Ends {
+struct AppEnds {
     streams: Vec<Stream>,
     sources: Vec<Source>,
-    inlet: Option<Inlet>,
+    inlet: Option<AppInput>,
     /// The input of the app's next start, where this one's was ended.
-    next_inlet: Option<Inlet>,
+    next_inlet: Option<AppInput>,
     made: Vec<&'static str>,
     kept: Vec<Stream>,
     /// That of the terminal, if there is one.
@@ -95,8 +95,8 @@ struct Ends {
 impl Mux {
     /// Opens everything that is not in systemd's store; from READY on clients are accepted. Needs a
     /// runtime with I/O.
-    pub(crate) fn open(plan: Plan, mut stored: Stored) -> Result<Self> {
-        let Plan { dir, service, streams, backlog, patience, others, logs, keeps_ends, mut app } =
+    pub(crate) fn open(plan: MuxPlan, mut stored: Stored) -> Result<Self> {
+        let MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, mut app } =
             plan;
         signals::outlive_file_limit().context("setting up signals")?;
         let dir = dir.shared(others.let_others_in());
@@ -291,8 +291,8 @@ fn adopt_ends(
     wanted: &Streams,
     stored: &mut Stored,
     notify: &Notify,
-) -> Result<Ends> {
-    let mut ends = Ends::default();
+) -> Result<AppEnds> {
+    let mut ends = AppEnds::default();
     match wanted {
         Streams::Terminal { size } if pty::is_stored(stored) => {
             ends.add_terminal(pty::open(*size, stored, notify)?)?;
@@ -321,7 +321,7 @@ fn adopt_ends(
     Ok(ends)
 }
 
-impl Ends {
+impl AppEnds {
     fn add_terminal(&mut self, pty: pty::Pty) -> Result<()> {
         self.size = Some(pty::size(&pty.source.fd).context("the size of the terminal")?);
         self.streams.push(Stream::Tty);
@@ -351,17 +351,22 @@ impl Ends {
 }
 
 /// The app's FIFOs or its terminal.
-fn open_ends(dir: &AppDir, wanted: &Streams, stored: &mut Stored, notify: &Notify) -> Result<Ends> {
+fn open_ends(
+    dir: &AppDir,
+    wanted: &Streams,
+    stored: &mut Stored,
+    notify: &Notify,
+) -> Result<AppEnds> {
     match wanted {
         Streams::Terminal { size } => {
             let pty = pty::open(*size, stored, notify)?;
             pty::publish(dir, &pty.slave)?;
-            let mut ends = Ends { made: vec![Stream::Tty.stage2()], ..Ends::default() };
+            let mut ends = AppEnds { made: vec![Stream::Tty.stage2()], ..AppEnds::default() };
             ends.add_terminal(pty)?;
             Ok(ends)
         }
         Streams::Fifos { enabled, make } => {
-            let mut ends = Ends::default();
+            let mut ends = AppEnds::default();
             for stream in enabled {
                 if *make && fifo::is_stored(stored, *stream) && !fifo::is_there(dir, *stream) {
                     // A new one would be nobody's: the app has the old one, and so have we.
@@ -413,7 +418,7 @@ fn rules(lists: Lists) -> Rules {
 /// A hub that goes on where the one before it was, as far as systemd has kept its memory.
 fn open_hub(
     dir: &AppDir,
-    Ends { streams, sources, .. }: &Ends,
+    AppEnds { streams, sources, .. }: &AppEnds,
     (backlog, patience): (usize, Duration),
     stored: &mut Stored,
     notify: &Notify,

@@ -96,7 +96,7 @@ pub(crate) struct Interest {
 
 /// A descriptor's place in the set.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(Option<Interest>);
+pub(crate) struct Registration(Option<Interest>);
 
 /// The set.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Poller {
     /// Watches a descriptor for what is wanted now, or not at all (then not even for a hangup).
     pub(crate) fn watch(
         &self,
-        watch: &mut Watch,
+        watch: &mut Registration,
         fd: impl AsFd,
         token: Token,
         wanted: Option<Interest>,

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::unistd::Pid;
 
 use super::poll::Token;
-use super::sink::client::{Client, Outlet, Role, Session, Typing, View};
+use super::sink::client::{Client, InputAccess, Outlet, Role, SessionSide, View};
 use super::sink::kept::Kept;
-use super::sink::painter::{Painter, Word};
+use super::sink::painter::{ScreenEvent, ScreenWorker};
 use super::source::{Source, pty};
 use super::{Mux, Phase, log_watch, logs};
 use crate::core::hub::size::Sizes;
@@ -34,7 +34,7 @@ pub(crate) struct Terminal {
     /// Whose window it has.
     pub(crate) sizes: Sizes,
     /// Who knows its screen.
-    painter: Painter,
+    painter: ScreenWorker,
     /// Finds the queries in what the app prints.
     finder: Finder,
     /// Those of one read, kept for its memory.
@@ -82,7 +82,7 @@ impl Terminal {
         // What was printed since must be there.
         let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
         let every = hub.capacity(Stream::Tty) / limits::SCREEN_KEPT_PART as u64;
-        let painter = Painter::new(size, kept.map(|kept| (kept, every)));
+        let painter = ScreenWorker::new(size, kept.map(|kept| (kept, every)));
         let mut painter = painter.context("a bell for the terminal's screen")?;
         let (from, drawn) = screen.unwrap_or_default();
         painter.restore(drawn, from);
@@ -119,7 +119,7 @@ impl Mux {
     /// Listens to the painter.
     pub(crate) fn begin_terminal(&mut self) {
         if let Some(terminal) = &mut self.terminal {
-            log_watch(terminal.painter.ear.listen(&self.poller, Token::Painter));
+            log_watch(terminal.painter.mailbox.listen(&self.poller, Token::Painter));
         }
     }
 
@@ -140,7 +140,7 @@ impl Mux {
                 .decider()
                 .filter(|id| self.clients.get(id).is_some_and(Client::sees_bytes));
             for (id, client) in &mut self.clients {
-                if client.typing == Typing::Open && client.sees_bytes() {
+                if client.typing == InputAccess::Open && client.sees_bytes() {
                     for query in &queries {
                         let passes = Some(*id) == asked;
                         client.replies.get_or_insert_default().expect(*query, passes, now);
@@ -156,27 +156,27 @@ impl Mux {
     /// The painter has something to tell.
     pub(crate) fn on_painter(&mut self, now: Instant) {
         if let Some(terminal) = &mut self.terminal {
-            terminal.painter.ear.hear();
+            terminal.painter.mailbox.hear();
         }
-        while let Some(word) = self.terminal.as_mut().and_then(|t| t.painter.ear.word()) {
+        while let Some(word) = self.terminal.as_mut().and_then(|t| t.painter.mailbox.word()) {
             match word {
-                Word::Shown(len, memory) => {
+                ScreenEvent::Shown(len, memory) => {
                     if let Some(terminal) = &mut self.terminal {
                         terminal.painter.shown(len, memory);
                     }
                 }
-                Word::Answer(bytes) => {
+                ScreenEvent::Answer(bytes) => {
                     self.input.insert(&bytes);
                     self.feed(now);
                 }
-                Word::Drawn { id, screen, at, took } => {
+                ScreenEvent::Drawn { id, screen, at, took } => {
                     if let Some(terminal) = &mut self.terminal {
                         terminal.drawing = false;
                         terminal.rests_until = Some(now + limits::SCREEN_REST * took);
                     }
                     self.show_screen(id, &screen, at, now);
                 }
-                Word::Off(why) => log::error!(
+                ScreenEvent::Off(why) => log::error!(
                     "app {}: its screen is not known any more, and not redrawn for who attaches: {}",
                     self.dir.name(),
                     why.escape_debug()
@@ -473,7 +473,8 @@ fn make_room(clients: &mut BTreeMap<ClientId, Client>, now: Instant) -> Option<I
 impl Client {
     /// The bytes of a screen that it has not taken, and when that was drawn.
     fn waiting_screen(&self) -> Option<(usize, Instant)> {
-        let Role::Session(Session { view: Some(_), shown: Some(shown), .. }) = &self.role else {
+        let Role::Session(SessionSide { view: Some(_), shown: Some(shown), .. }) = &self.role
+        else {
             return None;
         };
         Some((self.undrawn(), *shown)).filter(|(len, _)| *len > 0)
@@ -482,7 +483,7 @@ impl Client {
     /// Whether its terminal sees what the app prints, queries among it.
     fn sees_bytes(&self) -> bool {
         match &self.role {
-            Role::Session(Session { view: Some(view), .. }) => *view == View::Bytes,
+            Role::Session(SessionSide { view: Some(view), .. }) => *view == View::Bytes,
             Role::Session(session) => session.streams.contains(&Stream::Tty),
             Role::Raw(stream) => *stream == Stream::Tty,
         }
@@ -490,7 +491,7 @@ impl Client {
 
     /// It is to be shown the screen, if it asked for screens at all; whether it did.
     fn owe_screen(&mut self) -> bool {
-        if let Role::Session(Session { view: Some(view), .. }) = &mut self.role {
+        if let Role::Session(SessionSide { view: Some(view), .. }) = &mut self.role {
             *view = View::Due;
             return true;
         }
@@ -498,7 +499,7 @@ impl Client {
     }
 }
 
-impl Session {
+impl SessionSide {
     /// Whether its window is the terminal's, so that the app's bytes show there what they should.
     fn fits(&self, size: Option<Size>) -> bool {
         self.window.is_none() || self.window == size
@@ -534,7 +535,7 @@ mod tests {
             }
             let (ours, theirs) = UnixStream::pair().unwrap();
             let peer = Peer::of(&ours).unwrap();
-            let role = Role::Session(Session::default());
+            let role = Role::Session(SessionSide::default());
             let mut client = Client::new(ours, role, peer, Right::View);
             if let Role::Session(session) = &mut client.role {
                 (session.view, session.shown) = (Some(View::Screens), Some(at));

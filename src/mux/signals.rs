@@ -11,7 +11,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum SignalRequest {
     /// To end (SIGTERM, SIGINT, SIGQUIT).
     Stop(Signal),
     /// To open the logs anew (SIGHUP).
@@ -58,7 +58,7 @@ impl Signals {
     }
 
     /// What has come by now, where the runtime has had its turn.
-    pub(crate) async fn now(&mut self) -> Option<Asked> {
+    pub(crate) async fn now(&mut self) -> Option<SignalRequest> {
         tokio::select! {
             biased;
             asked = self.next() => Some(asked),
@@ -66,14 +66,14 @@ impl Signals {
         }
     }
 
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
             biased;
-            _ = self.child.recv() => Asked::Child,
-            _ = self.terminate.recv() => Asked::Stop(Signal::SIGTERM),
-            _ = self.interrupt.recv() => Asked::Stop(Signal::SIGINT),
-            _ = self.quit.recv() => Asked::Stop(Signal::SIGQUIT),
-            _ = self.hangup.recv() => Asked::Reopen,
+            _ = self.child.recv() => SignalRequest::Child,
+            _ = self.terminate.recv() => SignalRequest::Stop(Signal::SIGTERM),
+            _ = self.interrupt.recv() => SignalRequest::Stop(Signal::SIGINT),
+            _ = self.quit.recv() => SignalRequest::Stop(Signal::SIGQUIT),
+            _ = self.hangup.recv() => SignalRequest::Reopen,
         }
     }
 }

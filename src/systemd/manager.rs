@@ -22,7 +22,7 @@ pub(crate) struct Manager {
 }
 
 /// What the manager says of a unit.
-pub(crate) struct Shown {
+pub(crate) struct UnitStatus {
     /// Whether it is there, and not masked.
     pub(crate) is_loaded: bool,
     /// Whether it is masked: it may run, but is not started any more.
@@ -45,7 +45,7 @@ pub(crate) struct Shown {
     started: String,
 }
 
-impl Shown {
+impl UnitStatus {
     /// Whether it has processes, or will have without anybody's doing.
     pub(crate) fn runs(&self) -> bool {
         ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
@@ -166,13 +166,13 @@ impl Manager {
     }
 
     /// What there is to say of a unit now.
-    pub(crate) fn show(self, unit: &str) -> Result<Shown> {
+    pub(crate) fn show(self, unit: &str) -> Result<UnitStatus> {
         const NAMES: &str = "Id,Names,LoadState,ActiveState,SubState,Job,Result,\
                              ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo";
         let mut all = self.properties(unit, NAMES)?;
         let mut property = |name: &str| all.remove(name).unwrap_or_default();
         let load_state = property("LoadState");
-        Ok(Shown {
+        Ok(UnitStatus {
             is_loaded: load_state == "loaded",
             is_masked: load_state == "masked",
             id: property("Id"),
@@ -188,7 +188,7 @@ impl Manager {
 
     /// What there is to say when the unit is not just being stopped, alone or for a restart; waits for as
     /// long as systemd does.
-    pub(crate) fn show_settled(self, unit: &str) -> Result<Shown> {
+    pub(crate) fn show_settled(self, unit: &str) -> Result<UnitStatus> {
         loop {
             let shown = self.show(unit)?;
             if !shown.stops() && (shown.runs() || !shown.has_job) {
@@ -199,7 +199,7 @@ impl Manager {
     }
 
     /// What has become of a unit that was shown so before it was started, and how systemd took that.
-    pub(crate) fn fate(self, unit: &str, before: &Shown, started: Result<()>) -> Result<Fate> {
+    pub(crate) fn fate(self, unit: &str, before: &UnitStatus, started: Result<()>) -> Result<Fate> {
         let now = self.show_settled(unit)?;
         // A service that ends before its hook has is no success for systemd, however it ends.
         let has_run = started.is_ok() || now.started != before.started;

@@ -6,7 +6,7 @@
 use anyhow::Result;
 
 use super::text::{argument, seal, value};
-use super::{App, DROP_IN, Kind, Mux, Setup, UnitFile, Variable, drop_ins, sections};
+use super::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, Variable, drop_ins, sections};
 use crate::logfmt::syslog::{DAEMON, INFO, is_identifier};
 use crate::systemd::manager::Manager;
 use crate::types::name::AppName;
@@ -30,7 +30,7 @@ const LOGS: &str = "IOTTYMUX_LOG";
 
 /// Whether the lines of a service go to the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum JournalChoice {
     /// Where they went before.
     #[default]
     AsBefore,
@@ -42,9 +42,9 @@ pub(crate) enum Wish {
 
 /// How the lines of a service come into the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Journal {
+pub(crate) struct JournalPlan {
     /// Whether they are to.
-    pub(crate) wish: Wish,
+    pub(crate) wish: JournalChoice,
     /// What systemd says of the service, where it was asked.
     facts: Option<Facts>,
 }
@@ -61,9 +61,9 @@ struct Facts {
     limits: Vec<String>,
 }
 
-impl Journal {
+impl JournalPlan {
     /// What is wished, where nobody is asked.
-    pub(crate) fn new(wish: Wish) -> Self {
+    pub(crate) fn new(wish: JournalChoice) -> Self {
         Self { wish, facts: None }
     }
 
@@ -120,9 +120,9 @@ impl Journal {
     /// Whether the lines of this stream go to the journal.
     fn takes(&self, stream: Stream) -> bool {
         match (self.wish, &self.facts) {
-            (Wish::Never, _) | (Wish::AsBefore, None) => false,
-            (Wish::Always, _) => true,
-            (Wish::AsBefore, Some(Facts { was: [output, error], .. })) => {
+            (JournalChoice::Never, _) | (JournalChoice::AsBefore, None) => false,
+            (JournalChoice::Always, _) => true,
+            (JournalChoice::AsBefore, Some(Facts { was: [output, error], .. })) => {
                 let inherits = stream == Stream::Stderr && error != "inherit";
                 is_journal(if inherits { error } else { output })
             }
@@ -130,12 +130,12 @@ impl Journal {
     }
 
     /// The log of a mux that leads there.
-    fn spec(&self, mux: &Mux) -> Option<String> {
+    fn spec(&self, mux: &MuxUnit) -> Option<String> {
         let outputs = mux.streams.iter().filter(|stream| **stream != Stream::Stdin);
         let (takes, leaves): (Vec<Stream>, Vec<Stream>) = outputs.partition(|s| self.takes(**s));
         match &takes[..] {
             [] => None,
-            [one] if !leaves.is_empty() && mux.kind == Kind::Streams => {
+            [one] if !leaves.is_empty() && mux.kind == UnitKind::Streams => {
                 Some(format!("journal:{one}"))
             }
             _ => Some("journal".to_owned()),
@@ -143,7 +143,7 @@ impl Journal {
     }
 
     /// Adds what a mux has to know.
-    pub(crate) fn add_to(&self, variables: &mut Vec<Variable>, mux: &Mux, setup: &Setup) {
+    pub(crate) fn add_to(&self, variables: &mut Vec<Variable>, mux: &MuxUnit, setup: &Setup) {
         let Some(mut spec) = self.spec(mux) else { return };
         if let Some(at) = variables.iter().position(|variable| variable.name == LOGS) {
             spec = format!("{spec},{}", variables.remove(at).value);
@@ -172,14 +172,14 @@ impl Journal {
     }
 
     /// The unit of the writer of a mux, where it needs one: a user's mux writes itself.
-    pub(crate) fn writer(&self, mux: &Mux, setup: &Setup) -> Option<String> {
+    pub(crate) fn writer(&self, mux: &MuxUnit, setup: &Setup) -> Option<String> {
         let needs = !setup.user && self.spec(mux).is_some();
         needs.then(|| unit(&mux.name))
     }
 
     /// The line of the units that need the writer of a mux: its app, and the mux, so that it ends after
     /// both.
-    pub(crate) fn wants(&self, mux: &Mux, setup: &Setup) -> Option<String> {
+    pub(crate) fn wants(&self, mux: &MuxUnit, setup: &Setup) -> Option<String> {
         self.writer(mux, setup).map(|unit| format!("Wants={unit}"))
     }
 
@@ -204,7 +204,7 @@ pub(crate) fn end(manager: Manager, name: &AppName) -> Result<()> {
 }
 
 /// The drop-in of the writer of a mux, if it has one.
-pub(crate) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
+pub(crate) fn file(app: &AppUnits, mux: &MuxUnit, setup: &Setup) -> Option<UnitFile> {
     let unit = app.journal.writer(mux, setup)?;
     let facts = app.journal.facts.as_ref();
     let identifier = facts.and_then(|facts| facts.identifier.clone());
@@ -233,7 +233,7 @@ pub(crate) fn file(app: &App, mux: &Mux, setup: &Setup) -> Option<UnitFile> {
 }
 
 /// The template of the writers, if one of the muxes has one.
-pub(crate) fn template(app: &App, muxes: &[Mux], setup: &Setup) -> Option<UnitFile> {
+pub(crate) fn template(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> Option<UnitFile> {
     let needs = muxes.iter().any(|mux| app.journal.writer(mux, setup).is_some());
     let text = seal(None, include_str!("../../units/iojournal@.service"));
     needs.then(|| UnitFile { path: format!("{TEMPLATE}@.service").into(), text })
@@ -258,8 +258,8 @@ mod tests {
 
     const COMMAND: &str = "ExecStart={ path=/usr/sbin/my d ; argv[]=/usr/sbin/my d -x ; flags= }";
 
-    fn settled(shown: &[(&str, &str)], drop_in: Option<&str>) -> Journal {
-        let mut journal = Journal::default();
+    fn settled(shown: &[(&str, &str)], drop_in: Option<&str>) -> JournalPlan {
+        let mut journal = JournalPlan::default();
         let property = |name: &str| {
             let found = shown.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
@@ -290,8 +290,10 @@ mod tests {
             let now = [("StandardOutput", "file:/x"), ("StandardError", "file:/y")];
             assert_eq!(settled(&now, Some(&journal.memory())), journal);
         }
-        let never =
-            Journal { wish: Wish::Never, ..settled(&[("StandardOutput", "journal")], None) };
+        let never = JournalPlan {
+            wish: JournalChoice::Never,
+            ..settled(&[("StandardOutput", "journal")], None)
+        };
         assert!(!never.takes(Stream::Stdout));
     }
 

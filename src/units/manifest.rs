@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-use super::mode::{Mode, Modes};
+use super::mode::{StreamMode, StreamModes};
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
@@ -40,18 +40,18 @@ impl FromStr for Annotation {
 
 /// What annotations ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub(crate) struct ManifestOptions {
     /// Those of stdin, stdout and stderr.
-    modes: [Option<Mode>; 3],
+    modes: [Option<StreamMode>; 3],
     /// Whether the pod is logged for the kubelet.
     kubernetes: bool,
     /// The path of the app's log for it.
     log_path: Option<String>,
 }
 
-impl Wishes {
+impl ManifestOptions {
     /// What a command line asks for, without annotations.
-    pub(crate) fn new(modes: [Option<Mode>; 3]) -> Self {
+    pub(crate) fn new(modes: [Option<StreamMode>; 3]) -> Self {
         Self { modes, ..Self::default() }
     }
 
@@ -73,8 +73,8 @@ impl Wishes {
     }
 
     /// The modes, and the path of the kubelet's log, if it has one.
-    pub(crate) fn settle(self) -> Result<(Modes, Option<String>), String> {
-        let modes = Modes::new(self.modes)?;
+    pub(crate) fn settle(self) -> Result<(StreamModes, Option<String>), String> {
+        let modes = StreamModes::new(self.modes)?;
         match (self.kubernetes, self.log_path) {
             (true, None) => Err(format!("{LOG_MODE}=k8s-plain needs {LOG_PATH}")),
             (true, path) => Ok((modes, path)),
@@ -88,13 +88,13 @@ impl Wishes {
 struct Pod {
     ac_kind: String,
     #[serde(default, deserialize_with = "nothing_is_none")]
-    apps: Vec<App>,
+    apps: Vec<ManifestApp>,
     #[serde(default, deserialize_with = "nothing_is_none")]
     annotations: Vec<Annotation>,
 }
 
 #[derive(Deserialize)]
-struct App {
+struct ManifestApp {
     name: String,
     #[serde(default, deserialize_with = "nothing_is_none")]
     annotations: Vec<Annotation>,
@@ -108,21 +108,21 @@ fn nothing_is_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// The apps of a pod and what they ask for, in the manifest's order.
-pub(crate) fn parse(text: &[u8]) -> Result<Vec<(AppName, Modes, Option<String>)>, String> {
+pub(crate) fn parse(text: &[u8]) -> Result<Vec<(AppName, StreamModes, Option<String>)>, String> {
     let pod: Pod = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     if pod.ac_kind != "PodManifest" {
         return Err(format!("it is a \"{}\", no PodManifest", pod.ac_kind.escape_debug()));
     }
-    let mut apps: Vec<(AppName, Modes, Option<String>)> = Vec::new();
-    for App { name, annotations } in &pod.apps {
+    let mut apps: Vec<(AppName, StreamModes, Option<String>)> = Vec::new();
+    for ManifestApp { name, annotations } in &pod.apps {
         let refuse = |why: String| format!("app \"{}\": {why}", name.escape_debug());
         let app: AppName = name.parse().map_err(|e| refuse(format!("{e}")))?;
-        let mut wishes = Wishes::default();
+        let mut wishes = ManifestOptions::default();
         for annotation in pod.annotations.iter().chain(annotations) {
             wishes.take(annotation).map_err(refuse)?;
         }
         let (modes, log) = wishes.settle().map_err(refuse)?;
-        if modes.has(Mode::Interactive) && pod.apps.len() > 1 {
+        if modes.has(StreamMode::Interactive) && pod.apps.len() > 1 {
             return Err(refuse("only the one app of a pod can be interactive".to_owned()));
         }
         if apps.iter().any(|(other, ..)| *other == app) {
@@ -150,11 +150,11 @@ mod tests {
                 {"name":"coreos.com/rkt/stage2/stdout","value":"stream"},
                 {"name":"coreos.com/rkt/stage2/other","value":"?"},
                 {"name":"coreos.com/rkt/experiment/kubernetes-log-path","value":"a/0.log"}]}"#);
-        let modes = Modes::new([None, Some(Mode::Stream), None]).unwrap();
+        let modes = StreamModes::new([None, Some(StreamMode::Stream), None]).unwrap();
         let want = vec![("a".parse().unwrap(), modes, Some("a/0.log".to_owned()))];
         assert_eq!(parse(text.as_bytes()), Ok(want));
         let plain = br#"{"acKind":"PodManifest","apps":[{"name":"a","annotations":null}],"annotations":null}"#;
-        let modes = Modes::new([None; 3]).unwrap();
+        let modes = StreamModes::new([None; 3]).unwrap();
         assert_eq!(parse(plain), Ok(vec![("a".parse().unwrap(), modes, None)]));
         assert_eq!(parse(br#"{"acKind":"PodManifest","apps":null}"#), Ok(vec![]));
     }

@@ -14,7 +14,7 @@ pub(crate) mod write;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-pub(crate) use crate::units::mode::{Mode, Modes};
+pub(crate) use crate::units::mode::{StreamMode, StreamModes};
 
 use crate::mux::app;
 use crate::os::state::split_end;
@@ -22,8 +22,8 @@ use crate::types::limits;
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
-use crate::units::journal::Journal;
-use crate::units::text::{Owner, argument, env_value, program, seal, value, word};
+use crate::units::journal::JournalPlan;
+use crate::units::text::{UnitOwner, argument, env_value, program, seal, value, word};
 
 /// The name of each drop-in: before those that an administrator adds.
 pub(crate) const DROP_IN: &str = "50-iottymux.conf";
@@ -85,14 +85,14 @@ pub(crate) enum Layout {
 
 /// Which of the two muxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum UnitKind {
     /// The one with FIFOs.
     Streams,
     /// The one with a terminal.
     Terminal,
 }
 
-impl Kind {
+impl UnitKind {
     /// Its template, without `@` and what follows.
     const fn template(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl Kind {
 /// Whether a unit is a mux.
 pub(crate) fn is_mux(unit: &str) -> bool {
     let template = unit.split_once('@').map(|(template, _)| template);
-    [Kind::Streams, Kind::Terminal].iter().any(|kind| template == Some(kind.template()))
+    [UnitKind::Streams, UnitKind::Terminal].iter().any(|kind| template == Some(kind.template()))
 }
 
 /// An option of a mux, by its variable.
@@ -124,20 +124,20 @@ pub(crate) struct Variable {
     /// Its value, without control characters.
     pub(crate) value: String,
     /// The muxes that know it.
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<UnitKind>,
     /// Whether only one mux is to have it: two would write the same log.
     pub(crate) is_log: bool,
 }
 
 /// An app that is to be attachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct App {
+pub(crate) struct AppUnits {
     /// Its name.
     pub(crate) name: AppName,
     /// The service that is the app.
     pub(crate) service: ServiceName,
     /// What its streams are.
-    pub(crate) modes: Modes,
+    pub(crate) modes: StreamModes,
     /// Whether what it logs goes to a file of the mux instead of the journal.
     pub(crate) logs_to_file: bool,
     /// Options of its mux.
@@ -145,7 +145,7 @@ pub(crate) struct App {
     /// The files of its logs.
     pub(crate) logs: Vec<String>,
     /// How its lines come into the journal.
-    pub(crate) journal: Journal,
+    pub(crate) journal: JournalPlan,
 }
 
 /// What is the same for all apps.
@@ -174,15 +174,15 @@ pub(crate) struct UnitFile {
 
 /// The mux of an app, or one of its two.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mux {
+pub(crate) struct MuxUnit {
     /// Which it is.
-    pub(crate) kind: Kind,
+    pub(crate) kind: UnitKind,
     /// The name by which it is attached to: that of the app, with `-tty` for the second.
     pub(crate) name: AppName,
     streams: Vec<Stream>,
 }
 
-impl Mux {
+impl MuxUnit {
     /// Whether the app prints to it.
     pub(crate) fn has_output(&self) -> bool {
         self.streams.iter().any(|stream| *stream != Stream::Stdin)
@@ -194,38 +194,38 @@ impl Mux {
     }
 }
 
-impl App {
+impl AppUnits {
     /// Its muxes. A terminal beside streams has a mux, and a name, of its own.
-    pub(crate) fn muxes(&self) -> Result<Vec<Mux>, NameError> {
+    pub(crate) fn muxes(&self) -> Result<Vec<MuxUnit>, NameError> {
         let of = |kind| -> Vec<Stream> {
             self.modes.each().filter(|(_, m)| self.kind(*m) == Some(kind)).map(|(s, _)| s).collect()
         };
-        let (streams, terminal) = (of(Kind::Streams), of(Kind::Terminal));
+        let (streams, terminal) = (of(UnitKind::Streams), of(UnitKind::Terminal));
         let mut muxes = Vec::new();
         if !terminal.is_empty() {
             let alone = streams.is_empty();
             let name =
                 if alone { self.name.clone() } else { format!("{}-tty", self.name).parse()? };
-            muxes.push(Mux { kind: Kind::Terminal, name, streams: terminal });
+            muxes.push(MuxUnit { kind: UnitKind::Terminal, name, streams: terminal });
         }
         if !streams.is_empty() {
-            muxes.push(Mux { kind: Kind::Streams, name: self.name.clone(), streams });
+            muxes.push(MuxUnit { kind: UnitKind::Streams, name: self.name.clone(), streams });
         }
         Ok(muxes)
     }
 
     /// Which mux has a stream of this mode.
-    fn kind(&self, mode: Mode) -> Option<Kind> {
+    fn kind(&self, mode: StreamMode) -> Option<UnitKind> {
         match mode {
-            Mode::Tty => Some(Kind::Terminal),
-            Mode::Stream => Some(Kind::Streams),
-            Mode::Log if self.logs_to_file => Some(Kind::Streams),
-            Mode::Interactive | Mode::Log | Mode::Null => None,
+            StreamMode::Tty => Some(UnitKind::Terminal),
+            StreamMode::Stream => Some(UnitKind::Streams),
+            StreamMode::Log if self.logs_to_file => Some(UnitKind::Streams),
+            StreamMode::Interactive | StreamMode::Log | StreamMode::Null => None,
         }
     }
 
     /// Whose its files are.
-    pub(crate) fn owner(&self) -> Owner<'_> {
+    pub(crate) fn owner(&self) -> UnitOwner<'_> {
         (&self.name, &self.service)
     }
 }
@@ -252,7 +252,7 @@ impl Setup {
     }
 
     /// The path of a file of a mux as units have it.
-    fn path(&self, mux: &Mux, file: &str) -> String {
+    fn path(&self, mux: &MuxUnit, file: &str) -> String {
         format!("{}/{}/{file}", self.state(), mux.name)
     }
 
@@ -264,7 +264,7 @@ impl Setup {
 
 /// All files of an app but the templates, in the order in which they are written: the one that makes
 /// the service use the others is the last.
-pub(crate) fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
+pub(crate) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
     let muxes = app.muxes()?;
     let mut files = Vec::new();
     let mut file = |path: PathBuf, text: &str| {
@@ -279,7 +279,7 @@ pub(crate) fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError
         let logs = logging == Some(index);
         file(dir.join(ENV), &env(app, mux, logs, setup));
         file(dir.join(DROP_IN), &mux_drop_in(app, mux, logs, setup));
-        if setup.layout == Layout::Sockets && mux.kind == Kind::Streams {
+        if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
             for stream in &mux.streams {
                 file(socket_name(mux, *stream).into(), &socket(app, mux, *stream, setup));
             }
@@ -294,14 +294,14 @@ pub(crate) fn files(app: &App, setup: &Setup) -> Result<Vec<UnitFile>, NameError
 }
 
 /// The templates of an app's muxes, which are not of one kind.
-pub(crate) fn templates(muxes: &[Mux], user: bool) -> Vec<UnitFile> {
+pub(crate) fn templates(muxes: &[MuxUnit], user: bool) -> Vec<UnitFile> {
     muxes.iter().map(|mux| template(mux.kind, user)).collect()
 }
 
-fn template(kind: Kind, user: bool) -> UnitFile {
+fn template(kind: UnitKind, user: bool) -> UnitFile {
     let text = match kind {
-        Kind::Streams => include_str!("../../units/iomux@.service"),
-        Kind::Terminal => include_str!("../../units/ttymux@.service"),
+        UnitKind::Streams => include_str!("../../units/iomux@.service"),
+        UnitKind::Terminal => include_str!("../../units/ttymux@.service"),
     };
     let text = if user { for_user(text) } else { text.to_owned() };
     let path = format!("{}@.service", kind.template()).into();
@@ -345,18 +345,18 @@ pub(crate) fn drop_ins(unit: &str) -> PathBuf {
     PathBuf::from(format!("{unit}.d"))
 }
 
-fn socket_name(mux: &Mux, stream: Stream) -> String {
+fn socket_name(mux: &MuxUnit, stream: Stream) -> String {
     format!("{}-{}.socket", mux.name, stream.name())
 }
 
 /// The options of a mux.
-fn env(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
+fn env(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> String {
     let mut out = String::new();
     let mut set = |name: &str, value: &str| {
         // Writing into a string does not fail.
         let _ = writeln!(out, "{name}={}", env_value(value));
     };
-    if mux.kind == Kind::Streams {
+    if mux.kind == UnitKind::Streams {
         let names: Vec<&str> = mux.streams.iter().map(|stream| stream.name()).collect();
         set("IOTTYMUX_STREAMS", &names.join(","));
         if setup.layout == Layout::Sockets {
@@ -376,10 +376,10 @@ fn env(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
 }
 
 /// What the template of a mux does not say.
-fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
+fn mux_drop_in(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> String {
     let mut unit = vec![format!("Before={}", app.service)];
     unit.extend(app.journal.wants(mux, setup));
-    if setup.layout == Layout::Sockets && mux.kind == Kind::Streams {
+    if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
         // They make the FIFOs.
         let sockets: Vec<String> = mux.streams.iter().map(|s| socket_name(mux, *s)).collect();
         unit.push(format!("After={}", sockets.join(" ")));
@@ -403,14 +403,14 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
             service.extend(AS_ROOT.map(String::from));
         }
     }
-    if setup.layout == Layout::Sockets && mux.kind == Kind::Streams && !setup.user {
+    if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams && !setup.user {
         // PID 1 reads these FIFOs, too.
         service.push(format!("Nice={}", limits::HURRY));
     }
     if setup.binary.is_some() {
         let program = setup.command();
         if setup.is_split() {
-            let tty = if mux.kind == Kind::Terminal { " --tty" } else { "" };
+            let tty = if mux.kind == UnitKind::Terminal { " --tty" } else { "" };
             let prepare = format!("-+{program} prepare --app %i --unit %n{tty}");
             let ask = format!("-+{program} control --app %i ask-end");
             let condition = if setup.user { for_user(CONDITION) } else { CONDITION.to_owned() };
@@ -427,7 +427,7 @@ fn mux_drop_in(app: &App, mux: &Mux, logs: bool, setup: &Setup) -> String {
 }
 
 /// The FIFO of a stream, as rkt's design has it.
-fn socket(app: &App, mux: &Mux, stream: Stream, setup: &Setup) -> String {
+fn socket(app: &AppUnits, mux: &MuxUnit, stream: Stream, setup: &Setup) -> String {
     let name = stream.name();
     let file = if setup.is_split() { split_end(stream) } else { stream.stage2().to_owned() };
     format!(
@@ -451,10 +451,10 @@ fn socket(app: &App, mux: &Mux, stream: Stream, setup: &Setup) -> String {
 }
 
 /// What makes the service use its muxes.
-fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
+fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
     let (mut unit, mut service) = (Vec::new(), Vec::new());
     if !muxes.is_empty() {
-        let names = muxes.iter().map(Mux::unit).collect::<Vec<_>>().join(" ");
+        let names = muxes.iter().map(MuxUnit::unit).collect::<Vec<_>>().join(" ");
         unit.extend([format!("Wants={names}"), format!("After={names}")]);
         if !setup.is_split() {
             let found = |mux| format!("AssertPathExists={}", setup.path(mux, "endpoints"));
@@ -462,7 +462,8 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
         }
         unit.extend(muxes.iter().filter_map(|mux| app.journal.wants(mux, setup)));
     }
-    let logs = |(_, mode): (Stream, Mode)| mode == Mode::Log && app.kind(mode).is_none();
+    let logs =
+        |(_, mode): (Stream, StreamMode)| mode == StreamMode::Log && app.kind(mode).is_none();
     let to_journal = app.modes.each().any(logs);
     if to_journal {
         let journald = "systemd-journald.service";
@@ -478,19 +479,19 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
         };
         let to = match (mode, mux) {
             // A process of its last start that is still there would otherwise be waited for.
-            (Mode::Tty, _) if is_input => "tty-force".to_owned(),
-            (Mode::Tty | Mode::Interactive, _) => "tty".to_owned(),
+            (StreamMode::Tty, _) if is_input => "tty-force".to_owned(),
+            (StreamMode::Tty | StreamMode::Interactive, _) => "tty".to_owned(),
             (_, Some(mux)) if setup.layout == Layout::Sockets => {
                 service.push(format!("Sockets={}", socket_name(mux, stream)));
                 format!("fd:{}", stream.name())
             }
             (_, Some(mux)) => format!("file:{}", setup.path(mux, stream.stage2())),
-            (Mode::Log, None) => "journal".to_owned(),
-            (Mode::Null | Mode::Stream, None) => "null".to_owned(),
+            (StreamMode::Log, None) => "journal".to_owned(),
+            (StreamMode::Null | StreamMode::Stream, None) => "null".to_owned(),
         };
         service.push(format!("{key}={to}"));
     }
-    if let Some(mux) = muxes.iter().find(|mux| mux.kind == Kind::Terminal) {
+    if let Some(mux) = muxes.iter().find(|mux| mux.kind == UnitKind::Terminal) {
         service.push(format!("TTYPath={}", setup.path(mux, Stream::Tty.stage2())));
         // Each would throw away what was printed last.
         service.extend(["TTYReset=no", "TTYVHangup=no", "TTYVTDisallocate=no"].map(String::from));
@@ -514,8 +515,8 @@ fn app_drop_in(app: &App, muxes: &[Mux], setup: &Setup) -> String {
 }
 
 /// Whether one of these muxes has streams of socket units. Then the service can have no [`HOOKS`].
-pub(crate) fn has_sockets(muxes: &[Mux], setup: &Setup) -> bool {
-    setup.layout == Layout::Sockets && muxes.iter().any(|mux| mux.kind == Kind::Streams)
+pub(crate) fn has_sockets(muxes: &[MuxUnit], setup: &Setup) -> bool {
+    setup.layout == Layout::Sockets && muxes.iter().any(|mux| mux.kind == UnitKind::Streams)
 }
 
 fn sections(unit: &[String], service: &[String]) -> String {
@@ -532,7 +533,7 @@ mod tests {
 
     #[test]
     fn the_condition_of_the_templates_is_ours() {
-        for kind in [Kind::Streams, Kind::Terminal] {
+        for kind in [UnitKind::Streams, UnitKind::Terminal] {
             let line = format!("\n{CONDITION} iottymux\n");
             assert!(template(kind, false).text.contains(&line), "{kind:?}");
             let user = template(kind, true).text;

@@ -7,7 +7,7 @@ use crate::types::stream::Stream;
 
 /// What a stream of an app is (design document of rkt's logging and attaching).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum StreamMode {
     /// The terminal of whoever started the machine or the pod: nothing can be attached.
     Interactive,
     /// A terminal of its own, which can be attached.
@@ -20,7 +20,7 @@ pub(crate) enum Mode {
     Null,
 }
 
-impl Mode {
+impl StreamMode {
     const ALL: [(&'static str, Self); 5] = [
         ("interactive", Self::Interactive),
         ("tty", Self::Tty),
@@ -30,14 +30,14 @@ impl Mode {
     ];
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for StreamMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Self::ALL.iter().find(|(_, mode)| mode == self).map_or("", |(name, _)| name);
         f.write_str(name)
     }
 }
 
-impl FromStr for Mode {
+impl FromStr for StreamMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -48,42 +48,44 @@ impl FromStr for Mode {
 
 /// The modes of an app's three streams, which go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Modes([Mode; 3]);
+pub(crate) struct StreamModes([StreamMode; 3]);
 
-impl Modes {
+impl StreamModes {
     /// The modes that were asked for, and rkt's own where none was: nothing to read, and the journal.
-    pub(crate) fn new(asked: [Option<Mode>; 3]) -> Result<Self, String> {
+    pub(crate) fn new(asked: [Option<StreamMode>; 3]) -> Result<Self, String> {
         let one_is = |mode| asked.contains(&Some(mode));
-        if asked[0] == Some(Mode::Log) {
+        if asked[0] == Some(StreamMode::Log) {
             return Err("stdin cannot be log: nothing is written there".to_owned());
         }
-        if one_is(Mode::Interactive) && asked.iter().any(|mode| *mode != Some(Mode::Interactive)) {
+        if one_is(StreamMode::Interactive)
+            && asked.iter().any(|mode| *mode != Some(StreamMode::Interactive))
+        {
             return Err("interactive goes with nothing else: all three streams are the terminal \
                         that the machine was started from"
                 .to_owned());
         }
         let [stdin, stdout, stderr] = asked;
         Ok(Self([
-            stdin.unwrap_or(Mode::Null),
-            stdout.unwrap_or(Mode::Log),
-            stderr.unwrap_or(Mode::Log),
+            stdin.unwrap_or(StreamMode::Null),
+            stdout.unwrap_or(StreamMode::Log),
+            stderr.unwrap_or(StreamMode::Log),
         ]))
     }
 
     /// The streams with their modes, in the order of `endpoints`.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (Stream, Mode)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Stream, StreamMode)> {
         Stream::PLAIN.into_iter().zip(self.0)
     }
 
     /// Whether some stream has this mode.
-    pub(crate) fn has(self, mode: Mode) -> bool {
+    pub(crate) fn has(self, mode: StreamMode) -> bool {
         self.0.contains(&mode)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Mode::{Interactive, Log, Null, Stream, Tty};
+    use super::StreamMode::{Interactive, Log, Null, Stream, Tty};
     use super::*;
 
     #[test]
@@ -97,11 +99,11 @@ mod tests {
             ([Some(Interactive), None, None], None),
             ([Some(Tty), Some(Interactive), Some(Tty)], None),
         ] {
-            assert_eq!(Modes::new(asked).ok(), want.map(Modes), "{asked:?}");
+            assert_eq!(StreamModes::new(asked).ok(), want.map(StreamModes), "{asked:?}");
         }
-        for (name, mode) in Mode::ALL {
+        for (name, mode) in StreamMode::ALL {
             assert_eq!((name.parse(), mode.to_string()), (Ok(mode), name.to_owned()));
         }
-        assert!("Stream".parse::<Mode>().is_err());
+        assert!("Stream".parse::<StreamMode>().is_err());
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use nix::unistd::{AccessFlags, access};
 
-use super::text::{self, Owner, Seal};
+use super::text::{self, ChecksumHeader, UnitOwner};
 use super::{DROP_IN, ENV, UnitFile, drop_ins};
 use crate::os::state::{AppDir, StateDir, read_in, read_plain, remove_in, replace_in, session};
 use crate::os::walk::{Links, Walk};
@@ -50,12 +50,12 @@ pub(crate) type Deeds = Vec<(Done, PathBuf)>;
 
 /// A directory of units.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct UnitDirectory(PathBuf);
 
 /// What has to be done so that the files of an app are as they should be.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    place: Place,
+pub(crate) struct UnitChanges {
+    place: UnitDirectory,
     /// The files in their order; with what they become and were where they are not so already.
     steps: Vec<(PathBuf, Option<Change>)>,
     /// Those that go, with what is in them.
@@ -69,7 +69,7 @@ struct Change {
     old: Option<String>,
 }
 
-impl Plan {
+impl UnitChanges {
     /// Does it.
     pub(crate) fn carry_out(&self) -> Result<Deeds> {
         let mut deeds = Deeds::new();
@@ -108,13 +108,13 @@ impl Plan {
 
 /// A file that is there, and may be ours.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundUnit {
     path: PathBuf,
-    seal: Option<Seal>,
+    seal: Option<ChecksumHeader>,
 }
 
-impl Found {
-    fn owner(&self) -> Option<Owner<'_>> {
+impl FoundUnit {
+    fn owner(&self) -> Option<UnitOwner<'_>> {
         self.seal.as_ref()?.owner.as_ref().map(|(app, service)| (app, service))
     }
 
@@ -123,7 +123,7 @@ impl Found {
         let path = self.path.display();
         match &self.seal {
             None => bail!("{path} was not written by iottymux; nothing was changed"),
-            Some(Seal { is_whole: false, .. }) => bail!(
+            Some(ChecksumHeader { is_whole: false, .. }) => bail!(
                 "{path} was changed after iottymux had written it; keep what you need of it in a \
                  file of your own and remove it; nothing was changed"
             ),
@@ -132,7 +132,7 @@ impl Found {
     }
 }
 
-impl Place {
+impl UnitDirectory {
     /// The directory at this path; it need not exist.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self(path)
@@ -144,8 +144,13 @@ impl Place {
     }
 
     /// What has to be done so that these are the files of an app, where all files are those that
-    /// [`Place::all`] has found: to look once is enough for many apps.
-    pub(crate) fn plan(&self, all: &[Found], owner: Owner, files: Vec<UnitFile>) -> Result<Plan> {
+    /// [`UnitDirectory::all`] has found: to look once is enough for many apps.
+    pub(crate) fn plan(
+        &self,
+        all: &[FoundUnit],
+        owner: UnitOwner,
+        files: Vec<UnitFile>,
+    ) -> Result<UnitChanges> {
         let (app, service) = owner;
         let names: Vec<AppName> =
             files.iter().filter_map(|file| mux(&file.path)).map(|(_, name)| name).collect();
@@ -195,22 +200,22 @@ impl Place {
         for found in stale {
             gone.extend(self.look(&found.path)?.map(|(found, text)| (found.path, text)));
         }
-        Ok(Plan { place: self.clone(), steps, stale: gone })
+        Ok(UnitChanges { place: self.clone(), steps, stale: gone })
     }
 
     /// The lines of a service's own drop-in that give it its ends.
-    pub(crate) fn ends(&self, owner: Owner) -> Result<BTreeSet<String>> {
+    pub(crate) fn ends(&self, owner: UnitOwner) -> Result<BTreeSet<String>> {
         Ok(self.drop_in(owner)?.map(|text| ends(&text)).unwrap_or_default())
     }
 
     /// The drop-in of a service, if it is of this app.
-    pub(crate) fn drop_in(&self, owner: Owner) -> Result<Option<String>> {
+    pub(crate) fn drop_in(&self, owner: UnitOwner) -> Result<Option<String>> {
         let drop_in = self.look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
         Ok(drop_in.filter(|(found, _)| found.owner() == Some(owner)).map(|(_, text)| text))
     }
 
     /// The state directories of an app, as its own drop-in and its socket units have them.
-    pub(crate) fn state(&self, owner: Owner) -> Result<Vec<AppDir>> {
+    pub(crate) fn state(&self, owner: UnitOwner) -> Result<Vec<AppDir>> {
         let mut texts = Vec::from_iter(self.drop_in(owner)?);
         for socket in self.sockets(owner)? {
             texts.extend(self.look(&self.0.join(socket))?.map(|(_, text)| text));
@@ -220,14 +225,14 @@ impl Place {
     }
 
     /// Removes all files of these apps, and the templates that we wrote when no other app is left.
-    pub(crate) fn uninstall(&self, owners: &[Owner]) -> Result<Deeds> {
+    pub(crate) fn uninstall(&self, owners: &[UnitOwner]) -> Result<Deeds> {
         let going = self.going(owners)?.into_iter();
         going.map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
     }
 
-    /// The files that [`Place::uninstall`] removes.
-    pub(crate) fn going(&self, owners: &[Owner]) -> Result<Vec<PathBuf>> {
-        let owners: BTreeSet<Owner> = owners.iter().copied().collect();
+    /// The files that [`UnitDirectory::uninstall`] removes.
+    pub(crate) fn going(&self, owners: &[UnitOwner]) -> Result<Vec<PathBuf>> {
+        let owners: BTreeSet<UnitOwner> = owners.iter().copied().collect();
         let mut own_drop_ins = BTreeSet::new();
         for (_, service) in &owners {
             let drop_in = self.0.join(drop_ins(service.as_str())).join(DROP_IN);
@@ -237,7 +242,7 @@ impl Place {
             }
             own_drop_ins.insert(drop_in);
         }
-        let (ours, others): (Vec<Found>, Vec<Found>) = self
+        let (ours, others): (Vec<FoundUnit>, Vec<FoundUnit>) = self
             .all()?
             .into_iter()
             .filter(|found| found.seal.is_some())
@@ -275,14 +280,14 @@ impl Place {
 
     /// The muxes that have files of an app here: their units, and the names by which they are
     /// attached to.
-    pub(crate) fn muxes(&self, owner: Owner) -> Result<Vec<(String, AppName)>> {
+    pub(crate) fn muxes(&self, owner: UnitOwner) -> Result<Vec<(String, AppName)>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         Ok(ours.filter_map(|found| mux(&found.path)).collect())
     }
 
     /// The socket units that an app has here, by their names.
-    pub(crate) fn sockets(&self, owner: Owner) -> Result<BTreeSet<PathBuf>> {
+    pub(crate) fn sockets(&self, owner: UnitOwner) -> Result<BTreeSet<PathBuf>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         let names = ours.filter_map(|found| found.path.file_name().map(PathBuf::from));
@@ -319,7 +324,7 @@ impl Place {
     }
 
     /// All files that could be ours by their names, as they are now.
-    pub(crate) fn all(&self) -> Result<Vec<Found>> {
+    pub(crate) fn all(&self) -> Result<Vec<FoundUnit>> {
         let what = || format!("reading {}", self.0.display());
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,
@@ -362,7 +367,7 @@ impl Place {
     }
 
     /// What is at a path, if anything is.
-    fn look(&self, path: &Path) -> Result<Option<(Found, String)>> {
+    fn look(&self, path: &Path) -> Result<Option<(FoundUnit, String)>> {
         let read = || {
             let (walk, file) = self.walk(path, Walk::new()?)?;
             read_in(&walk, file, limits::UNIT_FILE)
@@ -370,7 +375,7 @@ impl Place {
         match read() {
             Ok((_, bytes)) => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                Ok(Some((Found { path: path.to_owned(), seal: text::read_seal(&text) }, text)))
+                Ok(Some((FoundUnit { path: path.to_owned(), seal: text::read_seal(&text) }, text)))
             }
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 Ok(None)

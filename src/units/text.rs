@@ -63,11 +63,11 @@ pub(crate) fn env_value(text: &str) -> String {
 }
 
 /// Whose a file is.
-pub(crate) type Owner<'a> = (&'a AppName, &'a ServiceName);
+pub(crate) type UnitOwner<'a> = (&'a AppName, &'a ServiceName);
 
 /// What the first lines of a file tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seal {
+pub(crate) struct ChecksumHeader {
     /// Whose it is; nobody's alone when it is a template.
     pub(crate) owner: Option<(AppName, ServiceName)>,
     /// Whether the rest is still what was written.
@@ -75,7 +75,7 @@ pub(crate) struct Seal {
 }
 
 /// A text with a seal before it.
-pub(crate) fn seal(owner: Option<Owner>, text: &str) -> String {
+pub(crate) fn seal(owner: Option<UnitOwner>, text: &str) -> String {
     let mut out = String::from(SEAL);
     if let Some((app, service)) = owner {
         // Writing into a string does not fail.
@@ -86,7 +86,7 @@ pub(crate) fn seal(owner: Option<Owner>, text: &str) -> String {
 }
 
 /// The seal of a text, if `units` wrote it.
-pub(crate) fn read_seal(text: &str) -> Option<Seal> {
+pub(crate) fn read_seal(text: &str) -> Option<ChecksumHeader> {
     let (first, rest) = text.strip_prefix(SEAL)?.split_once('\n')?;
     let (owner, written) = first.rsplit_once("sum=")?;
     let owner = match owner.trim_end() {
@@ -98,7 +98,7 @@ pub(crate) fn read_seal(text: &str) -> Option<Seal> {
     };
     let is_whole =
         rest.strip_prefix(NOTE).is_some_and(|text| format!("{:016x}", sum(text)) == written);
-    Some(Seal { owner, is_whole })
+    Some(ChecksumHeader { owner, is_whole })
 }
 
 /// The 64-bit FNV-1a hash: it is to tell an edit, not an attack.
@@ -144,10 +144,17 @@ mod tests {
         let owner = Some((app.clone(), service.clone()));
         for (of, owner) in [(Some((&app, &service)), owner), (None, None)] {
             let text = seal(of, "[Unit]\nx=1\n");
-            assert_eq!(read_seal(&text), Some(Seal { owner: owner.clone(), is_whole: true }));
+            assert_eq!(
+                read_seal(&text),
+                Some(ChecksumHeader { owner: owner.clone(), is_whole: true })
+            );
             for (from, to) in [("x=1", "x=2"), ("hand", "foot"), ("[Unit]", "#\n[Unit]")] {
                 let changed = read_seal(&text.replace(from, to));
-                assert_eq!(changed, Some(Seal { owner: owner.clone(), is_whole: false }), "{to}");
+                assert_eq!(
+                    changed,
+                    Some(ChecksumHeader { owner: owner.clone(), is_whole: false }),
+                    "{to}"
+                );
             }
         }
         for foreign in

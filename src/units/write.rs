@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::place::{Deeds, Done, Place};
-use super::text::Owner;
-use super::{App, HOOKS, Mux, Setup, UnitFile, files, has_sockets, journal, templates};
+use super::place::{Deeds, Done, UnitDirectory};
+use super::text::UnitOwner;
+use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, files, has_sockets, journal, templates};
 use crate::os::print::print;
 use crate::os::state::{AppDir, read_plain};
 use crate::types::limits;
@@ -27,8 +27,8 @@ const USER: [&str; 4] = [
 ];
 
 /// Prints what would be written.
-pub(crate) fn show(apps: &[App], setup: &Setup) -> Result<()> {
-    let place = Place::new(setup.seen_as.clone().into());
+pub(crate) fn show(apps: &[AppUnits], setup: &Setup) -> Result<()> {
+    let place = UnitDirectory::new(setup.seen_as.clone().into());
     let mut shown = BTreeSet::new();
     for app in apps {
         for file in all_files(app, setup, &place)? {
@@ -42,8 +42,8 @@ pub(crate) fn show(apps: &[App], setup: &Setup) -> Result<()> {
 }
 
 /// Writes the units of apps to a directory.
-pub(crate) fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
-    let place = Place::new(dir.to_owned());
+pub(crate) fn write(apps: &[AppUnits], setup: &Setup, dir: &Path) -> Result<()> {
+    let place = UnitDirectory::new(dir.to_owned());
     let all = place.all()?;
     for app in apps {
         let what = || format!("units of app {}", app.name);
@@ -57,9 +57,9 @@ pub(crate) fn write(apps: &[App], setup: &Setup, dir: &Path) -> Result<()> {
 
 /// Takes the units of apps away from a directory, and what their muxes have left, unless that is in
 /// another root. That there is nothing is fine.
-pub(crate) fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
-    let place = Place::new(dir.to_owned());
-    let owners: Vec<Owner> = apps.iter().map(App::owner).collect();
+pub(crate) fn remove(apps: &[AppUnits], dir: &Path, is_here: bool) -> Result<()> {
+    let place = UnitDirectory::new(dir.to_owned());
+    let owners: Vec<UnitOwner> = apps.iter().map(AppUnits::owner).collect();
     let mut state = Vec::new();
     for owner in &owners {
         state.extend(place.state(*owner)?);
@@ -69,7 +69,11 @@ pub(crate) fn remove(apps: &[App], dir: &Path, is_here: bool) -> Result<()> {
 }
 
 /// The files of an app, and the templates that are not there yet.
-pub(crate) fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<UnitFile>> {
+pub(crate) fn all_files(
+    app: &AppUnits,
+    setup: &Setup,
+    place: &UnitDirectory,
+) -> Result<Vec<UnitFile>> {
     let mut all = Vec::new();
     let muxes = app.muxes()?;
     let writer = journal::template(app, &muxes, setup);
@@ -85,7 +89,7 @@ pub(crate) fn all_files(app: &App, setup: &Setup, place: &Place) -> Result<Vec<U
 }
 
 /// The text of the template that a mux has, or will have.
-pub(crate) fn template_of(mux: &Mux, setup: &Setup, place: &Place) -> Result<String> {
+pub(crate) fn template_of(mux: &MuxUnit, setup: &Setup, place: &UnitDirectory) -> Result<String> {
     let ours = templates(std::slice::from_ref(mux), setup.user);
     let text = |file: UnitFile| match there(&file, setup, place) {
         Some(path) => read_template(&path),
@@ -95,7 +99,7 @@ pub(crate) fn template_of(mux: &Mux, setup: &Setup, place: &Place) -> Result<Str
 }
 
 /// The file in whose place no template is written.
-fn there(file: &UnitFile, setup: &Setup, place: &Place) -> Option<PathBuf> {
+fn there(file: &UnitFile, setup: &Setup, place: &UnitDirectory) -> Option<PathBuf> {
     if place.has(&file.path) {
         return place.has_foreign(&file.path).then(|| place.path().join(&file.path));
     }
@@ -133,7 +137,7 @@ fn check_template(path: &Path) -> Result<()> {
 }
 
 /// Warns of those hooks of a service that do not work in its layout.
-pub(crate) fn warn_of_hooks(app: &App, hooks: &[&str]) {
+pub(crate) fn warn_of_hooks(app: &AppUnits, hooks: &[&str]) {
     if !hooks.is_empty() {
         log::warn!(
             "{} has {}: systemd does not run hooks with the streams of socket units \
@@ -145,7 +149,7 @@ pub(crate) fn warn_of_hooks(app: &App, hooks: &[&str]) {
 }
 
 /// The hooks that a service has by its own files in this directory, as far as they are there.
-fn hooks(app: &App, setup: &Setup, place: &Place) -> Result<Vec<&'static str>> {
+fn hooks(app: &AppUnits, setup: &Setup, place: &UnitDirectory) -> Result<Vec<&'static str>> {
     if !has_sockets(&app.muxes()?, setup) {
         return Ok(Vec::new());
     }

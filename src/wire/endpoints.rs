@@ -21,14 +21,14 @@ const VERSION: u32 = 1;
 pub(crate) struct Endpoints {
     version: u32,
     /// rkt's mux writes `null` for an app without streams.
-    targets: Option<Vec<Target>>,
+    targets: Option<Vec<SocketEndpoint>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<Session>,
+    session: Option<SessionEndpoint>,
 }
 
 /// One raw socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Target {
+struct SocketEndpoint {
     name: String,
     domain: String,
     address: String,
@@ -36,7 +36,7 @@ struct Target {
 
 /// The socket of the session protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Session {
+struct SessionEndpoint {
     version: u32,
     domain: String,
     address: String,
@@ -49,14 +49,14 @@ impl Endpoints {
         let targets = Stream::ALL
             .into_iter()
             .filter(|s| streams.contains(s))
-            .map(|s| Target {
+            .map(|s| SocketEndpoint {
                 name: s.name().into(),
                 domain: "unix".into(),
                 address: address(s.socket()),
             })
             .collect();
         let session =
-            Session { version: VERSION, domain: "unix".into(), address: address(SESSION) };
+            SessionEndpoint { version: VERSION, domain: "unix".into(), address: address(SESSION) };
         Self { version: VERSION, targets: Some(targets), session: Some(session) }
     }
 
@@ -79,7 +79,9 @@ impl Endpoints {
     /// The streams with a raw socket that this program knows, each with the name of its socket
     /// below the app's directory. Others are skipped with a warning.
     pub(crate) fn streams(&self) -> Vec<(Stream, &str)> {
-        fn known(Target { name, domain, address }: &Target) -> Option<(Stream, &str)> {
+        fn known(
+            SocketEndpoint { name, domain, address }: &SocketEndpoint,
+        ) -> Option<(Stream, &str)> {
             match (name.parse::<Stream>(), domain.as_str(), last_component(address)) {
                 (Ok(stream), "unix", Some(file)) => Some((stream, file)),
                 _ => {

@@ -21,14 +21,14 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Logged {
     version: u32,
-    logs: Vec<LogFile>,
+    logs: Vec<LoggedFile>,
 }
 
 /// One log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LogFile {
+pub(crate) struct LoggedFile {
     /// How it is written.
-    pub(crate) format: Format,
+    pub(crate) format: LoggedFormat,
     /// The file that is written, absolute; rotated ones are beside it.
     pub(crate) path: PathBuf,
 }
@@ -36,7 +36,7 @@ pub(crate) struct LogFile {
 /// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Format {
+pub(crate) enum LoggedFormat {
     /// Kubernetes' CRI.
     Cri,
     /// docker's json-file.
@@ -48,7 +48,7 @@ pub(crate) enum Format {
 
 impl Logged {
     /// The document of a mux that writes these logs.
-    pub(crate) fn new(logs: Vec<LogFile>) -> Self {
+    pub(crate) fn new(logs: Vec<LoggedFile>) -> Self {
         Self { version: VERSION, logs }
     }
 
@@ -72,8 +72,8 @@ impl Logged {
     }
 
     /// The first log that can be read entry by entry.
-    pub(crate) fn readable(&self) -> Option<&LogFile> {
-        let log = self.logs.iter().find(|log| log.format != Format::Other)?;
+    pub(crate) fn readable(&self) -> Option<&LoggedFile> {
+        let log = self.logs.iter().find(|log| log.format != LoggedFormat::Other)?;
         log.path.is_absolute().then_some(log)
     }
 }
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn only_known_versions_and_formats() {
         let json = r#"{"version":1,"logs":[{"format":"json-file","path":"/a"},{"format":"cri","path":"/b"}]}"#;
-        let file = |format, path: &str| LogFile { format, path: path.into() };
-        let logs = vec![file(Format::JsonFile, "/a"), file(Format::Cri, "/b")];
+        let file = |format, path: &str| LoggedFile { format, path: path.into() };
+        let logs = vec![file(LoggedFormat::JsonFile, "/a"), file(LoggedFormat::Cri, "/b")];
         assert_eq!(serde_json::to_string(&Logged::new(logs)).unwrap(), json);
         for (json, want) in [
             (json, Some("/a")),

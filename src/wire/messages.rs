@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, VERSION};
+use super::{FrameKind, VERSION};
 use crate::types::stream::{Epoch, Position, Stream};
 
 /// What a client wants.
@@ -231,19 +231,19 @@ pub struct Started {
 
 /// A turn in an app's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum LifecycleEvent {
     /// It has ended so.
     Ended(AppStatus),
     /// It runs.
     Started(Started),
 }
 
-impl Turn {
+impl LifecycleEvent {
     /// The frame that tells a session of it.
     pub fn frame(&self) -> Vec<u8> {
         match self {
-            Self::Ended(status) => Kind::Ended.message(status),
-            Self::Started(started) => Kind::Started.message(started),
+            Self::Ended(status) => FrameKind::Ended.message(status),
+            Self::Started(started) => FrameKind::Started.message(started),
         }
     }
 }
@@ -358,7 +358,7 @@ pub struct ErrorReport {
 /// Something that a mux is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase")]
-pub enum Request {
+pub enum ControlRequest {
     /// To let go of a client.
     Detach {
         /// Its number in the report.

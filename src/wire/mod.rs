@@ -34,7 +34,7 @@ pub const HEADER: usize = 8;
 /// What a frame is. Kinds below 16 go from client to mux, the others from mux to client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// [`Hello`]: the first frame of a client.
     Hello = 1,
     /// Bytes for the app's input.
@@ -45,7 +45,7 @@ pub enum Kind {
     Resize = 4,
     /// A request for a [`Report`].
     Status = 5,
-    /// [`Request`]: something to be done, which is answered.
+    /// [`ControlRequest`]: something to be done, which is answered.
     Request = 6,
     /// [`Welcome`]: the answer to the hello.
     Welcome = 16,
@@ -85,7 +85,7 @@ pub enum Kind {
     Screen = 35,
 }
 
-impl Kind {
+impl FrameKind {
     const ALL: [Self; 24] = [
         Self::Hello,
         Self::Stdin,
@@ -181,7 +181,7 @@ pub enum Item<'a> {
     /// Some bytes that show the screen.
     Screen(&'a [u8]),
     /// A whole control message.
-    Control(Kind, Vec<u8>),
+    Control(FrameKind, Vec<u8>),
 }
 
 /// Takes frames apart. Keeps at most one control message.
@@ -218,10 +218,10 @@ impl Decoder {
             if whole {
                 self.have = 0;
             }
-            match Kind::known(self.header[0]) {
+            match FrameKind::known(self.header[0]) {
                 None => {}
-                Some(Kind::Screen) if part.is_empty() => {}
-                Some(Kind::Screen) => return Ok(Some(Item::Screen(part))),
+                Some(FrameKind::Screen) if part.is_empty() => {}
+                Some(FrameKind::Screen) => return Ok(Some(Item::Screen(part))),
                 Some(kind) => match kind.stream() {
                     Some(stream) if !part.is_empty() => return Ok(Some(Item::Data(stream, part))),
                     Some(_) => {}
@@ -277,12 +277,16 @@ mod tests {
             while let Some(item) = decoder.next(&mut rest)? {
                 match item {
                     Item::Data(stream, bytes) => match out.last_mut() {
-                        Some((kind, data)) if *kind == Kind::of(stream) as u8 => data.extend(bytes),
-                        _ => out.push((Kind::of(stream) as u8, bytes.to_vec())),
+                        Some((kind, data)) if *kind == FrameKind::of(stream) as u8 => {
+                            data.extend(bytes);
+                        }
+                        _ => out.push((FrameKind::of(stream) as u8, bytes.to_vec())),
                     },
                     Item::Screen(bytes) => match out.last_mut() {
-                        Some((kind, data)) if *kind == Kind::Screen as u8 => data.extend(bytes),
-                        _ => out.push((Kind::Screen as u8, bytes.to_vec())),
+                        Some((kind, data)) if *kind == FrameKind::Screen as u8 => {
+                            data.extend(bytes);
+                        }
+                        _ => out.push((FrameKind::Screen as u8, bytes.to_vec())),
                     },
                     Item::Control(kind, body) => out.push((kind as u8, body)),
                 }
@@ -303,7 +307,7 @@ mod tests {
             ..Hello::default()
         };
         let json = br#"{"version":1,"streams":[{"stream":"tty","from":"unseen"}],"stdin":true,"stdin_once":false,"size":{"rows":24,"cols":80},"patience_ms":0,"epoch":"00000000000000ff"}"#;
-        let frame = Kind::Hello.message(&hello);
+        let frame = FrameKind::Hello.message(&hello);
         assert_eq!(frame[..8], [1, 0, 0, 0, 0, 0, 0, u8::try_from(json.len()).unwrap()]);
         assert_eq!(&frame[8..], json);
         assert_eq!(serde_json::from_slice::<Hello>(br#"{"version":1}"#).unwrap().streams, []);
@@ -314,7 +318,7 @@ mod tests {
     #[test]
     fn unknown_kinds_are_skipped_and_broken_frames_refused() {
         let bytes =
-            [&[99, 0, 0, 0, 0, 0, 0, 2, b'x', b'y'][..], &Kind::StdinEof.frame(b"")].concat();
+            [&[99, 0, 0, 0, 0, 0, 0, 2, b'x', b'y'][..], &FrameKind::StdinEof.frame(b"")].concat();
         assert_eq!(decode(&[&bytes]), Ok(vec![(3, vec![])]));
         assert_eq!(decode(&[&[1, 0, 0, 0, 0, 1, 0, 1]]), Err(FrameError::TooLong(65537)));
         assert_eq!(decode(&[&[1, 0, 1, 0, 0, 0, 0, 0]]), Err(FrameError::Reserved));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{Decoder, Hello, Item, Kind, Refusal, Welcome};
+use super::{Decoder, FrameKind, Hello, Item, Refusal, Welcome};
 use crate::os::state::AppDir;
 use crate::types::limits;
 
@@ -37,7 +37,7 @@ pub fn open(
         Patience::For(time) => Some(Instant::now() + time),
         Patience::Endless(_) => None,
     };
-    match socket.write_all(&Kind::Hello.message(hello)) {
+    match socket.write_all(&FrameKind::Hello.message(hello)) {
         // It takes no hello from us; why, is still to be read.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
         sent => sent.with_context(what)?,
@@ -49,8 +49,10 @@ pub fn open(
         }
     }
     match next(&mut socket, dir, until)? {
-        (Kind::Welcome, body) => Ok((socket, serde_json::from_slice(&body)?)),
-        (Kind::Closing, _) => Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what),
+        (FrameKind::Welcome, body) => Ok((socket, serde_json::from_slice(&body)?)),
+        (FrameKind::Closing, _) => {
+            Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what)
+        }
         _ => bail!("app {}: the mux does not begin with a welcome", dir.name()),
     }
 }
@@ -60,14 +62,14 @@ pub(crate) fn next(
     socket: &mut UnixStream,
     dir: &AppDir,
     until: Option<Instant>,
-) -> Result<(Kind, Vec<u8>)> {
+) -> Result<(FrameKind, Vec<u8>)> {
     let mut decoder = Decoder::default();
     let what = || format!("waiting for the mux of app {}", dir.name());
     loop {
         let mut buffer = vec![0; decoder.wants()];
         fill(socket, &mut buffer, until).map_err(ended).with_context(what)?;
         match decoder.next(&mut &buffer[..])? {
-            Some(Item::Control(Kind::Error, body)) => {
+            Some(Item::Control(FrameKind::Error, body)) => {
                 let Refusal { error } = serde_json::from_slice(&body)?;
                 bail!("app {}: the mux refuses: {}", dir.name(), error.escape_debug());
             }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use iottymux::core::screen::Screen;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Hello, Kind, Redraw, Size, Want};
+use iottymux::wire::{FrameKind, Hello, Redraw, Size, Want};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send,
     sendmsg, socket,
@@ -52,7 +52,7 @@ impl Way {
         match self {
             Self::Bare(master) => master.write_all(&[key]).unwrap(),
             Self::Raw(fd) => drop(send(fd.as_raw_fd(), &[key], MsgFlags::empty()).unwrap()),
-            Self::Session(socket) => socket.write_all(&Kind::Stdin.frame(&[key])).unwrap(),
+            Self::Session(socket) => socket.write_all(&FrameKind::Stdin.frame(&[key])).unwrap(),
             // MSG_PUSH, one byte.
             Self::Dtach(socket) => socket.write_all(&[0, 1, key, 0, 0, 0, 0, 0, 0, 0]).unwrap(),
         }
@@ -174,7 +174,7 @@ fn ours(name: &'static str, session: bool) -> Peer {
             redraw: Some(Redraw::Screen),
             ..Hello::default()
         };
-        socket.write_all(&Kind::Hello.message(&hello)).unwrap();
+        socket.write_all(&FrameKind::Hello.message(&hello)).unwrap();
         Way::Session(socket)
     } else {
         Way::Raw(stream(&dir.path().join("bench/sock-tty")).into())

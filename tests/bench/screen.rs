@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use iottymux::core::screen::Screen;
-use iottymux::core::screen::modes::Modes;
+use iottymux::core::screen::modes::ScreenModes;
 use iottymux::core::screen::scan::Scanner;
 use iottymux::wire::Size;
 
@@ -79,7 +79,7 @@ fn screen(bytes: &[u8]) -> Duration {
 }
 
 fn modes(bytes: &[u8]) -> Duration {
-    let (mut scanner, mut modes) = (Scanner::default(), Modes::default());
+    let (mut scanner, mut modes) = (Scanner::default(), ScreenModes::default());
     let began = Instant::now();
     for piece in bytes.chunks(READ) {
         let mut at = 0;

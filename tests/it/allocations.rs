@@ -18,7 +18,7 @@ use iottymux::logfmt::format::Format;
 use iottymux::logfmt::journal::Fields;
 use iottymux::logfmt::stamp::StampText;
 use iottymux::mux::sink::log::file::{Claims, LogFile, LogPath};
-use iottymux::mux::sink::log::writer::{Target, Writer};
+use iottymux::mux::sink::log::writer::{LogSink, LogWriter};
 use iottymux::mux::sink::log::{Log, Policy};
 use iottymux::types::stream::{Epoch, Stream};
 use iottymux::types::time::Now;
@@ -169,7 +169,7 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
         } else {
             LogFile::new(path, &claims, None, format.clone())
         };
-        let writer = Writer::start("x", Target::File(Box::new(file))).unwrap();
+        let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
         let mut hub = hub();
         let mut log = Log::new("x".into(), format, policy, writer, &mut hub);
         let mut run = |rounds: usize| {
@@ -181,9 +181,9 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
                 (todo, from) = (todo - len, (from + len) % text.len());
                 log.advance(&mut hub, Now::read().at);
                 if len == 0 {
-                    log.writer().ear.await_word(WATCHDOG);
+                    log.writer().mailbox.await_word(WATCHDOG);
                 }
-                log.writer().ear.hear();
+                log.writer().mailbox.hear();
                 while let Some(word) = log.writer().word() {
                     log.on_word(word, &mut hub, Now::read().at);
                     chunks += 1;

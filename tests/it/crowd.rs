@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Kind, PlaceReport};
+use iottymux::wire::{FrameKind, PlaceReport};
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
@@ -300,7 +300,7 @@ fn a_viewer_that_is_killed_is_noticed_by_nobody() {
     let after = mux.memory();
     mux.signal(Signal::SIGTERM);
     let account = following.join().unwrap();
-    assert_eq!((account.at, account.lost, account.last), (written, 0, Some(Kind::Closing)));
+    assert_eq!((account.at, account.lost, account.last), (written, 0, Some(FrameKind::Closing)));
     assert_eq!(mux.ends(), 0);
     assert!(after <= memory + GROWTH, "it grew from {memory} to {after} KiB");
 }

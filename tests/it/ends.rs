@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 
-use iottymux::wire::{AppStatus, Decoder, Gap, Item, Kind};
+use iottymux::wire::{AppStatus, Decoder, FrameKind, Gap, Item};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::termios::tcgetattr;
@@ -21,8 +21,8 @@ fn who_is_cut_off_at_the_end_is_told_exactly_what_it_missed() {
     run.stderr.wait_for("ready at");
     let mut lazy = rig.client("session");
     let hello = serde_json::json!({"version": 1, "stdin": true, "streams": [{"stream": "stdout"}]});
-    lazy.write_all(&Kind::Hello.message(&hello)).unwrap();
-    lazy.write_all(&Kind::Stdin.frame(b"go\n")).unwrap();
+    lazy.write_all(&FrameKind::Hello.message(&hello)).unwrap();
+    lazy.write_all(&FrameKind::Stdin.frame(b"go\n")).unwrap();
     // It reads nothing before all is over.
     assert_eq!(run.ends(), 5);
     let mut bytes = Vec::new();
@@ -32,7 +32,7 @@ fn who_is_cut_off_at_the_end_is_told_exactly_what_it_missed() {
     while let Some(item) = decoder.next(&mut rest).unwrap() {
         match item {
             Item::Data(_, bytes) => got += bytes.len() as u64,
-            Item::Control(Kind::Gap, body) => {
+            Item::Control(FrameKind::Gap, body) => {
                 let gap: Gap = serde_json::from_slice(&body).unwrap();
                 assert_eq!(gap.from, got + missed);
                 missed += gap.to - gap.from;
@@ -44,7 +44,7 @@ fn who_is_cut_off_at_the_end_is_told_exactly_what_it_missed() {
     assert!(missed > 0, "nothing was missed: the test is too small");
     assert_eq!(got + missed, WROTE);
     let status = serde_json::to_vec(&AppStatus::Status(5)).unwrap();
-    assert_eq!(last.last(), Some(&(Kind::Exit, status)));
+    assert_eq!(last.last(), Some(&(FrameKind::Exit, status)));
 }
 
 #[test]

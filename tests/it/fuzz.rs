@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use iottymux::types::limits;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Decoder, Item, Kind};
+use iottymux::wire::{Decoder, FrameKind, Item};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, recv};
 
@@ -131,7 +131,10 @@ fn survives(kind: &str, stream: Stream, raw: &'static [&'static str]) {
     assert_eq!(ids(), before);
     mux.signal(Signal::SIGTERM);
     let account = following.join().unwrap();
-    assert_eq!((account.at, account.lost, account.last), (written.len, 0, Some(Kind::Closing)));
+    assert_eq!(
+        (account.at, account.lost, account.last),
+        (written.len, 0, Some(FrameKind::Closing))
+    );
     assert_eq!(mux.ends(), 0);
     assert_clean(&mux);
     drop(written);
@@ -286,9 +289,9 @@ fn send(dice: &mut Dice, socket: &mut UnixStream, bytes: &[u8]) -> Sent {
 
 /// Does what every mux refuses, and reads what it says to that or has said before.
 fn be_refused(mut socket: &UnixStream, script: &[u8]) {
-    let refused = Kind::Closing.frame(b"");
+    let refused = FrameKind::Closing.frame(b"");
     let (items, end) = decode([script, &refused]);
-    if end.is_ok() && items.last() != Some(&(Kind::Closing, Vec::new())) {
+    if end.is_ok() && items.last() != Some(&(FrameKind::Closing, Vec::new())) {
         // In the middle of a frame nothing more can be said.
         return;
     }
@@ -314,7 +317,7 @@ fn be_refused(mut socket: &UnixStream, script: &[u8]) {
         }
     }
     // Unless more waited for it than a socket holds.
-    let told = matches!(last, Some(Kind::Error | Kind::Detached));
+    let told = matches!(last, Some(FrameKind::Error | FrameKind::Detached));
     assert!(
         told || data > 1 << 16,
         "told {last:?} and {data} bytes after {}",

@@ -1,7 +1,7 @@
 //! What a hostile or broken client may send: frames that are valid, and frames that are nearly.
 
 use iottymux::types::limits;
-use iottymux::wire::{Decoder, FrameError, HEADER, Item, Kind};
+use iottymux::wire::{Decoder, FrameError, FrameKind, HEADER, Item};
 use serde_json::json;
 
 use crate::dice::Dice;
@@ -58,15 +58,15 @@ fn hello(dice: &mut Dice) -> Vec<u8> {
     if dice.one_in(4) {
         hello["later"] = json!([null, {"x": dice.number()}]);
     }
-    Kind::Hello.message(&hello)
+    FrameKind::Hello.message(&hello)
 }
 
 /// A frame that ends no session that has said hello.
 fn valid(dice: &mut Dice, detach: &[u64]) -> Vec<u8> {
     let size = json!({"rows": dice.below(1 << 16), "cols": dice.below(1 << 16)});
     match dice.below(16) {
-        0..4 => Kind::Stdin.frame(&typed(dice)),
-        4 => Kind::Stdin.frame(b""),
+        0..4 => FrameKind::Stdin.frame(&typed(dice)),
+        4 => FrameKind::Stdin.frame(b""),
         // Of the numbers that no version has yet.
         5..9 => {
             let len = dice.below(100);
@@ -76,14 +76,15 @@ fn valid(dice: &mut Dice, detach: &[u64]) -> Vec<u8> {
             ]
             .concat()
         }
-        9..12 => Kind::Resize.message(&size),
-        12 => Kind::Status.frame(&typed(dice)),
-        13 => Kind::Request.message(&json!({"request": "resize", "rows": 1, "cols": dice.byte()})),
+        9..12 => FrameKind::Resize.message(&size),
+        12 => FrameKind::Status.frame(&typed(dice)),
+        13 => FrameKind::Request
+            .message(&json!({"request": "resize", "rows": 1, "cols": dice.byte()})),
         14 if !detach.is_empty() => {
-            Kind::Request.message(&json!({"request": "detach", "client": dice.pick(detach)}))
+            FrameKind::Request.message(&json!({"request": "detach", "client": dice.pick(detach)}))
         }
-        _ if dice.one_in(8) => Kind::StdinEof.frame(&typed(dice)),
-        _ => Kind::Stdin.frame(&typed(dice)),
+        _ if dice.one_in(8) => FrameKind::StdinEof.frame(&typed(dice)),
+        _ => FrameKind::Stdin.frame(&typed(dice)),
     }
 }
 
@@ -101,7 +102,7 @@ pub fn typed(dice: &mut Dice) -> Vec<u8> {
 
 /// A frame that may well end the session, or what is no frame at all.
 fn hostile(dice: &mut Dice) -> Vec<u8> {
-    let kind = dice.pick(&[Kind::Hello, Kind::Resize, Kind::Request]);
+    let kind = dice.pick(&[FrameKind::Hello, FrameKind::Resize, FrameKind::Request]);
     match dice.below(10) {
         // Of the right form nearly.
         0..4 => {
@@ -115,7 +116,7 @@ fn hostile(dice: &mut Dice) -> Vec<u8> {
         // What a mux sends.
         6 => {
             let sent = [16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 32, 33, 34];
-            let mut frame = Kind::Hello.message(&json!({"stream": "stdout", "from": 1, "to": 2}));
+            let mut frame = FrameKind::Hello.message(&json!({"stream": "stdout", "from": 1, "to": 2}));
             frame[0] = dice.pick(&sent);
             frame
         }
@@ -167,12 +168,12 @@ fn mutated(dice: &mut Dice, mut frame: Vec<u8>) -> Vec<u8> {
 
 /// What a decoder made of bytes: its items, neighbouring data of a stream as one; and the error that
 /// ended it.
-pub type Decoded = (Vec<(Kind, Vec<u8>)>, Result<(), FrameError>);
+pub type Decoded = (Vec<(FrameKind, Vec<u8>)>, Result<(), FrameError>);
 
 /// Decodes all pieces, one after the other.
 pub fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
     let mut decoder = Decoder::default();
-    let mut items: Vec<(Kind, Vec<u8>)> = Vec::new();
+    let mut items: Vec<(FrameKind, Vec<u8>)> = Vec::new();
     for mut piece in pieces {
         loop {
             match decoder.next(&mut piece) {
@@ -183,12 +184,12 @@ pub fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
                     items.push((kind, body));
                 }
                 Ok(Some(Item::Data(stream, bytes))) => match items.last_mut() {
-                    Some((kind, data)) if *kind == Kind::of(stream) => data.extend(bytes),
-                    _ => items.push((Kind::of(stream), bytes.to_vec())),
+                    Some((kind, data)) if *kind == FrameKind::of(stream) => data.extend(bytes),
+                    _ => items.push((FrameKind::of(stream), bytes.to_vec())),
                 },
                 Ok(Some(Item::Screen(bytes))) => match items.last_mut() {
-                    Some((Kind::Screen, data)) => data.extend(bytes),
-                    _ => items.push((Kind::Screen, bytes.to_vec())),
+                    Some((FrameKind::Screen, data)) => data.extend(bytes),
+                    _ => items.push((FrameKind::Screen, bytes.to_vec())),
                 },
             }
         }

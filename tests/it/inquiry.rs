@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use iottymux::wire::Kind;
+use iottymux::wire::FrameKind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -29,14 +29,14 @@ fn mux(rig: &Rig, systemctl: Option<&str>, change: impl FnOnce(&mut Command)) ->
 }
 
 /// The last that a session is told when the mux is ended, and what the mux said on the way.
-fn farewell(rig: &Rig, mut mux: Proc) -> (Kind, Value, String) {
+fn farewell(rig: &Rig, mut mux: Proc) -> (FrameKind, Value, String) {
     let mut session = Session::new(rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
-    session.wait_told(Kind::Welcome);
+    session.wait_told(FrameKind::Welcome);
     mux.signal(Signal::SIGTERM);
     let frames = session.rest();
     assert_eq!(mux.ends(), 0);
     let last: Value = serde_json::from_slice(&fs::read(rig.path("last.json")).unwrap()).unwrap();
-    for kind in [Kind::Exit, Kind::Closing] {
+    for kind in [FrameKind::Exit, FrameKind::Closing] {
         let body = last["status"].clone();
         if frames.last() == Some(&told(kind, body.clone())) {
             return (kind, body, mux.stderr.text());
@@ -67,7 +67,11 @@ fn what_systemd_shows_is_told() {
         let rig = Rig::new();
         let mux = mux(&rig, Some(&script), |_| {});
         let (kind, body, said) = farewell(&rig, mux);
-        assert_eq!((kind == Kind::Exit, &body), (!status.is_null(), &status), "{script}: {said}");
+        assert_eq!(
+            (kind == FrameKind::Exit, &body),
+            (!status.is_null(), &status),
+            "{script}: {said}"
+        );
         assert!(warnings(&said).is_empty(), "{said}");
     }
 }
@@ -86,7 +90,7 @@ fn what_it_cannot_say_is_unknown_and_one_line() {
         let rig = Rig::new();
         let mux = mux(&rig, systemctl, |_| {});
         let (kind, _, said) = farewell(&rig, mux);
-        assert_eq!(kind, Kind::Closing, "{systemctl:?}");
+        assert_eq!(kind, FrameKind::Closing, "{systemctl:?}");
         let [warning] = warnings(&said)[..] else { panic!("{systemctl:?}: {said}") };
         assert!(warning.contains("app demo: ") && warning.contains(why), "{warning}");
     }

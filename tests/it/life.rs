@@ -4,7 +4,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iottymux::wire::Kind;
+use iottymux::wire::FrameKind;
 use nix::sys::signal::Signal;
 
 use crate::pattern;
@@ -36,7 +36,7 @@ fn the_end_delivers_everything_even_to_those_not_yet_accepted() {
         // A session too, and its hello; an attach would first have to find the document.
         let mut session = rig.client("session");
         let hello = serde_json::json!({"version": 1, "streams": [{"stream": "stdout"}]});
-        session.write_all(&Kind::Hello.message(&hello)).unwrap();
+        session.write_all(&FrameKind::Hello.message(&hello)).unwrap();
         app.write_all(b"words\n").unwrap();
         drop(app);
         for signal in signals {

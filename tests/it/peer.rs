@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Answer, Begin, Decoder, Gap, Hello, Item, Kind, Report, Want, Welcome};
+use iottymux::wire::{Answer, Begin, Decoder, FrameKind, Gap, Hello, Item, Report, Want, Welcome};
 
 use crate::pattern::{ANY, Pattern};
 use crate::rig::Rig;
@@ -12,7 +12,7 @@ use crate::rig::Rig;
 /// A hello for one stream, as a frame.
 pub fn hello(stream: Stream, from: Position, patience_ms: Option<u32>) -> Vec<u8> {
     let streams = vec![Want { stream, from }];
-    Kind::Hello.message(&Hello { streams, patience_ms, ..Hello::default() })
+    FrameKind::Hello.message(&Hello { streams, patience_ms, ..Hello::default() })
 }
 
 /// What one client got of one stream, of which the app writes a pattern: each byte is the right one
@@ -28,7 +28,7 @@ pub struct Account {
     /// Bytes told missing.
     pub lost: usize,
     /// The control message that came last.
-    pub last: Option<Kind>,
+    pub last: Option<FrameKind>,
 }
 
 impl Account {
@@ -70,13 +70,13 @@ impl Account {
         self.decoder = Some(decoder);
     }
 
-    fn told(&mut self, kind: Kind, body: &[u8]) {
+    fn told(&mut self, kind: FrameKind, body: &[u8]) {
         match kind {
-            Kind::Welcome => {
+            FrameKind::Welcome => {
                 let Welcome { streams, .. } = serde_json::from_slice(body).unwrap();
                 assert_eq!(streams, [Begin { stream: self.stream, offset: self.at as u64 }]);
             }
-            Kind::Gap => {
+            FrameKind::Gap => {
                 let gap: Gap = serde_json::from_slice(body).unwrap();
                 assert_eq!(gap.stream, self.stream);
                 assert_eq!(gap.from, self.at as u64, "a gap begins where the bytes ended");
@@ -84,7 +84,7 @@ impl Account {
                 self.lost += usize::try_from(gap.to - gap.from).unwrap();
                 self.at = usize::try_from(gap.to).unwrap();
             }
-            Kind::End | Kind::Closing | Kind::Exit => {}
+            FrameKind::End | FrameKind::Closing | FrameKind::Exit => {}
             other => panic!("{other:?}: {}", String::from_utf8_lossy(body)),
         }
     }
@@ -113,12 +113,12 @@ pub struct Asker(UnixStream);
 impl Asker {
     pub fn new(rig: &Rig) -> Self {
         let asker = Self(rig.client("session"));
-        (&asker.0).write_all(&Kind::Hello.message(&Hello::default())).unwrap();
-        assert_eq!(asker.next().0, Kind::Welcome);
+        (&asker.0).write_all(&FrameKind::Hello.message(&Hello::default())).unwrap();
+        assert_eq!(asker.next().0, FrameKind::Welcome);
         asker
     }
 
-    fn next(&self) -> (Kind, Vec<u8>) {
+    fn next(&self) -> (FrameKind, Vec<u8>) {
         let mut decoder = Decoder::default();
         loop {
             let mut buffer = vec![0; decoder.wants()];
@@ -131,21 +131,21 @@ impl Asker {
 
     /// Asks for something, so many times at once.
     pub fn request(&self, body: &[u8], times: usize) {
-        (&self.0).write_all(&Kind::Request.frame(body).repeat(times)).unwrap();
+        (&self.0).write_all(&FrameKind::Request.frame(body).repeat(times)).unwrap();
     }
 
     /// The next answer.
     pub fn answer(&self) -> Answer {
         let (kind, body) = self.next();
-        assert_eq!(kind, Kind::Answer);
+        assert_eq!(kind, FrameKind::Answer);
         serde_json::from_slice(&body).unwrap()
     }
 
     /// The state of everything, now.
     pub fn report(&self) -> Report {
-        (&self.0).write_all(&Kind::Status.frame(b"")).unwrap();
+        (&self.0).write_all(&FrameKind::Status.frame(b"")).unwrap();
         let (kind, body) = self.next();
-        assert_eq!(kind, Kind::Report);
+        assert_eq!(kind, FrameKind::Report);
         serde_json::from_slice(&body).unwrap()
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Exclusive, Hello, Kind, Redraw, Size, Want};
+use iottymux::wire::{Exclusive, FrameKind, Hello, Redraw, Size, Want};
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -84,7 +84,7 @@ fn held_back(rig: &Rig, mux: &Proc) -> File {
 /// A session that has said this hello.
 fn session(rig: &Rig, hello: &Hello) -> UnixStream {
     let session = rig.client("session");
-    (&session).write_all(&Kind::Hello.message(hello)).unwrap();
+    (&session).write_all(&FrameKind::Hello.message(hello)).unwrap();
     session
 }
 

@@ -13,7 +13,7 @@ use std::process::{ChildStdin, Command, Stdio};
 
 use iottymux::types::limits;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Hello, Kind, Redraw, Size, Want};
+use iottymux::wire::{FrameKind, Hello, Redraw, Size, Want};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -128,7 +128,7 @@ fn be_a_crowd() {
 
 fn hello(stream: Stream) -> Vec<u8> {
     let streams = vec![Want { stream, from: Position::Now }];
-    Kind::Hello.message(&Hello { streams, ..Hello::default() })
+    FrameKind::Hello.message(&Hello { streams, ..Hello::default() })
 }
 
 #[test]
@@ -211,7 +211,8 @@ fn typists_who_have_gone_leave_little() {
         });
         // Half a line each, in frames: it is in the mux's own memory then.
         let input = Hello { stdin: true, ..Hello::default() };
-        let says = [Kind::Hello.message(&input), Kind::Stdin.frame(&vec![b'y'; 60_000])].concat();
+        let says = [FrameKind::Hello.message(&input), FrameKind::Stdin.frame(&vec![b'y'; 60_000])]
+            .concat();
         drop(Crowd::come(&rig, MANY, "session", (300, 200), &says));
         eventually("they are let go", || {
             mux.descriptors() <= before + limits::GONE_USER_WRITERS + 1
@@ -249,7 +250,7 @@ fn viewers_who_do_not_read_keep_nobody_from_seeing_the_screen() {
     let size = Some(Size { rows: 50, cols: 299 });
     let streams = vec![Want { stream: Stream::Tty, from: Position::Now }];
     let watch = Hello { streams, size, redraw: Some(Redraw::Screen), ..Hello::default() };
-    let watch = Kind::Hello.message(&watch);
+    let watch = FrameKind::Hello.message(&watch);
     let see = || {
         let mut one = rig.client("session");
         one.write_all(&watch).unwrap();
@@ -283,14 +284,14 @@ fn lines_that_clients_cause_do_not_fill_the_log() {
     }
     let rig = open_rig();
     let mut mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
-    let request = Kind::Request
+    let request = FrameKind::Request
         .message(&serde_json::json!({"request": "detach", "client": 1_000_000_000_u64}));
     let says = [hello(Stream::Stdout), request.repeat(20)].concat();
     // Attached, asking, detached; refused; and what is no hello.
     Crowd::come(&rig, MANY, "session", (1000, 0), &says);
     Crowd::come(&rig, MANY, "stdout", (1000, 0), b"");
     Crowd::come(&rig, ONE, "session", (1000, 0), &says);
-    Crowd::come(&rig, MANY, "session", (1000, 0), &Kind::StdinEof.frame(b""));
+    Crowd::come(&rig, MANY, "session", (1000, 0), &FrameKind::StdinEof.frame(b""));
     // But the one that asks.
     eventually("all have gone", || rig.status()["clients"].as_array().unwrap().len() == 1);
     // What root does is logged all the same.

@@ -14,7 +14,7 @@ use iottymux::core::hub::{Hub, Room};
 use iottymux::logfmt::cast::Cast;
 use iottymux::logfmt::format::Format;
 use iottymux::mux::sink::log::file::{Claims, LogFile, LogPath};
-use iottymux::mux::sink::log::writer::{Target, Writer};
+use iottymux::mux::sink::log::writer::{LogSink, LogWriter};
 use iottymux::mux::sink::log::{Log, Policy};
 use iottymux::types::stream::{Epoch, Stream};
 use iottymux::types::time::Now;
@@ -253,7 +253,7 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
         cast,
         Format::Cast { input: true },
     );
-    let writer = Writer::start("x", Target::File(Box::new(file))).unwrap();
+    let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
     let mut log = Log::new("x".into(), Format::Cast { input: true }, policy, writer, &mut hub);
     let print = |hub: &mut Hub, log: &mut Log| {
         let mut printed = 0;
@@ -278,8 +278,8 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
     let mut more = 0;
     while !log.finish(&mut hub, Now::read().at) {
         let due = log.deadline().map(|at| at.saturating_duration_since(Now::read().at));
-        log.writer().ear.await_word(due.unwrap_or(WATCHDOG));
-        log.writer().ear.hear();
+        log.writer().mailbox.await_word(due.unwrap_or(WATCHDOG));
+        log.writer().mailbox.hear();
         while let Some(word) = log.writer().word() {
             log.on_word(word, &mut hub, Now::read().at);
         }

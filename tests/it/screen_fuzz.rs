@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Instant;
 
 use iottymux::core::screen::Screen;
-use iottymux::core::screen::modes::Modes;
+use iottymux::core::screen::modes::ScreenModes;
 use iottymux::core::screen::query::Strip;
 use iottymux::core::screen::replies::Replies;
 use iottymux::core::screen::scan::Scanner;
@@ -27,7 +27,7 @@ struct Subject {
     screen: Screen,
     strip: Strip,
     scanner: Scanner,
-    modes: Modes,
+    modes: ScreenModes,
     replies: Replies,
     now: Instant,
 }
@@ -38,7 +38,7 @@ impl Subject {
             screen: Screen::new(size),
             strip: Strip::default(),
             scanner: Scanner::default(),
-            modes: Modes::default(),
+            modes: ScreenModes::default(),
             replies: Replies::default(),
             now,
         }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use iottymux::types::stream::Stream;
-use iottymux::wire::{Decoder, Item, Kind};
+use iottymux::wire::{Decoder, FrameKind, Item};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub enum Frame {
     Bytes(Stream, Vec<u8>),
     /// What shows the screen.
     Screen(Vec<u8>),
-    Told(Kind, Value),
+    Told(FrameKind, Value),
 }
 
 /// Of many bytes the last are shown.
@@ -47,12 +47,12 @@ impl Session {
     pub fn new(rig: &Rig, hello: &Value) -> Self {
         let mut session =
             Self { socket: rig.client("session"), decoder: Decoder::default(), frames: vec![] };
-        let hello = Kind::Hello.message(hello);
+        let hello = FrameKind::Hello.message(hello);
         session.socket.write_all(&hello).unwrap();
         session
     }
 
-    pub fn send(&mut self, kind: Kind, body: &[u8]) {
+    pub fn send(&mut self, kind: FrameKind, body: &[u8]) {
         self.socket.write_all(&kind.frame(body)).unwrap();
     }
 
@@ -86,7 +86,7 @@ impl Session {
     }
 
     /// The body of the first message of this kind, which comes or has come.
-    pub fn wait_told(&mut self, kind: Kind) -> Value {
+    pub fn wait_told(&mut self, kind: FrameKind) -> Value {
         loop {
             let told = |frame: &Frame| match frame {
                 Frame::Told(this, body) if *this == kind => Some(body.clone()),
@@ -119,7 +119,7 @@ impl Session {
     }
 }
 
-pub fn told(kind: Kind, body: Value) -> Frame {
+pub fn told(kind: FrameKind, body: Value) -> Frame {
     Frame::Told(kind, body)
 }
 
@@ -131,19 +131,19 @@ fn a_whole_session_of_an_app_that_ends() {
         &rig,
         &json!({"version": 1, "streams": [{"stream": "stdout"}], "stdin": true}),
     );
-    let epoch = session.wait_told(Kind::Welcome)["epoch"].clone();
-    session.send(Kind::Stdin, b"half ");
-    session.send(Kind::Stdin, b"line\n");
+    let epoch = session.wait_told(FrameKind::Welcome)["epoch"].clone();
+    session.send(FrameKind::Stdin, b"half ");
+    session.send(FrameKind::Stdin, b"line\n");
     assert_eq!(
         session.rest(),
         [
             told(
-                Kind::Welcome,
+                FrameKind::Welcome,
                 json!({"version": 1, "epoch": epoch, "streams": [{"stream": "stdout", "offset": 0}]})
             ),
             Frame::Bytes(Stream::Stdout, b"half line\n".to_vec()),
-            told(Kind::End, json!({"stream": "stdout"})),
-            told(Kind::Exit, json!({"status": 3})),
+            told(FrameKind::End, json!({"stream": "stdout"})),
+            told(FrameKind::Exit, json!({"status": 3})),
         ]
     );
     assert_eq!(mux.ends(), 3);
@@ -158,7 +158,7 @@ fn a_session_of_a_mux_that_ends() {
     let hello = json!({"version": 1, "streams": [{"stream": "stderr"}, {"stream": "stdout"}, {"stream": "tty"}], "later": {}});
     let mut session = Session::new(&rig, &hello);
     // Those that the app has, each from what nobody has seen.
-    let welcome = session.wait_told(Kind::Welcome);
+    let welcome = session.wait_told(FrameKind::Welcome);
     let streams = json!([{"stream": "stderr", "offset": 0}, {"stream": "stdout", "offset": 4}]);
     assert_eq!(welcome["streams"], streams);
     rig.writer("stdout").write_all(b"last").unwrap();
@@ -166,7 +166,7 @@ fn a_session_of_a_mux_that_ends() {
     let frames = session.rest();
     assert_eq!(
         frames[1..],
-        [Frame::Bytes(Stream::Stdout, b"last".to_vec()), told(Kind::Closing, Value::Null)]
+        [Frame::Bytes(Stream::Stdout, b"last".to_vec()), told(FrameKind::Closing, Value::Null)]
     );
     assert_eq!(mux.ends(), 0);
 }
@@ -176,11 +176,11 @@ fn the_end_of_input_is_acknowledged_when_the_app_has_it() {
     let rig = Rig::new();
     let _mux = rig.stream();
     let mut session = Session::new(&rig, &json!({"version": 1, "stdin": true}));
-    session.send(Kind::Stdin, b"no line end");
-    session.send(Kind::StdinEof, b"");
-    session.wait_told(Kind::StdinDone);
+    session.send(FrameKind::Stdin, b"no line end");
+    session.send(FrameKind::StdinEof, b"");
+    session.wait_told(FrameKind::StdinDone);
     // What comes after its end is nobody's.
-    session.send(Kind::Stdin, b"too late");
+    session.send(FrameKind::Stdin, b"too late");
     let app = rig.reader();
     app.wait_for("no line end");
     rig.client("stdin").write_all(b".\n").unwrap();
@@ -205,7 +205,7 @@ fn it_begins_where_it_asks_to() {
         mux.rests();
         let hello = json!({"version": 1, "streams": [{"stream": "stdout", "from": from}]});
         let mut session = Session::new(&rig, &hello);
-        let welcome = session.wait_told(Kind::Welcome);
+        let welcome = session.wait_told(FrameKind::Welcome);
         assert_eq!(welcome["streams"][0]["offset"], offset, "{from}");
         let text = |session: &Session| match session.frames.get(1) {
             Some(Frame::Bytes(_, bytes)) => String::from_utf8_lossy(bytes).into_owned(),
@@ -230,7 +230,7 @@ fn an_offset_of_another_epoch_is_the_oldest_byte_kept() {
         let wanted = json!([{"stream": "stdout", "from": from}]);
         let mut session =
             Session::new(&rig, &json!({"version": 1, "epoch": epoch, "streams": wanted}));
-        session.wait_told(Kind::Welcome)
+        session.wait_told(FrameKind::Welcome)
     };
     let other = json!("0123456789abcdef");
     let own = hello(&other, json!("now"))["epoch"].clone();
@@ -249,7 +249,7 @@ fn one_without_patience_never_holds_the_app_back() {
     let _mux = rig.mux(["stream", "--app", APP, "--client-patience", "3600"]);
     let hello = json!({"version": 1, "streams": [{"stream": "stdout"}], "patience_ms": 0});
     let mut session = Session::new(&rig, &hello);
-    session.wait_told(Kind::Welcome);
+    session.wait_told(FrameKind::Welcome);
     // That this returns is the test: nobody reads, and the mux would allow an hour.
     pattern::write(rig.writer("stdout"), 16 << 20);
 }
@@ -259,7 +259,7 @@ fn lost_bytes_are_told_with_their_numbers() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     let mut session = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
-    session.wait_told(Kind::Welcome);
+    session.wait_told(FrameKind::Welcome);
     // It does not read while the app writes far more than is kept for it.
     let len = 8 << 20;
     pattern::write(rig.writer("stdout"), len);
@@ -268,7 +268,7 @@ fn lost_bytes_are_told_with_their_numbers() {
     account.read_to_end(&session.socket);
     assert_eq!(account.at, len, "every byte came or was told lost");
     assert!(account.lost > 0);
-    assert_eq!(account.last, Some(Kind::Closing));
+    assert_eq!(account.last, Some(FrameKind::Closing));
     assert_eq!(mux.ends(), 0);
 }
 
@@ -277,26 +277,29 @@ fn who_breaks_the_protocol_is_told_and_dropped_alone() {
     let rig = Rig::new();
     let _mux = rig.stream();
     let mut well = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
-    well.wait_told(Kind::Welcome);
-    let hello = |body: Value| Kind::Hello.message(&body);
+    well.wait_told(FrameKind::Welcome);
+    let hello = |body: Value| FrameKind::Hello.message(&body);
     let good = json!({"version": 1});
     for (bytes, why) in [
         (hello(json!({"version": 9})), "version 9"),
         (hello(json!({"version": 1, "streams": [{"stream": "stdfoo"}]})), "stdfoo"),
         (hello(json!({"version": 1, "exclusive": "ask"})), "only one who types"),
         (hello(json!({"version": 1, "epoch": "1"})), "16 hexadecimal digits"),
-        (Kind::Hello.frame(b"garbage"), "expected value"),
-        (Kind::Stdin.frame(b"x"), "its first frame is not a hello"),
+        (FrameKind::Hello.frame(b"garbage"), "expected value"),
+        (FrameKind::Stdin.frame(b"x"), "its first frame is not a hello"),
         ([hello(good.clone()), hello(good.clone())].concat(), "does not send Hello here"),
-        ([hello(good.clone()), Kind::Stdout.frame(b"x")].concat(), "does not send data of stdout"),
-        ([hello(good.clone()), Kind::Exit.frame(b"{}")].concat(), "does not send Exit here"),
+        (
+            [hello(good.clone()), FrameKind::Stdout.frame(b"x")].concat(),
+            "does not send data of stdout",
+        ),
+        ([hello(good.clone()), FrameKind::Exit.frame(b"{}")].concat(), "does not send Exit here"),
         (vec![1, 0, 0, 0, 0, 1, 0, 1], "over the limit"),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "reserved bytes"),
     ] {
         let mut socket = rig.client("session");
         socket.write_all(&bytes).unwrap();
         let mut bad = Session { socket, decoder: Decoder::default(), frames: vec![] };
-        let error = bad.wait_told(Kind::Error)["error"].as_str().unwrap().to_owned();
+        let error = bad.wait_told(FrameKind::Error)["error"].as_str().unwrap().to_owned();
         assert!(error.contains(why), "{error}");
         bad.rest();
     }
@@ -311,7 +314,7 @@ fn a_refusal_quotes_no_more_than_a_line_holds() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     let long = json!({"version": 1, "streams": [{"stream": "\u{7}".repeat(10_000)}]});
-    let error = Session::new(&rig, &long).wait_told(Kind::Error)["error"].to_string();
+    let error = Session::new(&rig, &long).wait_told(FrameKind::Error)["error"].to_string();
     assert!(error.contains("unknown variant") && error.len() < 4096, "{error}");
     mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
@@ -324,10 +327,10 @@ fn questions_that_come_together_are_all_answered() {
     let _mux = rig.stream();
     let _crowd = [(); 100].map(|()| rig.client("stdout"));
     let mut session = Session::new(&rig, &json!({"version": 1}));
-    session.wait_told(Kind::Welcome);
-    session.socket.write_all(&Kind::Status.frame(b"").repeat(12)).unwrap();
+    session.wait_told(FrameKind::Welcome);
+    session.socket.write_all(&FrameKind::Status.frame(b"").repeat(12)).unwrap();
     let answers = |session: &Session| {
-        session.frames.iter().filter(|f| matches!(f, Frame::Told(Kind::Report, _))).count()
+        session.frames.iter().filter(|f| matches!(f, Frame::Told(FrameKind::Report, _))).count()
     };
     while answers(&session) < 12 {
         assert!(session.read(), "ended after {} answers", answers(&session));
@@ -340,7 +343,7 @@ fn kinds_of_later_versions_are_skipped() {
     let _mux = rig.stream();
     let mut session = Session::new(&rig, &json!({"version": 1, "stdin": true}));
     session.socket.write_all(&[9, 0, 0, 0, 0, 0, 0, 3, b'x', b'y', b'z']).unwrap();
-    session.send(Kind::Stdin, b"on\n");
+    session.send(FrameKind::Stdin, b"on\n");
     rig.reader().wait_for("on\n");
 }
 
@@ -363,7 +366,7 @@ fn who_does_not_say_hello_is_told_and_dropped_alone() {
     let _mux = rig.stream();
     let streams = json!({"version": 1, "streams": [{"stream": "stdout"}]});
     let mut well = Session::new(&rig, &streams);
-    well.wait_told(Kind::Welcome);
+    well.wait_told(FrameKind::Welcome);
     let raw = rig.client("stdout");
     let quiet = || Session {
         socket: rig.client("session"),
@@ -371,13 +374,13 @@ fn who_does_not_say_hello_is_told_and_dropped_alone() {
         frames: Vec::new(),
     };
     let (mut silent, mut half, mut late) = (quiet(), quiet(), quiet());
-    let hello = Kind::Hello.message(&streams);
+    let hello = FrameKind::Hello.message(&streams);
     half.socket.write_all(&hello[..hello.len() - 1]).unwrap();
     for byte in hello.chunks(1) {
         late.socket.write_all(byte).unwrap();
     }
     for session in [&mut silent, &mut half] {
-        let why = session.wait_told(Kind::Error);
+        let why = session.wait_told(FrameKind::Error);
         assert_eq!(why, json!({"error": "it has not said hello in time"}));
         assert!(!session.read(), "{:?}", session.frames);
     }
@@ -398,7 +401,7 @@ fn every_request_is_answered() {
     let spec = format!("raw:{}", rig.file("app.log").display());
     let _mux = rig.mux(["stream", "--app", APP, "--log", &spec]);
     let mut session = Session::new(&rig, &json!({"version": 1}));
-    session.wait_told(Kind::Welcome);
+    session.wait_told(FrameKind::Welcome);
     for (body, why) in [
         (&br#"{"request":"dance"}"#[..], "unknown variant"),
         (b"garbage", "expected value"),
@@ -406,11 +409,11 @@ fn every_request_is_answered() {
         (br#"{"request":"detach","client":99}"#, "there is no client 99"),
         (br#"{"request":"resize","rows":1,"cols":1}"#, "no terminal"),
     ] {
-        session.send(Kind::Request, body);
-        let answer = session.wait_told(Kind::Answer);
+        session.send(FrameKind::Request, body);
+        let answer = session.wait_told(FrameKind::Answer);
         assert!(answer["error"].as_str().unwrap().contains(why), "{answer}");
         session.frames.clear();
     }
-    session.send(Kind::Request, br#"{"request":"reopen-logs"}"#);
-    assert_eq!(session.wait_told(Kind::Answer), json!({}));
+    session.send(FrameKind::Request, br#"{"request":"reopen-logs"}"#);
+    assert_eq!(session.wait_told(FrameKind::Answer), json!({}));
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use iottymux::types::stream::Stream;
-use iottymux::wire::Kind;
+use iottymux::wire::FrameKind;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn sessions_learn_of_each_turn_in_its_place() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     let mut session = Session::new(&rig, &hello());
-    session.wait_told(Kind::Welcome);
+    session.wait_told(FrameKind::Welcome);
     let mut app = rig.writer("stdout");
     // Whether the mux has read it or not when it is told of the end.
     app.write_all(b"first life").unwrap();
@@ -56,7 +56,7 @@ fn sessions_learn_of_each_turn_in_its_place() {
     ended(&rig, "killed", "TERM");
     // From now on it is known how the app has ended.
     let mut late = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
-    late.wait_told(Kind::Ended);
+    late.wait_told(FrameKind::Ended);
     mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0, "the app's status is not the mux's");
     let stdout = |bytes: &[u8]| Frame::Bytes(Stream::Stdout, bytes.to_vec());
@@ -65,18 +65,18 @@ fn sessions_learn_of_each_turn_in_its_place() {
         session.rest()[1..],
         [
             stdout(b"first life"),
-            told(Kind::Ended, json!({"status": 1})),
-            told(Kind::Started, json!({"pid": 4711})),
+            told(FrameKind::Ended, json!({"status": 1})),
+            told(FrameKind::Started, json!({"pid": 4711})),
             stdout(b"second life"),
-            told(Kind::Ended, signal.clone()),
-            told(Kind::End, json!({"stream": "stdout"})),
-            told(Kind::End, json!({"stream": "stderr"})),
-            told(Kind::Exit, signal.clone()),
+            told(FrameKind::Ended, signal.clone()),
+            told(FrameKind::End, json!({"stream": "stdout"})),
+            told(FrameKind::End, json!({"stream": "stderr"})),
+            told(FrameKind::Exit, signal.clone()),
         ]
     );
     let frames = late.rest();
-    assert_eq!(frames[1], told(Kind::Ended, signal.clone()));
-    assert_eq!(frames.last(), Some(&told(Kind::Exit, signal)));
+    assert_eq!(frames[1], told(FrameKind::Ended, signal.clone()));
+    assert_eq!(frames.last(), Some(&told(FrameKind::Exit, signal)));
 }
 
 /// One that is behind gets everything from before the end before it learns of the end.
@@ -85,7 +85,7 @@ fn a_slow_session_learns_of_each_turn_in_its_place_too() {
     let rig = Rig::new();
     let mut mux = rig.mux(["stream", "--app", APP, "--backlog", "4M"]);
     let mut session = Session::new(&rig, &hello());
-    session.wait_told(Kind::Welcome);
+    session.wait_told(FrameKind::Welcome);
     // More than its socket takes, and it does not read.
     let len = 2 << 20;
     pattern::write(rig.writer("stdout"), len);
@@ -100,8 +100,8 @@ fn a_slow_session_learns_of_each_turn_in_its_place_too() {
     assert_eq!(
         frames[2..],
         [
-            told(Kind::Ended, json!({"status": 5})),
-            told(Kind::Started, json!({"pid": 4711})),
+            told(FrameKind::Ended, json!({"status": 5})),
+            told(FrameKind::Started, json!({"pid": 4711})),
             Frame::Bytes(Stream::Stdout, b"again".to_vec()),
         ]
     );
@@ -117,9 +117,9 @@ fn the_pipes_are_read_empty_first() {
     // It has no patience, so that it does not hold the app back.
     let hello = json!({"version": 1, "streams": [{"stream": "stdout"}], "patience_ms": 0});
     let mut session = Session::new(&rig, &hello);
-    session.wait_told(Kind::Welcome);
+    session.wait_told(FrameKind::Welcome);
     let mut unit = Session::new(&rig, &json!({"version": 1}));
-    unit.wait_told(Kind::Welcome);
+    unit.wait_told(FrameKind::Welcome);
     mux.stop();
     let mut app = rig.writer("stdout");
     fcntl(&app, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -127,17 +127,17 @@ fn the_pipes_are_read_empty_first() {
     while let Ok(len) = app.write(&[b'x'; 4096]) {
         wrote += len as u64;
     }
-    unit.send(Kind::Request, br#"{"request":"ended","status":1}"#);
+    unit.send(FrameKind::Request, br#"{"request":"ended","status":1}"#);
     mux.go_on();
-    unit.wait_told(Kind::Answer);
+    unit.wait_told(FrameKind::Answer);
     mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
     let mut before = 0;
     for frame in session.rest() {
         match frame {
             Frame::Bytes(_, bytes) => before += bytes.len() as u64,
-            Frame::Told(Kind::Gap, gap) => before = gap["to"].as_u64().unwrap(),
-            Frame::Told(Kind::Ended, _) => break,
+            Frame::Told(FrameKind::Gap, gap) => before = gap["to"].as_u64().unwrap(),
+            Frame::Told(FrameKind::Ended, _) => break,
             Frame::Told(..) | Frame::Screen(_) => {}
         }
     }
@@ -149,14 +149,14 @@ fn an_app_that_runs_again_is_not_taken_for_one_that_has_ended() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     let mut session = Session::new(&rig, &hello());
-    session.wait_told(Kind::Welcome);
+    session.wait_told(FrameKind::Welcome);
     ended(&rig, "exited", "1");
     started(&rig, "4711");
     let late = Session::new(&rig, &hello());
     mux.signal(Signal::SIGTERM);
-    assert_eq!(session.rest().last(), Some(&told(Kind::Closing, Value::Null)));
+    assert_eq!(session.rest().last(), Some(&told(FrameKind::Closing, Value::Null)));
     let late = late.rest();
-    assert_eq!(late[1..], [told(Kind::Closing, Value::Null)]);
+    assert_eq!(late[1..], [told(FrameKind::Closing, Value::Null)]);
     assert_eq!(mux.ends(), 0);
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use iottymux::types::limits;
 use iottymux::types::stream::Stream;
-use iottymux::wire::{Kind, Size};
+use iottymux::wire::{FrameKind, Size};
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn raw(slave: &File) {
 
 fn resized(session: &mut Session, rows: u16, cols: u16) {
     let size = serde_json::to_vec(&Size { rows, cols }).unwrap();
-    session.send(Kind::Resize, &size);
+    session.send(FrameKind::Resize, &size);
 }
 
 /// What a terminal of this size shows when it is given these frames, and where its cursor is.
@@ -74,7 +74,7 @@ fn who_comes_late_sees_the_screen_and_then_what_comes() {
     // Somebody has had all of it.
     expect(rig.client("tty"), drawn);
     let mut session = Session::new(&rig, &hello(24, 80));
-    assert_eq!(session.wait_told(Kind::Redraw)["offset"], drawn.len());
+    assert_eq!(session.wait_told(FrameKind::Redraw)["offset"], drawn.len());
     slave.write_all(b"\x1b[7;1Hlive").unwrap();
     let frames = session.rest_until(
         |frames| matches!(frames.last(), Some(Frame::Bytes(_, bytes)) if bytes.ends_with(b"live")),
@@ -114,12 +114,12 @@ fn the_size_is_that_of_who_typed_or_resized_last() {
         eventually(&what, || size_of(&slave) == (rows, cols));
     };
     let mut first = Session::new(&rig, &hello(30, 100));
-    first.wait_told(Kind::Welcome);
+    first.wait_told(FrameKind::Welcome);
     has(30, 100);
     let mut second = Session::new(&rig, &hello(20, 60));
-    second.wait_told(Kind::Welcome);
+    second.wait_told(FrameKind::Welcome);
     has(20, 60);
-    first.send(Kind::Stdin, b"x");
+    first.send(FrameKind::Stdin, b"x");
     has(30, 100);
     resized(&mut second, 21, 61);
     has(21, 61);
@@ -127,14 +127,14 @@ fn the_size_is_that_of_who_typed_or_resized_last() {
     let mut viewer = hello(5, 5);
     viewer["stdin"] = false.into();
     let mut viewer = Session::new(&rig, &viewer);
-    viewer.wait_told(Kind::Redraw);
+    viewer.wait_told(FrameKind::Redraw);
     resized(&mut viewer, 6, 6);
     resized(&mut first, 0, 0);
     // It is asked for the status behind these, and so has dealt with them.
-    viewer.send(Kind::Status, b"");
-    viewer.wait_told(Kind::Report);
-    first.send(Kind::Status, b"");
-    first.wait_told(Kind::Report);
+    viewer.send(FrameKind::Status, b"");
+    viewer.wait_told(FrameKind::Report);
+    first.send(FrameKind::Status, b"");
+    first.wait_told(FrameKind::Report);
     // Nor later: between two screens for a viewer is more time than between two sizes.
     const { assert!(limits::SCREEN_PAUSE.as_millis() > limits::RESIZE_PAUSE.as_millis()) };
     for text in ["one", "two"] {
@@ -159,7 +159,7 @@ fn who_has_another_window_sees_the_screen_as_it_changes() {
     small["stdin"] = false.into();
     let small = Session::new(&rig, &small);
     let mut types = Session::new(&rig, &hello(24, 80));
-    types.wait_told(Kind::Redraw);
+    types.wait_told(FrameKind::Redraw);
     eventually("the terminal's size", || size_of(&slave) == (24, 80));
     let line = "0123456789".repeat(8);
     for row in 1..=24 {
@@ -190,15 +190,15 @@ fn queries_have_one_answer() {
     expect(&mut slave, "bare");
     // The first is shown the app's bytes, as it decides the size; the second, too.
     let mut first = Session::new(&rig, &hello(24, 80));
-    first.wait_told(Kind::Redraw);
+    first.wait_told(FrameKind::Redraw);
     let mut second = Session::new(&rig, &hello(24, 80));
-    second.wait_told(Kind::Redraw);
+    second.wait_told(FrameKind::Redraw);
     for (round, decides) in [1, 0, 1].into_iter().enumerate() {
         let sessions = [&mut first, &mut second];
         let key = [b'a' + u8::try_from(round).unwrap()];
         let [a, b] = sessions;
         let (decider, other) = if decides == 0 { (a, b) } else { (b, a) };
-        decider.send(Kind::Stdin, &key);
+        decider.send(FrameKind::Stdin, &key);
         expect(&mut slave, std::str::from_utf8(&key).unwrap());
         let asked = format!("{round}\x1b[6n");
         slave.write_all(asked.as_bytes()).unwrap();
@@ -216,12 +216,12 @@ fn queries_have_one_answer() {
         decider.read_until(has);
         // One byte at a time, the other's first.
         for byte in b"\x1b[1;1R" {
-            other.send(Kind::Stdin, &[*byte]);
+            other.send(FrameKind::Stdin, &[*byte]);
         }
-        decider.send(Kind::Stdin, b"\x1b[2;2R");
+        decider.send(FrameKind::Stdin, b"\x1b[2;2R");
         expect(&mut slave, "\x1b[2;2R");
         // Keys that look like replies are keys when nothing was asked.
-        other.send(Kind::Stdin, b"\x1b[1;2R");
+        other.send(FrameKind::Stdin, b"\x1b[1;2R");
         expect(&mut slave, "\x1b[1;2R");
     }
 }

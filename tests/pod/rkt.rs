@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Decoder, Hello, Item, Kind as FrameKind, Want};
+use iottymux::wire::{Decoder, FrameKind, Hello, Item, Want};
 
 use crate::pod::{Plan, Pod, Raw, rounds};
 use crate::proc::{Proc, eventually};

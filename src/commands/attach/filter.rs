@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use memchr::memchr;
 
-use crate::core::screen::scan::{Control, ESC, Place, Step, step};
+use crate::core::screen::scan::{Control, ESC, ScanState, ScanStep, step};
 use crate::types::limits;
 
 /// Which strings of the app reach a terminal that attach writes to.
@@ -99,7 +99,7 @@ enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Filter {
     pass: Pass,
-    place: Place,
+    place: ScanState,
     verdict: Verdict,
     /// The sequence so far, while its verdict is open.
     head: Vec<u8>,
@@ -135,7 +135,7 @@ impl Filter {
     pub(crate) const fn new(pass: Pass) -> Self {
         Self {
             pass,
-            place: Place::Text,
+            place: ScanState::Text,
             verdict: Verdict::Open,
             head: Vec::new(),
             is_broken: false,
@@ -148,26 +148,26 @@ impl Filter {
     /// What the terminal is to be given of these bytes; `out` is memory for it.
     pub(crate) fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
-        if self.place == Place::Text && memchr(ESC, bytes).is_none() && bytes.is_ascii() {
+        if self.place == ScanState::Text && memchr(ESC, bytes).is_none() && bytes.is_ascii() {
             self.character = Character::default();
             return bytes;
         }
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let run = match (self.place, self.verdict) {
-                (Place::Text, _) => memchr(ESC, rest).unwrap_or(rest.len()),
-                (Place::Command | Place::String, Verdict::Shown | Verdict::Refused) => {
+                (ScanState::Text, _) => memchr(ESC, rest).unwrap_or(rest.len()),
+                (ScanState::Command | ScanState::String, Verdict::Shown | Verdict::Refused) => {
                     let ends = |byte: &u8| matches!(*byte, ESC | 0x07 | CANCEL | 0x1a);
                     rest.iter().position(ends).unwrap_or(rest.len())
                 }
                 _ => 0,
             };
             if run > 0 {
-                if self.place == Place::Text || self.verdict == Verdict::Shown {
+                if self.place == ScanState::Text || self.verdict == Verdict::Shown {
                     self.show(&rest[..run], out);
                 }
                 at += run;
-            } else if self.place == Place::Text {
+            } else if self.place == ScanState::Text {
                 self.begin();
                 at += 1;
             } else {
@@ -179,7 +179,7 @@ impl Filter {
 
     /// What puts back the title from before attach, if the app has set one.
     pub(crate) fn undo(&self) -> String {
-        let end = if self.place == Place::Text { "" } else { "\x1b\\" };
+        let end = if self.place == ScanState::Text { "" } else { "\x1b\\" };
         match self.saved {
             0 => String::new(),
             saved => end.to_owned() + &RESTORE_TITLE.repeat(saved.into()),
@@ -194,45 +194,45 @@ impl Filter {
     /// The app goes on with nothing that has begun.
     pub(crate) fn break_off(&mut self) {
         self.head.clear();
-        (self.place, self.is_broken) = (Place::Text, false);
+        (self.place, self.is_broken) = (ScanState::Text, false);
     }
 
     /// An ESC begins a sequence.
     fn begin(&mut self) {
         self.head.clear();
         self.head.push(ESC);
-        (self.place, self.verdict, self.doubles) = (Place::Escape, Verdict::Open, false);
+        (self.place, self.verdict, self.doubles) = (ScanState::Escape, Verdict::Open, false);
     }
 
     /// One more byte of a sequence; whether it was used.
     fn step(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
         let was = self.place;
-        if was == Place::StringEscape && self.doubles && byte == ESC {
-            self.place = Place::String;
+        if was == ScanState::StringEscape && self.doubles && byte == ESC {
+            self.place = ScanState::String;
             return true;
         }
-        if was == Place::Escape && byte == b'k' && !self.pass.title {
+        if was == ScanState::Escape && byte == b'k' && !self.pass.title {
             // The title of a window of screen and tmux, up to a string terminator.
-            self.place = Place::String;
+            self.place = ScanState::String;
             self.judge(Class::Title, out);
             return true;
         }
         match step(was, byte) {
-            Step::On(place) => {
+            ScanStep::On(place) => {
                 self.place = place;
                 match self.verdict {
                     Verdict::Open => {
                         self.head.push(byte);
                         // An ESC in a string ends it, or begins something else.
-                        if place != Place::StringEscape {
+                        if place != ScanState::StringEscape {
                             self.look(false, out);
                         }
                     }
-                    Verdict::Shown if place != Place::StringEscape => self.show(&[byte], out),
+                    Verdict::Shown if place != ScanState::StringEscape => self.show(&[byte], out),
                     _ => {}
                 }
             }
-            Step::End => {
+            ScanStep::End => {
                 match self.verdict {
                     Verdict::Open => {
                         self.head.push(byte);
@@ -241,9 +241,9 @@ impl Filter {
                     Verdict::Shown => Self::end(was, byte, out),
                     Verdict::Refused => {}
                 }
-                self.place = Place::Text;
+                self.place = ScanState::Text;
             }
-            Step::Cancel => {
+            ScanStep::Cancel => {
                 match self.verdict {
                     Verdict::Open if is_string(&self.head) => self.cancel(out),
                     Verdict::Open => {
@@ -253,9 +253,9 @@ impl Filter {
                     Verdict::Shown => Self::end(was, byte, out),
                     Verdict::Refused => {}
                 }
-                self.place = Place::Text;
+                self.place = ScanState::Text;
             }
-            Step::Again => {
+            ScanStep::Again => {
                 self.is_broken |= match self.verdict {
                     Verdict::Open if !is_string(&self.head) => {
                         self.show_head(out);
@@ -265,15 +265,15 @@ impl Filter {
                 };
                 self.begin();
                 // The ESC of a string that was broken off has been read.
-                return was != Place::StringEscape;
+                return was != ScanState::StringEscape;
             }
         }
         true
     }
 
     /// The last byte of a sequence that is shown, with the ESC before it that was held.
-    fn end(was: Place, byte: u8, out: &mut Vec<u8>) {
-        if was == Place::StringEscape {
+    fn end(was: ScanState, byte: u8, out: &mut Vec<u8>) {
+        if was == ScanState::StringEscape {
             out.push(ESC);
         }
         out.push(byte);

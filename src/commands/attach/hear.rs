@@ -8,11 +8,11 @@ use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::link::{Link, Progress};
-use super::mode::Mode;
+use super::mode::AttachMode;
 use super::page::Presence;
 use super::pulse::Pulse;
 use super::pump::News;
-use super::{Attached, Farewell, Input, Request, Step, UNSURE, link, pump, terminal};
+use super::{AttachRequest, Attached, Farewell, InputState, Step, UNSURE, link, pump, terminal};
 use crate::commands::find;
 use crate::os::sys;
 use crate::types::exit::Exit;
@@ -49,7 +49,7 @@ impl Attached<'_> {
                 return Ok(Step::Leave(self.complete(Exit::Done)));
             }
             News::StdinDone => {
-                self.input = Input::Closed;
+                self.input = InputState::Closed;
                 self.unconfirmed = false;
                 if self.wanted.outputs.is_empty() && !self.request.stdin_once {
                     return Ok(Step::Leave(self.complete(Exit::Done)));
@@ -104,14 +104,14 @@ impl Attached<'_> {
     pub(crate) fn on_rights(&mut self, rights: &Rights) {
         let (name, why) = (self.name(), rights.why.escape_debug());
         match (self.input, rights.types) {
-            (Input::Held, true) => {
-                self.input = Input::Open;
+            (InputState::Held, true) => {
+                self.input = InputState::Open;
                 self.redraw();
                 self.say(&format!("attached to app {name}: you type again"));
             }
-            (Input::Open, false) => {
+            (InputState::Open, false) => {
                 self.say(&format!("attached to app {name}: you only look: {why}"));
-                self.input = Input::Held;
+                self.input = InputState::Held;
                 // Whoever has taken that over is not to lose it to us by a new mux.
                 self.exclusive = None;
             }
@@ -163,12 +163,13 @@ impl Attached<'_> {
         };
         let wait = self.request.reconnect;
         self.say(&format!("app {}: the mux {what}; trying again for {wait:?}", self.name()));
-        let request = Request {
-            mode: Mode::Only(self.wanted.clone()),
+        let request = AttachRequest {
+            mode: AttachMode::Only(self.wanted.clone()),
             wait: Some(wait),
             exclusive: self.exclusive,
             // Another app's input is not to be ended by the end of what this one was given.
-            stdin_once: self.request.stdin_once && matches!(self.input, Input::Open | Input::Held),
+            stdin_once: self.request.stdin_once
+                && matches!(self.input, InputState::Open | InputState::Held),
             ..self.request.clone()
         };
         pump::dial(self.outbox.another()?, move || {
@@ -196,7 +197,7 @@ impl Attached<'_> {
         self.epoch = link.epoch;
         let told = link.size;
         self.begin(link)?;
-        let over = matches!(self.input, Input::Ended | Input::Closed);
+        let over = matches!(self.input, InputState::Ended | InputState::Closed);
         if let Some(uplink) = self.uplink.as_mut().filter(|_| over) {
             uplink.end();
         }

@@ -95,7 +95,7 @@ fn key(text: &str) -> Result<u8, SequenceError> {
 
 /// What a person's keys can ask of attach itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum KeyCommand {
     /// To leave the app.
     Detach,
     /// To stop attach for a while, as the shell's ^Z does.
@@ -110,7 +110,7 @@ pub(crate) enum Command {
 
 /// The sequences that are looked for, and what they ask for.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys(Vec<(Sequence, Command)>);
+pub(crate) struct Keys(Vec<(Sequence, KeyCommand)>);
 
 impl Keys {
     /// Those of a person: one sequence to detach and one to suspend, either may be empty. Where there can
@@ -124,11 +124,12 @@ impl Keys {
                 "the keys {detach} detach and {suspend} suspend: one hides the other"
             ));
         }
-        let mut keys = vec![(detach.clone(), Command::Detach), (suspend.clone(), Command::Suspend)];
+        let mut keys =
+            vec![(detach.clone(), KeyCommand::Detach), (suspend.clone(), KeyCommand::Suspend)];
         if let [first, _, ..] = both[0]
             && page
         {
-            keys.push((Sequence(vec![*first, b'?']), Command::Page));
+            keys.push((Sequence(vec![*first, b'?']), KeyCommand::Page));
         }
         keys.retain(|(sequence, _)| !sequence.0.is_empty());
         Ok(Self(keys))
@@ -140,11 +141,11 @@ impl Keys {
     }
 
     /// The keys for a command, if there are any.
-    pub(crate) fn of(&self, command: Command) -> Option<&Sequence> {
+    pub(crate) fn of(&self, command: KeyCommand) -> Option<&Sequence> {
         self.0.iter().find(|(_, asks)| *asks == command).map(|(sequence, _)| sequence)
     }
 
-    fn complete(&self, held: &[u8]) -> Option<Command> {
+    fn complete(&self, held: &[u8]) -> Option<KeyCommand> {
         self.0.iter().find(|(sequence, _)| sequence.0 == held).map(|(_, command)| *command)
     }
 
@@ -180,7 +181,7 @@ impl Matcher {
         typed: &[u8],
         now: Instant,
         out: &mut Vec<u8>,
-    ) -> (usize, Option<Command>) {
+    ) -> (usize, Option<KeyCommand>) {
         for (at, byte) in typed.iter().enumerate() {
             self.held.push(*byte);
             if self.held.len() == 1 {
@@ -207,7 +208,7 @@ impl Matcher {
     }
 
     /// Keeps of what is held back only what a sequence begins with.
-    fn settle(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Command> {
+    fn settle(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<KeyCommand> {
         while !self.held.is_empty() {
             if let Some(command) = self.keys.complete(&self.held) {
                 self.held.clear();
@@ -264,7 +265,7 @@ mod tests {
     }
 
     /// What comes out for the app of these reads, and which commands.
-    fn typed(matcher: &mut Matcher, reads: &[&[u8]]) -> (Vec<u8>, Vec<Command>) {
+    fn typed(matcher: &mut Matcher, reads: &[&[u8]]) -> (Vec<u8>, Vec<KeyCommand>) {
         let (mut out, mut commands) = (Vec::new(), Vec::new());
         for read in reads {
             let mut rest = *read;
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn sequences_are_found_and_beginnings_of_them_passed_on() {
-        use Command::{Detach, Page, Suspend};
+        use KeyCommand::{Detach, Page, Suspend};
         for (detach, suspend, reads, out, commands) in [
             ("ctrl-p,ctrl-q", "", &["ab\x10\x11cd"][..], "abcd", &[Detach][..]),
             ("ctrl-p,ctrl-q", "", &["a\x10", "\x11"], "a", &[Detach]),

@@ -11,23 +11,23 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
-use super::mode::{Mode, Wanted};
-use super::{Request, terminal};
+use super::mode::{AttachMode, WantedStreams};
+use super::{AttachRequest, terminal};
 use crate::os::diagnostics;
 use crate::types::limits;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
 use crate::wire::{
-    Begin, Gap, Hello, Kind, Redraw, Redrawn, Request as ForMux, Rights, Size, VERSION, Want,
-    Welcome,
+    Begin, ControlRequest as ForMux, FrameKind, Gap, Hello, Redraw, Redrawn, Rights, Size, VERSION,
+    Want, Welcome,
 };
 
 /// What came out of dialling.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// What is attached.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: WantedStreams,
     /// The way to the app.
     pub(crate) uplink: Option<Uplink>,
     /// The ways from the app; for a session just one.
@@ -121,17 +121,17 @@ pub(crate) struct Uplink {
 /// Connects to what is wanted of an app and to nothing else; `after` is how far an earlier
 /// connection got.
 pub(crate) fn dial(
-    request: &Request,
+    request: &AttachRequest,
     endpoints: &Endpoints,
     after: Option<&Progress>,
 ) -> Result<Link> {
-    let Request { dir, mode, from, stdin_once, .. } = request;
+    let AttachRequest { dir, mode, from, stdin_once, .. } = request;
     let name = dir.name();
     let targets = endpoints.streams();
     let has: Vec<Stream> = targets.iter().map(|(stream, _)| *stream).collect();
     let mut wanted = match mode {
-        Mode::Only(wanted) => wanted.clone(),
-        _ => Wanted::everything(&has),
+        AttachMode::Only(wanted) => wanted.clone(),
+        _ => WantedStreams::everything(&has),
     };
     if let Some(missing) = wanted.all().find(|s| !has.contains(s)) {
         let has: Vec<&str> = has.iter().map(|s| s.name()).collect();
@@ -229,7 +229,7 @@ pub(crate) fn dial(
 
 /// Whether all that comes goes to terminals: there a byte that comes late is worth less than an app
 /// that is not held back. In a pipe or a file every byte counts.
-fn all_shown(wanted: &Wanted) -> bool {
+fn all_shown(wanted: &WantedStreams) -> bool {
     let shown = |stream: &Stream| match stream {
         Stream::Stderr => io::stderr().is_terminal(),
         _ => io::stdout().is_terminal(),
@@ -256,7 +256,7 @@ impl Uplink {
     pub(crate) fn input(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(limits::FRAME) {
             if self.session {
-                self.waiting.extend_from_slice(&Kind::Stdin.header(part.len()));
+                self.waiting.extend_from_slice(&FrameKind::Stdin.header(part.len()));
             }
             self.waiting.extend_from_slice(part);
         }
@@ -265,7 +265,7 @@ impl Uplink {
     /// No more input will come.
     pub(crate) fn end(&mut self) {
         if self.session {
-            self.waiting.extend_from_slice(&Kind::StdinEof.frame(b""));
+            self.waiting.extend_from_slice(&FrameKind::StdinEof.frame(b""));
         } else {
             self.closing = !self.stays_open;
         }
@@ -274,14 +274,14 @@ impl Uplink {
     /// The window has this size now; a raw socket cannot tell.
     pub(crate) fn resize(&mut self, size: Size) {
         if self.session {
-            self.waiting.extend_from_slice(&Kind::Resize.message(&size));
+            self.waiting.extend_from_slice(&FrameKind::Resize.message(&size));
         }
     }
 
     /// Asks the mux for something; whether it can be asked: a raw socket cannot.
     pub(crate) fn ask(&mut self, request: ForMux) -> bool {
         if self.session {
-            self.waiting.extend_from_slice(&Kind::Request.message(&request));
+            self.waiting.extend_from_slice(&FrameKind::Request.message(&request));
         }
         self.session
     }

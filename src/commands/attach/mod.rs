@@ -30,11 +30,11 @@ use std::time::{Duration, Instant};
 use super::attach::filter::Pass;
 use super::attach::keys::{Keys, Matcher, Sequence};
 use super::attach::link::{Link, Uplink};
-use super::attach::mode::{Mode, Wanted};
+use super::attach::mode::{AttachMode, WantedStreams};
 use super::attach::page::Presence;
 use super::attach::pulse::Pulse;
 use super::attach::pump::{Inbox, Outbox};
-use super::attach::tell::Lines;
+use super::attach::tell::NoticeLines;
 use super::{find, list};
 use crate::os::diagnostics;
 use crate::os::state::AppDir;
@@ -46,11 +46,11 @@ use crate::wire::{AppStatus, Exclusive, Redraw, Rights};
 
 /// What is to be attached, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct AttachRequest {
     /// The app.
     pub(crate) dir: AppDir,
     /// Which of its streams.
-    pub(crate) mode: Mode,
+    pub(crate) mode: AttachMode,
     /// How long to wait for the app: zero not at all, `None` for ever.
     pub(crate) wait: Option<Duration>,
     /// How long to look for a new mux when a session loses its own: zero not at all.
@@ -73,9 +73,9 @@ pub(crate) struct Request {
     pub(crate) suspend_key: Sequence,
 }
 
-impl Request {
+impl AttachRequest {
     /// The plain one, which looks for no other mux and cannot be suspended.
-    pub(crate) fn new(dir: AppDir, mode: Mode) -> Self {
+    pub(crate) fn new(dir: AppDir, mode: AttachMode) -> Self {
         Self {
             dir,
             mode,
@@ -112,7 +112,7 @@ enum Step {
 
 /// What has become of this process's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Input {
+enum InputState {
     /// It is read as fast as it is taken.
     Open,
     /// Somebody else types alone, or we may only look.
@@ -125,7 +125,7 @@ enum Input {
 
 /// What our terminal has to do with the app's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Local {
+enum LocalInput {
     /// Nothing, or there is none.
     Apart,
     /// It shows what the app's shows.
@@ -145,26 +145,26 @@ enum Farewell {
 
 /// An attach under way.
 struct Attached<'a> {
-    request: &'a Request,
+    request: &'a AttachRequest,
     outbox: Outbox,
     /// The way to the app, while there is one.
     uplink: Option<Uplink>,
-    input: Input,
+    input: InputState,
     /// Whether some of a program's input was sent, and is not known to be with the app.
     unconfirmed: bool,
     keys: Matcher,
-    local: Local,
+    local: LocalInput,
     /// What our page tells of others, while it is shown.
     page: Option<Presence>,
     /// Lines of ours that are in the place of the app's, and until when.
-    noted: Option<Lines>,
+    noted: Option<NoticeLines>,
     /// When these lines are to be shown again, after the app's have wiped them away.
     wiped: Option<Instant>,
     /// Whether a session with a new mux begins with a screen.
     is_drawn: bool,
     /// What is to be told when the screen has been shown that is to come, which would wipe it away; or at
     /// that time, for a mux may hang. `None` when no screen comes.
-    held: Option<Lines>,
+    held: Option<NoticeLines>,
     /// Whether we type alone, or wish to: the next mux is asked for it again.
     exclusive: Option<Exclusive>,
     /// What the mux was asked for, and has not answered.
@@ -172,7 +172,7 @@ struct Attached<'a> {
     /// Connections that have not ended.
     open: usize,
     /// What is attached.
-    wanted: Wanted,
+    wanted: WantedStreams,
     /// What the session's offsets belong to.
     epoch: Option<Epoch>,
     farewell: Option<Farewell>,
@@ -189,11 +189,11 @@ struct Attached<'a> {
 }
 
 /// Attaches, and stays until it is over.
-pub(crate) fn attach(request: &Request) -> Result<Exit> {
-    let Request { dir, mode, wait, detach_keys, suspend_key, .. } = request;
+pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
+    let AttachRequest { dir, mode, wait, detach_keys, suspend_key, .. } = request;
     let keys = |page| Keys::new(detach_keys, suspend_key, page).map_err(|why| anyhow!(why));
     keys(true)?;
-    if *mode == Mode::List {
+    if *mode == AttachMode::List {
         let endpoints = find::retry(dir, *wait, WAITS, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
@@ -215,17 +215,17 @@ pub(crate) fn attach(request: &Request) -> Result<Exit> {
         diagnostics::say(line);
     }
     let local = match keyboard && terminal::make_raw(types).context("the local terminal")? {
-        true => Local::Raw,
-        false if on_screen => Local::Shown,
-        false => Local::Apart,
+        true => LocalInput::Raw,
+        false if on_screen => LocalInput::Shown,
+        false => LocalInput::Apart,
     };
     let outcome = (|| {
-        pump::catch_signals(outbox.another()?, local != Local::Apart)?;
+        pump::catch_signals(outbox.another()?, local != LocalInput::Apart)?;
         let mut attached = Attached {
             request,
             outbox,
             uplink: None,
-            input: if types { Input::Open } else { Input::Closed },
+            input: if types { InputState::Open } else { InputState::Closed },
             unconfirmed: false,
             local,
             keys: Matcher::new(keys),
@@ -370,12 +370,14 @@ impl<'a> Attached<'a> {
     /// How many bytes of this process's input may be read now. With nobody there, or while we may not
     /// type, a person's keys are still looked at; a program's input waits.
     fn room(&self) -> usize {
-        let most = if self.local == Local::Raw { limits::TYPED } else { limits::INPUT };
+        let most = if self.local == LocalInput::Raw { limits::TYPED } else { limits::INPUT };
         match (self.input, &self.uplink) {
-            (Input::Open, Some(uplink)) => most.saturating_sub(uplink.waiting()).min(limits::READ),
-            (Input::Ended, _) => 0,
+            (InputState::Open, Some(uplink)) => {
+                most.saturating_sub(uplink.waiting()).min(limits::READ)
+            }
+            (InputState::Ended, _) => 0,
             // What is typed now goes nowhere.
-            _ if self.local == Local::Raw => limits::READ,
+            _ if self.local == LocalInput::Raw => limits::READ,
             _ => 0,
         }
     }

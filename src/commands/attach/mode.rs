@@ -7,18 +7,18 @@ use crate::types::stream::Stream;
 
 /// A wish, before it is known what the app has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum AttachMode {
     /// Everything that the app has.
     Auto,
     /// Nothing: show what there is.
     List,
     /// Just these.
-    Only(Wanted),
+    Only(WantedStreams),
 }
 
 /// Streams in each direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedStreams {
     /// The stream that gets this process's input.
     pub(crate) input: Option<Stream>,
     /// The streams that come out of this process.
@@ -54,7 +54,7 @@ impl fmt::Display for ModeError {
 
 impl std::error::Error for ModeError {}
 
-impl FromStr for Mode {
+impl FromStr for AttachMode {
     type Err = ModeError;
 
     fn from_str(text: &str) -> Result<Self, ModeError> {
@@ -63,7 +63,7 @@ impl FromStr for Mode {
             "list" => return Ok(Self::List),
             _ => {}
         }
-        let mut wanted = Wanted::default();
+        let mut wanted = WantedStreams::default();
         for word in text.split(',') {
             match word {
                 "tty" => wanted.add(true, true, Stream::Tty),
@@ -80,7 +80,7 @@ impl FromStr for Mode {
     }
 }
 
-impl Wanted {
+impl WantedStreams {
     /// Adds a stream in one direction or both.
     pub(crate) fn add(
         &mut self,
@@ -124,11 +124,11 @@ mod tests {
     #[test]
     fn modes_as_rkt_has_them() {
         let only = |input: Option<Stream>, outputs: &[Stream]| {
-            Ok(Mode::Only(Wanted { input, outputs: outputs.to_vec() }))
+            Ok(AttachMode::Only(WantedStreams { input, outputs: outputs.to_vec() }))
         };
         for (text, want) in [
-            ("auto", Ok(Mode::Auto)),
-            ("list", Ok(Mode::List)),
+            ("auto", Ok(AttachMode::Auto)),
+            ("list", Ok(AttachMode::List)),
             ("tty", only(Some(Tty), &[Tty])),
             ("tty-in", only(Some(Tty), &[])),
             ("tty-out", only(None, &[Tty])),
@@ -143,7 +143,7 @@ mod tests {
             ("stdout,stdfoo", Err(ModeError::Unknown("stdfoo".into()))),
             ("auto,stdout", Err(ModeError::Unknown("auto".into()))),
         ] {
-            assert_eq!(text.parse::<Mode>(), want, "{text:?}");
+            assert_eq!(text.parse::<AttachMode>(), want, "{text:?}");
         }
     }
 }

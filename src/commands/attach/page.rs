@@ -2,7 +2,7 @@
 //!
 //! Pure. Everything on it is ours or a number: nothing that the app or a peer said.
 
-use super::keys::{Command, Keys};
+use super::keys::{KeyCommand, Keys};
 use crate::types::name::AppName;
 use crate::wire::{ClientReport, Report, Size};
 
@@ -20,13 +20,14 @@ pub(crate) enum Presence {
 /// One line on how many others are attached, for who comes and can look at the page by these keys.
 pub(crate) fn others(app: &AppName, count: usize, keys: &Keys) -> String {
     let are = if count == 1 { "other is" } else { "others are" };
-    let keys = keys.of(Command::Page).map_or(String::new(), |keys| format!(" ({keys} shows them)"));
+    let keys =
+        keys.of(KeyCommand::Page).map_or(String::new(), |keys| format!(" ({keys} shows them)"));
     format!("app {app}: {count} {are} attached{keys}")
 }
 
 /// What whoever sits here may type, which decides what the page has keys for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Typing {
+pub(crate) enum TypingState {
     /// Nothing.
     Never,
     /// As others do, or nothing as long as one of them types alone.
@@ -36,22 +37,22 @@ pub(crate) enum Typing {
 }
 
 /// What a key asks for while the page is shown.
-pub(crate) fn command(key: u8, typing: Typing) -> Option<Command> {
+pub(crate) fn command(key: u8, typing: TypingState) -> Option<KeyCommand> {
     match (key, typing) {
-        (b'd', _) => Some(Command::Detach),
-        (b'z', _) => Some(Command::Suspend),
-        (b't', Typing::Shared) => Some(Command::TakeOver),
-        (b'a', Typing::Alone) => Some(Command::LetGo),
+        (b'd', _) => Some(KeyCommand::Detach),
+        (b'z', _) => Some(KeyCommand::Suspend),
+        (b't', TypingState::Shared) => Some(KeyCommand::TakeOver),
+        (b'a', TypingState::Alone) => Some(KeyCommand::LetGo),
         _ => None,
     }
 }
 
 /// The keys of the page itself.
-fn here(typing: Typing) -> impl Iterator<Item = &'static str> {
+fn here(typing: TypingState) -> impl Iterator<Item = &'static str> {
     let alone = match typing {
-        Typing::Never => None,
-        Typing::Shared => Some("      t  types alone, also where another does so now"),
-        Typing::Alone => Some("      a  lets all type again"),
+        TypingState::Never => None,
+        TypingState::Shared => Some("      t  types alone, also where another does so now"),
+        TypingState::Alone => Some("      a  lets all type again"),
     };
     let keys = ["", "Here  d  detaches             z  suspends"].into_iter().chain(alone);
     keys.chain(["", "Any other key goes back.", ""])
@@ -60,16 +61,16 @@ fn here(typing: Typing) -> impl Iterator<Item = &'static str> {
 /// The page's text for a window of this size, for a terminal that is raw; `own` is our process.
 pub(crate) fn text(
     app: &AppName,
-    (keys, typing): (&Keys, Typing),
+    (keys, typing): (&Keys, TypingState),
     presence: &Presence,
     size: Size,
     own: u32,
 ) -> String {
     let mut head = vec![format!("iottymux: attached to app {app}"), String::new()];
     for (command, does) in [
-        (Command::Detach, "detaches: the app goes on"),
-        (Command::Suspend, "suspends attach, until fg"),
-        (Command::Page, "shows this page"),
+        (KeyCommand::Detach, "detaches: the app goes on"),
+        (KeyCommand::Suspend, "suspends attach, until fg"),
+        (KeyCommand::Page, "shows this page"),
     ] {
         if let Some(sequence) = keys.of(command) {
             head.push(format!("  {:16} {does}", sequence.to_string()));
@@ -142,7 +143,7 @@ mod tests {
         let keys =
             Keys::new(&"ctrl-p,ctrl-q".parse().unwrap(), &"ctrl-z".parse().unwrap(), true).unwrap();
         let app: AppName = "demo".parse().unwrap();
-        let text = text(&app, (&keys, Typing::Shared), presence, Size { rows, cols }, 71);
+        let text = text(&app, (&keys, TypingState::Shared), presence, Size { rows, cols }, 71);
         text.split_terminator("\r\n").map(str::to_owned).collect()
     }
 
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn only_the_keys_that_do_something_are_shown_and_do_it() {
-        use Typing::{Alone, Never, Shared};
+        use TypingState::{Alone, Never, Shared};
         for (typing, takes, lets_go) in
             [(Never, false, false), (Shared, true, false), (Alone, false, true)]
         {

@@ -18,7 +18,7 @@ use crate::commands::find;
 use crate::os::print::write_all;
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::{Answer, AppStatus, Decoder, Gap, Item, Kind, Refusal, Report, Rights};
+use crate::wire::{Answer, AppStatus, Decoder, FrameKind, Gap, Item, Refusal, Report, Rights};
 
 /// What the main loop has to know.
 #[derive(Debug)]
@@ -242,38 +242,38 @@ fn unpack(
                 }
                 News::Drawn
             }
-            Item::Control(Kind::Redraw, body) => {
+            Item::Control(FrameKind::Redraw, body) => {
                 let redrawn = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
                 progress.redraw(redrawn);
                 continue;
             }
-            Item::Control(Kind::Gap, body) => {
+            Item::Control(FrameKind::Gap, body) => {
                 let gap: Gap = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
                 progress.skip(gap);
                 News::Gap(gap)
             }
-            Item::Control(Kind::Exit, body) => {
+            Item::Control(FrameKind::Exit, body) => {
                 News::Exit(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
-            Item::Control(Kind::Error, body) => {
+            Item::Control(FrameKind::Error, body) => {
                 let refusal: Refusal = serde_json::from_slice(&body).map_err(|e| bad(e.into()))?;
                 News::Refused(refusal.error)
             }
-            Item::Control(Kind::Answer, body) => {
+            Item::Control(FrameKind::Answer, body) => {
                 News::Answer(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
-            Item::Control(Kind::Rights, body) => {
+            Item::Control(FrameKind::Rights, body) => {
                 News::Rights(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
-            Item::Control(Kind::Ended, body) => {
+            Item::Control(FrameKind::Ended, body) => {
                 // The next one begins with a terminal as it was at first.
                 terminal::undo_modes();
                 News::AppEnded(serde_json::from_slice(&body).map_err(|e| bad(e.into()))?)
             }
-            Item::Control(Kind::Started, _) => News::AppStarted,
-            Item::Control(Kind::Closing, _) => News::Closing,
-            Item::Control(Kind::Detached, _) => News::Detached,
-            Item::Control(Kind::StdinDone, _) => News::StdinDone,
+            Item::Control(FrameKind::Started, _) => News::AppStarted,
+            Item::Control(FrameKind::Closing, _) => News::Closing,
+            Item::Control(FrameKind::Detached, _) => News::Detached,
+            Item::Control(FrameKind::StdinDone, _) => News::StdinDone,
             Item::Control(_, _) => continue,
         };
         outbox.tell(news);

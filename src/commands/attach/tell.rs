@@ -3,19 +3,19 @@
 
 use std::time::Instant;
 
-use super::{Attached, Local, terminal};
+use super::{Attached, LocalInput, terminal};
 use crate::os::diagnostics;
 use crate::types::exit::Exit;
 use crate::types::limits;
 
 /// Lines of ours, and until when they are to be where they are.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct NoticeLines {
     pub(crate) lines: Vec<String>,
     pub(crate) until: Instant,
 }
 
-impl Lines {
+impl NoticeLines {
     /// None yet, for as long as a person takes to read some.
     fn none() -> Self {
         Self { lines: Vec::new(), until: Instant::now() + limits::NOTE }
@@ -35,7 +35,7 @@ impl Attached<'_> {
     /// A screen is to come, if screens do.
     pub(crate) fn hold(&mut self) {
         if self.is_drawn {
-            self.held.get_or_insert_with(Lines::none);
+            self.held.get_or_insert_with(NoticeLines::none);
         }
     }
 
@@ -55,10 +55,10 @@ impl Attached<'_> {
     /// terminal takes them.
     fn note(&mut self, lines: Vec<String>) -> bool {
         if !lines.is_empty() {
-            let noted = self.noted.get_or_insert_with(Lines::none);
-            *noted = Lines {
+            let noted = self.noted.get_or_insert_with(NoticeLines::none);
+            *noted = NoticeLines {
                 lines: [std::mem::take(&mut noted.lines), lines].concat(),
-                ..Lines::none()
+                ..NoticeLines::none()
             };
         }
         self.noted.as_ref().is_some_and(|noted| terminal::greet(&noted.lines))
@@ -68,7 +68,7 @@ impl Attached<'_> {
     /// app's for a while; on another one, behind what the app has shown, or, where that is a full screen, on
     /// its last line.
     pub(crate) fn say(&mut self, text: &str) {
-        if self.local == Local::Apart {
+        if self.local == LocalInput::Apart {
             return diagnostics::say(text);
         }
         if self.page.is_some() {

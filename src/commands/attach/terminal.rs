@@ -28,10 +28,14 @@ use crate::types::{escape, limits};
 use crate::wire::Size;
 
 /// Those to be put back, and those until then. Locked for moments only.
-static MODES: Mutex<Option<Modes>> = Mutex::new(None);
+static MODES: Mutex<Option<SavedTermios>> = Mutex::new(None);
 /// Locked while something is written there, which may take as long as the terminal does.
-static SCREEN: Mutex<Screen> =
-    Mutex::new(Screen { undo: None, filter: None, owner: Owner::App, note: String::new() });
+static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen {
+    undo: None,
+    filter: None,
+    owner: ScreenOwner::App,
+    note: String::new(),
+});
 /// Tells those who wait for it that the screen is the app's again.
 static BACK: Condvar = Condvar::new();
 /// Whether somebody waits for the screen: who shows a flood of output lets go of it for a moment.
@@ -44,7 +48,7 @@ static TERMINALS: OnceLock<[bool; 2]> = OnceLock::new();
 
 /// The modes of the terminal.
 #[derive(Clone)]
-struct Modes {
+struct SavedTermios {
     before: Termios,
     raw: Termios,
     /// Whether what nobody has read when they are put back was typed for whoever comes then.
@@ -52,20 +56,20 @@ struct Modes {
 }
 
 /// What is known of the screen.
-struct Screen {
+struct TerminalScreen {
     /// What the app has changed on it, where its output goes to a terminal.
     undo: Option<Undo>,
     /// What keeps strings of the app away from it, whichever stream they come by: those of a terminal
     /// that shows both may be cut anywhere.
     filter: Option<(Filter, Vec<u8>)>,
-    owner: Owner,
+    owner: ScreenOwner,
     /// What wipes away our lines among the app's, as long as they are where they were written.
     note: String,
 }
 
 /// Whose the screen is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum ScreenOwner {
     App,
     /// Ours, on the alternate screen.
     Page,
@@ -116,7 +120,7 @@ pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     cfmakeraw(&mut raw);
     raw.local_flags.set(LocalFlags::ISIG, !types);
     // Saved before it is changed: from here on every way out puts it back.
-    *lock(&MODES) = Some(Modes { before, raw: raw.clone(), keeps_typed: types });
+    *lock(&MODES) = Some(SavedTermios { before, raw: raw.clone(), keeps_typed: types });
     take(&raw)?;
     Ok(true)
 }
@@ -125,17 +129,17 @@ pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
 /// [`restore`]. What the app had on the screen is not put back.
 pub(crate) fn resume() -> io::Result<()> {
     let modes = lock(&MODES).clone();
-    if let Some(Modes { raw, .. }) = modes {
+    if let Some(SavedTermios { raw, .. }) = modes {
         take(&raw)?;
     }
-    hand_over(Owner::App, "");
+    hand_over(ScreenOwner::App, "");
     Ok(())
 }
 
 /// Shows a page of our own in place of what the app has on the screen, until [`resume`]; whether the
 /// terminal takes it. The main screen is behind it, as it was.
 pub(crate) fn page(text: &str) -> bool {
-    hand_over(Owner::Page, text)
+    hand_over(ScreenOwner::Page, text)
 }
 
 /// Shows a line on the last row of the app's full screen, whose cursor stays where it is; whether there
@@ -186,7 +190,7 @@ fn write_note(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
         |look: &str, text: &str| format!("\x1b7\x1b[?6l\x1b[{look}m\x1b(B\x0f{text}\x1b[0m\x1b8");
     let until = Instant::now() + limits::STUCK;
     let Some(mut screen) = lock_between(until) else { return false };
-    let is_apps = screen.owner == Owner::App && !OVER.load(Ordering::Relaxed);
+    let is_apps = screen.owner == ScreenOwner::App && !OVER.load(Ordering::Relaxed);
     let Some(undo) = &screen.undo else { return false };
     let is_wanted = is_apps && undo.is_full_screen() == full;
     let Some(size) = size().filter(|_| is_wanted) else { return false };
@@ -215,7 +219,7 @@ pub(crate) fn show(
             if OVER.load(Ordering::Relaxed) {
                 return Ok(wiped);
             }
-            screen = if screen.owner != Owner::App {
+            screen = if screen.owner != ScreenOwner::App {
                 BACK.wait(screen).unwrap_or_else(PoisonError::into_inner)
             } else if WANTED.load(Ordering::Relaxed) {
                 BACK.wait_timeout(screen, LOOK).unwrap_or_else(PoisonError::into_inner).0
@@ -223,7 +227,7 @@ pub(crate) fn show(
                 break;
             };
         }
-        let Screen { undo, note, filter, .. } = &mut *screen;
+        let TerminalScreen { undo, note, filter, .. } = &mut *screen;
         let passed = match filter.as_mut().filter(|_| is_filtered) {
             Some((filter, memory)) => filter.read(piece, memory),
             None => piece,
@@ -254,7 +258,7 @@ pub(crate) fn show(
 
 /// Puts everything back for a while; see [`resume`].
 pub(crate) fn suspend() {
-    hand_over(Owner::Shell, "");
+    hand_over(ScreenOwner::Shell, "");
     if let Some(modes) = lock(&MODES).as_ref() {
         let _ = put_back(modes);
     }
@@ -264,7 +268,7 @@ pub(crate) fn suspend() {
 pub(crate) fn restore() {
     // First, so that a flood of output does not keep this waiting for the screen.
     OVER.store(true, Ordering::Relaxed);
-    hand_over(Owner::Shell, "");
+    hand_over(ScreenOwner::Shell, "");
     if let Some(modes) = lock(&MODES).take() {
         let _ = put_back(&modes);
     }
@@ -282,7 +286,7 @@ pub(crate) fn restore_on_panic() {
 /// Undoes what the app has changed on the screen, if it has it.
 pub(crate) fn undo_modes() {
     let until = Instant::now() + limits::STUCK;
-    if let Some(mut screen) = lock_soon(until).filter(|screen| screen.owner == Owner::App) {
+    if let Some(mut screen) = lock_soon(until).filter(|screen| screen.owner == ScreenOwner::App) {
         let undone = screen.undo.as_ref().map(Undo::sequence).unwrap_or_default();
         if write_soon(&undone, until) {
             screen.undo.iter_mut().for_each(Undo::forget);
@@ -295,24 +299,24 @@ pub(crate) fn undo_modes() {
 
 /// Makes the screen somebody's, with this text on it, and undoes what who had it before has changed
 /// there; whether the terminal takes that.
-fn hand_over(to: Owner, text: &str) -> bool {
+fn hand_over(to: ScreenOwner, text: &str) -> bool {
     let until = Instant::now() + limits::STUCK;
     let Some(mut screen) = lock_soon(until) else { return false };
-    if to != Owner::Shell && OVER.load(Ordering::Relaxed) {
+    if to != ScreenOwner::Shell && OVER.load(Ordering::Relaxed) {
         return false;
     }
     let mut out = match (screen.owner, to) {
-        (Owner::Page, Owner::Page) | (Owner::Shell, Owner::Shell) | (Owner::App, Owner::App) => {
-            Vec::new()
-        }
-        (Owner::App, _) => {
+        (ScreenOwner::Page, ScreenOwner::Page)
+        | (ScreenOwner::Shell, ScreenOwner::Shell)
+        | (ScreenOwner::App, ScreenOwner::App) => Vec::new(),
+        (ScreenOwner::App, _) => {
             let undone = screen.undo.as_ref().map(Undo::sequence).unwrap_or_default();
             [std::mem::take(&mut screen.note).into_bytes(), undone].concat()
         }
-        (Owner::Page, _) => b"\x1b[?1049l".to_vec(),
-        (Owner::Shell, _) => Vec::new(),
+        (ScreenOwner::Page, _) => b"\x1b[?1049l".to_vec(),
+        (ScreenOwner::Shell, _) => Vec::new(),
     };
-    if to == Owner::Page {
+    if to == ScreenOwner::Page {
         if screen.owner != to {
             out.extend_from_slice(b"\x1b[?1049h");
         }
@@ -320,13 +324,13 @@ fn hand_over(to: Owner, text: &str) -> bool {
         out.extend_from_slice(text.as_bytes());
     }
     let done = write_soon(&out, until);
-    if to == Owner::Shell {
+    if to == ScreenOwner::Shell {
         restore_title(&mut screen, until);
     }
-    if let Some(undo) = screen.undo.as_mut().filter(|_| done && to != Owner::App) {
+    if let Some(undo) = screen.undo.as_mut().filter(|_| done && to != ScreenOwner::App) {
         undo.forget();
     }
-    if done || to != Owner::Page {
+    if done || to != ScreenOwner::Page {
         screen.owner = to;
     }
     BACK.notify_all();
@@ -334,7 +338,7 @@ fn hand_over(to: Owner, text: &str) -> bool {
 }
 
 /// Puts back the title from before attach, if the app has set one.
-fn restore_title(screen: &mut Screen, until: Instant) {
+fn restore_title(screen: &mut TerminalScreen, until: Instant) {
     let Some((filter, _)) = &mut screen.filter else { return };
     let title = filter.undo();
     let restored = if shows(Stream::Stdout) {
@@ -349,12 +353,12 @@ fn restore_title(screen: &mut Screen, until: Instant) {
 
 /// The screen, between two characters or sequences of the app; in the middle of one, if that does not end
 /// soon, or is the last that it has printed.
-fn lock_between(until: Instant) -> Option<MutexGuard<'static, Screen>> {
+fn lock_between(until: Instant) -> Option<MutexGuard<'static, TerminalScreen>> {
     let hold = until.min(Instant::now() + limits::NOTE_HOLD);
     loop {
         let screen = lock_soon(until)?;
         let is_whole = screen.undo.as_ref().is_none_or(Undo::is_whole);
-        if is_whole || screen.owner != Owner::App || Instant::now() >= hold {
+        if is_whole || screen.owner != ScreenOwner::App || Instant::now() >= hold {
             return Some(screen);
         }
         drop(screen);
@@ -363,7 +367,7 @@ fn lock_between(until: Instant) -> Option<MutexGuard<'static, Screen>> {
 }
 
 /// The screen, unless somebody is stuck in writing to it.
-fn lock_soon(until: Instant) -> Option<MutexGuard<'static, Screen>> {
+fn lock_soon(until: Instant) -> Option<MutexGuard<'static, TerminalScreen>> {
     WANTED.store(true, Ordering::Relaxed);
     let screen = loop {
         match SCREEN.try_lock() {
@@ -404,7 +408,7 @@ fn take(modes: &Termios) -> io::Result<()> {
 }
 
 /// Changes the modes, in the background too, where the kernel would otherwise stop this process.
-fn put_back(modes: &Modes) -> io::Result<()> {
+fn put_back(modes: &SavedTermios) -> io::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGTTOU);
     let mask = blocked.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;
@@ -434,6 +438,6 @@ mod tests {
         let broken = thread::spawn(|| panic!("as asked"));
         assert!(broken.join().is_err());
         assert!(OVER.load(Ordering::Relaxed));
-        assert_eq!(lock(&SCREEN).owner, Owner::Shell);
+        assert_eq!(lock(&SCREEN).owner, ScreenOwner::Shell);
     }
 }

@@ -8,14 +8,14 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::keys::Command;
+use super::keys::KeyCommand;
 use super::link::Uplink;
-use super::page::{Presence, Typing};
-use super::{Attached, Input, Step, page, pump, terminal};
+use super::page::{Presence, TypingState};
+use super::{Attached, InputState, Step, page, pump, terminal};
 use crate::commands::status;
 use crate::types::exit::Exit;
 use crate::types::limits;
-use crate::wire::{Answer, Exclusive, Request as ForMux, Size};
+use crate::wire::{Answer, ControlRequest as ForMux, Exclusive, Size};
 
 impl Attached<'_> {
     /// This process's input has something, or its end.
@@ -29,8 +29,8 @@ impl Attached<'_> {
             Err(e) => return Err(e).context("reading standard input"),
         };
         if len == 0 {
-            let was = std::mem::replace(&mut self.input, Input::Ended);
-            if let Some(uplink) = self.uplink.as_mut().filter(|_| was != Input::Closed) {
+            let was = std::mem::replace(&mut self.input, InputState::Ended);
+            if let Some(uplink) = self.uplink.as_mut().filter(|_| was != InputState::Closed) {
                 uplink.end();
             }
             return Ok(Step::Continue);
@@ -68,9 +68,9 @@ impl Attached<'_> {
     }
 
     /// What a person asks of attach itself.
-    pub(crate) fn obey(&mut self, command: Command) -> Result<Step> {
+    pub(crate) fn obey(&mut self, command: KeyCommand) -> Result<Step> {
         match command {
-            Command::Detach => {
+            KeyCommand::Detach => {
                 // What was typed before goes first, as far as it is taken.
                 let _ = self.uplink.as_mut().map_or(Ok(()), Uplink::flush);
                 let is_left = self.uplink.as_ref().is_some_and(|uplink| uplink.waiting() > 0);
@@ -80,10 +80,10 @@ impl Attached<'_> {
                 return Ok(Step::Leave(self.complete(Exit::Done)));
             }
             // All of the job, as the terminal would; it comes back to us as a signal, too.
-            Command::Suspend => kill(Pid::from_raw(0), Signal::SIGTSTP).context("suspending")?,
-            Command::TakeOver => self.ask_to_type(Some(Exclusive::Take))?,
-            Command::LetGo => self.ask_to_type(None)?,
-            Command::Page => {
+            KeyCommand::Suspend => kill(Pid::from_raw(0), Signal::SIGTSTP).context("suspending")?,
+            KeyCommand::TakeOver => self.ask_to_type(Some(Exclusive::Take))?,
+            KeyCommand::LetGo => self.ask_to_type(None)?,
+            KeyCommand::Page => {
                 self.page = Some(Presence::Asked);
                 let dir = self.request.dir.clone();
                 pump::ask(self.outbox.another()?, move || status::report(&dir))?;
@@ -119,17 +119,17 @@ impl Attached<'_> {
         self.say(&format!("attached to app {name}: {said}"));
     }
 
-    fn typing(&self) -> Typing {
+    fn typing(&self) -> TypingState {
         match (self.input, self.exclusive) {
-            (Input::Ended | Input::Closed, _) => Typing::Never,
-            (Input::Open, Some(_)) => Typing::Alone,
-            _ => Typing::Shared,
+            (InputState::Ended | InputState::Closed, _) => TypingState::Never,
+            (InputState::Open, Some(_)) => TypingState::Alone,
+            _ => TypingState::Shared,
         }
     }
 
     /// Lets others type while we are suspended, for as long as that may take.
     pub(crate) fn let_go_for_now(&mut self) {
-        if self.typing() == Typing::Alone
+        if self.typing() == TypingState::Alone
             && let Some(uplink) = &mut self.uplink
             && uplink.ask(ForMux::LetGo)
         {
@@ -161,7 +161,7 @@ impl Attached<'_> {
 
     /// Input for the app, if there is a way to it.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        if let Some(uplink) = self.uplink.as_mut().filter(|_| self.input == Input::Open) {
+        if let Some(uplink) = self.uplink.as_mut().filter(|_| self.input == InputState::Open) {
             uplink.input(bytes);
             self.unconfirmed |= !bytes.is_empty() && !io::stdin().is_terminal();
         }

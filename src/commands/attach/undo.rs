@@ -2,14 +2,14 @@
 //!
 //! Reads along with what goes to the terminal. Pure, with constant memory.
 
-use crate::core::screen::modes::Modes;
+use crate::core::screen::modes::ScreenModes;
 use crate::core::screen::scan::{Piece, Scanner, unfinished};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Undo {
     scanner: Scanner,
-    modes: Modes,
+    modes: ScreenModes,
     /// The beginning of a character at the end of what was shown.
     begun: Vec<u8>,
     /// Whether anything at all was shown.
@@ -56,7 +56,7 @@ impl Undo {
 
     /// All was taken back: to do that twice would put the cursor where it was then.
     pub(crate) fn forget(&mut self) {
-        (self.modes, self.used) = (Modes::default(), false);
+        (self.modes, self.used) = (ScreenModes::default(), false);
     }
 
     /// Whether the app has the alternate screen.

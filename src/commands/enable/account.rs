@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::units::{App, Setup};
+use crate::units::{AppUnits, Setup};
 
 /// The user in the templates.
 const NAME: &str = "iottymux";
@@ -41,7 +41,7 @@ pub(crate) fn make(setup: &Setup) -> Result<()> {
 }
 
 /// Refuses logs where the user of the muxes can make no files.
-pub(crate) fn check_logs(app: &App, setup: &Setup) -> Result<()> {
+pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
     if !setup.has_account() {
         return Ok(());
     }

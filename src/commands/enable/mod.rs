@@ -17,15 +17,15 @@ use nix::unistd::Uid;
 use super::enable::switch::Switch;
 use crate::os::print::print;
 use crate::os::state::AppDir;
-use crate::systemd::manager::{Fate, Manager, Shown};
+use crate::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
-use crate::units::place::{self, Done, Place, is_socket};
-use crate::units::text::{Owner, argument, is_program, program, seal};
+use crate::units::place::{self, Done, UnitDirectory, is_socket};
+use crate::units::text::{UnitOwner, argument, is_program, program, seal};
 use crate::units::write::{all_files, clear_state, template_of, told, warn_of_hooks};
 use crate::units::{
-    App, DROP_IN, HOOKS, Mux, Setup, UnitFile, drop_ins, has_sockets, is_mux, journal,
+    AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, drop_ins, has_sockets, is_mux, journal,
 };
 
 /// Where systemd looks for a program by its bare name.
@@ -35,7 +35,7 @@ const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "
 /// seen.
 pub(crate) fn enabled() -> Vec<AppName> {
     let manager = Manager { user: !Uid::effective().is_root() };
-    let Ok(place) = manager.units().map(Place::new) else { return Vec::new() };
+    let Ok(place) = manager.units().map(UnitDirectory::new) else { return Vec::new() };
     place.names().unwrap_or_default()
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct How {
 }
 
 /// Makes a service attachable from its next start on, or at once.
-pub(crate) fn enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result<()> {
+pub(crate) fn enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> Result<()> {
     try_to_enable(manager, app, setup, how).with_context(|| format!("enabling {}", app.service))
 }
 
-fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result<()> {
+fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> Result<()> {
     let (owner, service) = (app.owner(), app.service.as_str());
     let shown = manager.show(service)?;
     if !shown.is_loaded {
@@ -80,7 +80,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
     if shown.id != service {
         bail!("it is another name of {}, which can be enabled", shown.id.escape_debug());
     }
-    let place = Place::new(manager.units()?);
+    let place = UnitDirectory::new(manager.units()?);
     let app = &settle_journal(manager, app, &place)?;
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
     let files = all_files(app, setup, &place)?;
@@ -121,7 +121,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
     account::check_logs(app, setup)?;
     trial::run(manager, app, setup, &trials(setup, &place, (&muxes, &files))?)?;
     let state = place.state(owner)?;
-    let later = Later::new(manager, owner)?;
+    let later = DeferredDisable::new(manager, owner)?;
     let waited = later.is_there();
     // Which may take away what is here, if the service does not run.
     later.cancel()?;
@@ -168,7 +168,7 @@ fn try_to_enable(manager: Manager, app: &App, setup: &Setup, how: How) -> Result
 }
 
 /// The lines of a service's own files about its streams.
-fn own_streams(manager: Manager, app: &App, place: &Place) -> Result<Vec<String>> {
+fn own_streams(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<Vec<String>> {
     let service = app.service.as_str();
     let ours = place.path().join(drop_ins(service)).join(DROP_IN);
     Ok(guard::own_streams(&manager.systemctl(&["cat", "--no-pager", "--", service])?, &ours))
@@ -177,10 +177,10 @@ fn own_streams(manager: Manager, app: &App, place: &Place) -> Result<Vec<String>
 /// The muxes with the texts of their units, as they will be.
 fn trials(
     setup: &Setup,
-    place: &Place,
-    (muxes, files): (&[Mux], &[UnitFile]),
-) -> Result<Vec<(Mux, String)>> {
-    let unit = |mux: &Mux| {
+    place: &UnitDirectory,
+    (muxes, files): (&[MuxUnit], &[UnitFile]),
+) -> Result<Vec<(MuxUnit, String)>> {
+    let unit = |mux: &MuxUnit| {
         let template = template_of(mux, setup, place)?;
         Ok((mux.clone(), trial::text(&template, mux, files)))
     };
@@ -188,7 +188,7 @@ fn trials(
 }
 
 /// The app with what its service's own files say of the journal.
-fn settle_journal(manager: Manager, app: &App, place: &Place) -> Result<App> {
+fn settle_journal(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<AppUnits> {
     let service = app.service.as_str();
     let shown = manager.properties(service, journal::PROPERTIES)?;
     let commands = manager.systemctl(&["show", "--property=ExecStart", "--", service])?;
@@ -203,9 +203,9 @@ fn settle_journal(manager: Manager, app: &App, place: &Place) -> Result<App> {
 /// Tells what has become of a service that is enabled, where it was started, and how it is attached to.
 fn tell_enabled(
     manager: Manager,
-    app: &App,
-    muxes: &[Mux],
-    (shown, fate): (&Shown, Option<Fate>),
+    app: &AppUnits,
+    muxes: &[MuxUnit],
+    (shown, fate): (&UnitStatus, Option<Fate>),
 ) -> Result<()> {
     let service = app.service.as_str();
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
@@ -236,7 +236,7 @@ fn tell_enabled(
 }
 
 /// A mux that the service has beside those that it has from us.
-fn foreign_mux<'a>(shown: &'a Shown, before: &[(String, AppName)]) -> Option<&'a str> {
+fn foreign_mux<'a>(shown: &'a UnitStatus, before: &[(String, AppName)]) -> Option<&'a str> {
     shown
         .wants
         .split_whitespace()
@@ -267,7 +267,7 @@ fn overridden(manager: Manager, service: &str, files: &[UnitFile]) -> Result<Vec
 
 /// When [`disable`] is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum DisableTime {
     /// When the service has stopped, which it has perhaps.
     Stopped,
     /// Now: a service that runs is restarted.
@@ -279,13 +279,13 @@ pub(crate) enum When {
 }
 
 /// Gives a service back the streams that its own files say.
-pub(crate) fn disable(manager: Manager, service: &ServiceName, when: When) -> Result<()> {
+pub(crate) fn disable(manager: Manager, service: &ServiceName, when: DisableTime) -> Result<()> {
     try_to_disable(manager, service, when).with_context(|| format!("disabling {service}"))
 }
 
 /// Does so with all services that are enabled here, each for itself.
-pub(crate) fn disable_all(manager: Manager, when: When) -> Result<()> {
-    let owners = Place::new(manager.units()?).owners()?;
+pub(crate) fn disable_all(manager: Manager, when: DisableTime) -> Result<()> {
+    let owners = UnitDirectory::new(manager.units()?).owners()?;
     if owners.is_empty() {
         return print("no service is enabled\n");
     }
@@ -302,38 +302,38 @@ pub(crate) fn disable_all(manager: Manager, when: When) -> Result<()> {
     Ok(())
 }
 
-fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result<()> {
-    let place = Place::new(manager.units()?);
+fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) -> Result<()> {
+    let place = UnitDirectory::new(manager.units()?);
     let find = || Ok::<_, anyhow::Error>(place.owners()?.into_iter().find(|(_, of)| of == service));
     let Some((app, _)) = find()? else {
-        if matches!(when, When::AtStop | When::Await) {
+        if matches!(when, DisableTime::AtStop | DisableTime::Await) {
             return Ok(());
         }
         bail!("nothing of it was written to {}", place.path().display());
     };
     let owner = (&app, service);
-    let later = Later::new(manager, owner)?;
+    let later = DeferredDisable::new(manager, owner)?;
     match when {
-        When::Await => return later.wait(&place),
-        When::AtStop => return later.finish(&place),
-        When::Stopped | When::Now => {}
+        DisableTime::Await => return later.wait(&place),
+        DisableTime::AtStop => return later.finish(&place),
+        DisableTime::Stopped | DisableTime::Now => {}
     }
     let going = place.going(&[owner])?;
     let mut tries = 1..limits::DISABLE_TRIES;
     let (shown, restarted) = loop {
         let shown = match when {
             // Somebody stops it, or restarts it, and is not to be stopped in that.
-            When::Now => manager.show_settled(service.as_str())?,
+            DisableTime::Now => manager.show_settled(service.as_str())?,
             _ => manager.show(service.as_str())?,
         };
-        if when == When::Now && shown.is_masked && shown.runs() {
+        if when == DisableTime::Now && shown.is_masked && shown.runs() {
             bail!(
                 "it is masked, and could not be started again; without --now it is disabled when it stops"
             );
         }
         let begun = later.begin(when, shown.stops());
         let shown = manager.show(service.as_str())?;
-        if begun.is_ok() && when == When::Stopped && shown.runs() {
+        if begun.is_ok() && when == DisableTime::Stopped && shown.runs() {
             let how = if shown.lingers() { "has not stopped yet" } else { "runs" };
             return print(&format!(
                 "{service} {how}: it is disabled when it stops, not by a restart; `iottymux disable \
@@ -375,26 +375,27 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: When) -> Result
 /// is there as long as the service or its next start by Restart= is. Then it has itself stopped: for as long
 /// as it is, the service is not started, since its start comes behind. The one that is to do it now is
 /// stopped in the middle of the service's restart.
-struct Later<'a> {
+struct DeferredDisable<'a> {
     manager: Manager,
-    place: Place,
-    owner: Owner<'a>,
+    place: UnitDirectory,
+    owner: UnitOwner<'a>,
     unit: String,
 }
 
-impl<'a> Later<'a> {
-    fn new(manager: Manager, owner: Owner<'a>) -> Result<Self> {
-        let place = Place::new(manager.runtime_units()?);
+impl<'a> DeferredDisable<'a> {
+    fn new(manager: Manager, owner: UnitOwner<'a>) -> Result<Self> {
+        let place = UnitDirectory::new(manager.runtime_units()?);
         let unit = format!("iottymux-disable-{}.service", owner.0);
         Ok(Self { manager, place, owner, unit })
     }
 
     /// Begins to wait; not before the service has stopped, if it does.
-    fn begin(&self, when: When, stops: bool) -> Result<()> {
+    fn begin(&self, when: DisableTime, stops: bool) -> Result<()> {
         let program = program(&this_program()?);
         let command = format!("{program} disable{}", self.manager.option());
         let (service, name) = (self.owner.1, argument(self.owner.1.as_str()));
-        let part = if when == When::Now { format!("PartOf={service}\n") } else { String::new() };
+        let part =
+            if when == DisableTime::Now { format!("PartOf={service}\n") } else { String::new() };
         let text = format!(
             "[Unit]\n\
              Description=Disables attaching to {service} when that stops\n\
@@ -419,7 +420,7 @@ impl<'a> Later<'a> {
     }
 
     /// Waits until the service has stopped; then it is its turn, and again if it was started since.
-    fn wait(&self, place: &Place) -> Result<()> {
+    fn wait(&self, place: &UnitDirectory) -> Result<()> {
         let state = place.state(self.owner)?;
         let mut why = String::new();
         loop {
@@ -454,7 +455,7 @@ impl<'a> Later<'a> {
     }
 
     /// Disables the service, unless it runs.
-    fn finish(&self, place: &Place) -> Result<()> {
+    fn finish(&self, place: &UnitDirectory) -> Result<()> {
         if self.manager.show(self.owner.1.as_str())?.runs() {
             return Ok(());
         }
@@ -478,12 +479,12 @@ impl<'a> Later<'a> {
     }
 
     /// Waits again, for what was to be done instead has failed; unless there is nothing left to wait for.
-    fn resume(&self, place: &Place) {
+    fn resume(&self, place: &UnitDirectory) {
         let begin = || {
             if !place.owners()?.iter().any(|(app, of)| (app, of) == self.owner) {
                 return Ok(());
             }
-            self.begin(When::Stopped, self.manager.show(self.owner.1.as_str())?.stops())
+            self.begin(DisableTime::Stopped, self.manager.show(self.owner.1.as_str())?.stops())
         };
         if let Err(e) = begin() {
             log::warn!("{} is not disabled any more when it stops: {e:#}", self.owner.1);

@@ -8,24 +8,24 @@ use anyhow::{Result, anyhow, bail};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::os::state::AppDir;
-use crate::systemd::manager::{Fate, Manager, Shown};
+use crate::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::types::name::AppName;
-use crate::units::place::Plan;
+use crate::units::place::UnitChanges;
 use crate::units::write::clear_state;
-use crate::units::{App, Mux, journal};
+use crate::units::{AppUnits, MuxUnit, journal};
 
 /// A service and its muxes, before and after.
 pub(crate) struct Switch<'a> {
     /// Who is told.
     pub(crate) manager: Manager,
     /// The service.
-    pub(crate) app: &'a App,
+    pub(crate) app: &'a AppUnits,
     /// What it was before.
-    pub(crate) shown: &'a Shown,
+    pub(crate) shown: &'a UnitStatus,
     /// The muxes that it had, with their names.
     pub(crate) before: &'a [(String, AppName)],
     /// The muxes that it gets.
-    pub(crate) muxes: &'a [Mux],
+    pub(crate) muxes: &'a [MuxUnit],
     /// The socket units that it had.
     pub(crate) old_sockets: &'a BTreeSet<PathBuf>,
     /// Those that it gets.
@@ -42,7 +42,7 @@ impl Switch<'_> {
     /// Does it, behind files that are written. What became of the service, if it was started.
     pub(crate) fn carry_out(
         &self,
-        files: &Plan,
+        files: &UnitChanges,
         state: impl FnOnce() -> Result<Vec<AppDir>>,
     ) -> Result<Option<Fate>> {
         let mut is_touched = false;
@@ -94,7 +94,7 @@ impl Switch<'_> {
         // A service that runs on other streams still has hooks to run, and these are given the new ones. The
         // app of a mux that runs already does not notice that it is another.
         let verb = if self.shown.runs() { "restart" } else { "try-restart" };
-        for unit in self.muxes.iter().map(Mux::unit) {
+        for unit in self.muxes.iter().map(MuxUnit::unit) {
             if let Err(e) = self.manager.systemctl(&[verb, &unit]) {
                 self.check(&unit)?;
                 return Err(e);
@@ -130,7 +130,7 @@ impl Switch<'_> {
     /// Makes all as it was, as far as that goes: what fails keeps nothing else from it. What is so again.
     fn roll_back(
         &self,
-        files: &Plan,
+        files: &UnitChanges,
         is_touched: bool,
         state: impl FnOnce() -> Result<Vec<AppDir>>,
     ) -> Result<String> {

@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 
 use crate::systemd::manager::Manager;
 use crate::types::limits;
-use crate::units::place::Place;
+use crate::units::place::UnitDirectory;
 use crate::units::text::seal;
-use crate::units::{App, DROP_IN, Mux, Setup, UnitFile, drop_ins};
+use crate::units::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, drop_ins};
 
 /// What of a mux's unit decides whether its program can be run: its user, its rights, what it can see. Lines
 /// that need what only the mux's own start makes (directories, descriptors) are not among these.
@@ -42,9 +42,9 @@ const NO_RIGHTS: &str = "RestartPrevent";
 /// Refuses muxes whose program cannot be run.
 pub(crate) fn run(
     manager: Manager,
-    app: &App,
+    app: &AppUnits,
     setup: &Setup,
-    units: &[(Mux, String)],
+    units: &[(MuxUnit, String)],
 ) -> Result<()> {
     for (mux, text) in units {
         let Some(command) = command(text, mux) else { continue };
@@ -54,20 +54,20 @@ pub(crate) fn run(
 }
 
 /// The text of a mux's unit: its template, with what `enable` adds to it.
-pub(crate) fn text(template: &str, mux: &Mux, files: &[UnitFile]) -> String {
+pub(crate) fn text(template: &str, mux: &MuxUnit, files: &[UnitFile]) -> String {
     let path = drop_ins(&mux.unit()).join(DROP_IN);
     let drop_in = files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
     format!("{template}\n{drop_in}")
 }
 
 /// The program of a mux with its arguments, as the unit has them.
-fn command(text: &str, mux: &Mux) -> Option<String> {
+fn command(text: &str, mux: &MuxUnit) -> Option<String> {
     let line = text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).next_back();
     let name = mux.name.to_string();
     line.filter(|line| !line.is_empty()).map(|line| line.replace("%i", &name))
 }
 
-fn unit(mux: &Mux, text: &str, command: &str) -> String {
+fn unit(mux: &MuxUnit, text: &str, command: &str) -> String {
     let has_part = |line: &&str| {
         RIGHTS.iter().any(|key| line.starts_with(key)) && !line.starts_with(NO_RIGHTS)
     };
@@ -96,8 +96,14 @@ fn unit(mux: &Mux, text: &str, command: &str) -> String {
     )
 }
 
-fn try_one(manager: Manager, app: &App, setup: &Setup, text: &str, command: &str) -> Result<()> {
-    let place = Place::new(manager.runtime_units()?);
+fn try_one(
+    manager: Manager,
+    app: &AppUnits,
+    setup: &Setup,
+    text: &str,
+    command: &str,
+) -> Result<()> {
+    let place = UnitDirectory::new(manager.runtime_units()?);
     let name = format!("iottymux-check-{}.service", app.name);
     // One that was killed in the middle of this has left it.
     manager.forget(&name)?;

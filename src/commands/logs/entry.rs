@@ -15,7 +15,7 @@ use crate::types::time::Stamp;
 
 /// An entry: a line of the app's, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct LoggedEntry<'a> {
     /// When it was read from the app.
     pub(crate) stamp: Stamp,
     /// The same as it is written in the log: digits, signs and letters of RFC 3339 only.
@@ -30,14 +30,14 @@ pub(crate) struct Entry<'a> {
 
 /// Parses an entry. One whose own line end is missing is being written, or was torn off: nothing
 /// ends with it.
-pub(crate) fn parse(line: &[u8]) -> Result<Entry<'_>, &'static str> {
+pub(crate) fn parse(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {
     let (line, whole) = line.strip_suffix(b"\n").map_or((line, false), |line| (line, true));
     let mut entry = if line.starts_with(b"{") { docker(line)? } else { cri(line)? };
     entry.ends &= whole;
     Ok(entry)
 }
 
-fn cri(line: &[u8]) -> Result<Entry<'_>, &'static str> {
+fn cri(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {
     let mut fields = line.splitn(4, |byte| *byte == b' ');
     let mut field = || fields.next().ok_or("it has too few fields");
     let (stamp, written) = stamp(field()?)?;
@@ -45,7 +45,7 @@ fn cri(line: &[u8]) -> Result<Entry<'_>, &'static str> {
     let tags = field()?;
     let text = field()?;
     let ends = tags.split(|byte| *byte == b':').next() != Some(b"P");
-    Ok(Entry { stamp, written: written.into(), stream, text: text.into(), ends })
+    Ok(LoggedEntry { stamp, written: written.into(), stream, text: text.into(), ends })
 }
 
 fn stamp(text: &[u8]) -> Result<(Stamp, &str), &'static str> {
@@ -73,7 +73,7 @@ struct Docker<'a> {
     time: Cow<'a, str>,
 }
 
-fn docker(line: &[u8]) -> Result<Entry<'_>, &'static str> {
+fn docker(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {
     let Docker { log: Text(mut text), stream: name, time } =
         serde_json::from_slice(line).map_err(|_| "it is not docker's JSON")?;
     let (stamp, _) = stamp(time.as_bytes())?;
@@ -85,7 +85,7 @@ fn docker(line: &[u8]) -> Result<Entry<'_>, &'static str> {
             Cow::Owned(text) => text.truncate(text.len() - 1),
         }
     }
-    Ok(Entry { stamp, written: time, stream, text, ends })
+    Ok(LoggedEntry { stamp, written: time, stream, text, ends })
 }
 
 /// A text that may have halves of surrogates, or bytes that are none of UTF-8: for these U+FFFD

@@ -23,7 +23,7 @@ use super::entry;
 use crate::os::walk::{Links, Walk, refusal};
 use crate::types::limits;
 use crate::types::time::Stamp;
-use crate::wire::logged::Format;
+use crate::wire::logged::LoggedFormat;
 
 /// What a file is, for as long as somebody has it open; with the time at which it was made, where
 /// the file system keeps that, also beyond: then the number goes to another file.
@@ -50,7 +50,7 @@ enum Age {
 
 /// A file of the log as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Found {
+struct FoundFile {
     age: Age,
     compressed: bool,
     path: PathBuf,
@@ -63,7 +63,7 @@ pub(crate) enum Named {
     /// The user of this program, who may name any file.
     ByUser,
     /// The document of a mux, which is another user's perhaps: the file must be a log in this format.
-    ByMux(Format),
+    ByMux(LoggedFormat),
 }
 
 /// An open file of the log.
@@ -194,14 +194,14 @@ impl Files {
     }
 
     /// Opens those of the files that are new; not if one of them has changed its name meanwhile.
-    fn take(&mut self, mut found: Vec<Found>, newest: bool) -> Result<bool> {
+    fn take(&mut self, mut found: Vec<FoundFile>, newest: bool) -> Result<bool> {
         if self.open.is_empty() && self.opened == 0 {
             self.compressed = found.iter().rfind(|f| f.compressed).map(|f| f.path.clone());
         }
         found.retain(|file| !file.compressed);
         let known = self.open.back().map(|newest| newest.id);
         let after = found.iter().rposition(|file| Some(file.id) == known).map_or(0, |at| at + 1);
-        let new: Vec<&Found> =
+        let new: Vec<&FoundFile> =
             found[after..].iter().filter(|file| !self.seen.contains(&file.id)).collect();
         let room = limits::LOG_READ_FILES.saturating_sub(self.open.len());
         let skipped = if newest { new.len().saturating_sub(room) } else { 0 };
@@ -222,12 +222,12 @@ impl Files {
         }
         self.cut = skipped == 0 && wanted.len() < new.len();
         let unopened = &new[skipped + wanted.len()..];
-        let is_seen = |file: &&Found| !unopened.iter().any(|other| other.id == file.id);
+        let is_seen = |file: &&FoundFile| !unopened.iter().any(|other| other.id == file.id);
         self.seen = found.iter().filter(is_seen).map(|file| file.id).collect();
         Ok(true)
     }
 
-    fn open_one(&mut self, found: &Found) -> Result<bool> {
+    fn open_one(&mut self, found: &FoundFile) -> Result<bool> {
         let what = || format!("opening {}", found.path.display());
         let name = found.path.file_name().unwrap_or_default();
         let (walk, _) = self.reach().with_context(what)?;
@@ -251,7 +251,7 @@ impl Files {
     }
 
     /// The files that are there, oldest first.
-    fn list(&mut self) -> Result<Vec<Found>> {
+    fn list(&mut self) -> Result<Vec<FoundFile>> {
         let (since, at_first) = (self.since, self.opened == 0);
         let path = self.path().to_owned();
         let dir = path.parent().unwrap_or(Path::new("/"));
@@ -285,7 +285,7 @@ impl Files {
             if at_first && is_old && age != Age::Written {
                 continue;
             }
-            found.push(Found { age, compressed, path, id: Id::from(&metadata) });
+            found.push(FoundFile { age, compressed, path, id: Id::from(&metadata) });
         }
         found.sort_by(|a, b| a.age.cmp(&b.age));
         Ok(found)
@@ -299,14 +299,14 @@ fn open(walk: &Walk, name: &OsStr, flags: OFlags) -> io::Result<File> {
 }
 
 /// Whether a file begins with an entry in this format, as far as there is anything in it.
-fn is_log(file: &File, format: Format) -> io::Result<bool> {
+fn is_log(file: &File, format: LoggedFormat) -> io::Result<bool> {
     let mut head = vec![0; limits::LOG_READ];
     let len = file.read_at(&mut head, 0)?;
     let (head, is_json) = (&head[..len], head.first() == Some(&b'{'));
     let is_claimed = match format {
-        Format::Cri => !is_json,
-        Format::JsonFile => is_json,
-        Format::Other => false,
+        LoggedFormat::Cri => !is_json,
+        LoggedFormat::JsonFile => is_json,
+        LoggedFormat::Other => false,
     };
     let parses = match memchr(b'\n', head) {
         Some(end) => entry::parse(&head[..=end]).is_ok(),

@@ -5,7 +5,7 @@
 //! read, for lines have no longest length and a prompt no end.
 
 use super::colours::Colours;
-use super::entry::Entry;
+use super::entry::LoggedEntry;
 use crate::types::escape::is_unsafe;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
@@ -30,7 +30,7 @@ impl Wants {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct EntryPrinter {
     wants: Wants,
     /// What is on at standard output and standard error, where they are terminals.
     screens: [Option<Colours>; 2],
@@ -38,7 +38,7 @@ pub(crate) struct Lines {
     inside: [Option<bool>; 2],
 }
 
-impl Lines {
+impl EntryPrinter {
     /// All lines that are wanted; `screens` tells for which stream a terminal shows them.
     pub(crate) fn new(wants: Wants, screens: [bool; 2]) -> Self {
         let screens = screens.map(|is_screen| is_screen.then(Colours::default));
@@ -46,7 +46,7 @@ impl Lines {
     }
 
     /// Appends what is to be printed of an entry.
-    pub(crate) fn print(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn print(&mut self, entry: &LoggedEntry<'_>, out: &mut Vec<u8>) {
         let index = index(entry.stream);
         let begins = self.inside[index].is_none();
         let shown = *self.inside[index].get_or_insert_with(|| {
@@ -125,7 +125,7 @@ mod tests {
     use crate::commands::logs::entry;
 
     fn printed(wants: Wants, log: &str) -> String {
-        let mut lines = Lines::new(wants, [false; 2]);
+        let mut lines = EntryPrinter::new(wants, [false; 2]);
         let mut out = Vec::new();
         for line in log.split_inclusive('\n') {
             lines.print(&entry::parse(line.as_bytes()).unwrap(), &mut out);

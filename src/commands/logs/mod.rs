@@ -25,13 +25,13 @@ pub(crate) use super::logs::lines::Wants;
 use super::logs::output::Output;
 use super::logs::reader::Reader;
 use super::logs::tail::Start;
-use super::logs::watch::{Watch, Woken, ends_in};
+use super::logs::watch::{FileWatch, Woken, ends_in};
 use crate::os::state::AppDir;
 use crate::wire::logged::Logged;
 
 /// What is to be read.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct LogsRequest {
     /// The app: its log, and whether it has ended.
     pub(crate) app: Option<AppDir>,
     /// This file instead of the app's own log.
@@ -45,7 +45,7 @@ pub(crate) struct Request {
 }
 
 /// Prints a log. That its reader has seen enough is no error.
-pub(crate) fn show(request: &Request) -> Result<()> {
+pub(crate) fn show(request: &LogsRequest) -> Result<()> {
     let is_closed = |e: &io::Error| e.kind() == ErrorKind::BrokenPipe;
     match read(request) {
         Err(e) if e.downcast_ref().is_some_and(is_closed) => Ok(()),
@@ -53,10 +53,10 @@ pub(crate) fn show(request: &Request) -> Result<()> {
     }
 }
 
-fn read(request: &Request) -> Result<()> {
+fn read(request: &LogsRequest) -> Result<()> {
     let (path, named) = path(request)?;
     let mut files = Files::new(path.clone(), named, request.wants.since);
-    let watch = if request.follow { Some(Watch::new()?) } else { None };
+    let watch = if request.follow { Some(FileWatch::new()?) } else { None };
     look(&mut files, watch.as_ref(), request)?;
     if files.open().is_empty() && watch.is_none() {
         return Err(io::Error::from(Errno::ENOENT))
@@ -117,8 +117,8 @@ fn read(request: &Request) -> Result<()> {
 /// nothing does; `hidden` is whether something did, which is told once.
 fn look_again(
     files: &mut Files,
-    watch: &Watch,
-    request: &Request,
+    watch: &FileWatch,
+    request: &LogsRequest,
     hidden: &mut bool,
 ) -> Result<bool> {
     match look(files, Some(watch), request) {
@@ -136,7 +136,7 @@ fn look_again(
 }
 
 /// Opens the files that have come, and watches for others from before that on.
-fn look(files: &mut Files, watch: Option<&Watch>, request: &Request) -> Result<()> {
+fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> Result<()> {
     if let Some(watch) = watch {
         let dir = files.path().parent().unwrap_or(Path::new("/")).to_owned();
         let watched = watch.dir(&dir);
@@ -157,7 +157,7 @@ fn look(files: &mut Files, watch: Option<&Watch>, request: &Request) -> Result<(
 }
 
 /// The file that is written, and who has named it. What the mux of another root names is looked for there.
-fn path(request: &Request) -> Result<(PathBuf, Named)> {
+fn path(request: &LogsRequest) -> Result<(PathBuf, Named)> {
     if let Some(file) = &request.file {
         let path = std::path::absolute(file);
         let path = path.with_context(|| format!("opening {}", file.display()))?;

@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result};
 
-use super::entry::Entry;
-use super::lines::{Lines, Wants};
+use super::entry::LoggedEntry;
+use super::lines::{EntryPrinter, Wants};
 use crate::os::print::write_all;
 use crate::types::limits;
 use crate::types::stream::Stream;
@@ -13,7 +13,7 @@ use crate::types::stream::Stream;
 /// Both outputs. Nothing is held back when [`Output::rest`] was called.
 #[derive(Debug)]
 pub(crate) struct Output {
-    lines: Lines,
+    lines: EntryPrinter,
     buffer: Vec<u8>,
     /// Where the buffer belongs: the two may lead to the same place, where the order is seen.
     to: Stream,
@@ -23,11 +23,11 @@ impl Output {
     /// The outputs of this process, for what is wanted.
     pub(crate) fn new(wants: Wants) -> Self {
         let screens = [io::stdout().is_terminal(), io::stderr().is_terminal()];
-        Self { lines: Lines::new(wants, screens), buffer: Vec::new(), to: Stream::Stdout }
+        Self { lines: EntryPrinter::new(wants, screens), buffer: Vec::new(), to: Stream::Stdout }
     }
 
     /// Prints what is wanted of an entry.
-    pub(crate) fn print(&mut self, entry: &Entry<'_>) -> Result<()> {
+    pub(crate) fn print(&mut self, entry: &LoggedEntry<'_>) -> Result<()> {
         self.turn_to(entry.stream)?;
         if self.buffer.len() >= limits::LOG_READ {
             self.flush()?;

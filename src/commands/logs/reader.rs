@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result};
 use memchr::memchr;
 
-use super::entry::{self, Entry};
+use super::entry::{self, LoggedEntry};
 use super::files::Files;
 use super::lines::index;
 use super::tail::Start;
@@ -56,7 +56,10 @@ impl Reader {
     }
 
     /// Reads a piece and gives its entries; whether there was any, or another file is next.
-    pub(crate) fn read(&mut self, give: &mut impl FnMut(&Entry<'_>) -> Result<()>) -> Result<bool> {
+    pub(crate) fn read(
+        &mut self,
+        give: &mut impl FnMut(&LoggedEntry<'_>) -> Result<()>,
+    ) -> Result<bool> {
         // Asked before reading: what is not there when the writer has left will not come.
         let is_left = self.files.writer_is_past().context("reading a log")?;
         let Some(number) = self.files.open().front().map(|opened| opened.number) else {
@@ -98,7 +101,7 @@ impl Reader {
     pub(crate) fn finish(
         &mut self,
         complete: bool,
-        give: &mut impl FnMut(&Entry<'_>) -> Result<()>,
+        give: &mut impl FnMut(&LoggedEntry<'_>) -> Result<()>,
     ) -> Result<()> {
         let rest = std::mem::take(&mut self.buffer);
         self.searched = 0;
@@ -122,7 +125,10 @@ impl Reader {
         self.lines = (offset == 0).then_some(0);
     }
 
-    fn give_entries(&mut self, give: &mut impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
+    fn give_entries(
+        &mut self,
+        give: &mut impl FnMut(&LoggedEntry<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let (mut done, mut from) = (0, self.searched);
         while let Some(at) = memchr(b'\n', &buffer[from..]) {
@@ -158,7 +164,7 @@ impl Reader {
         Ok(())
     }
 
-    fn is_wanted(&self, entry: &Entry<'_>, offset: u64) -> bool {
+    fn is_wanted(&self, entry: &LoggedEntry<'_>, offset: u64) -> bool {
         (self.number, offset) >= self.start.streams[index(entry.stream)]
     }
 

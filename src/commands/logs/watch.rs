@@ -30,9 +30,9 @@ pub(crate) enum Woken {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Watch(Inotify);
+pub(crate) struct FileWatch(Inotify);
 
-impl Watch {
+impl FileWatch {
     /// Watches nothing yet.
     pub(crate) fn new() -> Result<Self> {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;

@@ -7,14 +7,14 @@
 
 use std::ops::Range;
 
-use super::memory::{Part, Place};
+use super::memory::{Part, StreamPosition};
 
 /// The newest bytes of a stream, addressed by their offset since the stream began.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     ring: &'static mut [u8],
     /// What somebody who comes after us is to believe.
-    place: Place,
+    place: StreamPosition,
     start: u64,
     end: u64,
     seen: u64,

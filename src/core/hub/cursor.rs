@@ -44,11 +44,11 @@ impl Cursor {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stall {
     earned: bool,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingSince>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingSince {
     since: Instant,
     progress: u64,
 }
@@ -63,7 +63,7 @@ impl Stall {
     /// patience has ended: then it holds nobody back before it has caught up again.
     /// A patience too long for the clock never ends; it is then told as "a year from now".
     pub(crate) fn wait(&mut self, now: Instant, patience: Duration) -> Option<Instant> {
-        let since = self.waiting.get_or_insert(Waiting { since: now, progress: 0 }).since;
+        let since = self.waiting.get_or_insert(WaitingSince { since: now, progress: 0 }).since;
         if now.saturating_duration_since(since) >= patience {
             self.pass_over();
             return None;

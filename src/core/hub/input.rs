@@ -22,7 +22,7 @@ pub(crate) enum Merge {
 
 /// What one client has typed that may not go to the app yet.
 #[derive(Debug)]
-struct Writer {
+struct Typist {
     merge: Merge,
     /// The user whose client it is.
     uid: u32,
@@ -34,7 +34,7 @@ struct Writer {
 
 /// A client in the middle of a line.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct LineTurn {
     client: ClientId,
     since: Instant,
     len: usize,
@@ -47,10 +47,10 @@ pub(crate) struct Input {
     queue: VecDeque<u8>,
     /// Bytes that the app's pipe or terminal has accepted.
     written: u64,
-    writers: BTreeMap<ClientId, Writer>,
+    writers: BTreeMap<ClientId, Typist>,
     /// Bytes that wait, by users; only those who have some.
     users: BTreeMap<u32, usize>,
-    turn: Option<Turn>,
+    turn: Option<LineTurn>,
     /// The one whose input alone goes on; that of the others waits.
     only: Option<ClientId>,
     /// The client served last, so that all get their turn.
@@ -62,7 +62,7 @@ pub(crate) struct Input {
 impl Input {
     /// A client that may type, for the first time.
     pub(crate) fn join(&mut self, id: ClientId, merge: Merge, uid: u32) {
-        let writer = Writer { merge, uid, waiting: VecDeque::new(), ended: false, left: false };
+        let writer = Typist { merge, uid, waiting: VecDeque::new(), ended: false, left: false };
         self.writers.insert(id, writer);
     }
 
@@ -111,7 +111,7 @@ impl Input {
         let (uid, cost) = (writer.uid, writer.cost());
         let left = self.writers.values().filter(|w| w.left && w.uid == uid);
         let goes_on = self.may_go_on(id)
-            && cost + left.map(Writer::cost).sum::<usize>() <= limits::LEFT_INPUT;
+            && cost + left.map(Typist::cost).sum::<usize>() <= limits::LEFT_INPUT;
         if goes_on && let Some(writer) = self.writers.get_mut(&id) {
             writer.left = true;
             self.end(id, now);
@@ -150,7 +150,7 @@ impl Input {
 
     /// Those who have something that may go on, and how.
     fn at_work(&self) -> impl Iterator<Item = (ClientId, Merge)> {
-        let works = |(id, w): (&ClientId, &Writer)| {
+        let works = |(id, w): (&ClientId, &Typist)| {
             (w.has_work() && self.may_go_on(*id)).then_some((*id, w.merge))
         };
         self.writers.iter().filter_map(works)
@@ -240,8 +240,8 @@ impl Input {
         self.turn = if whole || ended {
             None
         } else {
-            let turn = self.turn.unwrap_or(Turn { client: id, since: now, len: 0 });
-            Some(Turn { len: turn.len + len, ..turn })
+            let turn = self.turn.unwrap_or(LineTurn { client: id, since: now, len: 0 });
+            Some(LineTurn { len: turn.len + len, ..turn })
         };
         true
     }
@@ -259,7 +259,7 @@ impl Input {
     }
 }
 
-impl Writer {
+impl Typist {
     fn has_work(&self) -> bool {
         self.ended || !self.waiting.is_empty()
     }
@@ -443,7 +443,7 @@ mod tests {
             left += usize::from(input.writers.contains_key(&id));
         }
         assert!(lost > 0);
-        let kept: usize = input.writers.values().filter(|w| w.left).map(Writer::cost).sum();
+        let kept: usize = input.writers.values().filter(|w| w.left).map(Typist::cost).sum();
         assert!(kept <= limits::LEFT_INPUT, "{kept} bytes of {left} writers");
         // Another user's are kept, and in the end all goes on and is delivered.
         input.push(B, b"b", now);

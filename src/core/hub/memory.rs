@@ -52,7 +52,7 @@ const LOGS: usize = RETURNING + 1;
 /// One stream's part of the memory.
 #[derive(Debug)]
 pub(crate) struct Part {
-    pub(crate) place: Place,
+    pub(crate) place: StreamPosition,
     pub(crate) ring: &'static mut [u8],
 }
 
@@ -64,26 +64,26 @@ impl Memory {
         streams: &[Stream],
         backlog: usize,
         fresh: Epoch,
-    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogPlace>, Option<&'static AtomicU64>) {
+    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogCheckpoint>, Option<&'static AtomicU64>) {
         let mut parts = [const { None }; STREAMS];
         let none = (fresh, [const { None }; STREAMS], Vec::new(), None);
         let Some((head, places)) = self.words.split_first_chunk() else { return none };
         let (places, _) = places.as_chunks();
         let (logs, _) = self.words.get(LOGS..).unwrap_or_default().as_chunks();
-        let logs: Vec<LogPlace> = logs.iter().map(LogPlace).collect();
+        let logs: Vec<LogCheckpoint> = logs.iter().map(LogCheckpoint).collect();
         let returning = self.words.get(RETURNING);
-        let (head, capacity) = (Head(head), capacity(backlog));
+        let (head, capacity) = (MemoryHeader(head), capacity(backlog));
         for ((stream, place), ring) in
             outputs(streams).zip(places).zip(self.rings.chunks_exact_mut(capacity))
         {
-            parts[stream as usize] = Some(Part { place: Place(place), ring });
+            parts[stream as usize] = Some(Part { place: StreamPosition(place), ring });
         }
         let facts = [MAGIC, VERSION, mask(streams), capacity as u64];
         let lanes = || parts.iter().flatten();
         if !head.states(facts) || !lanes().all(|part| part.place.is_consistent(capacity)) {
             head.state([0; 4]);
             lanes().for_each(|part| part.place.reset());
-            logs.iter().for_each(LogPlace::reset);
+            logs.iter().for_each(LogCheckpoint::reset);
             if let Some(word) = returning {
                 word.store(0, Ordering::Release);
             }
@@ -101,9 +101,9 @@ fn mask(streams: &[Stream]) -> u64 {
 
 /// The words that tell whether all others can be believed: the first of them comes and goes last
 /// and first. Then the epoch.
-struct Head(&'static [AtomicU64; 5]);
+struct MemoryHeader(&'static [AtomicU64; 5]);
 
-impl Head {
+impl MemoryHeader {
     fn states(&self, facts: [u64; 4]) -> bool {
         self.0.iter().zip(facts).all(|(word, fact)| word.load(Ordering::Acquire) == fact)
     }
@@ -132,9 +132,9 @@ impl Head {
 /// as they are stored in the right order, which is their user's business. Stores that release keep
 /// that order.
 #[derive(Debug)]
-pub(crate) struct Place(&'static [AtomicU64; 4]);
+pub(crate) struct StreamPosition(&'static [AtomicU64; 4]);
 
-impl Place {
+impl StreamPosition {
     /// Offset of the oldest byte that is certainly there.
     pub(crate) fn start(&self) -> u64 {
         self.0[0].load(Ordering::Acquire)
@@ -186,9 +186,9 @@ impl Place {
 
 /// How far a log has been written: whose it is, and an offset for each output.
 #[derive(Debug)]
-pub(crate) struct LogPlace(&'static [AtomicU64; 4]);
+pub(crate) struct LogCheckpoint(&'static [AtomicU64; 4]);
 
-impl LogPlace {
+impl LogCheckpoint {
     /// Whether it is this log's: a number made of its name, not 0.
     pub(crate) fn is_of(&self, log: u64) -> bool {
         self.0[0].load(Ordering::Acquire) == log

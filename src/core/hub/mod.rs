@@ -27,7 +27,7 @@ use super::hub::credit::Credit;
 use super::hub::cursor::{Cursor, Stall};
 use super::hub::follow::Follower;
 use super::hub::marks::Marks;
-use super::hub::memory::{LogPlace, Memory};
+use super::hub::memory::{LogCheckpoint, Memory};
 use crate::types::limits;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::time::Now;
@@ -59,7 +59,7 @@ const STREAMS: usize = Stream::ALL.len();
 
 /// One connection.
 #[derive(Debug)]
-struct Client {
+struct Subscriber {
     patience: Duration,
     /// Bytes that it has still to accept before it is *proven*: before it is known that somebody reads.
     unproven: u64,
@@ -91,9 +91,9 @@ pub struct Hub {
     /// How many will, should this mux be killed: kept for the next one.
     count: Option<&'static AtomicU64>,
     lanes: [Option<Backlog>; STREAMS],
-    clients: BTreeMap<ClientId, Client>,
+    clients: BTreeMap<ClientId, Subscriber>,
     followers: Vec<Follower>,
-    log_places: Vec<LogPlace>,
+    log_places: Vec<LogCheckpoint>,
     /// For clients that are not proven.
     credit: Credit,
     marks: Marks,
@@ -275,7 +275,7 @@ impl Hub {
     pub(crate) fn join(&mut self, patience: Duration) -> ClientId {
         let id = ClientId(self.next_id);
         self.next_id += 1;
-        let client = Client {
+        let client = Subscriber {
             patience,
             unproven: limits::PROOF,
             stall: Stall::default(),

@@ -6,12 +6,12 @@ use memchr::memmem;
 use unicode_width::UnicodeWidthChar;
 
 use super::model::Model;
-use super::modes::Modes;
+use super::modes::ScreenModes;
 use super::scan::{Control, ESC, number, text_len};
 use crate::types::limits;
 
 /// What the emulator is given for a whole sequence that is no string; none if it knows it. `modes` are those before it.
-pub(crate) fn translate(raw: &[u8], modes: &Modes, model: &Model) -> Option<Vec<u8>> {
+pub(crate) fn translate(raw: &[u8], modes: &ScreenModes, model: &Model) -> Option<Vec<u8>> {
     match raw {
         [ESC, b'D'] => return Some(b"\n".to_vec()),
         [ESC, b'E'] => return Some(b"\r\n".to_vec()),
@@ -193,7 +193,7 @@ pub(crate) fn knows_colours(numbers: &[u8]) -> bool {
 }
 
 /// Shows text that the emulator alone would show in another way.
-pub(crate) fn show_text(text: &[u8], modes: &mut Modes, model: &mut Model) {
+pub(crate) fn show_text(text: &[u8], modes: &mut ScreenModes, model: &mut Model) {
     let mut rest = text;
     while !rest.is_empty() {
         let len = memmem::find(rest, SELECTOR).unwrap_or(rest.len());
@@ -213,7 +213,7 @@ pub(crate) fn show_text(text: &[u8], modes: &mut Modes, model: &mut Model) {
 }
 
 /// Shows text character by character.
-fn show_slowly(text: &[u8], modes: &mut Modes, model: &mut Model) {
+fn show_slowly(text: &[u8], modes: &mut ScreenModes, model: &mut Model) {
     for character in text.utf8_chunks().flat_map(|chunk| chunk.valid().chars()) {
         let cols = model.size().cols;
         // Where lines do not go on, the last column is written again and again.

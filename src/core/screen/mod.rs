@@ -26,8 +26,8 @@ pub mod scan;
 use std::fmt::Write;
 
 use super::screen::model::Model;
-use super::screen::modes::{Modes, Saved};
-use super::screen::query::{Asked, Query};
+use super::screen::modes::{Saved, ScreenModes};
+use super::screen::query::{PendingQuery, Query};
 use super::screen::scan::{ESC, Piece, Scanner};
 use crate::types::limits;
 use crate::wire::Size;
@@ -42,10 +42,10 @@ pub struct Screen {
 
 /// What whole pieces change.
 struct State {
-    modes: Modes,
+    modes: ScreenModes,
     model: Model,
     title: Option<String>,
-    asked: Vec<Asked>,
+    asked: Vec<PendingQuery>,
     /// Bytes of the app before those that are being processed.
     before: u64,
 }
@@ -54,7 +54,7 @@ impl Screen {
     /// An empty screen of this size; of one that is too large a part.
     pub fn new(size: Size) -> Self {
         let state = State {
-            modes: Modes::default(),
+            modes: ScreenModes::default(),
             model: Model::new(size),
             title: None,
             asked: Vec::new(),
@@ -140,17 +140,17 @@ impl Screen {
     }
 
     /// The queries that the app has made since this was called last, [`limits::QUERIES`] at the most.
-    pub fn queries(&mut self) -> impl Iterator<Item = Asked> + '_ {
+    pub fn queries(&mut self) -> impl Iterator<Item = PendingQuery> + '_ {
         self.state.asked.drain(..)
     }
 
     /// What a plain terminal would answer, if it answers that.
-    pub fn answer(&self, asked: &Asked) -> Option<Vec<u8>> {
+    pub fn answer(&self, asked: &PendingQuery) -> Option<Vec<u8>> {
         asked.answer(self.state.model.size(), &self.state.modes)
     }
 
     /// The modes that the app has set.
-    pub fn modes(&self) -> &Modes {
+    pub fn modes(&self) -> &ScreenModes {
         &self.state.modes
     }
 
@@ -328,7 +328,7 @@ impl State {
         let region = self.region().filter(|_| self.modes.counts_from_region());
         let first = region.map_or(1, |(first, _)| first);
         let cursor = (row.saturating_sub(first - 1).max(1), col);
-        self.asked.push(Asked { query, end: self.before + end as u64, cursor });
+        self.asked.push(PendingQuery { query, end: self.before + end as u64, cursor });
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Once;
 
 use vt100::{Color, Parser};
 
-use super::reflow::{Glyph, Place, Row, reflow};
+use super::reflow::{CellPosition, Glyph, Row, reflow};
 use super::scan;
 use crate::types::limits;
 use crate::wire::Size;
@@ -314,7 +314,7 @@ fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) ->
         && at.col == size.1.get()
     {
         // Behind the last column: only a character printed there brings the cursor back to it.
-        pen.place(Place { col: at.col - last.cols, ..at }, top);
+        pen.place(CellPosition { col: at.col - last.cols, ..at }, top);
         pen.glyph(last);
     }
     pen.look(now.look);
@@ -324,21 +324,21 @@ fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) ->
 }
 
 /// A cursor: where it is in all rows, and what comes with it.
-struct Cursor {
-    at: Place,
+struct ScreenCursor {
+    at: CellPosition,
     look: Look,
     /// Whether rows are counted from the first one that scrolls.
     counts_from_region: bool,
 }
 
 /// The cursor, of a screen that is not needed any more: how rows are counted is to be seen only by moving it.
-fn take_cursor(parser: &mut Parser) -> Cursor {
+fn take_cursor(parser: &mut Parser) -> ScreenCursor {
     let screen = parser.screen();
     let (row, col) = screen.cursor_position();
-    let at = Place { row: screen.scrollback_len() + usize::from(row), col };
+    let at = CellPosition { row: screen.scrollback_len() + usize::from(row), col };
     let look = current(screen);
     parser.process(b"\x1b[2r\x1b[H");
-    Cursor { at, look, counts_from_region: parser.screen().cursor_position().0 > 0 }
+    ScreenCursor { at, look, counts_from_region: parser.screen().cursor_position().0 > 0 }
 }
 
 /// The rows that are kept above the screen, and its own.
@@ -512,7 +512,7 @@ impl Pen {
     }
 
     /// Moves the cursor to a place in rows of which this one is the first of the screen.
-    fn place(&mut self, place: Place, top: usize) {
+    fn place(&mut self, place: CellPosition, top: usize) {
         let row = u16::try_from(place.row.saturating_sub(top)).unwrap_or(u16::MAX);
         self.go(row, place.col);
     }

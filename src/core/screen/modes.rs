@@ -11,27 +11,27 @@ use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT};
 use crate::types::limits;
 
 /// A mode of `CSI ? … h` and `l`, or of `CSI … h` and `l`.
-struct Mode {
+struct ModeNumber {
     private: bool,
     number: u16,
     /// How it is in a shell's terminal.
     usual: bool,
 }
 
-const fn private(number: u16) -> Mode {
-    Mode { private: true, number, usual: false }
+const fn private(number: u16) -> ModeNumber {
+    ModeNumber { private: true, number, usual: false }
 }
 
-const fn usual(private: bool, number: u16) -> Mode {
-    Mode { private, number, usual: true }
+const fn usual(private: bool, number: u16) -> ModeNumber {
+    ModeNumber { private, number, usual: true }
 }
 
-const fn public(number: u16) -> Mode {
-    Mode { private: false, number, usual: false }
+const fn public(number: u16) -> ModeNumber {
+    ModeNumber { private: false, number, usual: false }
 }
 
 /// All that are known, in the order in which they are undone.
-const MODES: [Mode; 31] = [
+const MODES: [ModeNumber; 31] = [
     // Wrapping lines, showing the cursor, no echo by the terminal itself.
     usual(true, 7),
     usual(true, 25),
@@ -103,7 +103,7 @@ pub(crate) struct Saved {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Modes {
+pub struct ScreenModes {
     changed: [bool; MODES.len()],
     mouse: u16,
     encoding: u16,
@@ -124,7 +124,7 @@ pub struct Modes {
     region: Option<(u16, u16)>,
 }
 
-impl Default for Modes {
+impl Default for ScreenModes {
     fn default() -> Self {
         Self {
             changed: [false; MODES.len()],
@@ -143,7 +143,7 @@ impl Default for Modes {
     }
 }
 
-impl Modes {
+impl ScreenModes {
     /// Reads along.
     pub fn read(&mut self, piece: Piece<'_>) {
         match piece {
@@ -171,7 +171,7 @@ impl Modes {
         let mut out = String::new();
         let (modes, alternates) = MODES.split_at(ALTERNATE);
         let (changed, alternate) = self.changed.split_at(ALTERNATE);
-        let undo = |out: &mut String, modes: &[Mode], changed: &[bool]| {
+        let undo = |out: &mut String, modes: &[ModeNumber], changed: &[bool]| {
             for (mode, _) in modes.iter().zip(changed).filter(|(_, changed)| **changed) {
                 switch(out, mode, mode.usual);
             }
@@ -232,7 +232,7 @@ impl Modes {
         out
     }
 
-    /// What sets everything again, behind [`Modes::reset`], on the screen that is shown now. Moves the
+    /// What sets everything again, behind [`ScreenModes::reset`], on the screen that is shown now. Moves the
     /// cursor.
     pub(crate) fn set_again(&self) -> String {
         let mut out = String::new();
@@ -284,7 +284,7 @@ impl Modes {
 
     /// Whether a mode is set; none if it is not known.
     pub(crate) fn is_set(&self, private: bool, number: u16) -> Option<bool> {
-        let known = |mode: &Mode| mode.private == private && mode.number == number;
+        let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         MODES.iter().position(known).map(|at| self.changed[at] != MODES[at].usual)
     }
 
@@ -402,7 +402,7 @@ impl Modes {
     }
 
     fn switch(&mut self, private: bool, number: u16, on: bool) {
-        let known = |mode: &Mode| mode.private == private && mode.number == number;
+        let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         let Some(at) = MODES.iter().position(known) else { return };
         self.changed[at] = on != MODES[at].usual;
         if private && MICE.contains(&number) {
@@ -491,7 +491,7 @@ impl Keyboard {
 }
 
 impl Saved {
-    /// Chooses the character sets that were saved, behind [`Modes::reset`].
+    /// Chooses the character sets that were saved, behind [`ScreenModes::reset`].
     pub(crate) fn sets_again(self) -> String {
         sets_again(self.sets, self.shifted)
     }
@@ -509,7 +509,7 @@ fn sets_again(sets: [u8; 2], shifted: bool) -> String {
     out
 }
 
-fn switch(out: &mut String, mode: &Mode, on: bool) {
+fn switch(out: &mut String, mode: &ModeNumber, on: bool) {
     let marker = if mode.private { "?" } else { "" };
     let _ = write!(out, "\x1b[{marker}{}{}", mode.number, if on { 'h' } else { 'l' });
 }

@@ -1,7 +1,7 @@
 //! What programs ask a terminal, and what a plain one answers.
 
 use super::dialect;
-use super::modes::Modes;
+use super::modes::ScreenModes;
 use super::scan::{Control, ENQ, ESC, Piece, Scanner, number, string};
 use crate::wire::Size;
 
@@ -52,7 +52,7 @@ pub enum Query {
 
 /// A query, and when it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct PendingQuery {
     /// What was asked.
     pub query: Query,
     /// Bytes that the app had printed then, with the query.
@@ -63,7 +63,7 @@ pub struct Asked {
 
 /// What a reply, or the beginning of one, is recognised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct ReplyPattern {
     /// One of `[]P_`.
     pub(crate) kind: u8,
     /// See [`Control`].
@@ -76,7 +76,7 @@ pub(crate) struct Head {
     pub(crate) first: Option<u16>,
 }
 
-impl Head {
+impl ReplyPattern {
     const fn new(kind: u8, marker: u8, mark: u8, last: u8) -> Self {
         Self { kind, marker, mark, last, first: None }
     }
@@ -167,10 +167,10 @@ impl Query {
     }
 
     /// How the reply begins; none if it is any text.
-    pub(crate) fn reply(self) -> Option<Head> {
-        let control = |marker, mark, last| Head::new(b'[', marker, mark, last);
-        let device = |marker, mark, last| Head::new(b'P', marker, mark, last);
-        let title = |letter| Head::new(b']', 0, 0, letter);
+    pub(crate) fn reply(self) -> Option<ReplyPattern> {
+        let control = |marker, mark, last| ReplyPattern::new(b'[', marker, mark, last);
+        let device = |marker, mark, last| ReplyPattern::new(b'P', marker, mark, last);
+        let title = |letter| ReplyPattern::new(b']', 0, 0, letter);
         Some(match self {
             Self::Attributes => control(b'?', 0, b'c'),
             Self::Attributes2 => control(b'>', 0, b'c'),
@@ -186,7 +186,7 @@ impl Query {
             Self::Name => device(b'>', 0, b'|'),
             Self::Mode(true, number) => control(b'?', b'$', b'y').first(number),
             Self::Mode(false, number) => control(0, b'$', b'y').first(number),
-            Self::Value(code) => Head::new(b']', 0, 0, 0).first(code),
+            Self::Value(code) => ReplyPattern::new(b']', 0, 0, 0).first(code),
             Self::Setting => device(0, b'$', b'r'),
             Self::Capability => device(0, b'+', b'r'),
             Self::Keyboard => control(b'?', 0, b'u'),
@@ -195,16 +195,16 @@ impl Query {
             Self::Graphics => control(b'?', 0, b'S'),
             Self::Presentation => device(0, b'$', b'u'),
             Self::Checksum => device(0, b'!', b'~'),
-            Self::Picture => Head::new(b'_', 0, 0, b'G'),
+            Self::Picture => ReplyPattern::new(b'_', 0, 0, b'G'),
             Self::Enquiry => return None,
         })
     }
 }
 
-impl Asked {
+impl PendingQuery {
     /// What a plain terminal of this size and with these modes answers. None where programs do without
     /// an answer, or where one would be a lie (colours, pixels, names).
-    pub(crate) fn answer(&self, size: Size, modes: &Modes) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, size: Size, modes: &ScreenModes) -> Option<Vec<u8>> {
         let (row, col) = self.cursor;
         let text = match self.query {
             // A VT220 with colours, of no version that programs know peculiarities of.
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn answers_of_a_plain_terminal() {
-        let mut modes = Modes::default();
+        let mut modes = ScreenModes::default();
         modes.read(Piece::Sequence(b"\x1b[?2004h"));
         let size = Size { rows: 24, cols: 80 };
         for (query, want) in [
@@ -352,7 +352,7 @@ mod tests {
             ("\x1bP+q544e\x1b\\", "\x1bP0+r\x1b\\"),
             ("\x1b[?u", ""),
         ] {
-            let asked = Asked { query: queries(query)[0], end: 0, cursor: (3, 7) };
+            let asked = PendingQuery { query: queries(query)[0], end: 0, cursor: (3, 7) };
             let answer = asked.answer(size, &modes).unwrap_or_default();
             assert_eq!(
                 answer.escape_ascii().to_string(),

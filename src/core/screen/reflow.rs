@@ -29,7 +29,7 @@ impl<L> Row<L> {
 
 /// A row, and a column from 0; the column behind the last is one, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CellPosition {
     pub(crate) row: usize,
     pub(crate) col: u16,
 }
@@ -38,8 +38,8 @@ pub(crate) struct Place {
 pub(crate) fn reflow<L, const N: usize>(
     rows: Vec<Row<L>>,
     cols: u16,
-    places: [Place; N],
-) -> (Vec<Row<L>>, [Place; N]) {
+    places: [CellPosition; N],
+) -> (Vec<Row<L>>, [CellPosition; N]) {
     let mut out = Vec::with_capacity(rows.len());
     let mut moved = [None; N];
     let mut row = Row { glyphs: Vec::new(), goes_on: false };
@@ -53,7 +53,7 @@ pub(crate) fn reflow<L, const N: usize>(
             }
             for (place, to) in places.iter().zip(&mut moved) {
                 if place.row == index && (from..from + glyph.cols).contains(&place.col) {
-                    *to = Some(Place { row: out.len(), col: at + place.col - from });
+                    *to = Some(CellPosition { row: out.len(), col: at + place.col - from });
                 }
             }
             at += glyph.cols;
@@ -65,7 +65,7 @@ pub(crate) fn reflow<L, const N: usize>(
                 // Only what was printed may be behind the last column.
                 let most = if place.col > from { cols - 1 } else { cols };
                 let col = at.saturating_add(place.col.saturating_sub(from)).min(most);
-                *to = Some(Place { row: out.len(), col });
+                *to = Some(CellPosition { row: out.len(), col });
             }
         }
         if !goes_on {
@@ -76,7 +76,7 @@ pub(crate) fn reflow<L, const N: usize>(
     if at > 0 {
         out.push(row);
     }
-    let end = Place { row: out.len().saturating_sub(1), col: 0 };
+    let end = CellPosition { row: out.len().saturating_sub(1), col: 0 };
     (out, moved.map(|place| place.unwrap_or(end)))
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn places_go_along() {
-        let at = |row, col| Place { row, col };
+        let at = |row, col| CellPosition { row, col };
         for (before, cols, from, to) in [
             ("abcdef", 3, at(0, 0), at(0, 0)),
             ("abcdef", 3, at(0, 4), at(1, 1)),
@@ -151,7 +151,7 @@ mod tests {
         #[test]
         fn there_and_back(lines in prop::collection::vec("[a-dXY]{0,12}", 1..6), cols in 2u16..20,
                           line in 0usize..6, col in 0u16..12) {
-            let (wide, [place]) = reflow(rows(&lines.join("\n")), 40, [Place { row: line.min(lines.len() - 1), col }]);
+            let (wide, [place]) = reflow(rows(&lines.join("\n")), 40, [CellPosition { row: line.min(lines.len() - 1), col }]);
             let (narrow, [moved]) = reflow(wide.clone(), cols, [place]);
             for row in &narrow {
                 prop_assert!(row.len() <= cols);

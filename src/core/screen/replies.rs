@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use memchr::memchr;
 
-use super::query::{Head, Query};
+use super::query::{Query, ReplyPattern};
 use super::scan::{Control, ESC, number};
 use crate::types::limits;
 
@@ -17,7 +17,7 @@ use crate::types::limits;
 #[derive(Debug)]
 pub struct Replies {
     expected: VecDeque<Expected>,
-    place: Place,
+    place: ReplyState,
     /// The beginning of what may be a reply.
     head: [u8; limits::REPLY_HEAD],
     len: usize,
@@ -27,14 +27,14 @@ pub struct Replies {
 
 #[derive(Debug)]
 struct Expected {
-    head: Head,
+    head: ReplyPattern,
     passes: bool,
     until: Instant,
 }
 
 /// Where in the input it is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum ReplyState {
     Typed,
     /// In what may be a reply.
     Maybe,
@@ -49,20 +49,20 @@ enum Place {
 }
 
 /// What the beginning of a sequence turns out to be.
-enum Verdict {
+enum ReplyVerdict {
     Unknown,
     Typed,
     /// A whole reply.
-    Whole(Head),
+    Whole(ReplyPattern),
     /// A reply that goes on to its end.
-    Begun(Head),
+    Begun(ReplyPattern),
 }
 
 impl Default for Replies {
     fn default() -> Self {
         Self {
             expected: VecDeque::new(),
-            place: Place::Typed,
+            place: ReplyState::Typed,
             head: [0; limits::REPLY_HEAD],
             len: 0,
             until: None,
@@ -87,26 +87,26 @@ impl Replies {
         let mut rest = typed;
         while !rest.is_empty() {
             rest = match self.place {
-                Place::Typed if self.expected.is_empty() => {
+                ReplyState::Typed if self.expected.is_empty() => {
                     out.extend_from_slice(rest);
                     return;
                 }
-                Place::Typed => {
+                ReplyState::Typed => {
                     let len = memchr(ESC, rest).unwrap_or(rest.len());
                     out.extend_from_slice(&rest[..len]);
                     if len < rest.len() {
-                        self.place = Place::Maybe;
+                        self.place = ReplyState::Maybe;
                     }
                     &rest[len..]
                 }
-                Place::Maybe => {
+                ReplyState::Maybe => {
                     self.maybe(rest[0], now, out);
                     &rest[1..]
                 }
-                Place::Reply { .. } => self.reply(rest, out),
+                ReplyState::Reply { .. } => self.reply(rest, out),
             };
         }
-        let holds = matches!(self.place, Place::Maybe);
+        let holds = matches!(self.place, ReplyState::Maybe);
         self.until = holds.then(|| self.until.unwrap_or(now + limits::REPLY_HOLD));
     }
 
@@ -119,10 +119,10 @@ impl Replies {
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
         if self.until.is_some_and(|until| until <= now) {
             self.release(out);
-            self.place = Place::Typed;
+            self.place = ReplyState::Typed;
         }
-        if matches!(self.place, Place::Reply { until, .. } if until <= now) {
-            self.place = Place::Typed;
+        if matches!(self.place, ReplyState::Reply { until, .. } if until <= now) {
+            self.place = ReplyState::Typed;
         }
         while self.expected.front().is_some_and(|expected| expected.until <= now) {
             self.expected.pop_front();
@@ -143,17 +143,19 @@ impl Replies {
         self.head[self.len] = byte;
         self.len += 1;
         let found = match judge(&self.head[..self.len]) {
-            Verdict::Unknown if self.len < limits::REPLY_HEAD && self.is_expected_kind() => return,
-            Verdict::Unknown | Verdict::Typed => None,
-            Verdict::Whole(head) => self.take(head).map(|expected| (expected, false)),
-            Verdict::Begun(head) => self.take(head).map(|expected| (expected, true)),
+            ReplyVerdict::Unknown if self.len < limits::REPLY_HEAD && self.is_expected_kind() => {
+                return;
+            }
+            ReplyVerdict::Unknown | ReplyVerdict::Typed => None,
+            ReplyVerdict::Whole(head) => self.take(head).map(|expected| (expected, false)),
+            ReplyVerdict::Begun(head) => self.take(head).map(|expected| (expected, true)),
         };
-        self.place = Place::Typed;
+        self.place = ReplyState::Typed;
         if let Some((expected, begun)) = found {
             if begun {
                 let until = expected.until.max(now);
                 let (passes, left) = (expected.passes, limits::REPLY_LEN);
-                self.place = Place::Reply { passes, left, until, escape: false };
+                self.place = ReplyState::Reply { passes, left, until, escape: false };
             }
             if !expected.passes {
                 self.len = 0;
@@ -165,20 +167,20 @@ impl Replies {
 
     /// More of a reply that is a string; returns what is behind it.
     fn reply<'a>(&mut self, rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
-        let Place::Reply { passes, left, until, mut escape } = self.place else { return rest };
+        let ReplyState::Reply { passes, left, until, mut escape } = self.place else { return rest };
         let mut len = 0;
         let mut ends = false;
         for byte in rest.iter().take(left) {
             if escape && *byte != b'\\' {
                 // It was broken off by another sequence.
-                self.place = Place::Maybe;
+                self.place = ReplyState::Maybe;
                 if passes {
                     out.extend_from_slice(&rest[..len]);
                 }
                 self.head[0] = ESC;
                 self.len = usize::from(!passes);
                 if passes {
-                    self.place = Place::Typed;
+                    self.place = ReplyState::Typed;
                 }
                 return &rest[len..];
             }
@@ -194,9 +196,9 @@ impl Replies {
         }
         let left = left - len;
         self.place = if ends || left == 0 {
-            Place::Typed
+            ReplyState::Typed
         } else {
-            Place::Reply { passes, left, until, escape }
+            ReplyState::Reply { passes, left, until, escape }
         };
         &rest[len..]
     }
@@ -207,30 +209,31 @@ impl Replies {
         kind.is_none_or(|kind| self.expected.iter().any(|expected| expected.head.kind == *kind))
     }
 
-    fn take(&mut self, head: Head) -> Option<Expected> {
+    fn take(&mut self, head: ReplyPattern) -> Option<Expected> {
         let at = self.expected.iter().position(|expected| expected.head.fits(head))?;
         self.expected.remove(at)
     }
 }
 
-fn judge(head: &[u8]) -> Verdict {
-    let [ESC, kind, body @ ..] = head else { return Verdict::Unknown };
-    let string = |last, first| Head { kind: *kind, marker: 0, mark: 0, last, first };
+fn judge(head: &[u8]) -> ReplyVerdict {
+    let [ESC, kind, body @ ..] = head else { return ReplyVerdict::Unknown };
+    let string = |last, first| ReplyPattern { kind: *kind, marker: 0, mark: 0, last, first };
     match (kind, body) {
-        (b'[' | b']' | b'P' | b'_', []) => Verdict::Unknown,
-        (b'[' | b'P', [.., 0x20..=0x3f]) => Verdict::Unknown,
+        (b'[' | b']' | b'P' | b'_', []) => ReplyVerdict::Unknown,
+        (b'[' | b'P', [.., 0x20..=0x3f]) => ReplyVerdict::Unknown,
         (b'[' | b'P', [.., 0x40..=0x7e]) => {
             let raw = [&[ESC, b'['], body].concat();
-            let Some(control) = Control::parse(&raw) else { return Verdict::Typed };
+            let Some(control) = Control::parse(&raw) else { return ReplyVerdict::Typed };
             let Control { marker, mark, last, .. } = control;
-            let found = Head { kind: *kind, marker, mark, last, first: Some(control.value(0)) };
-            if *kind == b'[' { Verdict::Whole(found) } else { Verdict::Begun(found) }
+            let found =
+                ReplyPattern { kind: *kind, marker, mark, last, first: Some(control.value(0)) };
+            if *kind == b'[' { ReplyVerdict::Whole(found) } else { ReplyVerdict::Begun(found) }
         }
-        (b']', [letter @ (b'l' | b'L')]) => Verdict::Begun(string(*letter, Some(0))),
-        (b']', [digits @ .., b';']) => Verdict::Begun(string(0, Some(number(digits)))),
-        (b']', [.., b'0'..=b'9']) => Verdict::Unknown,
-        (b'_', [letter]) => Verdict::Begun(string(*letter, Some(0))),
-        _ => Verdict::Typed,
+        (b']', [letter @ (b'l' | b'L')]) => ReplyVerdict::Begun(string(*letter, Some(0))),
+        (b']', [digits @ .., b';']) => ReplyVerdict::Begun(string(0, Some(number(digits)))),
+        (b']', [.., b'0'..=b'9']) => ReplyVerdict::Unknown,
+        (b'_', [letter]) => ReplyVerdict::Begun(string(*letter, Some(0))),
+        _ => ReplyVerdict::Typed,
     }
 }
 

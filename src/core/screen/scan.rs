@@ -35,7 +35,7 @@ pub enum Piece<'a> {
 
 /// Where in a sequence the stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ScanState {
     /// In none.
     Text,
     /// After `ESC`.
@@ -53,9 +53,9 @@ pub(crate) enum Place {
 }
 
 /// What one more byte does.
-pub(crate) enum Step {
+pub(crate) enum ScanStep {
     /// The sequence goes on.
-    On(Place),
+    On(ScanState),
     /// The sequence ends with it.
     End,
     /// The sequence is broken off by it.
@@ -67,7 +67,7 @@ pub(crate) enum Step {
 /// See the module.
 #[derive(Debug)]
 pub struct Scanner {
-    place: Place,
+    place: ScanState,
     kept: [u8; limits::SEQUENCE],
     len: usize,
     /// The sequence is longer than what is kept.
@@ -79,7 +79,7 @@ pub struct Scanner {
 impl Default for Scanner {
     fn default() -> Self {
         let kept = [0; limits::SEQUENCE];
-        Self { place: Place::Text, kept, len: 0, long: false, again: false }
+        Self { place: ScanState::Text, kept, len: 0, long: false, again: false }
     }
 }
 
@@ -92,7 +92,7 @@ impl Scanner {
         }
         let rest = bytes.get(*at..).filter(|rest| !rest.is_empty())?;
         let mut i = 0;
-        if self.place == Place::Text {
+        if self.place == ScanState::Text {
             let text = text_len(rest);
             if text > 0 {
                 *at += text;
@@ -106,7 +106,7 @@ impl Scanner {
                 *at += len;
                 return Some(Piece::Sequence(&rest[..len]));
             }
-            self.place = Place::Escape;
+            self.place = ScanState::Escape;
             i = 1;
         }
         let entered = self.place;
@@ -119,21 +119,21 @@ impl Scanner {
                 }
             }
             match step(self.place, rest[i]) {
-                Step::On(place) => {
+                ScanStep::On(place) => {
                     self.place = place;
                     i += 1;
                 }
-                Step::End => return Some(self.end(rest, i + 1, at, true)),
-                Step::Cancel => return Some(self.end(rest, i + 1, at, false)),
-                Step::Again if self.place != Place::StringEscape => {
+                ScanStep::End => return Some(self.end(rest, i + 1, at, true)),
+                ScanStep::Cancel => return Some(self.end(rest, i + 1, at, false)),
+                ScanStep::Again if self.place != ScanState::StringEscape => {
                     return Some(self.end(rest, i, at, false));
                 }
-                Step::Again if i > 0 => return Some(self.end(rest, i - 1, at, false)),
-                Step::Again if self.len > 1 => {
+                ScanStep::Again if i > 0 => return Some(self.end(rest, i - 1, at, false)),
+                ScanStep::Again if self.len > 1 => {
                     self.again = true;
                     return Some(Piece::Opaque(&self.kept[..self.len - 1]));
                 }
-                Step::Again => self.begin_again(),
+                ScanStep::Again => self.begin_again(),
             }
         }
         *at += i;
@@ -143,7 +143,7 @@ impl Scanner {
             return None;
         }
         // An ESC may begin something else.
-        let held = usize::from(self.place == Place::StringEscape);
+        let held = usize::from(self.place == ScanState::StringEscape);
         self.kept[0] = ESC;
         self.len = held;
         (i > held).then_some(Piece::Opaque(&rest[..i - held]))
@@ -156,18 +156,18 @@ impl Scanner {
 
     /// Whether no sequence has begun.
     pub(crate) fn is_in_text(&self) -> bool {
-        self.place == Place::Text && !self.again
+        self.place == ScanState::Text && !self.again
     }
 
     fn begin_again(&mut self) {
         self.kept[0] = ESC;
-        (self.place, self.len, self.long, self.again) = (Place::Escape, 1, false, false);
+        (self.place, self.len, self.long, self.again) = (ScanState::Escape, 1, false, false);
     }
 
     /// The sequence ends after the first `len` bytes of `rest`.
     fn end<'a>(&'a mut self, rest: &'a [u8], len: usize, at: &mut usize, whole: bool) -> Piece<'a> {
         *at += len;
-        self.place = Place::Text;
+        self.place = ScanState::Text;
         let long = std::mem::take(&mut self.long);
         let raw = match std::mem::take(&mut self.len) {
             0 => &rest[..len],
@@ -203,22 +203,22 @@ fn control_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The state machine of the standards, as all terminals have it. In text there is nothing to step.
-pub(crate) fn step(place: Place, byte: u8) -> Step {
+pub(crate) fn step(place: ScanState, byte: u8) -> ScanStep {
     match (place, byte) {
-        (_, 0x18 | 0x1a) => Step::Cancel,
-        (Place::Command | Place::String, ESC) => Step::On(Place::StringEscape),
-        (_, ESC) => Step::Again,
-        (Place::Escape, b'[') => Step::On(Place::Control),
-        (Place::Escape, b']') => Step::On(Place::Command),
-        (Place::Escape, b'P' | b'X' | b'^' | b'_') => Step::On(Place::String),
-        (Place::Escape, 0x20..=0x2f) => Step::On(Place::Intermediate),
-        (Place::Escape | Place::Intermediate, 0x30..=0x7e) => Step::End,
-        (Place::Control, 0x40..=0x7e) => Step::End,
-        (Place::Command, 0x07) => Step::End,
-        (Place::StringEscape, b'\\') => Step::End,
-        (Place::StringEscape, _) => Step::Again,
+        (_, 0x18 | 0x1a) => ScanStep::Cancel,
+        (ScanState::Command | ScanState::String, ESC) => ScanStep::On(ScanState::StringEscape),
+        (_, ESC) => ScanStep::Again,
+        (ScanState::Escape, b'[') => ScanStep::On(ScanState::Control),
+        (ScanState::Escape, b']') => ScanStep::On(ScanState::Command),
+        (ScanState::Escape, b'P' | b'X' | b'^' | b'_') => ScanStep::On(ScanState::String),
+        (ScanState::Escape, 0x20..=0x2f) => ScanStep::On(ScanState::Intermediate),
+        (ScanState::Escape | ScanState::Intermediate, 0x30..=0x7e) => ScanStep::End,
+        (ScanState::Control, 0x40..=0x7e) => ScanStep::End,
+        (ScanState::Command, 0x07) => ScanStep::End,
+        (ScanState::StringEscape, b'\\') => ScanStep::End,
+        (ScanState::StringEscape, _) => ScanStep::Again,
         // Control characters inside, which terminals execute, and what nobody expects there.
-        (place, _) => Step::On(place),
+        (place, _) => ScanStep::On(place),
     }
 }
 

@@ -20,12 +20,12 @@ use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt
 
 use crate::core::hub::{ClientId, Hub, Next};
 use crate::core::screen::replies::Replies;
-use crate::mux::poll::Watch;
+use crate::mux::poll::Registration;
 use crate::os::diagnostics::Limited;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
-use crate::wire::{Decoder, Gap, HEADER, Kind, Redrawn, Size, Turn};
+use crate::wire::{Decoder, FrameKind, Gap, HEADER, LifecycleEvent, Redrawn, Size};
 
 /// Control bytes kept allocated for a client that has none waiting.
 const SMALL: usize = 512;
@@ -39,12 +39,12 @@ pub(crate) enum Role {
     /// The bytes of one stream and nothing else.
     Raw(Stream),
     /// The session protocol.
-    Session(Session),
+    Session(SessionSide),
 }
 
 /// A session's side of the protocol.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
+pub(crate) struct SessionSide {
     /// Takes the client's frames apart.
     pub(crate) decoder: Decoder,
     /// Whether its hello has come.
@@ -60,7 +60,7 @@ pub(crate) struct Session {
     /// When it was last shown a screen.
     pub(crate) shown: Option<Instant>,
     /// What happened to the app, each with its place: where the streams ended then.
-    turns: VecDeque<(Turn, Ends)>,
+    turns: VecDeque<(LifecycleEvent, Ends)>,
 }
 
 /// How a session that asked for the screen is shown the app's terminal.
@@ -79,9 +79,9 @@ pub(crate) enum View {
 /// The ends of all streams at a time, by `Stream as usize`; 0 for one that the app has not.
 pub(crate) type Ends = [u64; Stream::ALL.len()];
 
-impl Session {
+impl SessionSide {
     /// The next turn of the app, when everything before it has been given to the client.
-    fn due(&mut self, id: ClientId, hub: &Hub) -> Option<Turn> {
+    fn due(&mut self, id: ClientId, hub: &Hub) -> Option<LifecycleEvent> {
         let (_, ends) = self.turns.front()?;
         let given = |s: &Stream| hub.at(id, *s).is_none_or(|at| at >= ends[*s as usize]);
         self.streams.iter().all(given).then(|| self.turns.pop_front().map(|(turn, _)| turn))?
@@ -96,7 +96,7 @@ impl Session {
 
 /// Whether a client can type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Typing {
+pub(crate) enum InputAccess {
     /// It never could.
     No,
     /// It can.
@@ -152,9 +152,9 @@ pub(crate) struct Client {
     /// What it may do.
     pub(crate) right: Right,
     /// Its place in the poller.
-    pub(crate) watch: Watch,
+    pub(crate) watch: Registration,
     /// Whether it can type.
-    pub(crate) typing: Typing,
+    pub(crate) typing: InputAccess,
     /// Whether anything can be written to it.
     pub(crate) outlet: Outlet,
     /// It sends no more.
@@ -184,8 +184,8 @@ impl Client {
             role,
             peer,
             right,
-            watch: Watch::default(),
-            typing: Typing::No,
+            watch: Registration::default(),
+            typing: InputAccess::No,
             outlet: Outlet::Open,
             mute: false,
             cut_off: false,
@@ -206,14 +206,14 @@ impl Client {
             Role::Session(session) => &session.streams,
         };
         let outputs = streams.iter().filter(|stream| stream.is_output()).map(|s| s.name());
-        let typing = (self.typing != Typing::No).then_some("typing");
+        let typing = (self.typing != InputAccess::No).then_some("typing");
         outputs.chain(typing).collect::<Vec<_>>().join(",")
     }
 
     /// Whether it reads or types, and does not only ask.
     pub(crate) fn is_attached(&self) -> bool {
         let reads = !matches!(&self.role, Role::Session(session) if session.streams.is_empty());
-        !self.is_gone() && (reads || self.typing != Typing::No)
+        !self.is_gone() && (reads || self.typing != InputAccess::No)
     }
 
     /// Whether it is known what it wants: a raw client does not need to say so.
@@ -242,7 +242,7 @@ impl Client {
     }
 
     /// Tells a session of a turn in the app's life, behind what the app wrote before it.
-    pub(crate) fn tell_turn(&mut self, turn: Turn, ends: Ends) {
+    pub(crate) fn tell_turn(&mut self, turn: LifecycleEvent, ends: Ends) {
         if let Role::Session(session) = &mut self.role {
             if session.turns.len() == limits::TURNS {
                 session.turns.pop_front();
@@ -300,7 +300,7 @@ impl Client {
             std::mem::swap(&mut self.out, &mut self.control);
             return true;
         }
-        if let Role::Session(Session { view: Some(view), .. }) = &mut self.role {
+        if let Role::Session(SessionSide { view: Some(view), .. }) = &mut self.role {
             match view {
                 View::Bytes if hub.missed(id, Stream::Tty) => *view = View::Due,
                 View::Screens if !hub.is_caught_up(id) => *view = View::Due,
@@ -335,7 +335,7 @@ impl Client {
             }
             (Some(Next::Gap(stream, range)), Role::Session(_)) => {
                 let gap = Gap { stream, from: range.start, to: range.end };
-                self.out.extend(Kind::Gap.message(&gap));
+                self.out.extend(FrameKind::Gap.message(&gap));
                 true
             }
             (Some(Next::Bytes(stream, range)), role) => {
@@ -346,7 +346,7 @@ impl Client {
                 // At most what was asked for, which is a usize.
                 let len = usize::try_from(end - range.start).unwrap_or(limits::FRAME);
                 if matches!(role, Role::Session(_)) {
-                    self.out.extend(Kind::of(stream).header(len));
+                    self.out.extend(FrameKind::of(stream).header(len));
                 }
                 self.body = Some((stream, len));
                 true
@@ -356,14 +356,14 @@ impl Client {
 
     /// Whether it waits for a screen, has got all that came before, and takes more as far as is known.
     pub(crate) fn wants_screen(&self) -> bool {
-        let due = matches!(&self.role, Role::Session(Session { view: Some(View::Due), .. }));
+        let due = matches!(&self.role, Role::Session(SessionSide { view: Some(View::Due), .. }));
         due && self.is_flushed() && self.outlet == Outlet::Open
     }
 
     /// Whether it is still to be shown a screen.
     pub(crate) fn awaits_screen(&self) -> bool {
         use View::{Asked, Due};
-        matches!(&self.role, Role::Session(Session { view: Some(Due | Asked), .. }))
+        matches!(&self.role, Role::Session(SessionSide { view: Some(Due | Asked), .. }))
     }
 
     /// Shows a session what stands for all of its terminal's bytes before where it stands in the hub,
@@ -372,7 +372,7 @@ impl Client {
         self.out.append(&mut self.control);
         let offset = hub.at(id, Stream::Tty).unwrap_or(0);
         let redrawn = Redrawn { stream: Stream::Tty, offset, bytes: screen.len() as u64 };
-        self.out.extend(Kind::Redraw.message(&redrawn));
+        self.out.extend(FrameKind::Redraw.message(&redrawn));
         // Others need not be given it.
         hub.accepted(id, Stream::Tty, 0);
         let before = self.out.len();
@@ -380,7 +380,7 @@ impl Client {
         // It may stay for long, and doubling would take more.
         self.out.reserve_exact(screen.len() + frames * HEADER);
         for part in screen.chunks(limits::SCREEN_FRAME) {
-            self.out.extend(Kind::Screen.header(part.len()));
+            self.out.extend(FrameKind::Screen.header(part.len()));
             self.out.extend(part);
         }
         self.drawn = self.out.len() - before;
@@ -400,7 +400,7 @@ impl Client {
         self.out.truncate(self.out.len() - rest + keeps.min(rest));
         self.out.shrink_to_fit();
         self.drawn = 0;
-        if let Role::Session(Session { view: Some(view), .. }) = &mut self.role {
+        if let Role::Session(SessionSide { view: Some(view), .. }) = &mut self.role {
             *view = View::Due;
         }
     }

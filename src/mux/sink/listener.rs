@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Instant;
 
-use crate::mux::poll::Watch;
+use crate::mux::poll::Registration;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
@@ -19,7 +19,7 @@ pub(crate) struct Listener {
     /// The socket.
     pub(crate) socket: UnixListener,
     /// Its place in the poller.
-    pub(crate) watch: Watch,
+    pub(crate) watch: Registration,
     /// Nobody is accepted before this time.
     pub(crate) paused: Option<Instant>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Listener {
 impl Listener {
     /// A listener on a socket that is bound, listens and does not block.
     pub(crate) fn new(stream: Option<Stream>, socket: OwnedFd) -> Self {
-        Self { stream, socket: socket.into(), watch: Watch::default(), paused: None }
+        Self { stream, socket: socket.into(), watch: Registration::default(), paused: None }
     }
 
     /// The next connection; `None` when nobody waits, or after a failure for a while.

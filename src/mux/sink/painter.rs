@@ -4,7 +4,7 @@
 //! The loop gives it everything that the app prints, in pieces, and asks it for what depends on that: a
 //! screen for a client, an answer for the app. An answer comes behind all that was given before. A screen does
 //! not wait for that: it shows what is shown by then, and tells where in the stream that is. Invariant:
-//! who asks [`Painter::is_full`] before has no more waiting here than [`limits::SCREEN_AHEAD`] and what
+//! who asks [`ScreenWorker::is_full`] before has no more waiting here than [`limits::SCREEN_AHEAD`] and what
 //! it gives at once.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::kept::Kept;
-use super::thread::{Ear, Mouth, Over, mailbox, spawn};
+use super::thread::{Mailbox, Notifier, Over, mailbox, spawn};
 use crate::core::hub::ClientId;
 use crate::core::screen::Screen;
 use crate::types::limits;
@@ -23,7 +23,7 @@ use crate::wire::Size;
 
 /// What the thread is to do.
 #[derive(Debug)]
-enum Order {
+enum ScreenCommand {
     /// The app has printed this, up to the offset `end`; the queries in it are to be answered, or a
     /// client's terminal does so.
     Show {
@@ -42,7 +42,7 @@ enum Order {
 
 /// What the thread has to tell.
 #[derive(Debug)]
-pub(crate) enum Word {
+pub(crate) enum ScreenEvent {
     /// It has shown so much, and gives back the memory.
     Shown(usize, Vec<u8>),
     /// What the app has asked for, as if typed.
@@ -64,10 +64,10 @@ pub(crate) enum Word {
 
 /// The loop's side.
 #[derive(Debug)]
-pub(crate) struct Painter {
-    thread: Thread,
+pub(crate) struct ScreenWorker {
+    thread: ScreenThread,
     /// What it tells.
-    pub(crate) ear: Ear<Word>,
+    pub(crate) mailbox: Mailbox<ScreenEvent>,
     /// What it is given next.
     filling: Vec<u8>,
     /// Memory for that.
@@ -82,41 +82,41 @@ pub(crate) struct Painter {
 
 /// Where the work is done.
 #[derive(Debug)]
-enum Thread {
+enum ScreenThread {
     /// Nowhere before the first order; here, without a screen, when there is no thread to be had.
-    Waits(Box<Easel>),
+    Waits(Box<WorkerState>),
     /// In the thread.
-    Works(Sender<Order>),
+    Works(Sender<ScreenCommand>),
 }
 
 /// The thread's side.
-struct Easel {
+struct WorkerState {
     size: Size,
     /// From the beginning until it cannot go on.
     screen: Option<Screen>,
-    mouth: Mouth<Word>,
+    mouth: Notifier<ScreenEvent>,
     /// Where screens are kept for the next mux, and how many bytes are shown between two of them.
     kept: Option<(Kept, u64)>,
     /// Offset before which all is in what is kept.
     kept_at: u64,
     /// What it is to do, where it is a thread.
-    inbox: Option<Receiver<Order>>,
+    inbox: Option<Receiver<ScreenCommand>>,
     /// Orders that have been taken from there, and come next.
-    waiting: VecDeque<Order>,
+    waiting: VecDeque<ScreenCommand>,
     /// Whose screen is being drawn in the middle of what the app has printed.
     draws: Option<ClientId>,
 }
 
-impl Painter {
+impl ScreenWorker {
     /// A screen of this size; after each so many bytes it is `kept` for the next mux. The thread begins
     /// when there is something to show: an idle mux needs none.
     pub(crate) fn new(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
-        let (mouth, ear) = mailbox()?;
-        let easel = Easel::new(size, mouth, kept);
-        let thread = Thread::Waits(Box::new(easel));
+        let (mouth, mailbox) = mailbox()?;
+        let easel = WorkerState::new(size, mouth, kept);
+        let thread = ScreenThread::Waits(Box::new(easel));
         Ok(Self {
             thread,
-            ear,
+            mailbox,
             filling: Vec::new(),
             spare: None,
             end: 0,
@@ -134,7 +134,12 @@ impl Painter {
     pub(crate) fn restore(&mut self, screen: Vec<u8>, end: u64) {
         if !screen.is_empty() {
             self.handed += screen.len();
-            self.order(Order::Show { bytes: screen, end, answers: false, is_stream: false });
+            self.order(ScreenCommand::Show {
+                bytes: screen,
+                end,
+                answers: false,
+                is_stream: false,
+            });
         }
     }
 
@@ -158,19 +163,19 @@ impl Painter {
     /// The terminal has this size now.
     pub(crate) fn resize(&mut self, size: Size) {
         self.hand_over(false);
-        self.order(Order::Resize(size));
+        self.order(ScreenCommand::Resize(size));
     }
 
     /// The app has ended: the modes that it has set are over.
     pub(crate) fn reset(&mut self) {
         self.hand_over(false);
-        self.order(Order::Reset);
+        self.order(ScreenCommand::Reset);
     }
 
     /// A client is to see the screen in its window, or as it is.
     pub(crate) fn draw(&mut self, id: ClientId, window: Option<Size>) {
         self.hand_over(false);
-        self.order(Order::Draw(id, window));
+        self.order(ScreenCommand::Draw(id, window));
     }
 
     /// What was shown is needed no more.
@@ -195,41 +200,41 @@ impl Painter {
         let next = self.spare.take().unwrap_or_default();
         let bytes = std::mem::replace(&mut self.filling, next);
         self.handed += bytes.len();
-        self.order(Order::Show { bytes, end: self.end, answers, is_stream: true });
+        self.order(ScreenCommand::Show { bytes, end: self.end, answers, is_stream: true });
     }
 
-    fn order(&mut self, order: Order) {
-        if let Thread::Waits(easel) = &mut self.thread {
+    fn order(&mut self, order: ScreenCommand) {
+        if let ScreenThread::Waits(easel) = &mut self.thread {
             // What is left here obeys without a screen, where no thread can be had.
             let (size, mouth) = (easel.size, easel.mouth.clone());
-            let blind = Easel::new(size, mouth, None);
+            let blind = WorkerState::new(size, mouth, None);
             match std::mem::replace(&mut **easel, blind).begin() {
-                Ok(orders) => self.thread = Thread::Works(orders),
+                Ok(orders) => self.thread = ScreenThread::Works(orders),
                 Err(e) => log::error!("a thread for the terminal's screen: {e}"),
             }
         }
         // An end of the thread, or of its words, comes only after this.
         let _ = match &mut self.thread {
-            Thread::Works(orders) => orders.send(order).map_err(|_| Over),
-            Thread::Waits(blind) => blind.take(order),
+            ScreenThread::Works(orders) => orders.send(order).map_err(|_| Over),
+            ScreenThread::Waits(blind) => blind.take(order),
         };
     }
 }
 
-impl fmt::Debug for Easel {
+impl fmt::Debug for WorkerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Easel").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
-impl Easel {
-    fn new(size: Size, mouth: Mouth<Word>, kept: Option<(Kept, u64)>) -> Self {
+impl WorkerState {
+    fn new(size: Size, mouth: Notifier<ScreenEvent>, kept: Option<(Kept, u64)>) -> Self {
         let (inbox, waiting, draws) = (None, VecDeque::new(), None);
         Self { size, screen: None, mouth, kept, kept_at: 0, inbox, waiting, draws }
     }
 
     /// Begins the thread.
-    fn begin(mut self) -> io::Result<Sender<Order>> {
+    fn begin(mut self) -> io::Result<Sender<ScreenCommand>> {
         let (orders, inbox) = channel();
         self.inbox = Some(inbox);
         let work = move || {
@@ -243,16 +248,16 @@ impl Easel {
     }
 
     /// Waits for the next order; `None` when there will be none.
-    fn next_order(&mut self) -> Option<Order> {
+    fn next_order(&mut self) -> Option<ScreenCommand> {
         self.waiting.pop_front().or_else(|| self.inbox.as_ref()?.recv().ok())
     }
 
     /// Draws for those who wait, behind nothing but what the app has printed: all before the offset `at` is shown.
     fn draw_between(&mut self, at: u64) -> Result<(), Over> {
         self.waiting.extend(self.inbox.iter().flat_map(Receiver::try_iter));
-        let shows = |order: &Order| matches!(order, Order::Show { .. });
+        let shows = |order: &ScreenCommand| matches!(order, ScreenCommand::Show { .. });
         while let Some(next) = self.waiting.iter().position(|order| !shows(order))
-            && let Order::Draw(id, window) = self.waiting[next]
+            && let ScreenCommand::Draw(id, window) = self.waiting[next]
         {
             self.waiting.remove(next);
             self.draws = Some(id);
@@ -267,33 +272,33 @@ impl Easel {
         let began = Instant::now();
         let screen = self.screen.as_ref().and_then(|screen| screen.redraw(window));
         let (screen, took) = (screen.unwrap_or_default(), began.elapsed());
-        self.mouth.tell(Word::Drawn { id, screen, at, took })
+        self.mouth.tell(ScreenEvent::Drawn { id, screen, at, took })
     }
 
     /// Obeys an order; a screen that cannot go on is given up, and all else goes on without.
-    fn take(&mut self, order: Order) -> Result<(), Over> {
+    fn take(&mut self, order: ScreenCommand) -> Result<(), Over> {
         let (mut len, mut draws) = (0, None);
         match &order {
-            Order::Show { bytes, .. } => len = bytes.len(),
-            Order::Draw(id, _) => draws = Some(*id),
-            Order::Resize(_) | Order::Reset => {}
+            ScreenCommand::Show { bytes, .. } => len = bytes.len(),
+            ScreenCommand::Draw(id, _) => draws = Some(*id),
+            ScreenCommand::Resize(_) | ScreenCommand::Reset => {}
         }
         let obeyed = catch_unwind(AssertUnwindSafe(|| self.obey(order)));
         obeyed.unwrap_or_else(|_| {
             self.screen = None;
             // Who waits for it waits no more.
-            self.mouth.tell(Word::Shown(len, Vec::new()))?;
+            self.mouth.tell(ScreenEvent::Shown(len, Vec::new()))?;
             if let Some(id) = draws.or(self.draws.take()) {
                 let (screen, at, took) = (Vec::new(), None, Duration::ZERO);
-                self.mouth.tell(Word::Drawn { id, screen, at, took })?;
+                self.mouth.tell(ScreenEvent::Drawn { id, screen, at, took })?;
             }
-            self.mouth.tell(Word::Off("it cannot be drawn".into()))
+            self.mouth.tell(ScreenEvent::Off("it cannot be drawn".into()))
         })
     }
 
-    fn obey(&mut self, order: Order) -> Result<(), Over> {
+    fn obey(&mut self, order: ScreenCommand) -> Result<(), Over> {
         match (order, self.screen.as_mut()) {
-            (Order::Show { bytes, end, answers, is_stream }, _) => {
+            (ScreenCommand::Show { bytes, end, answers, is_stream }, _) => {
                 let mut left = bytes.len();
                 for slice in bytes.chunks(limits::SCREEN_SLICE) {
                     let Some(screen) = self.screen.as_mut() else { break };
@@ -306,25 +311,25 @@ impl Easel {
                 if let Some(screen) = self.screen.as_mut() {
                     let asked: Vec<_> = screen.queries().filter(|_| answers).collect();
                     for answer in asked.iter().filter_map(|asked| screen.answer(asked)) {
-                        self.mouth.tell(Word::Answer(answer))?;
+                        self.mouth.tell(ScreenEvent::Answer(answer))?;
                     }
                 }
-                self.mouth.tell(Word::Shown(bytes.len(), bytes))?;
+                self.mouth.tell(ScreenEvent::Shown(bytes.len(), bytes))?;
                 self.keep(end);
                 if is_stream {
                     self.draw_between(end)?;
                 }
             }
-            (Order::Draw(id, window), _) => self.draw(id, window, None)?,
-            (Order::Resize(size), Some(screen)) => screen.resize(size),
-            (Order::Reset, Some(screen)) => {
+            (ScreenCommand::Draw(id, window), _) => self.draw(id, window, None)?,
+            (ScreenCommand::Resize(size), Some(screen)) => screen.resize(size),
+            (ScreenCommand::Reset, Some(screen)) => {
                 let undo = screen.modes().undo();
                 screen.process(undo.as_bytes());
             }
-            (Order::Resize(_) | Order::Reset, None) => {}
+            (ScreenCommand::Resize(_) | ScreenCommand::Reset, None) => {}
         }
         match self.screen.as_mut().and_then(Screen::why_off) {
-            Some(why) => self.mouth.tell(Word::Off(why)),
+            Some(why) => self.mouth.tell(ScreenEvent::Off(why)),
             None => Ok(()),
         }
     }
@@ -352,13 +357,14 @@ mod tests {
     #[test]
     fn a_screen_waits_for_one_slice_of_what_the_app_prints() {
         const ID: ClientId = ClientId(7);
-        let (mouth, mut ear) = mailbox().unwrap();
-        let mut easel = Easel::new(Size { rows: 5, cols: 20 }, mouth, None);
+        let (mouth, mut mailbox) = mailbox().unwrap();
+        let mut easel = WorkerState::new(Size { rows: 5, cols: 20 }, mouth, None);
         easel.screen = Some(Screen::new(easel.size));
         let (orders, inbox) = channel();
         easel.inbox = Some(inbox);
         let show = |bytes: &[u8], end| {
-            let order = Order::Show { bytes: bytes.to_vec(), end, answers: false, is_stream: true };
+            let order =
+                ScreenCommand::Show { bytes: bytes.to_vec(), end, answers: false, is_stream: true };
             orders.send(order).unwrap();
         };
         let piece = b"x\x1b[J".repeat(limits::SCREEN_PIECE / 4);
@@ -366,19 +372,19 @@ mod tests {
         for number in 1..=20 {
             show(&piece, number * len);
         }
-        orders.send(Order::Draw(ID, None)).unwrap();
+        orders.send(ScreenCommand::Draw(ID, None)).unwrap();
         // This one is behind another size.
-        orders.send(Order::Resize(Size { rows: 6, cols: 20 })).unwrap();
-        orders.send(Order::Draw(ClientId(8), None)).unwrap();
+        orders.send(ScreenCommand::Resize(Size { rows: 6, cols: 20 })).unwrap();
+        orders.send(ScreenCommand::Draw(ClientId(8), None)).unwrap();
         drop(orders);
         while let Some(order) = easel.next_order() {
             easel.take(order).unwrap();
         }
         let mut words = Vec::new();
-        while let Some(word) = ear.word() {
+        while let Some(word) = mailbox.word() {
             words.push(match word {
-                Word::Drawn { id, at, screen, .. } => (id.0, at, !screen.is_empty()),
-                Word::Shown(..) => (0, None, false),
+                ScreenEvent::Drawn { id, at, screen, .. } => (id.0, at, !screen.is_empty()),
+                ScreenEvent::Shown(..) => (0, None, false),
                 other => panic!("{other:?}"),
             });
         }

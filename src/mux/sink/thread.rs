@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
 
-use crate::mux::poll::{Interest, Poller, Token, Watch};
+use crate::mux::poll::{Interest, Poller, Registration, Token};
 
 /// Starts a thread that has no signals: those of the process are the event loop's, and would break off a
 /// wait here.
@@ -27,18 +27,18 @@ pub(crate) fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::R
 
 /// The thread's side.
 #[derive(Debug)]
-pub(crate) struct Mouth<T> {
+pub(crate) struct Notifier<T> {
     words: Sender<T>,
     bell: Arc<EventFd>,
 }
 
 /// The loop's side.
 #[derive(Debug)]
-pub struct Ear<T> {
+pub struct Mailbox<T> {
     words: Receiver<T>,
     bell: Arc<EventFd>,
     /// Its place in the poller.
-    watch: Watch,
+    watch: Registration,
 }
 
 /// What a thread does whose loop has gone: it ends.
@@ -46,20 +46,20 @@ pub struct Ear<T> {
 pub(crate) struct Over;
 
 /// Both sides.
-pub(crate) fn mailbox<T>() -> io::Result<(Mouth<T>, Ear<T>)> {
+pub(crate) fn mailbox<T>() -> io::Result<(Notifier<T>, Mailbox<T>)> {
     let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
     let (outbox, words) = channel();
-    let mouth = Mouth { words: outbox, bell: Arc::clone(&bell) };
-    Ok((mouth, Ear { words, bell, watch: Watch::default() }))
+    let mouth = Notifier { words: outbox, bell: Arc::clone(&bell) };
+    Ok((mouth, Mailbox { words, bell, watch: Registration::default() }))
 }
 
-impl<T> Clone for Mouth<T> {
+impl<T> Clone for Notifier<T> {
     fn clone(&self) -> Self {
         Self { words: self.words.clone(), bell: Arc::clone(&self.bell) }
     }
 }
 
-impl<T> Mouth<T> {
+impl<T> Notifier<T> {
     /// Tells the loop something.
     pub(crate) fn tell(&self, word: T) -> Result<(), Over> {
         self.words.send(word).map_err(|_| Over)?;
@@ -69,7 +69,7 @@ impl<T> Mouth<T> {
     }
 }
 
-impl<T> Ear<T> {
+impl<T> Mailbox<T> {
     /// The next word, if there is one.
     pub(crate) fn word(&mut self) -> Option<T> {
         self.words.try_recv().ok()

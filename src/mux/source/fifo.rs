@@ -17,7 +17,7 @@ use nix::unistd::mkfifo;
 
 use super::pace::Pace;
 use super::stage::Stage;
-use super::{Inlet, Source};
+use super::{AppInput, Source};
 use crate::os::state::{AppDir, KEPT, remove, set_mode};
 use crate::systemd::notify::{Notify, Stored};
 use crate::types::limits;
@@ -56,7 +56,7 @@ pub(crate) fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
 /// Puts a new FIFO in the place of the app's input: whoever has the old one open reads its end once
 /// that is closed, and an app that is started again finds one that has a writer. It is stored under
 /// a name that tells so.
-pub(crate) fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
+pub(crate) fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<AppInput> {
     let what = || format!("making FIFO {}", dir.end(Stream::Stdin.stage2()).display());
     let fresh = fresh(dir);
     let make = || -> io::Result<OwnedFd> {
@@ -70,7 +70,7 @@ pub(crate) fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<Inlet> {
     // From here on whoever comes after us goes on with this, should we not come to it.
     notify.store(NEXT_INLET, &fd);
     place_renewed(dir, notify).with_context(what)?;
-    Ok(Inlet::new(fd))
+    Ok(AppInput::new(fd))
 }
 
 /// Where a new FIFO for the app's input is made.
@@ -91,7 +91,7 @@ fn place_renewed(dir: &AppDir, notify: &Notify) -> io::Result<()> {
 }
 
 /// The input that was renewed becomes the app's.
-pub(crate) fn begin_inlet(inlet: &Inlet, notify: &Notify) {
+pub(crate) fn begin_inlet(inlet: &AppInput, notify: &Notify) {
     notify.forget(NEXT_INLET);
     notify.store(Stream::Stdin.name(), &inlet.fd);
 }
@@ -157,16 +157,16 @@ pub(crate) fn next_inlet(
     dir: &AppDir,
     stored: &mut Stored,
     notify: &Notify,
-) -> Result<Option<Inlet>> {
+) -> Result<Option<AppInput>> {
     let Some(fd) = stored.remove(NEXT_INLET) else { return Ok(None) };
     notify.store(NEXT_INLET, &fd);
     place_renewed(dir, notify).context("renewing the FIFO of the app's input")?;
-    Ok(Some(Inlet::new(fd)))
+    Ok(Some(AppInput::new(fd)))
 }
 
 /// The input: from systemd's store, else from its FIFO, opened for both so that it never lacks a
 /// reader.
-pub(crate) fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<Inlet> {
+pub(crate) fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<AppInput> {
     let stream = Stream::Stdin;
     let fd = take_or_open(
         stored,
@@ -176,7 +176,7 @@ pub(crate) fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Resul
         OpenOptions::new().read(true).write(true),
     )?;
     notify.store(stream.name(), &fd);
-    Ok(Inlet::new(fd))
+    Ok(AppInput::new(fd))
 }
 
 /// A stored end, else that of the path.

@@ -1,6 +1,6 @@
 //! Where the app's bytes come from and go to: FIFOs, or a pty pair.
 //!
-//! A [`Source`] is read, an [`Inlet`] is written; both never block. Invariant: a source holds the
+//! A [`Source`] is read, an [`AppInput`] is written; both never block. Invariant: a source holds the
 //! app's end open as well, so that it has no end of its own: when the app has ended is known from
 //! systemd or wait(2), never guessed from an end of file.
 
@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::uio::{readv, writev};
 
-use super::poll::Watch;
+use super::poll::Registration;
 use super::source::pace::Pace;
 use super::source::stage::Stage;
 use crate::types::stream::Stream;
@@ -46,7 +46,7 @@ pub(crate) struct Source {
     /// How fast it is written, where it is a pipe.
     pace: Option<Pace>,
     /// Its place in the poller.
-    pub(crate) watch: Watch,
+    pub(crate) watch: Registration,
     /// Whether it is read without being watched, for it has something all the time: while it is
     /// watched each write of the app is also spent on telling of it.
     pub(crate) paced: bool,
@@ -60,7 +60,7 @@ impl Source {
             held: Some(held),
             stage: None,
             pace: None,
-            watch: Watch::default(),
+            watch: Registration::default(),
             paced: false,
         }
     }
@@ -135,16 +135,16 @@ pub(crate) fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
 
 /// The app's input.
 #[derive(Debug)]
-pub(crate) struct Inlet {
+pub(crate) struct AppInput {
     /// What is written.
     pub(crate) fd: OwnedFd,
     /// Its place in the poller.
-    pub(crate) watch: Watch,
+    pub(crate) watch: Registration,
 }
 
-impl Inlet {
+impl AppInput {
     fn new(fd: OwnedFd) -> Self {
-        Self { fd, watch: Watch::default() }
+        Self { fd, watch: Registration::default() }
     }
 
     /// Writes what is taken at once; 0 when the app's side is full.

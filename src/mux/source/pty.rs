@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
-use super::{Inlet, Source};
+use super::{AppInput, Source};
 use crate::os::state::{AppDir, replace_link};
 use crate::systemd::notify::{Notify, Stored};
 use crate::types::stream::Stream;
@@ -36,7 +36,7 @@ pub(crate) struct Pty {
     /// The master, as the app's output.
     pub(crate) source: Source,
     /// The master, as the app's input.
-    pub(crate) inlet: Inlet,
+    pub(crate) inlet: AppInput,
     /// The slave's own path.
     pub(crate) slave: PathBuf,
 }
@@ -68,7 +68,7 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
         }
         notify.store(STORED, &master);
         notify.store(STORED_HOLD, &held);
-        let inlet = Inlet::new(master.try_clone()?);
+        let inlet = AppInput::new(master.try_clone()?);
         Ok(Pty { source: Source::new(Stream::Tty, master, held), inlet, slave })
     };
     make().context("making a terminal")

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::Uid;
 
-use super::{Shown, reaped, shown};
+use super::{MainProcess, reaped, shown};
 use crate::os::state::{AppDir, read_plain};
 use crate::os::sys;
 use crate::systemd::notify;
@@ -85,10 +85,10 @@ impl Inquiry {
         {
             self.systemctl = None;
             match answered.and_then(|text| shown(&text)) {
-                Ok(Shown::Ended(status)) => return Poll::Ready(Some(status)),
+                Ok(MainProcess::Ended(status)) => return Poll::Ready(Some(status)),
                 Ok(_) if self.reaped.is_some() => return Poll::Ready(self.reaped()),
-                Ok(Shown::Runs) => return Poll::Ready(None),
-                Ok(Shown::Unknown) => self.is_early = true,
+                Ok(MainProcess::Runs) => return Poll::Ready(None),
+                Ok(MainProcess::Unknown) => self.is_early = true,
                 Err(e) => log::warn!("app {}: asking systemd how it ended: {e:#}", self.app),
             }
         }

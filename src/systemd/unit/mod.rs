@@ -70,7 +70,7 @@ fn told_to_hook(code: &str, status: &str) -> Option<AppStatus> {
 
 /// What PID 1 shows of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
+enum MainProcess {
     /// Its main process has ended so, and is not started again by itself.
     Ended(AppStatus),
     /// It runs, or is about to.
@@ -80,7 +80,7 @@ enum Shown {
 }
 
 /// The output of `systemctl show` for ActiveState, ExecMainCode and ExecMainStatus.
-fn shown(text: &str) -> Result<Shown> {
+fn shown(text: &str) -> Result<MainProcess> {
     let property = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         value.with_context(|| format!("no {name} in {text:?}"))
@@ -89,10 +89,12 @@ fn shown(text: &str) -> Result<Shown> {
     let status = property("ExecMainStatus")?.parse::<u8>();
     // The codes are those of waitid(2): exited, killed, dumped.
     Ok(match (state, code, status) {
-        ("active" | "activating" | "reloading" | "refreshing", _, _) => Shown::Runs,
-        (_, "0", _) => Shown::Unknown,
-        (_, "1", Ok(status)) => Shown::Ended(AppStatus::Status(status)),
-        (_, "2" | "3", Ok(signal @ 1..=LAST_SIGNAL)) => Shown::Ended(AppStatus::Signal(signal)),
+        ("active" | "activating" | "reloading" | "refreshing", _, _) => MainProcess::Runs,
+        (_, "0", _) => MainProcess::Unknown,
+        (_, "1", Ok(status)) => MainProcess::Ended(AppStatus::Status(status)),
+        (_, "2" | "3", Ok(signal @ 1..=LAST_SIGNAL)) => {
+            MainProcess::Ended(AppStatus::Signal(signal))
+        }
         _ => bail!("{text:?} is no end of an app"),
     })
 }
@@ -155,20 +157,20 @@ mod tests {
     #[test]
     fn what_pid_1_shows() {
         use AppStatus::{Signal, Status};
-        let ended = |status| Some(Shown::Ended(status));
+        let ended = |status| Some(MainProcess::Ended(status));
         for (state, code, status, want) in [
             ("inactive", "1", "0", ended(Status(0))),
             ("failed", "1", "255", ended(Status(255))),
             ("deactivating", "1", "3", ended(Status(3))),
             ("failed", "2", "9", ended(Signal(9))),
             ("failed", "3", "11", ended(Signal(11))),
-            ("active", "0", "0", Some(Shown::Runs)),
+            ("active", "0", "0", Some(MainProcess::Runs)),
             // One that runs again has ended before.
-            ("active", "1", "3", Some(Shown::Runs)),
-            ("activating", "1", "3", Some(Shown::Runs)),
-            ("reloading", "0", "0", Some(Shown::Runs)),
-            ("inactive", "0", "0", Some(Shown::Unknown)),
-            ("deactivating", "0", "0", Some(Shown::Unknown)),
+            ("active", "1", "3", Some(MainProcess::Runs)),
+            ("activating", "1", "3", Some(MainProcess::Runs)),
+            ("reloading", "0", "0", Some(MainProcess::Runs)),
+            ("inactive", "0", "0", Some(MainProcess::Unknown)),
+            ("deactivating", "0", "0", Some(MainProcess::Unknown)),
             ("failed", "1", "256", None),
             ("failed", "1", "-1", None),
             ("failed", "1", "", None),

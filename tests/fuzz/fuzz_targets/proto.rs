@@ -4,8 +4,8 @@
 
 use iottymux::types::limits;
 use iottymux::wire::{
-    Answer, AppStatus, Decoder, End, FrameError, Gap, Hello, Item, Kind, Refusal, Report, Request,
-    Size, Welcome,
+    Answer, AppStatus, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, Item,
+    Refusal, Report, Size, Welcome,
 };
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
@@ -28,12 +28,14 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Items, Option<Fram
             match decoder.next(&mut piece) {
                 Ok(None) => break,
                 Ok(Some(Item::Data(stream, bytes))) => match items.last_mut() {
-                    Some((kind, data)) if *kind == Kind::of(stream) as u8 => data.extend(bytes),
-                    _ => items.push((Kind::of(stream) as u8, bytes.to_vec())),
+                    Some((kind, data)) if *kind == FrameKind::of(stream) as u8 => {
+                        data.extend(bytes)
+                    }
+                    _ => items.push((FrameKind::of(stream) as u8, bytes.to_vec())),
                 },
                 Ok(Some(Item::Screen(bytes))) => match items.last_mut() {
-                    Some((kind, data)) if *kind == Kind::Screen as u8 => data.extend(bytes),
-                    _ => items.push((Kind::Screen as u8, bytes.to_vec())),
+                    Some((kind, data)) if *kind == FrameKind::Screen as u8 => data.extend(bytes),
+                    _ => items.push((FrameKind::Screen as u8, bytes.to_vec())),
                 },
                 Ok(Some(Item::Control(kind, body))) => {
                     assert!(body.len() <= limits::FRAME);
@@ -59,7 +61,7 @@ fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(body: &[
 fn messages(body: &[u8]) {
     again::<Hello>(body);
     again::<Size>(body);
-    again::<Request>(body);
+    again::<ControlRequest>(body);
     again::<Welcome>(body);
     again::<Gap>(body);
     again::<End>(body);

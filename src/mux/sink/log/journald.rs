@@ -17,12 +17,12 @@ use crate::types::limits;
 
 /// The way to journald.
 #[derive(Debug)]
-pub struct Journal {
+pub struct JournalSocket {
     path: PathBuf,
     socket: UnixDatagram,
 }
 
-impl Journal {
+impl JournalSocket {
     /// A way to the journald that listens there, now or later.
     pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;

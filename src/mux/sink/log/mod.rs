@@ -22,7 +22,7 @@ pub(crate) use crate::logfmt::chunk::{Chunk, Lost};
 
 use super::log::notes::{Note, Notes};
 use super::log::rest::Rest;
-use super::log::writer::{Word, Writer};
+use super::log::writer::{LogWriter, WriterEvent};
 use crate::core::hub::{Hub, LogId};
 use crate::logfmt::cast;
 use crate::logfmt::format::Format;
@@ -61,7 +61,7 @@ pub struct Log {
     splitter: Splitter,
     /// What a recording has beside the app's bytes, and has not come to.
     notes: Notes,
-    writer: Writer,
+    writer: LogWriter,
     /// The time of the entries now: times of a log never go back.
     stamp: StampText,
     /// What is being filled.
@@ -107,7 +107,7 @@ impl Log {
         name: String,
         format: Format,
         policy: Policy,
-        writer: Writer,
+        writer: LogWriter,
         hub: &mut Hub,
     ) -> Self {
         let now = Now::read().stamp;
@@ -161,7 +161,7 @@ impl Log {
     }
 
     /// Who has its target.
-    pub fn writer(&mut self) -> &mut Writer {
+    pub fn writer(&mut self) -> &mut LogWriter {
         &mut self.writer
     }
 
@@ -262,9 +262,9 @@ impl Log {
     }
 
     /// The writer has something to tell.
-    pub fn on_word(&mut self, word: Word, hub: &mut Hub, now: Instant) {
+    pub fn on_word(&mut self, word: WriterEvent, hub: &mut Hub, now: Instant) {
         match word {
-            Word::Written(chunk) => {
+            WriterEvent::Written(chunk) => {
                 self.handed.pop_front();
                 self.writing = (!self.handed.is_empty()).then_some(now);
                 if chunk.ends != [0; Stream::ALL.len()] {
@@ -276,7 +276,7 @@ impl Log {
                 self.recycle(chunk);
                 self.hand_over(now);
             }
-            Word::Lost(chunk) => {
+            WriterEvent::Lost(chunk) => {
                 self.handed.pop_front();
                 self.writing = (!self.handed.is_empty()).then_some(now);
                 // Where it is not known how much the target has, all counts as lost.
@@ -296,9 +296,9 @@ impl Log {
                 }
                 self.hand_over(now);
             }
-            Word::Failing(why) => self.fail(why),
-            Word::Reopened(_) => {}
-            Word::Left(chunks) => self.left(&chunks),
+            WriterEvent::Failing(why) => self.fail(why),
+            WriterEvent::Reopened(_) => {}
+            WriterEvent::Left(chunks) => self.left(&chunks),
         }
     }
 

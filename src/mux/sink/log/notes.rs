@@ -20,7 +20,7 @@ pub(crate) enum Note<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum NoteKind {
     Size(Size),
     /// So many bytes.
     Typed(usize),
@@ -28,17 +28,17 @@ enum What {
 
 /// One note.
 #[derive(Debug)]
-struct Waiting {
+struct PendingNote {
     /// The offset of the byte that the app printed next.
     at: u64,
     stamp: Stamp,
-    what: What,
+    what: NoteKind,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    list: VecDeque<Waiting>,
+    list: VecDeque<PendingNote>,
     /// What was typed, of all notes.
     typed: VecDeque<u8>,
 }
@@ -46,21 +46,21 @@ pub(crate) struct Notes {
 impl Notes {
     /// The terminal was given a size; how many bytes of what was typed had to go.
     pub(crate) fn resized(&mut self, at: u64, stamp: Stamp, size: Size) -> usize {
-        self.push(Waiting { at, stamp, what: What::Size(size) })
+        self.push(PendingNote { at, stamp, what: NoteKind::Size(size) })
     }
 
     /// The app was given input; how many bytes of what was typed had to go.
     pub(crate) fn typed(&mut self, at: u64, stamp: Stamp, bytes: &[u8]) -> usize {
         self.typed.extend(bytes);
-        self.push(Waiting { at, stamp, what: What::Typed(bytes.len()) })
+        self.push(PendingNote { at, stamp, what: NoteKind::Typed(bytes.len()) })
     }
 
-    fn push(&mut self, note: Waiting) -> usize {
+    fn push(&mut self, note: PendingNote) -> usize {
         self.list.push_back(note);
         let mut lost = 0;
         while self.list.len() > limits::RECORD_NOTES || self.typed.len() > limits::RECORD_TYPED {
             let Some(oldest) = self.list.pop_front() else { break };
-            if let What::Typed(len) = oldest.what {
+            if let NoteKind::Typed(len) = oldest.what {
                 self.typed.drain(..len);
                 lost += len;
             }
@@ -76,8 +76,8 @@ impl Notes {
     /// What the next note says; of what was typed as much as there is in one piece.
     pub(crate) fn first(&self) -> Option<Note<'_>> {
         Some(match self.list.front()?.what {
-            What::Size(size) => Note::Size(size),
-            What::Typed(len) => {
+            NoteKind::Size(size) => Note::Size(size),
+            NoteKind::Typed(len) => {
                 let (piece, _) = self.typed.as_slices();
                 Note::Typed(&piece[..piece.len().min(len)])
             }
@@ -86,7 +86,7 @@ impl Notes {
 
     /// The next note is dealt with, or so many bytes of what it says was typed.
     pub(crate) fn done(&mut self, bytes: usize) {
-        if let Some(Waiting { what: What::Typed(len), .. }) = self.list.front_mut() {
+        if let Some(PendingNote { what: NoteKind::Typed(len), .. }) = self.list.front_mut() {
             self.typed.drain(..bytes.min(*len));
             *len = len.saturating_sub(bytes);
             if *len > 0 {

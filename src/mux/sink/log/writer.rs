@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 use super::Chunk;
 use super::fifo::Fifo;
 use super::file::LogFile;
-use super::journald::Journal;
-use crate::mux::sink::thread::{Ear, Mouth, Over, mailbox, spawn};
+use super::journald::JournalSocket;
+use crate::mux::sink::thread::{Mailbox, Notifier, Over, mailbox, spawn};
 use crate::types::limits;
 
 /// Where chunks go.
 #[derive(Debug)]
-pub enum Target {
+pub enum LogSink {
     /// A file of ours, or a FIFO.
     File(Box<LogFile>),
     /// journald.
-    Journal(Journal),
+    Journal(JournalSocket),
     /// Whatever a test does with it.
     #[cfg(test)]
     Test(tests::Does),
@@ -34,7 +34,7 @@ pub enum Target {
 
 /// What the thread is to do.
 #[derive(Debug)]
-enum Order {
+enum WriterCommand {
     Begin,
     Write(Chunk),
     Reopen,
@@ -43,7 +43,7 @@ enum Order {
 
 /// What the thread has to tell.
 #[derive(Debug)]
-pub enum Word {
+pub enum WriterEvent {
     /// The target has a chunk, which is given back for its memory.
     Written(Chunk),
     /// The target has only so much of a chunk as was done: the thread has panicked over the rest, twice.
@@ -58,24 +58,24 @@ pub enum Word {
 
 /// The way to the thread. When this is dropped the thread ends, at the latest after its next attempt.
 #[derive(Debug)]
-pub struct Writer {
-    orders: Sender<Order>,
+pub struct LogWriter {
+    orders: Sender<WriterCommand>,
     moved: Arc<Moved>,
     /// It has been asked to open its target anew, and has not answered.
     reopening: bool,
     /// It is asked once more when it has.
     again: bool,
-    /// What it tells; its words are told by [`Writer::word`].
-    pub ear: Ear<Word>,
+    /// What it tells; its words are told by [`LogWriter::word`].
+    pub mailbox: Mailbox<WriterEvent>,
 }
 
-impl Writer {
+impl LogWriter {
     /// Starts the thread of a target.
-    pub fn start(name: &str, target: Target) -> io::Result<Self> {
+    pub fn start(name: &str, target: LogSink) -> io::Result<Self> {
         let (orders, inbox) = channel();
-        let (mouth, ear) = mailbox()?;
+        let (mouth, mailbox) = mailbox()?;
         let moved = Arc::new(Moved { start: Instant::now(), millis: AtomicU64::new(0) });
-        let thread = Thread {
+        let thread = WriterThread {
             target,
             next: VecDeque::new(),
             orders: inbox,
@@ -83,18 +83,18 @@ impl Writer {
             moved: Arc::clone(&moved),
         };
         spawn(format!("log {name}"), move || thread.work())?;
-        Ok(Self { orders, moved, reopening: false, again: false, ear })
+        Ok(Self { orders, moved, reopening: false, again: false, mailbox })
     }
 
     /// Nothing was written there by a mux that this one goes on for: to be told before the first chunk.
     pub(crate) fn begin(&self) {
-        let _ = self.orders.send(Order::Begin);
+        let _ = self.orders.send(WriterCommand::Begin);
     }
 
     /// Has a chunk written; its end is told by a word.
     pub(crate) fn write(&mut self, chunk: Chunk) {
         // The thread ends only after this.
-        let _ = self.orders.send(Order::Write(chunk));
+        let _ = self.orders.send(WriterCommand::Write(chunk));
     }
 
     /// Has the target opened anew; the answer is a word: the next one that tells of it, or the one
@@ -106,13 +106,13 @@ impl Writer {
             return 2;
         }
         self.reopening = true;
-        let _ = self.orders.send(Order::Reopen);
+        let _ = self.orders.send(WriterCommand::Reopen);
         1
     }
 
     /// Has it end when a write has failed, or all is written, and tell what is left.
     pub(crate) fn give_up(&mut self) {
-        let _ = self.orders.send(Order::GiveUp);
+        let _ = self.orders.send(WriterCommand::GiveUp);
     }
 
     /// When the target last took something.
@@ -121,9 +121,9 @@ impl Writer {
     }
 
     /// The next word, if there is one.
-    pub fn word(&mut self) -> Option<Word> {
-        let word = self.ear.word()?;
-        if let Word::Reopened(_) = word {
+    pub fn word(&mut self) -> Option<WriterEvent> {
+        let word = self.mailbox.word()?;
+        if let WriterEvent::Reopened(_) = word {
             self.reopening = false;
             if std::mem::take(&mut self.again) {
                 self.reopen();
@@ -134,12 +134,12 @@ impl Writer {
 }
 
 /// The thread's side.
-struct Thread {
-    target: Target,
+struct WriterThread {
+    target: LogSink,
     /// Came while the one before was not written.
     next: VecDeque<Chunk>,
-    orders: Receiver<Order>,
-    mouth: Mouth<Word>,
+    orders: Receiver<WriterCommand>,
+    mouth: Notifier<WriterEvent>,
     moved: Arc<Moved>,
 }
 
@@ -151,7 +151,7 @@ struct Moved {
     millis: AtomicU64,
 }
 
-impl Thread {
+impl WriterThread {
     fn work(mut self) {
         while let Ok(order) = self.orders.recv() {
             let Ok(()) = self.obey(order) else { return };
@@ -161,28 +161,28 @@ impl Thread {
         }
     }
 
-    fn obey(&mut self, order: Order) -> Result<(), Over> {
+    fn obey(&mut self, order: WriterCommand) -> Result<(), Over> {
         match order {
-            Order::Begin => {
-                if let Target::File(file) = &mut self.target
+            WriterCommand::Begin => {
+                if let LogSink::File(file) = &mut self.target
                     && let Err(panic) = contain(|| file.begin())
                 {
-                    return self.mouth.tell(Word::Failing(panic));
+                    return self.mouth.tell(WriterEvent::Failing(panic));
                 }
                 Ok(())
             }
-            Order::Reopen => {
+            WriterCommand::Reopen => {
                 let target = &mut self.target;
                 let done = contain(|| target.reopen());
                 let done = done.and_then(|done| done.map_err(|e| e.to_string()));
-                self.mouth.tell(Word::Reopened(done))
+                self.mouth.tell(WriterEvent::Reopened(done))
             }
-            Order::Write(chunk) => {
+            WriterCommand::Write(chunk) => {
                 self.next.push_back(chunk);
                 Ok(())
             }
-            Order::GiveUp => {
-                self.mouth.tell(Word::Left(self.next.drain(..).collect()))?;
+            WriterCommand::GiveUp => {
+                self.mouth.tell(WriterEvent::Left(self.next.drain(..).collect()))?;
                 Err(Over)
             }
         }
@@ -206,24 +206,24 @@ impl Thread {
                     let _ = contain(|| target.reopen());
                     if has_panicked {
                         self.moved.now();
-                        return self.mouth.tell(Word::Lost(chunk));
+                        return self.mouth.tell(WriterEvent::Lost(chunk));
                     }
                     has_panicked = true;
                     panic
                 }
             };
-            self.mouth.tell(Word::Failing(why))?;
+            self.mouth.tell(WriterEvent::Failing(why))?;
             match self.orders.recv_timeout(limits::LOG_RETRY) {
-                Ok(Order::GiveUp) => {
+                Ok(WriterCommand::GiveUp) => {
                     self.next.push_front(chunk);
-                    return self.obey(Order::GiveUp);
+                    return self.obey(WriterCommand::GiveUp);
                 }
                 Ok(order) => self.obey(order)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Over),
             }
         }
-        self.mouth.tell(Word::Written(chunk))
+        self.mouth.tell(WriterEvent::Written(chunk))
     }
 }
 
@@ -246,7 +246,7 @@ impl Moved {
     }
 }
 
-impl Target {
+impl LogSink {
     /// Writes some of a chunk.
     fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         match self {
@@ -323,8 +323,8 @@ mod tests {
                 chunk.done = text.len();
                 Ok(())
             };
-            let target = Target::Test(Does(Box::new(write)));
-            let writer = Writer::start("test", target).unwrap();
+            let target = LogSink::Test(Does(Box::new(write)));
+            let writer = LogWriter::start("test", target).unwrap();
             let policy = Policy {
                 line_limit: limits::LOG_LINE,
                 chunk: limits::LOG_CHUNK,
@@ -348,8 +348,8 @@ mod tests {
                     return;
                 }
                 assert!(Instant::now() < until, "{:?}", self.log.failing());
-                self.log.writer().ear.await_word(limits::LOG_STUCK);
-                self.log.writer().ear.hear();
+                self.log.writer().mailbox.await_word(limits::LOG_STUCK);
+                self.log.writer().mailbox.hear();
                 while let Some(word) = self.log.writer().word() {
                     self.log.on_word(word, &mut self.hub, Instant::now());
                 }
