@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::proc::Proc;
+
 const PODSD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pod/podsd");
 const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
 /// The iottymux under test.
@@ -20,6 +22,8 @@ const SKIPPED: i32 = 77;
 /// How long a stream may be silent before the test fails. It only bounds a failure: more than the
 /// longest stop of a mux (`TimeoutStopSec=` of its unit).
 const SILENCE: Duration = Duration::from_secs(30);
+/// How long to wait for bytes before another try, in milliseconds.
+const A_MOMENT: u8 = 100;
 
 /// A drop-in by which a mux is root and has all in one directory, as in a pod of rkt.
 pub const AS_ROOT: &str = "[Service]\nUser=root\nExecCondition=\nExecStartPre=\nExecStop=\nRuntimeDirectory=\n\
@@ -283,12 +287,27 @@ impl Drop for Pod {
     }
 }
 
-/// A connection to a raw socket, as socat or rkt would make it.
+/// A connection to a raw socket, as socat or rkt would make it, or to the input and output of a client.
 pub struct Raw(BufReader<UnixStream>);
 
 impl Raw {
+    /// Starts a client with this as its input and output.
+    pub fn of(mut client: Command) -> (Proc, Self) {
+        let (stream, inside) = UnixStream::pair().unwrap();
+        stream.set_read_timeout(Some(SILENCE)).unwrap();
+        client.stdin(OwnedFd::from(inside.try_clone().unwrap())).stdout(OwnedFd::from(inside));
+        (Proc::spawn(client), Self(BufReader::new(stream)))
+    }
+
     pub fn say(&mut self, text: &str) {
         self.0.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Whether bytes arrive within a moment.
+    pub fn has_bytes(&self) -> bool {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let readable = &mut [PollFd::new(self.0.get_ref().as_fd(), PollFlags::POLLIN)];
+        !self.0.buffer().is_empty() || poll(readable, PollTimeout::from(A_MOMENT)) == Ok(1)
     }
 
     /// The next line, without its end.
