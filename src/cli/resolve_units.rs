@@ -72,7 +72,9 @@ pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUn
             let asked = asked.map_err(|why| anyhow!(why)).with_context(what)?;
             let app = |(name, modes, log)| {
                 let service = ServiceName::of(&name);
-                app(name, service, (modes, log), &args.modes)
+                // Each app of a pod has a root directory of its own, in which its hooks would be looked for.
+                let app = app(name, service, (modes, log), &args.modes)?;
+                Ok(AppUnits { has_hooks: false, ..app })
             };
             let apps = asked.into_iter().map(app).collect::<Result<Vec<_>>>()?;
             one_name_each(&apps).with_context(what)?;
@@ -173,7 +175,8 @@ fn app(
         variables.extend([("STAGE1_LOGMODE", "k8s-plain"), ("KUBERNETES_LOG_PATH", path)].map(set));
     }
     let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(wish));
-    let app = AppUnits { name, service, modes, logs_to_file, variables, logs, journal };
+    let has_hooks = true;
+    let app = AppUnits { name, service, modes, logs_to_file, variables, logs, journal, has_hooks };
     app.muxes().with_context(|| format!("app {}: the name of its terminal", app.name))?;
     Ok(app)
 }

@@ -4,6 +4,7 @@
 //! nothing. `place` is the directory that has the files, `write` fills it for any systemd, `host`
 //! makes a service of this machine attachable, whose `manager` it asks. Why each line is in a unit: `docs/units.md`.
 
+pub(crate) mod hooks;
 pub(crate) mod journal;
 pub(crate) mod manifest;
 pub(crate) mod mode;
@@ -146,6 +147,8 @@ pub(crate) struct AppUnits {
     pub(crate) logs: Vec<String>,
     /// How its lines come into the journal.
     pub(crate) journal: JournalPlan,
+    /// Whether its service tells its mux of each start and end, by commands of root.
+    pub(crate) has_hooks: bool,
 }
 
 /// What is the same for all apps.
@@ -500,7 +503,7 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
     if to_journal && !app.journal.is_settled() {
         service.push(format!("SyslogIdentifier={}", app.name));
     }
-    let can_have_hooks = !has_sockets(muxes, setup);
+    let can_have_hooks = app.has_hooks && !has_sockets(muxes, setup);
     for mux in muxes.iter().filter(|_| can_have_hooks) {
         for (key, request) in [("ExecStartPost", "started"), ("ExecStopPost", "ended")] {
             let state = argument(&setup.state());

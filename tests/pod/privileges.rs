@@ -247,3 +247,42 @@ fn many_muxes_have_fifos_of_full_size() {
         }
     }
 }
+
+/// The app's user may write its root directory, or the file of its variables: neither has a command of root run what
+/// that user likes.
+#[test]
+fn an_app_decides_nothing_that_root_runs() {
+    let Some(plan) = Plan::new() else { return };
+    let app = "[Service]\nExecStart=/bin/sh -c 'echo up; exec sleep 1000'\nUser=nobody\n";
+    let root = "RootDirectory=/srv/root\n\
+                BindReadOnlyPaths=/usr/bin /usr/lib /lib64 /usr/lib:/lib /usr/bin:/bin\n";
+    let program = "#!/bin/sh\necho planted >/planted\n";
+    // The loader writes such a file for each program that it starts.
+    let variables = "LD_DEBUG=libs\nLD_DEBUG_OUTPUT=/srv/env/loaded\n";
+    let pod = plan
+        .unit("rooted.service", &format!("{app}{root}"))
+        .unit("varied.service", &format!("{app}EnvironmentFile=-/srv/env/file\n"))
+        .unit("plain.service", &format!("{app}EnvironmentFile=-/etc/none\n"))
+        .root_program("srv/root/usr/local/bin/iottymux", program)
+        .root_file("srv/env/file", variables)
+        .boot();
+    pod.run(&["chown", "-R", "nobody", "/srv/root", "/srv/env"]);
+    let mut warned = Vec::new();
+    for name in ["rooted", "varied", "plain"] {
+        let enabled = pod.try_run(&["iottymux", "enable", name, "--stdout", "stream", "--now"]);
+        let said = String::from_utf8(enabled.stderr).unwrap();
+        assert!(enabled.status.success(), "{said}");
+        warned.push(said.contains("others than root may decide"));
+        pod.systemctl(&["restart", name]);
+        pod.connect(name, "sock-stdout").line_ending("up");
+        pod.systemctl(&["stop", name]);
+    }
+    assert!(!pod.path("/srv/root/planted").exists());
+    let names = pod.names("/srv/env");
+    let of_root = |name: &&String| {
+        let path = pod.path(&format!("/srv/env/{name}"));
+        fs::metadata(path).unwrap().uid() == 0
+    };
+    assert_eq!(names.iter().filter(of_root).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!(warned, [true, true, false]);
+}

@@ -25,7 +25,8 @@ use crate::units::place::{self, Done, UnitDirectory, is_socket};
 use crate::units::text::{UnitOwner, argument, is_program, program, seal};
 use crate::units::write::{all_files, clear_state, template_of, told, warn_of_hooks};
 use crate::units::{
-    AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, drop_ins, has_sockets, is_mux, journal,
+    AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, drop_ins, has_sockets, hooks as of_root,
+    is_mux, journal,
 };
 
 /// Where systemd looks for a program by its bare name.
@@ -81,7 +82,7 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
         bail!("it is another name of {}, which can be enabled", shown.id.escape_debug());
     }
     let place = UnitDirectory::new(manager.units()?);
-    let app = &settle_journal(manager, app, &place)?;
+    let app = &settle(manager, app, &place, setup)?;
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
     let files = all_files(app, setup, &place)?;
     let sockets: BTreeSet<PathBuf> =
@@ -187,8 +188,13 @@ fn trials(
     muxes.iter().map(unit).collect()
 }
 
-/// The app with what its service's own files say of the journal.
-fn settle_journal(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<AppUnits> {
+/// The app with what its service's own files say of the journal, and of hooks.
+fn settle(
+    manager: Manager,
+    app: &AppUnits,
+    place: &UnitDirectory,
+    setup: &Setup,
+) -> Result<AppUnits> {
     let service = app.service.as_str();
     let shown = manager.properties(service, journal::PROPERTIES)?;
     let commands = manager.systemctl(&["show", "--property=ExecStart", "--", service])?;
@@ -197,6 +203,15 @@ fn settle_journal(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Re
     let mut app = app.clone();
     let drop_in = place.drop_in(app.owner())?;
     app.journal.settle(property, command, drop_in.as_deref());
+    if !has_sockets(&app.muxes()?, setup)
+        && let Some(line) = of_root::obstacle(manager, service, setup)?
+    {
+        log::warn!(
+            "{service} does not tell its starts and ends to its mux: others than root may decide what a command \
+             of root runs there, by {line}"
+        );
+        app.has_hooks = false;
+    }
     Ok(app)
 }
 

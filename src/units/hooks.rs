@@ -1,0 +1,140 @@
+//! Whether the service of an app can have commands of root beside its own.
+//!
+//! systemd runs a command with `+` as root, but with the root directory, the mounts, the search path and the
+//! environment of the unit. Where a user of the service can write what these lead to, the command would be
+//! that user's: a program of the same name, or a library by `LD_PRELOAD=`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Result;
+
+use super::Setup;
+use crate::systemd::manager::Manager;
+
+/// What gives a command another root, or another place to be found. A value of `/` changes nothing.
+const ROOTS: [&str; 5] =
+    ["RootDirectory", "RootImage", "ExtensionImages", "ExtensionDirectories", "ExecSearchPath"];
+/// What puts other files in the place of those of the machine.
+const MOUNTS: [&str; 4] = ["BindPaths", "BindReadOnlyPaths", "MountImages", "TemporaryFileSystem"];
+/// Files of variables.
+const FILES: &str = "EnvironmentFiles";
+/// Directories of which a program needs something before it begins.
+const SYSTEM: [&str; 5] = ["usr", "bin", "sbin", "etc", "opt"];
+/// Links followed on one path at most: as many as the kernel follows (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+/// The bits that let others write.
+const WRITABLE: u32 = 0o022;
+
+/// The line of a service for which it can have no command of root, if there is one.
+///
+/// # Errors
+/// When systemctl cannot be run, or refuses.
+pub(crate) fn obstacle(manager: Manager, service: &str, setup: &Setup) -> Result<Option<String>> {
+    if manager.user {
+        // Its commands have the rights of the service itself.
+        return Ok(None);
+    }
+    let program = setup.binary.as_deref().unwrap_or_default();
+    let names = [&ROOTS[..], &MOUNTS, &[FILES]].concat().join(",");
+    let shown = manager.systemctl(&["show", &format!("--property={names}"), "--", service])?;
+    Ok(shown
+        .lines()
+        .find(|line| is_obstacle(line, program))
+        .map(|line| line.escape_debug().to_string()))
+}
+
+fn is_obstacle(line: &str, program: &str) -> bool {
+    let Some((name, value)) = line.split_once('=').filter(|(_, value)| !value.is_empty()) else {
+        return false;
+    };
+    if name == FILES {
+        let path = value.rsplit_once(" (ignore_errors=").map_or(value, |(path, _)| path);
+        return !is_only_roots(Path::new(path));
+    }
+    if MOUNTS.contains(&name) {
+        // Sources and destinations alike, for a name with a space looks like two.
+        let mut words = value.split([' ', ':']).map(|word| word.trim_start_matches('-'));
+        return words.any(|word| is_of_system(word) || is_above(word, program));
+    }
+    ROOTS.contains(&name) && value != "/"
+}
+
+fn is_of_system(path: &str) -> bool {
+    let Some(path) = path.strip_prefix('/') else { return false };
+    let first = path.split('/').find(|part| !part.is_empty()).unwrap_or_default();
+    first.is_empty() || first.starts_with("lib") || SYSTEM.contains(&first)
+}
+
+fn is_above(dir: &str, program: &str) -> bool {
+    dir.starts_with('/') && Path::new(program).starts_with(dir)
+}
+
+/// Whether root alone can decide what is in a file, also in one that is not there yet.
+fn is_only_roots(path: &Path) -> bool {
+    let is_pattern = path.to_string_lossy().contains(['*', '?', '[']);
+    !is_pattern && path.is_absolute() && leads_by_root(path, MOST_LINKS)
+}
+
+fn leads_by_root(path: &Path, links: usize) -> bool {
+    let mut here = PathBuf::new();
+    let mut parts = path.components();
+    while let Some(part) = parts.next() {
+        match part {
+            // No link is in `here`.
+            Component::ParentDir => drop(here.pop()),
+            part => here.push(part),
+        }
+        let there = match fs::symlink_metadata(&here) {
+            Ok(there) => there,
+            // All above are root's: nobody else can make it.
+            Err(e) => return e.kind() == ErrorKind::NotFound,
+        };
+        if there.uid() != 0 || !there.is_symlink() && there.mode() & WRITABLE != 0 {
+            return false;
+        }
+        if there.is_symlink() {
+            let Ok(target) = fs::read_link(&here) else { return false };
+            let above = here.parent().unwrap_or(Path::new("/"));
+            return links > 0 && leads_by_root(&above.join(target).join(parts), links - 1);
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_let_others_decide_what_runs() {
+        for line in [
+            "RootDirectory=/srv/jail",
+            "RootImage=/srv/jail.img",
+            "ExecSearchPath=/srv/bin",
+            "ExtensionDirectories=/srv/more",
+            "BindPaths=/srv/a:/b:rbind /srv/bin:/usr/local/bin:rbind",
+            "BindReadOnlyPaths=-/lib64:/lib64:rbind",
+            "BindPaths=/srv/all:/:rbind",
+            "TemporaryFileSystem=/etc:mode=1777",
+            "BindPaths=/srv/bin:/home/bin",
+            "EnvironmentFiles=/tmp/game.env (ignore_errors=yes)",
+            "EnvironmentFiles=/etc/*.env (ignore_errors=no)",
+        ] {
+            assert!(is_obstacle(line, "/home/bin/x"), "{line}");
+        }
+        for line in [
+            "",
+            "RootDirectory=",
+            "RootDirectory=/",
+            "ExecSearchPath=",
+            "BindPaths=/srv/game:/data:rbind /srv/x y:/srv/z",
+            "TemporaryFileSystem=/var:ro",
+            "EnvironmentFiles=/proc/none/game.env (ignore_errors=yes)",
+        ] {
+            assert!(!is_obstacle(line, "/home/bin/x"), "{line}");
+        }
+    }
+}
