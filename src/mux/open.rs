@@ -99,6 +99,12 @@ impl Mux {
         let MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, mut app } =
             plan;
         signals::outlive_file_limit().context("setting up signals")?;
+        // All muxes of a host are one user. An app that is a child of this process is not to be refused anything.
+        if app.is_none()
+            && let Err(e) = sys::refuse_to_reach_others()
+        {
+            log::debug!("refusing calls that reach other processes: {e}");
+        }
         let dir = dir.shared(others.let_others_in());
         let notify = Notify::from_env(keeps_ends)?;
         let owns_app = app.is_some();

@@ -177,6 +177,89 @@ pub(crate) fn exit_now(code: u8) -> ! {
     }
 }
 
+/// A system call that is refused for some values of one of its arguments.
+struct Refused {
+    call: libc::c_long,
+    /// Where the filter finds it.
+    argument: u32,
+    values: &'static [u32],
+    /// Whether these values alone are allowed, instead of refused.
+    are_allowed: bool,
+}
+
+/// What reaches other processes of the same user: signals about a descriptor, which may be any signal for any
+/// process (`F_SETOWN` and `F_SETSIG` of fcntl(2), and the same by ioctl(2)), and limits of another process.
+const REACHING_OTHERS: [Refused; 3] = [
+    Refused {
+        call: libc::SYS_fcntl,
+        argument: argument(1),
+        values: &[8, 10, 15],
+        are_allowed: false,
+    },
+    Refused {
+        call: libc::SYS_ioctl,
+        argument: argument(1),
+        values: &[0x8901, 0x8902],
+        are_allowed: false,
+    },
+    Refused { call: libc::SYS_prlimit64, argument: argument(0), values: &[0], are_allowed: true },
+];
+
+/// From here on this thread, and what it starts, gets EPERM where it would send a signal to another process by
+/// a descriptor, or set its limits. Filters of `SystemCallFilter=` cannot say so, for they see no arguments.
+///
+/// # Errors
+/// When the kernel has no filters, or this process has no `no_new_privs`.
+pub fn refuse_to_reach_others() -> io::Result<()> {
+    let end = |what: u32| instruction(RETURN, what);
+    let (allow, refuse) =
+        (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
+    let mut program = Vec::new();
+    for Refused { call, argument, values, are_allowed } in REACHING_OTHERS {
+        let (listed, others) = if are_allowed { (allow, refuse) } else { (refuse, allow) };
+        let mut body = vec![instruction(LOAD, argument)];
+        body.extend(values.iter().flat_map(|value| [unless(*value, 1), end(listed)]));
+        body.push(end(others));
+        let call = u32::try_from(call).map_err(io::Error::other)?;
+        let length = u8::try_from(body.len()).map_err(io::Error::other)?;
+        program.extend([instruction(LOAD, NUMBER), unless(call, length)]);
+        program.extend(body);
+    }
+    program.push(end(allow));
+    let filter = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(io::Error::other)?,
+        filter: program.as_mut_ptr(),
+    };
+    let mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
+    // SAFETY: the kernel copies the program, which lives through the call and has this length.
+    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The instructions of such a filter (`BPF_LD | BPF_W | BPF_ABS` and the others of linux/filter.h).
+const LOAD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+/// Where the number of the call is in what the filter sees (`struct seccomp_data`).
+const NUMBER: u32 = 0;
+
+/// Where the lower half of an argument is there.
+const fn argument(index: u32) -> u32 {
+    16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
+}
+
+fn instruction(code: u16, value: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt: 0, jf: 0, k: value }
+}
+
+/// Jumps over so many instructions unless this value was loaded.
+fn unless(value: u32, length: u8) -> libc::sock_filter {
+    let jump = instruction(JUMP_IF_EQUAL, value);
+    libc::sock_filter { jf: length, ..jump }
+}
+
 /// The supplementary groups of the process at the other end of a unix socket (`SO_PEERGROUPS`,
 /// socket(7)).
 pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
@@ -228,6 +311,43 @@ pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
+
+    /// In a thread of its own, for a filter cannot be taken away.
+    #[test]
+    fn no_other_process_is_reached() {
+        let tries = || {
+            // SAFETY: calls with numbers only.
+            let no_privileges = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            assert_eq!(no_privileges, 0);
+            let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+            let (fd, pid) = (socket.as_raw_fd(), std::process::id());
+            let owner = pid.cast_signed();
+            let all = || {
+                // SAFETY: the descriptor is open, and the pointers lead to what the kernel expects or to nothing.
+                let done = unsafe {
+                    [
+                        libc::fcntl(fd, libc::F_SETOWN, owner),
+                        libc::fcntl(fd, 10, 0),
+                        libc::ioctl(fd, 0x8901, &raw const owner),
+                        libc::ioctl(fd, 0x8902, &raw const owner),
+                        libc::prlimit(
+                            owner,
+                            libc::RLIMIT_CORE,
+                            std::ptr::null(),
+                            std::ptr::null_mut(),
+                        ),
+                        libc::prlimit(0, libc::RLIMIT_CORE, std::ptr::null(), std::ptr::null_mut()),
+                        libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK),
+                    ]
+                };
+                done.map(|done| done == 0)
+            };
+            assert_eq!(all(), [true; 7]);
+            refuse_to_reach_others().unwrap();
+            assert_eq!(all(), [false, false, false, false, false, true, true]);
+        };
+        std::thread::spawn(tries).join().unwrap();
+    }
 
     #[test]
     fn memory_is_what_it_was_made_as_or_refused() {

@@ -248,6 +248,39 @@ fn many_muxes_have_fifos_of_full_size() {
     }
 }
 
+/// A mux that has been taken over could send signals to the muxes of other apps, which are the same user, by a
+/// descriptor: the mux refuses itself that, in each of its threads, beside what its unit refuses.
+#[test]
+fn a_mux_cannot_reach_other_muxes() {
+    const FILTERS: &str = "/proc/self/status";
+    let Some(plan) = Plan::new() else { return };
+    let look = format!("grep ^Seccomp_filters: {FILTERS} >/var/log/iottymux/demo/filters");
+    let beside = format!("[Service]\nExecStartPost=/bin/sh -c '{look}'\n");
+    let pod = plan.with_delivered_units().unit("iomux@demo.service.d/x.conf", &beside).boot();
+    pod.set_unit(
+        "iomux@demo.service.d/y.conf",
+        "[Service]\nEnvironment=IOTTYMUX_LOG=raw:/var/log/iottymux/demo/log\n",
+    );
+    pod.systemctl(&["start", "demo.service"]);
+    assert_echo(&pod, "hello");
+    let count = |text: &str| -> u32 {
+        let line = text.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let of_unit = fs::read_to_string(pod.path("/var/log/iottymux/demo/filters")).unwrap();
+    if of_unit.is_empty() {
+        println!("skipped: this kernel does not tell of filters");
+        return;
+    }
+    let tasks = format!("/proc/{}/task", pod.property(MUX, "MainPID"));
+    let threads = pod.names(&tasks);
+    assert!(threads.len() > 1, "it has a thread for its log");
+    for thread in threads {
+        let status = fs::read_to_string(pod.path(&format!("{tasks}/{thread}/status"))).unwrap();
+        assert_eq!(count(&status), count(&of_unit) + 1, "{thread}");
+    }
+}
+
 /// The app's user may write its root directory, or the file of its variables: neither has a command of root run what
 /// that user likes.
 #[test]
