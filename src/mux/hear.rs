@@ -21,7 +21,8 @@ use crate::wire::{
 impl Mux {
     /// Reads what a client sent, as far as there is room for it; whether the client stays.
     pub(crate) fn hear(&mut self, id: ClientId) -> Result<bool> {
-        for _ in 0..limits::READS_PER_TURN {
+        let is_own = self.clients.get(&id).is_some_and(|client| client.right == Right::Own);
+        for _ in 0..if is_own { limits::READS_PER_TURN } else { 1 } {
             let room = self.reading_room(id);
             let Some(client) = self.clients.get_mut(&id) else { return Ok(false) };
             if room == 0 {
@@ -98,10 +99,22 @@ impl Mux {
         // The buffer is lent out while its frames are dealt with.
         let buffer = std::mem::take(&mut self.buffer);
         let mut bytes = &buffer[..len];
-        let mut result = Ok(());
+        let (mut result, mut questions) = (Ok(()), 0);
+        let most = if client.right == Right::Own { usize::MAX } else { limits::QUESTIONS };
         while result.is_ok() {
             match decoder.next(&mut bytes) {
-                Ok(Some(item)) => result = self.on_item(id, item),
+                Ok(Some(Item::Control(FrameKind::Status | FrameKind::Request, _)))
+                    if questions == most =>
+                {
+                    result = Err(anyhow!("it asks more than {most} questions at once"));
+                }
+                Ok(Some(item)) => {
+                    questions += usize::from(matches!(
+                        item,
+                        Item::Control(FrameKind::Status | FrameKind::Request, _)
+                    ));
+                    result = self.on_item(id, item);
+                }
                 Ok(None) => break,
                 Err(e) => result = Err(e.into()),
             }

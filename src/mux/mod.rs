@@ -54,7 +54,7 @@ use crate::os::sys;
 use crate::systemd::notify::Notify;
 use crate::systemd::unit::Inquiry;
 use crate::types::limits;
-use crate::types::rights::Rules;
+use crate::types::rights::{Right, Rules};
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
 use crate::types::time::Now;
@@ -125,6 +125,8 @@ pub(crate) struct Mux {
     buffer: Box<[u8]>,
     /// What one of them has typed, kept for its memory.
     typed: Vec<u8>,
+    /// The client of another user that was served last.
+    last_other: ClientId,
     /// The clients of a turn, kept for its memory.
     ids: Vec<ClientId>,
     notify: Notify,
@@ -184,7 +186,7 @@ impl Mux {
             }
             // Who has connected before the app wrote is there for what it wrote, even when somebody
             // else has been attached all along.
-            events.sort_unstable_by_key(|e| !matches!(e.token, Token::Listener(_)));
+            events.sort_unstable_by_key(|event| self.turn_of(*event));
             let doors = events.partition_point(|e| matches!(e.token, Token::Listener(_)));
             for event in &events[..doors] {
                 self.on_event(*event);
@@ -195,7 +197,15 @@ impl Mux {
                     self.on_source(index, Instant::now());
                 }
             }
+            let until = Instant::now() + limits::OTHERS_TURN;
             for event in &events[doors..] {
+                if let Some(id) = self.other(*event) {
+                    // What is left of them is told again, for it is there still.
+                    if Instant::now() > until {
+                        break;
+                    }
+                    self.last_other = id;
+                }
                 self.on_event(*event);
             }
             let began = Instant::now();
@@ -208,6 +218,18 @@ impl Mux {
             }
         }
         Ok(())
+    }
+
+    /// The client of an event, where it is one of another user than root and the mux's own.
+    fn other(&self, event: Event) -> Option<ClientId> {
+        let Token::Client(id) = event.token else { return None };
+        self.clients.get(&id).filter(|client| client.right < Right::Own).map(|_| id)
+    }
+
+    /// When it is an event's turn: other users come last, beginning behind the one that was served last.
+    fn turn_of(&self, event: Event) -> (bool, Option<(bool, ClientId)>) {
+        let other = self.other(event).map(|id| (id <= self.last_other, id));
+        (!matches!(event.token, Token::Listener(_)), other)
     }
 
     /// Whether somebody else has made the app's FIFOs, and has them open.

@@ -20,9 +20,9 @@ use super::sink::client::{Client, Role};
 use super::sink::listener::Listener;
 use super::source::{AppInput, Source, fifo, pty};
 use super::{Mux, Phase, signals};
-use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
 use crate::core::hub::memory::{self, Memory};
+use crate::core::hub::{ClientId, Hub};
 use crate::os::state::{AppDir, SESSION};
 use crate::os::sys;
 use crate::systemd::notify::{self, Notify, Stored};
@@ -177,6 +177,7 @@ impl Mux {
             last_writer: None,
             buffer: vec![0; limits::READ].into_boxed_slice(),
             typed: Vec::new(),
+            last_other: ClientId(0),
             ids: Vec::new(),
             notify,
             made: ends.made,

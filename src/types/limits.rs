@@ -38,6 +38,12 @@ pub(crate) const READ: usize = 64 * 1024;
 pub(crate) const SOURCE_READ: usize = 128 * 1024;
 /// Reads from one source before the others have their turn.
 pub(crate) const READS_PER_TURN: usize = 16;
+/// Time in one turn for what clients of other users than root and the mux's own have sent, beside one of them
+/// that takes longer: what the app writes, and what root types, waits no longer for them. The rest has the next turn.
+pub(crate) const OTHERS_TURN: Duration = Duration::from_millis(2);
+/// Questions of such a client in what it sent at once: each costs the mux 10 to 100 microseconds. A client of ours
+/// asks one, and then waits for the answer.
+pub(crate) const QUESTIONS: usize = 16;
 /// An app that fills its pipe this fast, in bytes per microsecond, with writes so small that the pipe is
 /// always read empty, is left alone for a moment: 16 MB/s are far more lines than anybody reads.
 pub(crate) const NAP_RATE: usize = 16;

@@ -160,6 +160,32 @@ fn one_user_does_not_take_the_connections_of_others() {
     }
 }
 
+/// Each answer takes time in which nobody else is served.
+#[test]
+fn one_user_does_not_ask_for_ever() {
+    if !can_be_others() {
+        return;
+    }
+    let rig = open_rig();
+    let mux = rig.mux(["stream", "--app", APP, "--view-uid", MANY]);
+    let nonsense = Kind::Request.message(&serde_json::json!({"request": "nonsense"}));
+    for question in [Kind::Status.frame(b""), nonsense] {
+        let ask = |times| [hello(Stream::Stdout), question.repeat(times)].concat();
+        let modest = Crowd::come(&rig, MANY, "session", (0, 20), &ask(limits::QUESTIONS));
+        let crowd = Crowd::come(&rig, MANY, "session", (0, 20), &ask(limits::QUESTIONS + 1));
+        eventually("those who ask too much are let go", || crowd.ended() == 20);
+        mux.stderr.wait_for("it asks more than 16 questions at once");
+        assert_eq!(modest.ended(), 0);
+        drop((modest, crowd));
+    }
+    // Root may.
+    let mut root = rig.client("session");
+    root.write_all(&[hello(Stream::Stdout), Kind::Status.frame(b"").repeat(100)].concat()).unwrap();
+    let mut answer = [0];
+    root.read_exact(&mut answer).unwrap();
+    assert_eq!(rig.status()["state"], "ready");
+}
+
 #[test]
 fn some_places_are_reserved_for_root() {
     if !can_be_others() {
