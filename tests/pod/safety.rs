@@ -72,6 +72,26 @@ fn a_running_service_keeps_each_of_its_streams() {
     assert!(!pod.path("/run/iottymux/game/sock-stderr").exists());
 }
 
+/// A service by units of one's own has a mux, too.
+#[test]
+fn the_mux_of_another_service_is_not_taken() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.with_delivered_units().unit("game.service", GAME).boot();
+    let before = pod.names("/etc/systemd/system");
+    pod.systemctl(&["start", "demo", "game"]);
+    let pid = pod.property("iomux@demo.service", "MainPID");
+    let said = refused(&pod, &enable(&["--app", "demo", "--stdout", "stream", "--now"]));
+    assert!(
+        said.contains("demo.service has the mux demo already; give game.service another"),
+        "{said}"
+    );
+    assert_eq!(pod.names("/etc/systemd/system"), before);
+    assert_eq!(pod.property("iomux@demo.service", "MainPID"), pid);
+    pod.connect("demo", "sock-stderr").line_ending("tell me something");
+    pod.run(&enable(&["--stdout", "stream", "--now"]));
+    pod.connect("game", "sock-stdout").line_ending("up");
+}
+
 /// A program below /root is hidden from the mux by its own unit, and one that others cannot pass to is by its
 /// directory.
 #[test]

@@ -111,6 +111,7 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
         let mux = mux.escape_debug();
         bail!("it has {mux} by lines that iottymux did not write; take them away first");
     }
+    refuse_mux_of_another(manager, service, &muxes)?;
     let own = own_streams(manager, app, &place)?;
     if !own.is_empty() && !how.force && before.is_empty() {
         bail!(
@@ -256,6 +257,19 @@ fn foreign_mux<'a>(shown: &'a UnitStatus, before: &[(String, AppName)]) -> Optio
         .wants
         .split_whitespace()
         .find(|unit| is_mux(unit) && before.iter().all(|(ours, _)| ours != unit))
+}
+
+/// Refuses muxes that another service has, by lines of another hand, as far as systemd knows it: it would lose streams.
+fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[Mux]) -> Result<()> {
+    for mux in muxes {
+        let users = manager.properties(&mux.unit(), "WantedBy,RequiredBy,BoundBy")?;
+        let mut users = users.values().flat_map(|units| units.split_whitespace());
+        if let Some(other) = users.find(|unit| *unit != service) {
+            let (other, name) = (other.escape_debug(), &mux.name);
+            bail!("{other} has the mux {name} already; give {service} another name (--app)");
+        }
+    }
+    Ok(())
 }
 
 /// The hooks that a service has, as systemd has them now.
