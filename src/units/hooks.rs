@@ -12,13 +12,18 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Result;
 
 use super::Setup;
+use crate::os::state::read_plain;
 use crate::systemd::manager::Manager;
+use crate::types::limits;
 
 /// What gives a command another root, or another place to be found. A value of `/` changes nothing.
 const ROOTS: [&str; 5] =
     ["RootDirectory", "RootImage", "ExtensionImages", "ExtensionDirectories", "ExecSearchPath"];
 /// What puts other files in the place of those of the machine.
 const MOUNTS: [&str; 4] = ["BindPaths", "BindReadOnlyPaths", "MountImages", "TemporaryFileSystem"];
+/// Variables, by which the loader of programs finds libraries where the name begins so.
+const VARIABLES: [&str; 2] = ["Environment", "PassEnvironment"];
+const LOADER: &str = "LD_";
 /// Files of variables.
 const FILES: &str = "EnvironmentFiles";
 /// Directories of which a program needs something before it begins.
@@ -38,7 +43,7 @@ pub(crate) fn obstacle(manager: Manager, service: &str, setup: &Setup) -> Result
         return Ok(None);
     }
     let program = setup.binary.as_deref().unwrap_or_default();
-    let names = [&ROOTS[..], &MOUNTS, &[FILES]].concat().join(",");
+    let names = [&ROOTS[..], &MOUNTS, &VARIABLES, &[FILES]].concat().join(",");
     let shown = manager.systemctl(&["show", &format!("--property={names}"), "--", service])?;
     Ok(shown
         .lines()
@@ -52,7 +57,10 @@ fn is_obstacle(line: &str, program: &str) -> bool {
     };
     if name == FILES {
         let path = value.rsplit_once(" (ignore_errors=").map_or(value, |(path, _)| path);
-        return !is_only_roots(Path::new(path));
+        return !is_only_roots(Path::new(path)) || names_libraries(Path::new(path));
+    }
+    if VARIABLES.contains(&name) {
+        return value.split([' ', '"']).any(|word| word.starts_with(LOADER));
     }
     if MOUNTS.contains(&name) {
         // Sources and destinations alike, for a name with a space looks like two.
@@ -76,6 +84,14 @@ fn is_above(dir: &str, program: &str) -> bool {
 fn is_only_roots(path: &Path) -> bool {
     let is_pattern = path.to_string_lossy().contains(['*', '?', '[']);
     !is_pattern && path.is_absolute() && leads_by_root(path, MOST_LINKS)
+}
+
+/// Whether a file of variables has one that is for the loader, as far as it is there.
+fn names_libraries(path: &Path) -> bool {
+    match fs::canonicalize(path).and_then(|path| read_plain(&path, limits::UNIT_FILE)) {
+        Ok((_, text)) => String::from_utf8_lossy(&text).contains(LOADER),
+        Err(e) => e.kind() != ErrorKind::NotFound,
+    }
 }
 
 fn leads_by_root(path: &Path, links: usize) -> bool {
@@ -120,6 +136,8 @@ mod tests {
             "BindPaths=/srv/all:/:rbind",
             "TemporaryFileSystem=/etc:mode=1777",
             "BindPaths=/srv/bin:/home/bin",
+            "Environment=TERM=xterm \"LD_LIBRARY_PATH=./linux64:/srv/my game\"",
+            "PassEnvironment=LD_PRELOAD",
             "EnvironmentFiles=/tmp/game.env (ignore_errors=yes)",
             "EnvironmentFiles=/etc/*.env (ignore_errors=no)",
         ] {
@@ -129,6 +147,7 @@ mod tests {
             "",
             "RootDirectory=",
             "RootDirectory=/",
+            "Environment=TERM=xterm WORLD_NAME=x",
             "ExecSearchPath=",
             "BindPaths=/srv/game:/data:rbind /srv/x y:/srv/z",
             "TemporaryFileSystem=/var:ro",

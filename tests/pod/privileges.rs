@@ -295,13 +295,19 @@ fn an_app_decides_nothing_that_root_runs() {
     let pod = plan
         .unit("rooted.service", &format!("{app}{root}"))
         .unit("varied.service", &format!("{app}EnvironmentFile=-/srv/env/file\n"))
+        .unit(
+            "loading.service",
+            &format!("{app}Environment={}\n", variables.trim().replace('\n', " ")),
+        )
+        .unit("filed.service", &format!("{app}EnvironmentFile=/etc/filed\n"))
+        .root_file("etc/filed", variables)
         .unit("plain.service", &format!("{app}EnvironmentFile=-/etc/none\n"))
         .root_program("srv/root/usr/local/bin/iottymux", program)
         .root_file("srv/env/file", variables)
         .boot();
     pod.run(&["chown", "-R", "nobody", "/srv/root", "/srv/env"]);
     let mut warned = Vec::new();
-    for name in ["rooted", "varied", "plain"] {
+    for name in ["rooted", "varied", "loading", "filed", "plain"] {
         let enabled = pod.try_run(&["iottymux", "enable", name, "--stdout", "stream", "--now"]);
         let said = String::from_utf8(enabled.stderr).unwrap();
         assert!(enabled.status.success(), "{said}");
@@ -317,5 +323,5 @@ fn an_app_decides_nothing_that_root_runs() {
         fs::metadata(path).unwrap().uid() == 0
     };
     assert_eq!(names.iter().filter(of_root).collect::<Vec<_>>(), Vec::<&String>::new());
-    assert_eq!(warned, [true, true, false]);
+    assert_eq!(warned, [true, true, true, true, false]);
 }
