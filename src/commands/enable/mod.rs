@@ -260,7 +260,7 @@ fn foreign_mux<'a>(shown: &'a UnitStatus, before: &[(String, AppName)]) -> Optio
 }
 
 /// Refuses muxes that another service has, by lines of another hand, as far as systemd knows it: it would lose streams.
-fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[Mux]) -> Result<()> {
+fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[MuxUnit]) -> Result<()> {
     for mux in muxes {
         let users = manager.properties(&mux.unit(), "WantedBy,RequiredBy,BoundBy")?;
         let mut users = users.values().flat_map(|units| units.split_whitespace());
