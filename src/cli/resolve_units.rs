@@ -36,7 +36,7 @@ const TAKEN: [&str; 5] = [
 pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(AppUnits, Setup)> {
     let asked = asked(&args.modes);
     if asked == [None; 3] {
-        bail!("say what is to be attached: --tty, or --stdin, --stdout and --stderr with a mode");
+        bail!("nothing to attach: pass --tty, or a mode for --stdin, --stdout or --stderr");
     }
     if is_mux(args.service.as_str()) {
         bail!("{} is a mux, and no app", args.service);
@@ -45,13 +45,13 @@ pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(AppUnit
     let name = match &args.app {
         Some(name) => name.clone(),
         None => args.service.app().with_context(|| {
-            format!("{} makes no name of an app; give it one (--app)", args.service)
+            format!("cannot derive an app name from {}: pass --app", args.service)
         })?,
     };
     let app = app(name, args.service.clone(), (modes, None), &args.modes)?;
     let muxes = app.muxes()?;
     if muxes.is_empty() {
-        bail!("nothing of {} could be attached: no stream of it is stream or tty", app.service);
+        bail!("nothing to attach in {}: no stream has the mode stream or tty", app.service);
     }
     if args.modes.log.iter().any(|log| log != "none") && !muxes.iter().any(MuxUnit::has_output) {
         bail!("{} has nothing for --log: no output of it is stream or tty", app.service);

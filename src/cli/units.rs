@@ -16,7 +16,7 @@ Examples:
   iottymux enable game.service --tty --now         a terminal for its console, at once
   iottymux enable game@eu.service --tty            an instance; it is attached as game-eu
   iottymux enable bot --stdin stream --stdout stream --stderr log
-  iottymux enable web --stdout stream --stderr stream --log cri:/var/log/web.log
+  iottymux enable web --stdout stream --stderr stream --log cri:/var/log/iottymux/web/log
   iottymux disable game.service                    when it stops, or at once with --now
   iottymux disable --all --now                     before iottymux is removed";
 
@@ -35,30 +35,30 @@ terminal that the machine or pod was started from. Without a mode stdin is null,
 /// What the streams of a service are to be.
 #[derive(Debug, Args)]
 pub(crate) struct ModeArgs {
-    /// All three are a terminal, one and the same.
+    /// Give the service one terminal for stdin, stdout and stderr.
     #[arg(long, conflicts_with_all = ["stdin", "stdout", "stderr"])]
     pub(crate) tty: bool,
-    /// What stdin is: tty, stream, null or interactive.
+    /// Mode of stdin: tty, stream, null or interactive [default: null].
     #[arg(long, value_name = "MODE")]
     pub(crate) stdin: Option<StreamMode>,
-    /// What stdout is: tty, stream, log, null or interactive.
+    /// Mode of stdout: tty, stream, log, null or interactive [default: log].
     #[arg(long, value_name = "MODE")]
     pub(crate) stdout: Option<StreamMode>,
-    /// What stderr is.
+    /// Mode of stderr, as of stdout [default: log].
     #[arg(long, value_name = "MODE")]
     pub(crate) stderr: Option<StreamMode>,
     /// How the service gets its streams: direct, or sockets as rkt has it, where systemd itself loses
     /// output.
     #[arg(long, value_name = "LAYOUT", value_enum, default_value = "direct")]
     pub(crate) layout: LayoutArg,
-    /// Have the mux log what can be attached, as `stream --log` does; as often as you like. `enable`
-    /// adds `journal` where the output went to the journal before; `none` turns that off.
+    /// Log the output that can be attached: cri:PATH, json-file:PATH, raw:PATH, journal or journald; may be
+    /// repeated. `enable` adds `journal` where the output went to the journal before; `none` turns that off.
     #[arg(long, value_name = "SPEC", value_parser = values::log_spec_text)]
     pub(crate) log: Vec<String>,
-    /// Any other option of the mux, by its variable (IOTTYMUX_BACKLOG=1M); as often as you like.
+    /// Set another option of the mux by its variable, as IOTTYMUX_BACKLOG=1M; may be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::assignment)]
     pub(crate) env: Vec<(String, String)>,
-    /// For your own services, those of `systemctl --user`.
+    /// Use a service of `systemctl --user`.
     #[arg(long)]
     pub(crate) user: bool,
 }
@@ -78,16 +78,16 @@ pub(crate) struct EnableArgs {
     /// The service, as systemctl takes it.
     #[arg(value_name = "SERVICE")]
     pub(crate) service: ServiceName,
-    /// The name by which it is attached to [default: the service's, with - for what an app's name
-    /// cannot have].
+    /// Name for `attach --app` [default: the service's name, with - for characters other than a-z, 0-9
+    /// and -].
     #[arg(long, value_name = "NAME")]
     pub(crate) app: Option<AppName>,
-    /// Restart it at once; else it is attachable from its next start on. If that fails, everything is
-    /// rolled back.
+    /// Restart the service now, or start it if it does not run; without --now it can be attached after its
+    /// next start. If a running service fails with its new streams, everything is rolled back.
     #[arg(long)]
     pub(crate) now: bool,
     /// Enable even a service that the machine needs (D-Bus, logind, getty, systemd-*), and override
-    /// streams that its own files lead elsewhere.
+    /// lines of the service's own files that lead its streams elsewhere.
     #[arg(long)]
     pub(crate) force: bool,
     /// What its streams are to be.
@@ -101,13 +101,13 @@ pub(crate) struct DisableArgs {
     /// The service, as systemctl takes it.
     #[arg(value_name = "SERVICE", required_unless_present = "all")]
     pub(crate) service: Option<ServiceName>,
-    /// Disable all services that are enabled, as before the program is removed.
+    /// Disable all enabled services, for example before you remove the program.
     #[arg(long, conflicts_with_all = ["service", "later"])]
     pub(crate) all: bool,
-    /// Restart it at once, if it runs; else it keeps its streams until it stops.
+    /// Restart the service now if it runs; without --now it keeps its streams until it stops.
     #[arg(long)]
     pub(crate) now: bool,
-    /// One of your own services, those of `systemctl --user`.
+    /// Use a service of `systemctl --user`.
     #[arg(long)]
     pub(crate) user: bool,
     /// What the unit does that waits until the service stops.

@@ -63,6 +63,13 @@ pub(crate) fn ignoring_sigterm(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Has the command's process take the signals that this one has blocked.
+pub fn taking_signals(command: &mut Command) {
+    let prepare = || Ok(SigSet::empty().thread_set_mask()?);
+    // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
 /// Stops this process as SIGTSTP does where it is not caught; comes back when it goes on. At once, where
 /// no shell could have it go on: then the kernel does not stop it.
 pub(crate) fn suspend() -> io::Result<()> {

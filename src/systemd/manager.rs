@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::notify;
 use crate::os::state::session;
+use crate::os::sys;
 use crate::types::limits;
 
 /// A manager of services: the system's, or that of a user.
@@ -84,6 +86,18 @@ impl UnitStatus {
     }
 }
 
+/// A signal has ended `systemctl`, as ^C does: systemd goes on with what it was told.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
 /// What has become of a service that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -139,11 +153,14 @@ impl Manager {
     /// What systemctl prints when it is called with these words.
     pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
         let what = || format!("systemctl {}", words.join(" "));
-        let output = notify::systemctl(self.user)
-            .args(words)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(what)?;
+        let mut systemctl = notify::systemctl(self.user);
+        systemctl.args(words).stdin(Stdio::null());
+        // ^C ends it, also where this process waits with its own end.
+        sys::taking_signals(&mut systemctl);
+        let output = systemctl.output().with_context(what)?;
+        if output.status.signal().is_some() {
+            return Err(anyhow::Error::new(Interrupted).context(what()));
+        }
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!(

@@ -42,9 +42,9 @@ impl fmt::Display for ServiceError {
             Self::TooLong => {
                 write!(f, "the name of a service is shorter than {UNIT_NAME_MAX} bytes")
             }
-            Self::Path => write!(f, "a service is named, not a path"),
-            Self::Kind => write!(f, "only services have streams"),
-            Self::Template => write!(f, "a template is no service, name an instance (NAME@WHICH)"),
+            Self::Path => write!(f, "expected the name of a service, got a path"),
+            Self::Kind => write!(f, "expected a service: other units have no streams"),
+            Self::Template => write!(f, "expected an instance of the template (NAME@INSTANCE)"),
             Self::Prefix => write!(
                 f,
                 "what is added to a service whose name ends with '-' holds for all whose names \

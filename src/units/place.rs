@@ -163,7 +163,7 @@ impl UnitDirectory {
                     bail!("the name {app} is that of {s}; give {service} another (--app)");
                 }
                 Some((a, s)) if s == service => {
-                    bail!("{service} is app {a} already; take that away first");
+                    bail!("{service} is app {a} already; disable it first");
                 }
                 Some((_, s)) if its.as_ref().is_some_and(|name| names.contains(name)) => {
                     let name = its.map(|name| name.to_string()).unwrap_or_default();

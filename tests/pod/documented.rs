@@ -31,6 +31,31 @@ fn blocks(section: &str) -> Vec<(String, String)> {
     parts.by_ref().map(block).collect()
 }
 
+/// The user of the muxes is made as README says, from the directory of the project.
+#[test]
+fn the_user_of_the_muxes() {
+    let readme = project_file("README.md");
+    let line = readme.lines().find(|line| line.starts_with("# systemd-sysusers ")).unwrap();
+    let command = line.trim_start_matches("# ").split("  ").next().unwrap();
+    let Some(plan) = Plan::new() else { return };
+    let sysusers = project_file("units/iottymux.sysusers");
+    let pod = plan.root_file("project/units/iottymux.sysusers", &sysusers).boot();
+    pod.run(&["sed", "-i", "/^iottymux:/d", "/etc/passwd", "/etc/group"]);
+    pod.run(&["sh", "-c", &format!("cd /project && {command}")]);
+    assert!(pod.run(&["cat", "/etc/passwd"]).contains("\niottymux:"));
+}
+
+/// The log of each example of `enable --help` is one that the mux can write.
+#[test]
+fn the_examples_of_enable() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("web.service", "[Service]\nExecStart=/bin/sleep 1000\n").boot();
+    let help = pod.run(&["iottymux", "enable", "--help"]);
+    let is_example = |line: &&str| line.starts_with("iottymux enable") && line.contains("--log");
+    let example = help.lines().map(str::trim).find(is_example).unwrap();
+    pod.run(&example.split_whitespace().collect::<Vec<_>>());
+}
+
 #[test]
 fn the_console_of_a_game_server() {
     let blocks = blocks("## Example: the console of a game server\n");

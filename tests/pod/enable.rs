@@ -31,6 +31,7 @@ fn await_disabled(pod: &Pod, app: &str) {
 fn assert_nothing_is_left(pod: &Pod, app: &str) {
     assert_eq!(written(pod), Vec::<String>::new());
     assert!(!pod.path("/run/iottymux").join(app).exists());
+    assert!(!pod.path("/var/log/iottymux").join(app).exists());
     assert!(!pod.path(&format!("/run/systemd/system/iottymux-disable-{app}.service")).exists());
     for unit in ["iomux", "ttymux"] {
         let unit = format!("{unit}@{app}.service");
@@ -70,7 +71,7 @@ fn a_console_for_a_service_that_runs() {
     // The mux that it has is not taken from under it.
     let other = ["iottymux", "enable", "game", "--stdin", "stream", "--stdout", "stream"];
     let refused = pod.try_run(&other);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("runs on other streams"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is running with other streams"));
     // Its options may be others, and are from now on.
     pod.run(&["iottymux", "enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=8K"]);
     let mut tty = pod.connect("game", "sock-tty");
@@ -213,10 +214,10 @@ fn what_has_become_of_it() {
     pod.systemctl(&["stop", "game"]);
     await_disabled(&pod, "game");
     for (unit, succeeds, want) in [
-        (&*fails, false, "it is as its own files say, but has failed (exit-code)"),
-        (&unit(oneshot), true, "as its own files say; it does not run (success)"),
-        (&never, true, "as its own files say; it does not run (success)"),
-        (&runs, true, "game.service is as its own files say\n"),
+        (&*fails, false, "it has its own streams again, but has failed (exit-code)"),
+        (&unit(oneshot), true, "has its own streams again; it does not run (success)"),
+        (&never, true, "has its own streams again; it does not run (success)"),
+        (&runs, true, "game.service has its own streams again\n"),
     ] {
         check(&enable, &runs, true, "can be attached");
         // One that fails is told of when it has: not while it runs for a moment.
@@ -277,7 +278,7 @@ fn disabled_between_the_restarts_of_somebody_else() {
         let restarts = "until [ -e /shared/stop ]; do systemctl restart game; done";
         let mut somebody = pod.command(&["sh", "-c", restarts]).spawn().unwrap();
         let told = pod.run(&["iottymux", "disable", "game", "--now"]);
-        assert!(told.ends_with("game.service is as its own files say\n"), "{told}");
+        assert!(told.ends_with("game.service has its own streams again\n"), "{told}");
         fs::write(&stop, "").unwrap();
         assert!(somebody.wait().unwrap().success());
         assert_nothing_is_left(&pod, "game");
@@ -321,17 +322,17 @@ fn what_is_refused() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert_eq!(written(&pod), Vec::<String>::new());
     };
-    refused(&["enable", "game"], 2, "say what is to be attached");
+    refused(&["enable", "game"], 2, "nothing to attach");
     refused(&["enable", "game", "--stdin", "log"], 2, "stdin cannot be log");
-    refused(&["enable", "game", "--stdout", "log"], 2, "nothing of game.service could be attached");
+    refused(&["enable", "game", "--stdout", "log"], 2, "nothing to attach in game.service");
     refused(&["enable", "game", "--stdin", "interactive"], 2, "goes with nothing else");
     refused(&["enable", "nobody", "--tty"], 1, "there is no such service");
-    refused(&["enable", "game.socket", "--tty"], 2, "only services");
-    refused(&["enable", "game@", "--tty"], 2, "a template is no service");
+    refused(&["enable", "game.socket", "--tty"], 2, "expected a service");
+    refused(&["enable", "game@", "--tty"], 2, "expected an instance of the template");
     refused(&["enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=lots"], 2, "from 4K to 1G");
     refused(&["enable", "game", "--tty", "--env", "PATH=/"], 2, "no mux has an option");
     refused(&["enable", "game", "--tty", "--log", "cri:a"], 2, "absolute");
-    refused(&["disable", "game"], 1, "nothing of it was written");
+    refused(&["disable", "game"], 1, "it is not enabled");
 
     // Nor is what somebody else has written overwritten or taken away.
     let own = "/etc/systemd/system/game.service.d/50-iottymux.conf";
@@ -541,7 +542,10 @@ fn services_that_cannot_be_enabled() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
     };
-    refused(&["game", "--tty"], "it has iomux@game.service by lines");
+    refused(
+        &["game", "--tty"],
+        "lines that iottymux did not write make it want iomux@game.service",
+    );
     refused(&["alias", "--tty"], "it is another name of w.service");
     refused(&["iomux@w", "--tty"], "is a mux, and no app");
     refused(&["w-", "--tty"], "holds for all whose names begin so");

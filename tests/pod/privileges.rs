@@ -190,7 +190,7 @@ fn from_root_and_back_under_a_running_app() {
 fn enable_makes_the_user_and_looks_where_it_can_log() {
     let Some(plan) = Plan::new() else { return };
     let unit = "[Service]\nExecStart=/bin/sh -c 'echo up; exec sleep 1000'\n";
-    let pod = plan.unit("game.service", unit).root_file("srv/log/.keep", "").boot();
+    let pod = plan.unit("game.service", unit).boot();
     pod.run(&["sed", "-i", "/^iottymux:/d", "/etc/passwd", "/etc/group"]);
     let enable = |log: &str| {
         pod.try_run(&["iottymux", "enable", "game", "--stdout", "stream", "--now", "--log", log])
@@ -200,7 +200,15 @@ fn enable_makes_the_user_and_looks_where_it_can_log() {
     let said = String::from_utf8(refused.stderr).unwrap();
     let way = "install -d -o iottymux -g iottymux /srv/log";
     assert!(!refused.status.success() && said.contains(way), "{said}");
+    assert_eq!(String::from_utf8(refused.stdout).unwrap(), "created user iottymux\n");
     assert!(fs::read_to_string(pod.path("/etc/passwd")).unwrap().contains("\niottymux:"));
+    // A directory that is there belongs to somebody: the command would take it away from them.
+    for log in ["cri:/var/log/game.log", "cri:/etc/game.log", "cri:/root/game.log"] {
+        let refused = enable(log);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && said.contains("/var/log/iottymux/game"), "{said}");
+        assert!(!said.contains("install -d"), "{said}");
+    }
     assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
     pod.run(&way.split(' ').collect::<Vec<_>>());
     // What its mux cannot see, though the user may write there.
@@ -208,7 +216,7 @@ fn enable_makes_the_user_and_looks_where_it_can_log() {
     for log in ["other/log", "game/../other/log", "log"] {
         let refused = enable(&format!("cri:/var/log/iottymux/{log}"));
         let said = String::from_utf8(refused.stderr).unwrap();
-        let why = "sees nothing below /var/log/iottymux but /var/log/iottymux/game";
+        let why = "Try a log below /var/log/iottymux/game";
         assert!(!refused.status.success() && said.contains(why), "{log}: {said}");
     }
     let enabled = enable("cri:/srv/log/game.log");
@@ -324,4 +332,44 @@ fn an_app_decides_nothing_that_root_runs() {
     };
     assert_eq!(names.iter().filter(of_root).collect::<Vec<_>>(), Vec::<&String>::new());
     assert_eq!(warned, [true, true, true, true, false]);
+}
+
+/// A user whom the mux lets in finds it without being told where it is; one whom it does not is told so.
+#[test]
+fn an_allowed_user_needs_no_state_directory() {
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/bin/sh -c 'echo up; exec sleep 1000'\n";
+    let pod = plan.unit("game.service", unit).root_file("home/session/.keep", "").boot();
+    let enable = ["iottymux", "enable", "game", "--stdout", "stream"];
+    pod.run(&[&enable[..], &["--now"]].concat());
+    let user = |id: u32, session: &str, words: &[&str]| {
+        let (uid, gid) = (format!("--reuid={id}"), format!("--regid={id}"));
+        let user = ["setpriv", &uid, &gid, "--clear-groups", "env", session, "iottymux"];
+        let output = pod.try_run(&[&user[..], words].concat());
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let status = ["status", "--app", "game"];
+    for session in ["NONE=1", "XDG_RUNTIME_DIR=/home/session"] {
+        let (done, _, said) = user(1, session, &status);
+        assert!(!done && said.contains("user 1 may not attach to app game"), "{said}");
+        let (done, listed, _) = user(1, session, &["list"]);
+        assert!(done && listed.contains("game  refused"), "{listed}");
+    }
+    pod.run(&[&enable[..], &["--env", "IOTTYMUX_ALLOW_UID=1"]].concat());
+    for session in ["NONE=1", "XDG_RUNTIME_DIR=/home/session"] {
+        let (done, told, said) = user(1, session, &status);
+        assert!(done && told.starts_with("app game: "), "{told}{said}");
+        let (done, listed, _) = user(1, session, &["list"]);
+        assert!(done && listed.contains("stdout"), "{listed}");
+        let attach = ["attach", "--app", "game", "--mode", "list"];
+        assert!(user(1, session, &attach).0);
+        let (done, _, said) = user(2, session, &status);
+        assert!(!done && said.contains("user 2 may not attach"), "{said}");
+    }
+    // What only root can do is said before anything is tried.
+    for words in [&["enable", "game", "--tty"][..], &["disable", "game"]] {
+        let (done, _, said) = user(1, "NONE=1", words);
+        assert!(!done && said.contains("only root can") && said.contains("--user"), "{said}");
+    }
 }

@@ -39,6 +39,7 @@ fn assert_untouched(pod: &Pod, pid: &str) {
     assert_eq!(pod.property("game.service", "Wants"), "");
     assert_eq!(pod.names("/run/systemd/system"), Vec::<String>::new());
     assert!(!pod.path("/run/iottymux/game").exists());
+    assert!(!pod.path("/var/log/iottymux").exists());
     assert_eq!(pod.systemctl(&["list-units", "--failed", "--no-legend"]), "");
 }
 
@@ -57,11 +58,11 @@ fn a_running_service_keeps_each_of_its_streams() {
         &["--stdin", "stream", "--stdout", "stream", "--stderr", "stream"],
     ] {
         let said = refused(&pod, &enable(other));
-        assert!(said.contains("runs on other streams"), "{said}");
+        assert!(said.contains("is running with other streams"), "{said}");
     }
     let elsewhere = ["iottymux", "--state-dir", "/run/else", "enable", "game"];
     let said = refused(&pod, &[&elsewhere[..], &both].concat());
-    assert!(said.contains("runs on other streams"), "{said}");
+    assert!(said.contains("is running with other streams"), "{said}");
     // Its mux has both still.
     pod.connect("game", "sock-stderr").line_ending("y");
     pod.connect("game", "sock-stdout").line_ending("x");
@@ -222,6 +223,29 @@ fn a_service_that_fails_with_a_terminal_runs_as_before() {
     assert_untouched(&pod, &pid);
 }
 
+/// A signal in the middle of the restart, as when the terminal of the administrator is closed.
+#[test]
+fn an_enable_that_is_interrupted_is_rolled_back() {
+    let unit = "[Service]\nType=notify\nNotifyAccess=all\nTimeoutStartSec=3s\n\
+                ExecStart=/bin/sh -c 'test -p /dev/stdout || { systemd-notify --ready; exec sleep 1000; }; \
+                touch /shared/waits; exec sleep 1000'\n";
+    let Some(pod) = pod(unit) else { return };
+    pod.systemctl(&["start", "game"]);
+    // To it alone, and as a terminal does, to all that it has started.
+    for (whom, why) in [("TERM $!", "has failed (timeout)"), ("HUP -$!", "interrupted")] {
+        let script = format!(
+            "rm -f /shared/waits; setsid iottymux enable game --stdout stream --now & \
+             until test -e /shared/waits; do sleep 0.02; done; kill -{whom}; wait $!"
+        );
+        let output = pod.try_run(&["sh", "-c", &script]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let back = format!("{why}; rolled back: game.service runs as before");
+        assert!(said.contains(&back), "{whom}: {said}");
+        assert_untouched(&pod, &pod.property("game.service", "MainPID"));
+        assert_eq!(pod.property("game.service", "ActiveState"), "active");
+    }
+}
+
 /// Before the package is removed.
 #[test]
 fn all_services_are_disabled() {
@@ -242,11 +266,11 @@ fn all_services_are_disabled() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("disabling a.service: ") && said.contains("was changed after"), "{said}");
     for name in ["b", "c"] {
-        assert!(told.contains(&format!("{name}.service is as its own files say")), "{told}");
+        assert!(told.contains(&format!("{name}.service has its own streams again")), "{told}");
     }
     fs::write(&env, text).unwrap();
     let told = pod.run(&disable);
-    assert!(told.ends_with("a.service is as its own files say\n"), "{told}");
+    assert!(told.ends_with("a.service has its own streams again\n"), "{told}");
     let mut units = written(&pod);
     units.retain(|name| !["a.service", "b.service", "c.service"].contains(&&**name));
     assert_eq!(units, Vec::<String>::new());

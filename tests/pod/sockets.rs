@@ -103,7 +103,11 @@ fn other_streams() {
                 let output = pod.try_run(other);
                 let said = String::from_utf8(output.stderr).unwrap();
                 assert_eq!(output.status.success(), other == words, "{words:?} {other:?}: {said}");
-                assert_eq!(said.contains("runs on other streams"), other != words, "{said}");
+                assert_eq!(
+                    said.contains("is running with other streams"),
+                    other != words,
+                    "{said}"
+                );
             }
             pod.run(words);
             let mux = if fifos { MUX } else { "ttymux@demo.service" };

@@ -68,7 +68,8 @@ fn services_of_a_user() {
         ];
         run(&pod, &again.concat());
         assert_eq!(pid(), before);
-        run(&pod, &["iottymux", "disable", "--user", "bot"]);
+        let told = run(&pod, &["iottymux", "disable", "--user", "bot"]);
+        assert!(told.contains("iottymux disable --user --now bot.service"), "{told}");
         run(&pod, &["systemctl", "--user", "stop", "bot"]);
         crate::proc::eventually("all is taken away", || {
             pod.names("/home/one/.config/systemd/user") == ["bot.service"]

@@ -7,7 +7,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::units::{AppUnits, Setup};
+use crate::os::print::print;
+use crate::systemd::manager::Manager;
+use crate::types::name::AppName;
+use crate::units::{AppUnits, MuxUnit, Setup};
 
 /// The user in the templates.
 const NAME: &str = "iottymux";
@@ -32,33 +35,31 @@ pub(crate) fn make(setup: &Setup) -> Result<()> {
         silent.status().is_ok_and(|status| status.success())
     };
     if runs(&mut sysusers) || runs(&mut useradd) {
-        return Ok(());
+        return print(&format!("created user {NAME}\n"));
     }
     bail!(
-        "cannot make the user {NAME}, as which the muxes run: neither systemd-sysusers nor useradd does. Try: \
+        "cannot create the user {NAME}, as which the muxes run: systemd-sysusers and useradd fail. Try: \
          useradd --system {NAME}"
     )
 }
 
-/// Refuses logs where the user of the muxes can make no files.
+/// Refuses logs where the user of the muxes can make no files, and those of other muxes.
 pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
-    if !setup.has_account() {
-        return Ok(());
-    }
-    let Some((uid, gid)) = ids()? else { return Ok(()) };
-    let own = Path::new(LOGS).join(app.name.as_str());
+    let Some((uid, gid)) = ids()?.filter(|_| setup.has_account()) else { return Ok(()) };
+    let muxes = app.muxes()?;
+    let name = muxes.iter().find(|mux| mux.has_output()).map_or(&app.name, |mux| &mux.name);
+    let own = Path::new(LOGS).join(name.as_str());
     for log in &app.logs {
         let dir = Path::new(log).parent().unwrap_or(Path::new("/"));
         let climbs = dir.components().any(|part| part == Component::ParentDir);
-        if dir.starts_with(&own) && !climbs {
+        let is_in = |mux: &MuxUnit| dir.starts_with(Path::new(LOGS).join(mux.name.as_str()));
+        if !climbs && muxes.iter().any(is_in) {
             continue;
         }
+        let dir_text = dir.display().to_string();
+        let (dir_text, own) = (dir_text.escape_debug(), own.display());
         if dir.starts_with(LOGS) {
-            bail!(
-                "the mux sees nothing below {LOGS} but {own}; {log} is elsewhere",
-                own = own.display(),
-                log = log.escape_debug()
-            );
+            bail!("the mux of app {} cannot write in {dir_text}. Try a log below {own}", app.name);
         }
         let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
         let mut test = Command::new("test");
@@ -66,15 +67,26 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
         if test.status().context("checking the directory of a log")?.success() {
             continue;
         }
-        let dir = dir.display().to_string();
+        // A directory that is there belongs to somebody, who is not to lose it by a command of ours.
+        let or = if dir.exists() {
+            String::new()
+        } else {
+            format!(", or: install -d -o {NAME} -g {NAME} {dir_text}")
+        };
         bail!(
-            "the user {NAME}, as which the mux runs, cannot make files in {dir}. Try: install -d -o {NAME} -g {NAME} \
-             {dir}, or a log below {}",
-            own.display(),
-            dir = dir.escape_debug()
+            "the user {NAME}, as which the mux runs, cannot create files in {dir_text}. Try a log below {own}{or}"
         );
     }
     Ok(())
+}
+
+/// Removes the directory that systemd made for the logs of a mux, if there is no log in it.
+pub fn clear_logs(manager: Manager, name: &AppName) {
+    if manager.user {
+        return;
+    }
+    // One that has something in it stays, as does one that cannot be removed: nothing depends on it.
+    let _ = fs::remove_dir(Path::new(LOGS).join(name.as_str())).and_then(|()| fs::remove_dir(LOGS));
 }
 
 /// The numbers of the user and its group. A static binary knows only the users of this machine's own file.

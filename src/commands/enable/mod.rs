@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 use super::enable::switch::Switch;
@@ -65,14 +66,27 @@ pub(crate) struct How {
 
 /// Makes a service attachable from its next start on, or at once.
 pub(crate) fn enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> Result<()> {
-    try_to_enable(manager, app, setup, how).with_context(|| format!("enabling {}", app.service))
+    let what = || format!("enabling {}", app.service);
+    check_rights(manager).with_context(what)?;
+    try_to_enable(manager, app, setup, how).with_context(what)
+}
+
+/// Refuses a user who can write nothing of the system's.
+fn check_rights(manager: Manager) -> Result<()> {
+    if !manager.user && !Uid::effective().is_root() {
+        bail!("only root can change a service of the system; for one of your own services: --user");
+    }
+    Ok(())
 }
 
 fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> Result<()> {
     let (owner, service) = (app.owner(), app.service.as_str());
     let shown = manager.show(service)?;
+    if shown.is_masked {
+        bail!("it is masked (systemctl{} unmask {service})", manager.option());
+    }
     if !shown.is_loaded {
-        bail!("there is no such service, or it is masked");
+        bail!("there is no such service");
     }
     let names = [service, &shown.id].into_iter().chain(shown.names.split_whitespace());
     if let Some(name) = guard::protected(names).filter(|_| !how.force) {
@@ -98,7 +112,10 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     let loses = shown.runs() && (changes || !broken.is_empty());
     if loses && !how.now {
         if changes {
-            bail!("it runs on other streams; stop it first, or restart it (--now)");
+            bail!(
+                "it is running with other streams, another state directory or another layout: stop it first, \
+                 or restart it by --now"
+            );
         }
         bail!(
             "it runs, and systemd would from now on not run its {}= with the streams of socket units; stop \
@@ -109,7 +126,7 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     place.plan(&place.all()?, owner, files.clone())?;
     if let Some(mux) = foreign_mux(&shown, &before) {
         let mux = mux.escape_debug();
-        bail!("it has {mux} by lines that iottymux did not write; take them away first");
+        bail!("lines that iottymux did not write make it want {mux}: remove these lines first");
     }
     refuse_mux_of_another(manager, service, &muxes)?;
     let own = own_streams(manager, app, &place)?;
@@ -125,6 +142,9 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     let state = place.state(owner)?;
     let later = DeferredDisable::new(manager, owner)?;
     let waited = later.is_there();
+    // From here on a signal would leave half of it behind, or the service stopped.
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    signals.thread_block().context("blocking signals")?;
     // Which may take away what is here, if the service does not run.
     later.cancel()?;
     let plan = place.all().and_then(|all| place.plan(&all, owner, files.clone()));
@@ -154,9 +174,7 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     })?;
     print(&told(&deeds))?;
     for line in overridden(manager, service, &files)? {
-        log::warn!(
-            "{service} says otherwise in a drop-in of its own: {line} (systemctl cat {service})"
-        );
+        log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
     }
     for line in own.iter().filter(|_| !how.force) {
         log::warn!("{service} has a stream of its own, which does not hold any more: {line}");
@@ -166,7 +184,7 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     }
     let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
     clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
-    tell_enabled(manager, app, &muxes, (&shown, fate))
+    tell_enabled(manager, app, &muxes, (&shown, fate, before.is_empty()))
 }
 
 /// The lines of a service's own files about its streams.
@@ -221,7 +239,7 @@ fn tell_enabled(
     manager: Manager,
     app: &AppUnits,
     muxes: &[MuxUnit],
-    (shown, fate): (&UnitStatus, Option<Fate>),
+    (shown, fate, is_first): (&UnitStatus, Option<Fate>, bool),
 ) -> Result<()> {
     let service = app.service.as_str();
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
@@ -230,7 +248,7 @@ fn tell_enabled(
     print(&match fate {
         Some(fate @ Fate::Failed(_)) => {
             bail!(
-                "it is enabled, but {fate}; iottymux status --app {} shows what it said",
+                "it is enabled, but {fate}; iottymux status --app {} shows its last output",
                 app.name
             )
         }
@@ -241,13 +259,16 @@ fn tell_enabled(
         Some(fate) => {
             format!("{service} {fate}; it can be attached from its next start on: {attach}\n")
         }
-        None if shown.runs() => format!(
-            "{service} can be attached: {attach}\nif it was started before it was enabled, after: \
-             systemctl{user} restart {service}\n"
+        None if shown.runs() && !is_first => format!(
+            "{service} can be attached: {attach}\nif it has not been restarted since it was first \
+             enabled, restart it before: systemctl{user} restart {service}\n"
         ),
-        None => format!(
-            "{service} can be attached after: systemctl{user} start {service}\nthen: {attach}\n"
-        ),
+        None => {
+            let verb = if shown.runs() { "restart" } else { "start" };
+            format!(
+                "{service} can be attached after: systemctl{user} {verb} {service}\nthen: {attach}\n"
+            )
+        }
     })
 }
 
@@ -309,7 +330,9 @@ pub(crate) enum DisableTime {
 
 /// Gives a service back the streams that its own files say.
 pub(crate) fn disable(manager: Manager, service: &ServiceName, when: DisableTime) -> Result<()> {
-    try_to_disable(manager, service, when).with_context(|| format!("disabling {service}"))
+    let what = || format!("disabling {service}");
+    check_rights(manager).with_context(what)?;
+    try_to_disable(manager, service, when).with_context(what)
 }
 
 /// Does so with all services that are enabled here, each for itself.
@@ -338,7 +361,13 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) ->
         if matches!(when, DisableTime::AtStop | DisableTime::Await) {
             return Ok(());
         }
-        bail!("nothing of it was written to {}", place.path().display());
+        let is_app =
+            |(name, _): &(AppName, ServiceName)| format!("{name}.service") == service.as_str();
+        let hint =
+            place.owners()?.into_iter().find(is_app).map_or_else(String::new, |(app, of)| {
+                format!("; app {app} is {of}: iottymux disable{} {of}", manager.option())
+            });
+        bail!("it is not enabled (no file in {} is of it){hint}", place.path().display());
     };
     let owner = (&app, service);
     let later = DeferredDisable::new(manager, owner)?;
@@ -363,10 +392,11 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) ->
         let begun = later.begin(when, shown.stops());
         let shown = manager.show(service.as_str())?;
         if begun.is_ok() && when == DisableTime::Stopped && shown.runs() {
-            let how = if shown.lingers() { "has not stopped yet" } else { "runs" };
+            let how = if shown.lingers() { "has not stopped yet" } else { "is running" };
             return print(&format!(
-                "{service} {how}: it is disabled when it stops, not by a restart; `iottymux disable \
-                 --now {service}` restarts it\n"
+                "{service} {how}: it is disabled when it stops (a restart does not count)\n\
+                 to restart and disable it now: iottymux disable{} --now {service}\n",
+                manager.option()
             ));
         }
         // One job of systemd's, which goes on whatever becomes of this process.
@@ -393,9 +423,9 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) ->
     print(&told(&going.into_iter().map(|path| (Done::Removed, path)).collect()))?;
     let fate = restarted.map(|restarted| manager.fate(service.as_str(), &shown, restarted));
     print(&match fate.transpose()? {
-        Some(fate @ Fate::Failed(_)) => bail!("it is as its own files say, but {fate}"),
-        None | Some(Fate::Runs) => format!("{service} is as its own files say\n"),
-        Some(fate) => format!("{service} is as its own files say; it {fate}\n"),
+        Some(fate @ Fate::Failed(_)) => bail!("it has its own streams again, but {fate}"),
+        None | Some(Fate::Runs) => format!("{service} has its own streams again\n"),
+        Some(fate) => format!("{service} has its own streams again; it {fate}\n"),
     })
 }
 
@@ -498,6 +528,7 @@ impl<'a> DeferredDisable<'a> {
             // One that could not start would be listed for ever.
             self.manager.forget(&unit)?;
             journal::end(self.manager, &name)?;
+            account::clear_logs(self.manager, &name);
         }
         clear_state(&state)
     }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use nix::sys::signal::{SigSet, Signal};
 
+use super::account;
 use crate::os::state::AppDir;
-use crate::systemd::manager::{Fate, Manager, UnitStatus};
+use crate::systemd::manager::{Fate, Interrupted, Manager, UnitStatus};
 use crate::types::name::AppName;
 use crate::units::place::UnitChanges;
 use crate::units::write::clear_state;
@@ -39,17 +39,17 @@ pub(crate) struct Switch<'a> {
 }
 
 impl Switch<'_> {
-    /// Does it, behind files that are written. What became of the service, if it was started.
+    /// Does it, behind files that are written. What became of the service, if it was started. Signals
+    /// are blocked meanwhile: one that ends a `systemctl` makes this fail, and roll back.
     pub(crate) fn carry_out(
         &self,
         files: &UnitChanges,
         state: impl FnOnce() -> Result<Vec<AppDir>>,
     ) -> Result<Option<Fate>> {
         let mut is_touched = false;
-        let mut switch = || self.switch(&mut is_touched);
-        let done = if self.loses { uninterrupted(switch) } else { switch() };
+        let done = self.switch(&mut is_touched);
         let Err(why) = done else { return done };
-        let back = uninterrupted(|| self.roll_back(files, is_touched, state));
+        let back = self.roll_back(files, is_touched, state);
         Err(match back {
             Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
             Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
@@ -78,6 +78,11 @@ impl Switch<'_> {
             }
         }
         let Some(started) = started else { return Ok(None) };
+        if let Err(e) = &started
+            && e.is::<Interrupted>()
+        {
+            bail!("{e:#}");
+        }
         self.muxes.iter().try_for_each(|mux| self.check(&mux.unit()))?;
         let fate = manager.fate(service, self.shown, started)?;
         match &fate {
@@ -136,6 +141,7 @@ impl Switch<'_> {
     ) -> Result<String> {
         let (manager, service) = (self.manager, self.app.service.as_str());
         let had = |unit: &str| self.before.iter().any(|(before, _)| before == unit);
+        let had_name = |name: &AppName| self.before.iter().any(|(_, before)| before == name);
         let mut done = Vec::new();
         let state = state();
         if is_touched {
@@ -150,7 +156,10 @@ impl Switch<'_> {
             done.push(self.await_end(self.sockets));
         }
         done.extend([files.take_back(), self.reload()]);
-        let is_new = |dir: &AppDir| self.before.iter().all(|(_, name)| name != dir.name());
+        for mux in self.muxes.iter().filter(|mux| !had_name(&mux.name)) {
+            account::clear_logs(manager, &mux.name);
+        }
+        let is_new = |dir: &AppDir| !had_name(dir.name());
         done.push(
             state
                 .and_then(|dirs| clear_state(&dirs.into_iter().filter(is_new).collect::<Vec<_>>())),
@@ -179,15 +188,4 @@ impl Switch<'_> {
             fate => bail!("{service} {fate}"),
         }
     }
-}
-
-/// Does something in whose middle a service is stopped: ^C waits for its end.
-fn uninterrupted<T>(does: impl FnOnce() -> T) -> T {
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-    let blocked = signals.thread_block();
-    let done = does();
-    if blocked.is_ok() {
-        let _ = signals.thread_unblock();
-    }
-    done
 }

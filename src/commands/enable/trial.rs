@@ -128,8 +128,8 @@ fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Resul
     match property("ExecMainStatus") {
         "0" | "" if property("Result") != "timeout" => Err(refused),
         "203" => bail!(
-            "the mux could not start: its unit cannot run {} (203/EXEC). The unit hides /home and /root, and \
-             each directory above the program must let other users pass. Try: {}",
+            "the mux could not start: its unit cannot run {} (203/EXEC). The unit hides /home, /root and /tmp, \
+             and its user must be able to run the program and to pass each directory above it. Try: {}",
             program.escape_debug(),
             remedy(setup)
         ),
@@ -150,6 +150,6 @@ fn remedy(setup: &Setup) -> String {
     let to = Path::new("/usr/local/bin/iottymux");
     match setup.binary.as_deref().filter(|from| Path::new(from) != to) {
         Some(from) => format!("install -m 711 {} {}", from.escape_debug(), to.display()),
-        None => "chmod a+rx $(command -v iottymux)".to_owned(),
+        None => "chmod 711 $(command -v iottymux)".to_owned(),
     }
 }
