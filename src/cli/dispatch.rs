@@ -12,10 +12,11 @@ use crate::os::state::{AppDir, StateDir};
 use crate::systemd::manager::Manager;
 use crate::systemd::notify;
 use crate::types::exit::Exit;
+use crate::types::name::AppName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, write};
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 /// The program: reads the command line, does it, and returns the exit code.
 pub fn main() -> i32 {
@@ -25,16 +26,16 @@ pub fn main() -> i32 {
     {
         return journal_writer::main(words).code();
     }
-    let outcome = if rkt::speaks(&arguments) { rkt_main(&arguments) } else { our_main() };
+    let outcome = if rkt::speaks(&arguments) { rkt_main(&arguments) } else { our_main(&arguments) };
     outcome.code()
 }
 
 /// The command line as we spell it.
-fn our_main() -> Exit {
+fn our_main(arguments: &[OsString]) -> Exit {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
-            let exit = diagnostics::usage(&e);
+            let exit = diagnostics::usage(&e, &help_of(arguments));
             if exit == Exit::Usage {
                 take_over();
             }
@@ -46,9 +47,18 @@ fn our_main() -> Exit {
     obey(cli).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
 }
 
+/// The command that shows the help for what was typed.
+fn help_of(arguments: &[OsString]) -> String {
+    let cli = Cli::command();
+    let is_command = |word: &&OsString| cli.find_subcommand(word).is_some();
+    let command = arguments.iter().find(is_command).and_then(|word| word.to_str());
+    command.map_or("iottymux --help".to_owned(), |word| format!("iottymux {word} --help"))
+}
+
 fn obey(cli: Cli) -> Result<Exit> {
     let given = cli.state_dir;
     let state = || StateDir::resolve(given.clone());
+    let with_app = |name: &AppName| StateDir::with_app(given.clone(), name);
     match cli.command {
         Command::Stream(args) => {
             read_old_options(&state()?.app(&args.app.name));
@@ -70,14 +80,20 @@ fn obey(cli: Cli) -> Result<Exit> {
         }
         Command::Run(args) => begin(resolve::run(&args, &state()?)),
         Command::Attach(args) => {
-            if_sensible(resolve::attach(&args, &state()?), |request| attach::attach(&request))
+            if_sensible(resolve::attach(&args, &with_app(&args.app.name)?), |request| {
+                attach::attach(&request)
+            })
         }
         Command::Status(args) => {
-            status::show(&state()?.app(&args.app.name), args.json).map(|()| Exit::Done)
+            status::show(&with_app(&args.app.name)?.app(&args.app.name), args.json)
+                .map(|()| Exit::Done)
         }
-        Command::Logs(args) => logs::show(&resolve::logs(&args, &state()?)).map(|()| Exit::Done),
+        Command::Logs(args) => {
+            let state = args.app.as_ref().map_or_else(&state, with_app)?;
+            logs::show(&resolve::logs(&args, &state)).map(|()| Exit::Done)
+        }
         Command::Control(args) => {
-            let state = state()?;
+            let state = with_app(&args.app.name)?;
             if let Some(request) = resolve::request(&args, &state)? {
                 status::control(&state.app(&args.app.name), request)?;
             }
@@ -111,11 +127,11 @@ fn obey(cli: Cli) -> Result<Exit> {
             })
         }
         Command::List(args) => match args.app {
-            Some(app) => list::one(&state()?.app(&app), "\n"),
+            Some(app) => list::one(&with_app(&app)?.app(&app), "\n"),
             None => {
                 // A state directory of elsewhere has nothing to do with the units here.
                 let enabled = if given.is_none() { enable::enabled() } else { Vec::new() };
-                list::all(&state()?, &enabled)
+                list::all(&StateDir::all(given.clone())?, &enabled)
             }
         }
         .map(|()| Exit::Done),

@@ -69,8 +69,8 @@ would be more to it than text and colours is escaped; `| cat` shows it as it is.
 )]
 pub(crate) struct Cli {
     /// Directory with one directory per app [default: /rkt/iottymux in a pod of rkt (`units` and
-    /// --user do not look for one), else /run/iottymux for root, else $XDG_RUNTIME_DIR/iottymux;
-    /// `disable` finds that of its service by itself].
+    /// --user do not look for one), else /run/iottymux for root, else $XDG_RUNTIME_DIR/iottymux, and
+    /// /run/iottymux for apps that are not there; `disable` finds that of its service by itself].
     #[arg(long, global = true, value_name = "DIR", env = "IOTTYMUX_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// What to tell on standard error: error, warn, info or debug [default: info for a mux, warn
@@ -109,7 +109,7 @@ pub(crate) enum Command {
     /// Make a service of this machine attachable.
     #[command(after_help = units::ENABLE_EXAMPLES)]
     Enable(EnableArgs),
-    /// Give a service back the streams that its own files say.
+    /// Undo `enable`: give a service its own streams again.
     Disable(DisableArgs),
     /// Write the units that make services attachable: a drop-in of each, its mux's options, and what
     /// both need.

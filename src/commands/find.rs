@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::unistd::Uid;
 
 use crate::os::state::AppDir;
 use crate::types::limits;
@@ -36,6 +37,12 @@ pub(crate) fn retry<T>(
         let error = match outcome {
             Ok(found) => return Ok(found),
             Err(e) if is_absence(&e) => e,
+            Err(e) if is_forbidden(&e) => {
+                let (user, name) = (Uid::effective(), dir.name());
+                return Err(e.context(format!(
+                    "user {user} may not attach to app {name} (--allow-uid and --view-uid of its mux let others in)"
+                )));
+            }
             Err(e) => return Err(e),
         };
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -99,6 +106,13 @@ pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
     error.is::<Ended>()
         || error.downcast_ref().is_some_and(is_gone)
         || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
+}
+
+/// Whether an error means that the mux lets no user but its own and root in.
+#[must_use]
+pub fn is_forbidden(error: &anyhow::Error) -> bool {
+    let is_denied = |e: &std::io::Error| e.kind() == ErrorKind::PermissionDenied;
+    error.downcast_ref().is_some_and(is_denied)
 }
 
 /// Why there is no mux, as far as is known: the app has ended.

@@ -1,5 +1,6 @@
 //! Showing what can be attached.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::panic::resume_unwind;
@@ -28,17 +29,20 @@ pub(crate) fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
 }
 
 /// Prints a line for each app: where it is in its life (`refused` when its mux does not let us in), and
-/// what can be attached. `enabled` are those that have units: they can be started.
-pub(crate) fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
-    let line = |name: &AppName| {
+/// what can be attached. `enabled` are those that have units: they can be started. Of apps of one name
+/// that of the first directory is shown.
+pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
+    let line = |(name, state): (&AppName, &StateDir)| {
         let dir = state.app(name);
-        let Ok(endpoints) = Endpoints::read(&dir) else {
-            let is_enabled = enabled.contains(name);
-            return [
-                name.to_string(),
-                without_endpoints(&dir, is_enabled).word().into(),
-                String::new(),
-            ];
+        let endpoints = match Endpoints::read(&dir) {
+            Ok(endpoints) => endpoints,
+            Err(e) if find::is_forbidden(&e) => {
+                return [name.to_string(), "refused".into(), String::new()];
+            }
+            Err(_) => {
+                let state = without_endpoints(&dir, enabled.contains(name));
+                return [name.to_string(), state.word().into(), String::new()];
+            }
         };
         let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
         let state = match status::report(&dir) {
@@ -49,15 +53,23 @@ pub(crate) fn all(state: &StateDir, enabled: &[AppName]) -> Result<()> {
         };
         [name.to_string(), state.into(), streams.join(",")]
     };
-    let mut names = state.apps()?;
-    names.extend_from_slice(enabled);
-    names.sort();
-    names.dedup();
+    let mut names = BTreeMap::new();
+    for state in states {
+        for name in state.apps()? {
+            names.entry(name).or_insert(state);
+        }
+    }
+    if let Some(state) = states.first() {
+        for name in enabled {
+            names.entry(name.clone()).or_insert(state);
+        }
+    }
+    let names: Vec<_> = names.iter().map(|(name, state)| (name, *state)).collect();
     // A mux that hangs is waited for, but not one behind the other.
     let mut apps: Vec<[String; 3]> = Vec::new();
     for names in names.chunks(limits::ASKED) {
         thread::scope(|scope| {
-            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| line(name))).collect();
+            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| line(*name))).collect();
             let lines = asked.into_iter().map(ScopedJoinHandle::join);
             apps.extend(lines.map(|line| line.unwrap_or_else(|panic| resume_unwind(panic))));
         });

@@ -304,7 +304,7 @@ impl Mux {
                 _ => {}
             }
         }
-        let line = format_args!("app {}: {peer} asks for {request:?}", self.dir.name());
+        let line = format_args!("app {}: {peer} {request}", self.dir.name());
         REQUESTS.log(*right, Level::Info, line);
         Ok(())
     }

@@ -155,8 +155,9 @@ pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
     exit
 }
 
-/// Says what is wrong with a command line; or shows the help that was asked for.
-pub(crate) fn usage(error: &clap::Error) -> Exit {
+/// Says what is wrong with a command line, and that `help` is the command that tells more; or shows the
+/// help that was asked for.
+pub(crate) fn usage(error: &clap::Error, help: &str) -> Exit {
     if !error.use_stderr() {
         // A reader that has seen enough of the help is no error.
         let _ = error.print();
@@ -166,7 +167,7 @@ pub(crate) fn usage(error: &clap::Error) -> Exit {
         let _ = error.print();
         return Exit::Usage;
     }
-    say(&format!("{} (see iottymux --help)", one_line(error)));
+    say(&format!("{} (see {help})", one_line(error)));
     Exit::Usage
 }
 

@@ -36,6 +36,8 @@ use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
+/// Where the muxes of the system have their directories.
+const SYSTEM: &str = "/run/iottymux";
 /// Where rkt's stage1 keeps what it knows of its apps: a directory of that name alone is none of its.
 const RKT: &str = "/rkt";
 /// What it has there for the muxes.
@@ -106,10 +108,48 @@ impl StateDir {
             return Ok(of_rkt);
         }
         if Uid::effective().is_root() {
-            return Ok(Self("/run/iottymux".into()));
+            return Ok(Self(SYSTEM.into()));
         }
         let named = |e| anyhow!("state directory: {e}; name one with --state-dir");
         Ok(Self(session().map_err(named)?.join("iottymux")))
+    }
+
+    /// The directory with an app for somebody who attaches to it: that of [`StateDir::resolve`], else that
+    /// of the system where the app is, whose mux may let this user in.
+    ///
+    /// # Errors
+    /// As of [`StateDir::resolve`], where the system has no such app either.
+    pub fn with_app(given: Option<PathBuf>, name: &AppName) -> Result<Self> {
+        let is_given = given.is_some();
+        let own = Self::resolve(given);
+        let has_app = |state: &Self| state.0.join(name.as_str()).is_dir();
+        match Self::of_system() {
+            Some(system) if !is_given && !own.as_ref().is_ok_and(has_app) && has_app(&system) => {
+                Ok(system)
+            }
+            _ => own,
+        }
+    }
+
+    /// All directories with apps that this user may attach to.
+    ///
+    /// # Errors
+    /// As of [`StateDir::resolve`], where the system has none either.
+    pub fn all(given: Option<PathBuf>) -> Result<Vec<Self>> {
+        if given.is_some() {
+            return Ok(vec![Self::resolve(given)?]);
+        }
+        let system = Self::of_system().filter(|system| system.0.is_dir());
+        match Self::resolve(None) {
+            Err(e) if system.is_none() => Err(e),
+            own => Ok(own.into_iter().chain(system).collect()),
+        }
+    }
+
+    /// The system's directory, for users that have one of their own.
+    fn of_system() -> Option<Self> {
+        let is_ordinary = !Uid::effective().is_root() && Self::of_rkt().is_none();
+        is_ordinary.then(|| Self(SYSTEM.into()))
     }
 
     /// rkt's directory, if this is a pod of rkt: one where its reapers have a place to write to, whether

@@ -381,6 +381,21 @@ pub enum ControlRequest {
     Started(Started),
 }
 
+/// What a client does by it, for the log.
+impl fmt::Display for ControlRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Detach { client } => write!(f, "asks to detach client {client}"),
+            Self::Resize(Size { rows, cols }) => write!(f, "asks for a terminal of {rows}x{cols}"),
+            Self::ReopenLogs => f.write_str("asks to reopen the logs"),
+            Self::TakeOver => f.write_str("asks to type alone"),
+            Self::LetGo => f.write_str("lets all type again"),
+            Self::Ended(status) => write!(f, "reports that the app has ended {status}"),
+            Self::Started(Started { pid }) => write!(f, "reports that the app runs as pid={pid}"),
+        }
+    }
+}
+
 /// What became of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {

@@ -31,7 +31,9 @@ fn what_makes_no_sense_is_told_in_one_line() {
         (&["attach", "--app", "demo", "--wait=soon"], "a time is a number of seconds"),
         (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is no key"),
         (&["run", "--app", "demo"], "CMD"),
-        (&["list", "--nonsense"], "--nonsense"),
+        (&["list", "--nonsense"], "--nonsense' found (see iottymux list --help)"),
+        (&["--log-level", "warn", "disable"], "(see iottymux disable --help)"),
+        (&["--nonsense"], "--nonsense' found (see iottymux --help)"),
     ] {
         let mut process = rig.run(arguments);
         assert_eq!(process.ends(), 2, "{arguments:?}");

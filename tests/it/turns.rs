@@ -52,6 +52,9 @@ fn sessions_learn_of_each_turn_in_its_place() {
     app.write_all(b"first life").unwrap();
     ended(&rig, "exited", "1");
     started(&rig, "4711");
+    let logged = mux.stderr.so_far();
+    assert!(logged.contains("reports that the app has ended with status 1"), "{logged}");
+    assert!(logged.contains("reports that the app runs as pid=4711"), "{logged}");
     app.write_all(b"second life").unwrap();
     ended(&rig, "killed", "TERM");
     // From now on it is known how the app has ended.
