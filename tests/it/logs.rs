@@ -143,8 +143,14 @@ fn the_streams_of_an_app_come_out_as_it_wrote_them() {
     fs::create_dir(log.rig.state().join("other")).unwrap();
     for (app, why) in [
         (APP, "app demo: it has no log in a file, as cri or json-file (see journalctl)"),
-        ("other", "app other: no log is known (its mux writes none, or has never run)"),
-        ("none", "app none: no log is known (its mux writes none, or has never run)"),
+        (
+            "other",
+            "app other: no log file is known (its mux writes none, or has never run; see journalctl)",
+        ),
+        (
+            "none",
+            "app none: no log file is known (its mux writes none, or has never run; see journalctl)",
+        ),
     ] {
         let mut logs = log.rig.run(&["logs", "--app", app]);
         assert_eq!((logs.ends(), logs.stderr.text()), (1, format!("iottymux: {why}\n")));

@@ -165,7 +165,10 @@ fn path(request: &LogsRequest) -> Result<(PathBuf, Named)> {
     }
     let Some(app) = &request.app else { bail!("logs: which app, or which file?") };
     let Some(logged) = Logged::read(app)? else {
-        bail!("app {}: no log is known (its mux writes none, or has never run)", app.name());
+        bail!(
+            "app {}: no log file is known (its mux writes none, or has never run; see journalctl)",
+            app.name()
+        );
     };
     let Some(log) = logged.readable() else {
         bail!("app {}: it has no log in a file, as cri or json-file (see journalctl)", app.name());
