@@ -13,6 +13,7 @@ use crate::systemd::manager::Manager;
 use crate::systemd::notify;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
+use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, write};
 use anyhow::{Context, Result};
@@ -72,7 +73,8 @@ fn obey(cli: Cli) -> Result<Exit> {
             let state = state()?;
             let (dir, streams) = (state.app(&args.app.name), resolve::prepare(&args));
             let check = || check_options(&args, &state);
-            mux::prepare(&dir, (&streams, args.has_journal()), &args.unit, check)
+            let service = args.service.clone().unwrap_or_else(|| ServiceName::of(&args.app.name));
+            mux::prepare(&dir, (&streams, args.has_journal()), (&args.unit, &service), check)
                 .map(|()| Exit::Done)
         }
         Command::Run(args) if args.attach && !args.await_client => {

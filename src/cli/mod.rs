@@ -316,6 +316,9 @@ pub(crate) struct PrepareArgs {
     #[arg(long)]
     pub(crate) tty: bool,
     /// As of `stream`.
+    #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
+    pub service: Option<ServiceName>,
+    /// As of `stream`.
     #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
           value_parser = values::plain_stream)]
     pub(crate) streams: Option<Vec<Stream>>,

@@ -233,7 +233,11 @@ pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Con
         RequestArgs::Resize { size } => Some(ControlRequest::Resize(*size)),
         RequestArgs::ReopenLogs => Some(ControlRequest::ReopenLogs),
         RequestArgs::Ended => {
-            unit::ended().with_context(|| what("ended"))?.map(ControlRequest::Ended)
+            let dir = state.app(&args.app.name);
+            // A run that has other streams than those of this mux is not the app.
+            let is_other = unit::run().is_some_and(|run| dir.is_earlier(&run));
+            let ended = unit::ended().with_context(|| what("ended"))?;
+            ended.filter(|_| !is_other).map(ControlRequest::Ended)
         }
         RequestArgs::Started => {
             unit::started().with_context(|| what("started"))?.map(ControlRequest::Started)

@@ -23,7 +23,7 @@ use super::{Mux, Phase, signals};
 use crate::core::hub::input::Input;
 use crate::core::hub::memory::{self, Memory};
 use crate::core::hub::{ClientId, Hub};
-use crate::os::state::{AppDir, SESSION};
+use crate::os::state::{AppDir, SESSION, session};
 use crate::os::sys;
 use crate::systemd::notify::{self, Notify, Stored};
 use crate::types::limits;
@@ -235,7 +235,7 @@ impl Mux {
 pub(crate) fn prepare(
     dir: &AppDir,
     (streams, has_journal): (&Streams, bool),
-    unit: &str,
+    (unit, service): (&str, &ServiceName),
     check: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let notify = Notify::from_env(true)?;
@@ -251,6 +251,10 @@ pub(crate) fn prepare(
         dir.remove_own()?;
     }
     dir.split()?;
+    if kept == 0 {
+        let session = if notify::is_users() { Some(session()?) } else { None };
+        dir.note_earlier(notify::run_of(service.as_str(), session.as_deref()).as_deref())?;
+    }
     let prepared = prepare_ends(dir, (streams, has_journal), kept, &notify);
     if prepared.is_err() && kept == 0 {
         // What has been made is closed with this process: the app must not open it.

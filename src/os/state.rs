@@ -81,6 +81,9 @@ const PROTECTED: &str = "/proc/sys/fs/protected_symlinks";
 const SUN_PATH: usize = 107;
 /// The FIFO there that leads to the journal.
 const JOURNAL: &str = "journal";
+/// The run of the app's service that had begun before the ends were prepared, and so has others: a link to its
+/// number.
+const EARLIER: &str = "earlier";
 /// The version-independent names below the directory of an app.
 pub(crate) const ENDPOINTS: &str = "endpoints";
 /// The socket of the session protocol.
@@ -353,6 +356,26 @@ impl AppDir {
         let path = self.path.join(GATE_PREPARED);
         let mark = || self.remove_dead_names().and_then(|()| make_dir(&path));
         mark().with_context(|| format!("making directory {}", path.display()))
+    }
+
+    /// Notes the run of the app's service that has none of these ends, if there is one. Among the ends, where a
+    /// mux of another user cannot write.
+    ///
+    /// # Errors
+    /// When the directory does not take it.
+    pub fn note_earlier(&self, run: Option<&str>) -> Result<()> {
+        let path = self.path.join(ENDS).join(EARLIER);
+        let noted = match run {
+            Some(run) => replace_link(&path, Path::new(run)),
+            None => remove(&path),
+        };
+        noted.with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Whether a run of the app's service is the one that was noted.
+    #[must_use]
+    pub fn is_earlier(&self, run: &str) -> bool {
+        fs::read_link(self.path.join(ENDS).join(EARLIER)).is_ok_and(|noted| noted == Path::new(run))
     }
 
     /// Leads the names of the app's ends nowhere, as the templates do before all: opening one fails then, also to
@@ -652,6 +675,7 @@ impl AppDir {
             }
         }
         self.remove_end(JOURNAL)?;
+        self.remove_end(EARLIER)?;
         self.remove_leftovers()?;
         self.remove(LOGS)?;
         // The link to the document, where the mux has a directory of its own.

@@ -8,11 +8,12 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -125,6 +126,15 @@ fn begin_anew(change: impl FnOnce(&mut Command)) {
 /// Whether it is a user's manager that has started this process: only such a one sets this.
 pub(crate) fn is_users() -> bool {
     env::var_os("MANAGERPID").is_some()
+}
+
+/// The number of the run of a service, which the manager leaves for journald as long as the service runs.
+/// `session` is the directory of the session, where the manager is a user's.
+#[must_use]
+pub fn run_of(service: &str, session: Option<&Path>) -> Option<String> {
+    let units = session.unwrap_or(Path::new("/run")).join("systemd/units");
+    let run = fs::read_link(units.join(format!("invocation:{service}"))).ok()?;
+    run.into_os_string().into_string().ok()
 }
 
 /// Has this process see the files as the system's manager does: a `+` command of a unit runs as root, but with

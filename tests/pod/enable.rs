@@ -101,6 +101,34 @@ fn a_console_for_a_service_that_runs() {
     assert_eq!(fs::read_to_string(pod.path("/etc/systemd/system/game.service")).unwrap(), GAME);
 }
 
+/// The run of a service that ends when it is enabled had no mux: its end is not the app's.
+#[test]
+fn the_first_start_is_no_restart() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let life = || {
+        let status = pod.run(&["iottymux", "status", "--app", "game", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        (status["restarts"].as_u64().unwrap_or(0), status["app_pid"].is_u64())
+    };
+    let streams = ["iottymux", "enable", "game", "--stdin", "stream", "--stdout", "stream"];
+    for (words, restart) in [
+        (&["iottymux", "enable", "game", "--tty", "--now"][..], false),
+        (&[&streams[..], &["--now"]].concat(), false),
+        (&streams, true),
+    ] {
+        pod.systemctl(&["start", "game"]);
+        pod.run(words);
+        if restart {
+            pod.systemctl(&["restart", "game"]);
+        }
+        assert_eq!(life(), (0, true), "{words:?}");
+        pod.systemctl(&["restart", "game"]);
+        assert_eq!(life(), (1, true), "{words:?}");
+        pod.run(&["iottymux", "disable", "game", "--now"]);
+        assert_nothing_is_left(&pod, "game");
+    }
+}
+
 /// What is enabled is looked for where it is: a directory `/rkt` alone makes no pod of rkt.
 #[test]
 fn where_there_is_a_directory_rkt() {

@@ -28,6 +28,12 @@ pub(crate) fn is_of_user() -> bool {
     env::var_os("MANAGERPID").is_some()
 }
 
+/// The number of the run of a unit that this process belongs to.
+#[must_use]
+pub fn run() -> Option<String> {
+    env::var("INVOCATION_ID").ok()
+}
+
 /// The highest number of a signal.
 const LAST_SIGNAL: u8 = 64;
 
