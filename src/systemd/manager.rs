@@ -150,6 +150,13 @@ impl Manager {
         Ok(session()?.join("systemd/user"))
     }
 
+    /// The number of the run of a service, while it runs.
+    #[must_use]
+    pub fn run_of(self, service: &str) -> Option<String> {
+        let session = if self.user { Some(session().ok()?) } else { None };
+        notify::run_of(service, session.as_deref())
+    }
+
     /// What systemctl prints when it is called with these words.
     pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
         let what = || format!("systemctl {}", words.join(" "));

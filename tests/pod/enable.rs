@@ -61,6 +61,7 @@ fn a_console_for_a_service_that_runs() {
     // Again changes nothing.
     let again = pod.run(&["iottymux", "enable", "game.service", "--tty"]);
     assert!(!again.contains("wrote") && again.contains("kept"), "{again}");
+    assert!(again.contains("after: systemctl restart game.service"), "{again}");
 
     pod.systemctl(&["restart", "game"]);
     let mut tty = pod.connect("game", "sock-tty");
@@ -73,7 +74,8 @@ fn a_console_for_a_service_that_runs() {
     let refused = pod.try_run(&other);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is running with other streams"));
     // Its options may be others, and are from now on.
-    pod.run(&["iottymux", "enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=8K"]);
+    let told = pod.run(&["iottymux", "enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=8K"]);
+    assert!(told.ends_with("game.service can be attached: iottymux attach --app game\n"), "{told}");
     let mut tty = pod.connect("game", "sock-tty");
     tty.say("the same\n");
     tty.line_ending("the same");

@@ -143,8 +143,7 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     let later = DeferredDisable::new(manager, owner)?;
     let waited = later.is_there();
     // From here on a signal would leave half of it behind, or the service stopped.
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-    signals.thread_block().context("blocking signals")?;
+    block_signals()?;
     // Which may take away what is here, if the service does not run.
     later.cancel()?;
     let plan = place.all().and_then(|all| place.plan(&all, owner, files.clone()));
@@ -182,9 +181,21 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     if has_sockets(&muxes, setup) {
         warn_of_hooks(app, &hooks()?);
     }
+    let waits = before.is_empty() || is_earlier(manager, service, &state);
     let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
     clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
-    tell_enabled(manager, app, &muxes, (&shown, fate, before.is_empty()))
+    tell_enabled(manager, app, &muxes, (&shown, fate, waits))
+}
+
+/// Has this process take no signal any more that ends it.
+fn block_signals() -> Result<()> {
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    signals.thread_block().context("blocking signals")
+}
+
+/// Whether a service runs on streams that it had before its muxes prepared theirs.
+fn is_earlier(manager: Manager, service: &str, state: &[AppDir]) -> bool {
+    manager.run_of(service).is_some_and(|run| state.iter().any(|dir| dir.is_earlier(&run)))
 }
 
 /// The lines of a service's own files about its streams.
@@ -234,12 +245,13 @@ fn settle(
     Ok(app)
 }
 
-/// Tells what has become of a service that is enabled, where it was started, and how it is attached to.
+/// Tells what has become of a service that is enabled, where it was started, and how it is attached to. One that
+/// `waits` has its streams only from its next start on.
 fn tell_enabled(
     manager: Manager,
     app: &AppUnits,
     muxes: &[MuxUnit],
-    (shown, fate, is_first): (&UnitStatus, Option<Fate>, bool),
+    (shown, fate, waits): (&UnitStatus, Option<Fate>, bool),
 ) -> Result<()> {
     let service = app.service.as_str();
     let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
@@ -259,10 +271,7 @@ fn tell_enabled(
         Some(fate) => {
             format!("{service} {fate}; it can be attached from its next start on: {attach}\n")
         }
-        None if shown.runs() && !is_first => format!(
-            "{service} can be attached: {attach}\nif it has not been restarted since it was first \
-             enabled, restart it before: systemctl{user} restart {service}\n"
-        ),
+        None if shown.runs() && !waits => format!("{service} can be attached: {attach}\n"),
         None => {
             let verb = if shown.runs() { "restart" } else { "start" };
             format!(
