@@ -6,7 +6,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panics")]
 
+#[path = "../support/dice.rs"]
 mod dice;
+#[path = "../support/form.rs"]
+mod form;
 mod hostile;
 mod pattern;
 mod peer;
@@ -14,7 +17,10 @@ mod proc;
 mod pty;
 mod reader;
 mod rig;
+mod throws;
 mod tmux;
+#[path = "../support/wait.rs"]
+mod wait;
 
 mod allocations;
 mod arrows;

@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::sync::LazyLock;
 
+use crate::form::is_long;
+
 /// A prime, so that a piece of any usual size that is lost, doubled or moved breaks the pattern.
 pub const PERIOD: usize = 65_537;
 
@@ -103,5 +105,5 @@ pub fn read(from: impl Read, piece: usize) -> usize {
 
 /// How much data a test of volume moves: the first number, or the second under `IOTTYMUX_LONG=1`.
 pub fn volume(short: usize, long: usize) -> usize {
-    if std::env::var("IOTTYMUX_LONG").is_ok_and(|v| v == "1") { long } else { short }
+    if is_long() { long } else { short }
 }

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -15,8 +15,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-/// How long an event may take before the test fails: far beyond a loaded machine's worst.
-pub const WATCHDOG: Duration = Duration::from_secs(30);
+pub use crate::wait::{WATCHDOG, eventually};
 
 /// What came out of a pipe or terminal so far; a thread reads it.
 #[derive(Clone, Default)]
@@ -212,14 +211,5 @@ impl Drop for Proc {
         if thread::panicking() {
             eprintln!("--- pid {} said:\n{}", self.child.id(), self.stderr.so_far());
         }
-    }
-}
-
-/// Waits for what the kernel tells nobody, by looking again and again.
-pub fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + WATCHDOG;
-    while !holds() {
-        assert!(Instant::now() < until, "waited in vain until {what}");
-        thread::yield_now();
     }
 }

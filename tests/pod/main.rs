@@ -8,6 +8,8 @@ mod continuity;
 mod direct;
 mod documented;
 mod enable;
+#[path = "../support/form.rs"]
+mod form;
 mod hardened;
 mod immutable;
 mod input;
@@ -18,6 +20,8 @@ mod lossless;
 mod modes;
 mod mutable;
 mod pod;
+#[path = "../support/podsd.rs"]
+mod podsd;
 mod privileges;
 #[path = "../it/proc.rs"]
 #[allow(dead_code, reason = "of the other tests")]
@@ -40,3 +44,5 @@ mod terminal;
 #[allow(dead_code, reason = "of the other tests")]
 mod tmux;
 mod user;
+#[path = "../support/wait.rs"]
+mod wait;

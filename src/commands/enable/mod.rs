@@ -79,22 +79,33 @@ fn check_rights(manager: Manager) -> Result<()> {
     Ok(())
 }
 
-fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> Result<()> {
-    let (owner, service) = (app.owner(), app.service.as_str());
-    let shown = manager.show(service)?;
+/// Refuses a service that is not there, or that should not be enabled.
+fn check_service(
+    manager: Manager,
+    service: &ServiceName,
+    shown: &UnitStatus,
+    force: bool,
+) -> Result<()> {
     if shown.is_masked {
         bail!("it is masked (systemctl{} unmask {service})", manager.option());
     }
     if !shown.is_loaded {
         bail!("there is no such service");
     }
-    let names = [service, &shown.id].into_iter().chain(shown.names.split_whitespace());
-    if let Some(name) = guard::protected(names).filter(|_| !how.force) {
-        bail!(guard::protects(&app.service, name));
+    let names = [service.as_str(), &shown.id].into_iter().chain(shown.names.split_whitespace());
+    if let Some(name) = guard::protected(names).filter(|_| !force) {
+        bail!(guard::protects(service, name));
     }
-    if shown.id != service {
+    if shown.id != service.as_str() {
         bail!("it is another name of {}, which can be enabled", shown.id.escape_debug());
     }
+    Ok(())
+}
+
+fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> Result<()> {
+    let (owner, service) = (app.owner(), app.service.as_str());
+    let shown = manager.show(service)?;
+    check_service(manager, &app.service, &shown, how.force)?;
     let place = UnitDirectory::new(manager.units()?);
     let app = &settle(manager, app, &place, setup)?;
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);

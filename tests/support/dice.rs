@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::pattern::volume;
+use crate::form::is_long;
 
 /// A generator of random numbers (splitmix64).
 pub struct Dice(u64);
@@ -13,7 +13,7 @@ pub fn seed() -> u64 {
     let given = std::env::var("IOTTYMUX_SEED").ok();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let seed = given.map_or_else(
-        || if volume(0, 1) == 0 { 1 } else { now() },
+        || if is_long() { now() } else { 1 },
         |text| text.parse().expect("IOTTYMUX_SEED is a number"),
     );
     println!("IOTTYMUX_SEED={seed} repeats this");
@@ -38,10 +38,6 @@ impl Dice {
         usize::try_from(self.number() % end.max(1) as u64).unwrap()
     }
 
-    pub fn byte(&mut self) -> u8 {
-        self.number().to_be_bytes()[0]
-    }
-
     /// True once in so many throws.
     pub fn one_in(&mut self, throws: usize) -> bool {
         self.below(throws) == 0
@@ -49,20 +45,5 @@ impl Dice {
 
     pub fn pick<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())].clone()
-    }
-
-    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.byte()).collect()
-    }
-
-    /// Cuts at random places into a few pieces, or into single bytes.
-    pub fn cut<'a>(&mut self, bytes: &'a [u8]) -> Vec<&'a [u8]> {
-        if bytes.len() < 100 && self.one_in(8) {
-            return bytes.chunks(1).collect();
-        }
-        let mut places: Vec<_> = (0..self.below(5)).map(|_| self.below(bytes.len())).collect();
-        places.extend([0, bytes.len()]);
-        places.sort_unstable();
-        places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
     }
 }
