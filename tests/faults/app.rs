@@ -1,0 +1,184 @@
+//! The app in the pods: this test binary, as systemd starts it there.
+//!
+//! Beside its records it keeps a file per source: how many records it has begun and written, and
+//! its longest write. These do not go through a mux, so they are what sinks are judged by.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Id, Source};
+
+/// Set for the app.
+const VARIABLE: &str = "IOTTYMUX_FAULTS_APP";
+/// The directory of a round, as the app sees it.
+const ROUND: &str = "/shared/round";
+/// The app's standard output and error, out of the way of what the test's harness prints.
+const OUTPUTS: [&str; 2] = ["/dev/fd/3", "/dev/fd/4"];
+/// How often an app that has nothing to write looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How fast the app writes.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Pace {
+    /// Records that are written at once, at most.
+    pub batch: u64,
+    /// Batches without a pause between them.
+    pub batches: u64,
+    /// The pause then, milliseconds.
+    pub pause: u64,
+}
+
+/// How far one source is in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Records of which some bytes may be written.
+    pub begun: u64,
+    /// Records that are written.
+    pub done: u64,
+    /// The longest write, microseconds.
+    pub longest: u64,
+}
+
+/// The service's lines by which this binary is the app.
+pub fn unit(sources: &[Source]) -> String {
+    let letters: String = sources.iter().map(|source| source.letter()).collect();
+    format!(
+        "[Service]\nEnvironment={VARIABLE}={letters}\nRestart=on-failure\nRestartSec=20ms\n\
+         ExecStart=\nExecStart=/bin/sh -c 'exec 3>&1 4>&2 </dev/null >/dev/null 2>&1; \
+         exec /shared/app --exact {} --nocapture'\n",
+        concat!(module_path!(), "::the_app_writes_what_it_counts").split_once("::").unwrap().1
+    )
+}
+
+/// How many runs the app has begun in a round.
+pub fn runs(round: &Path) -> usize {
+    let names = fs::read_dir(round).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.as_encoded_bytes().starts_with(b"run-")).count()
+}
+
+/// The directory of one run of the app.
+pub fn run_dir(round: &Path, run: usize) -> PathBuf {
+    round.join(format!("run-{run}"))
+}
+
+impl Progress {
+    pub fn read(run_dir: &Path, source: Source) -> Self {
+        let mut words = [0; 24];
+        if let Ok(file) = File::open(run_dir.join(source.letter().to_string())) {
+            let _ = file.read_exact_at(&mut words, 0);
+        }
+        let word = |at: usize| u64::from_le_bytes(words[at..at + 8].try_into().unwrap());
+        Self { begun: word(0), done: word(8), longest: word(16) }
+    }
+
+    fn write(self, to: &File) {
+        let words = [self.begun, self.done, self.longest].map(u64::to_le_bytes);
+        to.write_all_at(words.as_flattened(), 0).unwrap();
+    }
+}
+
+/// Writes records until a file `stop` is there.
+fn write_records(mut output: impl Write, round: &Path, run: usize, source: Source, pace: Pace) {
+    let dir = run_dir(round, run);
+    let counts = File::create(dir.join(source.letter().to_string())).unwrap();
+    let mut at = Progress::default();
+    let mut batch = Vec::new();
+    let (go, stop) = (round.join("go"), round.join("stop"));
+    while !go.exists() && !stop.exists() {
+        thread::sleep(LOOK);
+    }
+    while !stop.exists() {
+        for turn in 0..pace.batches {
+            // Batches of all sizes: their ends fall anywhere into a pipe.
+            let until = at.done + 1 + (at.done + turn) % pace.batch;
+            batch.clear();
+            for number in at.done..until {
+                batch.extend_from_slice(Id { source, run, number }.text().as_bytes());
+                batch.push(b'\n');
+            }
+            at.begun = until;
+            at.write(&counts);
+            let before = Instant::now();
+            if let Err(e) = output.write_all(&batch) {
+                fs::write(dir.join("error"), format!("{source:?}: {e}")).unwrap();
+                return;
+            }
+            let took = u64::try_from(before.elapsed().as_micros()).unwrap();
+            at = Progress { done: until, longest: at.longest.max(took), ..at };
+            at.write(&counts);
+        }
+        thread::sleep(Duration::from_millis(pace.pause));
+    }
+}
+
+/// The app, from its start to its end.
+fn run(letters: &str) {
+    let round = Path::new(ROUND);
+    let pace: Pace = serde_json::from_slice(&fs::read(round.join("pace")).unwrap()).unwrap();
+    let mut run = 0;
+    while let Err(e) = fs::create_dir(run_dir(round, run)) {
+        assert_eq!(e.kind(), ErrorKind::AlreadyExists, "{e}");
+        run += 1;
+    }
+    let all = [Source::Stdout, Source::Stderr, Source::Terminal];
+    thread::scope(|scope| {
+        for source in all.into_iter().filter(|source| letters.contains(source.letter())) {
+            let path = OUTPUTS[usize::from(source == Source::Stderr)];
+            let output = OpenOptions::new().write(true).open(path).unwrap();
+            scope.spawn(move || write_records(output, round, run, source, pace));
+        }
+    });
+    while !round.join("stop").exists() {
+        thread::sleep(LOOK);
+    }
+}
+
+/// In a pod this is the app itself (see [`unit`]).
+#[test]
+fn the_app_writes_what_it_counts() {
+    if let Ok(letters) = std::env::var(VARIABLE) {
+        return run(&letters);
+    }
+    let round = tempfile::tempdir().unwrap();
+    let dir = run_dir(round.path(), 0);
+    fs::create_dir(&dir).unwrap();
+    fs::write(round.path().join("stop"), "").unwrap();
+    let pace = Pace { batch: 10, batches: 200, pause: 0 };
+    let source = Source::Stdout;
+    let mut written = Vec::new();
+    write_records(&mut written, round.path(), 0, source, pace);
+    assert!(written.is_empty(), "it was to stop at once");
+    fs::rename(round.path().join("stop"), round.path().join("go")).unwrap();
+    let stopper = Stopper { to: &mut written, round: round.path() };
+    write_records(stopper, round.path(), 0, source, pace);
+    let lines: Vec<_> = written.split_inclusive(|byte| *byte == b'\n').collect();
+    let at = Progress::read(&dir, source);
+    assert_eq!((at.begun, at.done), (lines.len() as u64, lines.len() as u64));
+    for (number, line) in (0..).zip(lines) {
+        let id = Id::parse(line.strip_suffix(b"\n").unwrap());
+        assert_eq!(id, Some(Id { source, run: 0, number }));
+    }
+}
+
+/// An output that ends the app as soon as it has written.
+struct Stopper<'a> {
+    to: &'a mut Vec<u8>,
+    round: &'a Path,
+}
+
+impl Write for Stopper<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        fs::write(self.round.join("stop"), "")?;
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
