@@ -47,8 +47,8 @@ const ON_FULL_DISK: u64 = 2_000_000;
 /// what is in pipes.
 const NEAR: u64 = 2500;
 /// The same in a flood, which writes on between the look at the app and the fault, and where a log
-/// is behind because its disk was full.
-const NEAR_BEHIND: u64 = 6000;
+/// is behind because its disk was full: two bursts of a flood.
+const NEAR_BEHIND: u64 = 15_000;
 
 const KNOWN: &[Known] = &[
     Known {
@@ -154,12 +154,13 @@ impl Known {
             if *what == What::Miscounted {
                 return true;
             }
-            let Some((run, number)) = event.at.get(&at.source) else { return false };
+            let ends = (event.from.get(&at.source), event.until.get(&at.source));
+            let (Some((run, from)), Some((until_run, until))) = ends else { return false };
+            if run == until_run && *run == at.run {
+                return at.number <= until + near && *from <= at.number + records + near;
+            }
             // A fault at the end of one run reaches into the next one.
-            run.abs_diff(at.run) == 1
-                || *run == at.run
-                    && at.number <= number + near
-                    && *number <= at.number + records + near
+            (run.saturating_sub(1)..=until_run + 1).contains(&at.run)
         };
         self.loads.contains(&load)
             && self.sources.contains(&at.source)

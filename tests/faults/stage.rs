@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{self, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -41,6 +42,12 @@ const PAUSE: usize = 400;
 /// One pause of so many is short: the next fault meets the recovery from the one before.
 const SHORT_EVERY: usize = 4;
 const SHORT_PAUSE: usize = 30;
+/// How long a client is stopped before a kill of the mux and after it.
+const STOPPED_BEFORE: Duration = Duration::from_millis(50);
+const STOPPED_AFTER: Duration = Duration::from_millis(100);
+/// Rounds of a test in the short form and in the long one.
+const ROUNDS: u64 = 2;
+const LONG_ROUNDS: u64 = 12;
 
 /// What is done to the mux, the app, and the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,8 +59,8 @@ pub enum Fault {
     RestartApp,
     FillDisk,
     FreeDisk,
-    /// As without a full disk; but its end would wait for room, and the next faults do not.
     KillMuxOnFullDisk,
+    /// The next fault does not wait for its end, which waits for room on the disk.
     RestartMuxOnFullDisk,
     /// The logs are renamed, and the mux is told to open them again.
     RenameLogs,
@@ -103,11 +110,15 @@ pub struct Setup {
     pub faults_per_round: usize,
 }
 
-/// A fault, and how far the app was then.
+/// The run and the record that each source is at.
+pub type Position = BTreeMap<Source, (usize, u64)>;
+
+/// A fault, and how far the app was before and after it.
 #[derive(Debug)]
 pub struct Event {
     pub fault: Fault,
-    pub at: BTreeMap<Source, (usize, u64)>,
+    pub from: Position,
+    pub until: Position,
 }
 
 #[derive(Debug)]
@@ -134,7 +145,8 @@ pub struct Tally {
     records: u64,
     bytes: u64,
     judged: u64,
-    told: u64,
+    /// Lost records of which messages tell.
+    told: BTreeMap<Sink, u64>,
     longest: Duration,
     known: SeenAll,
 }
@@ -193,10 +205,6 @@ impl Schedule {
     }
 }
 
-/// Rounds of a test in the short form and in the long one.
-const ROUNDS: u64 = 2;
-const LONG_ROUNDS: u64 = 20;
-
 /// How many rounds each test has.
 fn rounds() -> u64 {
     let given = std::env::var("IOTTYMUX_ROUNDS").ok();
@@ -252,32 +260,35 @@ impl<'a> Stage<'a> {
         self.sources.iter().map(|source| (*source, runs(*source))).collect()
     }
 
-    fn event(&self, fault: Fault) -> Event {
+    fn position(&self) -> Position {
         let at = |runs: &Vec<Progress>| (runs.len() - 1, runs.last().unwrap().done);
-        let truth = self.truth();
-        Event { fault, at: truth.iter().map(|(source, runs)| (*source, at(runs))).collect() }
+        self.truth().iter().map(|(source, runs)| (*source, at(runs))).collect()
+    }
+
+    /// Causes a fault; for a kill or restart of the app it returns when that runs again.
+    fn cause(&self, fault: Fault, number: usize, clients: &[Client]) -> Event {
+        let (from, runs) = (self.position(), self.runs());
+        self.strike(fault, number, clients);
+        if matches!(fault, Fault::KillApp | Fault::RestartApp) {
+            eventually("the app is started again", || self.runs() > runs);
+        }
+        Event { fault, from, until: self.position() }
     }
 
     /// One life of the mux's unit, with an app and clients from the first byte to the last.
     fn round(&self, schedule: &Schedule, tally: &mut Tally) {
         self.prepare(schedule);
         self.pod.systemctl(&["start", self.app]);
+        eventually("the app runs", || self.runs() == 1);
         let clients = self.attach();
         fs::write(self.round_dir().join("go"), "").unwrap();
         let mut events = vec![];
-        let mut runs = 1;
         for step in &schedule.steps {
             thread::sleep(step.pause);
-            events.push(self.event(step.fault));
-            self.strike(step.fault, events.len(), &clients);
-            if matches!(step.fault, Fault::KillApp | Fault::RestartApp) {
-                runs += 1;
-                eventually("the app is started again", || self.runs() == runs);
-            }
+            events.push(self.cause(step.fault, events.len(), &clients));
         }
         let _ = fs::remove_file(self.disk("ballast"));
-        events.push(self.event(schedule.end));
-        self.strike(schedule.end, 0, &clients);
+        events.push(self.cause(schedule.end, events.len(), &clients));
         thread::sleep(schedule.end_pause);
         fs::write(self.round_dir().join("stop"), "").unwrap();
         eventually("the app has ended", || {
@@ -285,6 +296,8 @@ impl<'a> Stage<'a> {
         });
         let clients: Vec<_> = clients.into_iter().map(Client::end).collect();
         self.pod.systemctl(&["stop", self.mux]);
+        let starts = |event: &&Event| matches!(event.fault, Fault::KillApp | Fault::RestartApp);
+        let runs = 1 + events.iter().filter(starts).count();
         assert_eq!(self.runs(), runs, "the app was disturbed\n{}", self.pod.console());
         let truth = self.truth();
         self.assert_undisturbed(&truth, tally);
@@ -375,9 +388,9 @@ impl<'a> Stage<'a> {
             Fault::KillMuxBehindClient => {
                 let slow = clients.last().unwrap();
                 slow.signal(Signal::SIGSTOP);
-                thread::sleep(Duration::from_millis(50));
+                thread::sleep(STOPPED_BEFORE);
                 kill_mux();
-                thread::sleep(Duration::from_millis(100));
+                thread::sleep(STOPPED_AFTER);
                 slow.signal(Signal::SIGCONT);
             }
             Fault::KillApp => {
@@ -507,11 +520,20 @@ struct Ended {
 }
 
 impl Client {
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
     }
 
+    fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for its end.
     fn end(mut self) -> Ended {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        eventually("attach ends", || {
+            waitid(wait::Id::Pid(self.pid()), flags).unwrap() != WaitStatus::StillAlive
+        });
         let status = self.child.wait().unwrap();
         let status = status.code().unwrap_or_else(|| -status.signal().unwrap());
         let (stderr, said) = without_messages(&fs::read(&self.stderr).unwrap());
@@ -577,9 +599,9 @@ impl Tally {
                 self.bytes += judge::bytes(*source, run, 0..progress.done);
             }
         }
-        for (_, verdict) in verdicts {
+        for (sink, verdict) in verdicts {
             self.judged += verdict.records;
-            self.told += verdict.told;
+            *self.told.entry(*sink).or_default() += verdict.told;
         }
     }
 
@@ -589,13 +611,31 @@ impl Tally {
         println!(
             "the app wrote {records} records, {bytes} bytes; its longest write took {longest:?}"
         );
-        println!("{judged} records in all sinks, {told} more are told to be lost");
+        println!("{judged} records in all sinks; lost with a message: {told:?} records");
         for ((point, why, sink, what), seen) in known {
             let known::Seen { findings, records, bytes } = seen;
             println!(
                 "KNOWN {point}: {sink:?}: {what:?} {findings} times, {records} records, \
                  {bytes} bytes: {why}"
             );
+        }
+    }
+}
+
+#[test]
+fn a_seed_draws_the_same_faults() {
+    let faults = &[Fault::FillDisk, Fault::FreeDisk, Fault::KillMux, Fault::RestartMux];
+    let ends = &[Fault::EndQuietly, Fault::KillMuxAtEnd];
+    let setup = Setup { terminal: false, faults, ends, load: Load::Steady, faults_per_round: 20 };
+    let draw = |seed| Schedule::draw(&setup, seed);
+    for seed in 0..100 {
+        let steps = draw(seed).steps;
+        assert_eq!(format!("{:?}", draw(seed)), format!("{:?}", draw(seed)));
+        assert_ne!(format!("{steps:?}"), format!("{:?}", draw(seed + 1).steps));
+        let disk: Vec<_> = steps.iter().map(|step| step.fault).collect();
+        let fills = disk.iter().filter(|fault| matches!(fault, Fault::FillDisk | Fault::FreeDisk));
+        for (at, fault) in fills.enumerate() {
+            assert_eq!(*fault == Fault::FillDisk, at % 2 == 0, "{disk:?}");
         }
     }
 }
