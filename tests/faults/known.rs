@@ -50,31 +50,12 @@ const NEAR: u64 = 2500;
 /// is behind because its disk was full: two bursts of a flood.
 const NEAR_BEHIND: u64 = 15_000;
 
+/// The first entry that allows a finding takes it.
 const KNOWN: &[Known] = &[
-    Known {
-        point: "14.1",
-        why: "half a line of a mux that goes is finished by the next one",
-        loads: BOTH,
-        sources: ALL,
-        sinks: LOGS,
-        what: &[What::Torn, What::Lost],
-        faults: RESTARTS,
-        most: 2 * RECORD,
-    },
-    Known {
-        point: "14.1",
-        why: "a mux that is restarted while the app ends does not read what it writes meanwhile",
-        loads: BOTH,
-        sources: ALL,
-        sinks: &[Sink::Attach, Sink::Cri, Sink::JsonFile, Sink::Raw],
-        what: &[What::Torn, What::Lost],
-        faults: &[Fault::RestartMuxAtEnd],
-        most: AT_THE_END,
-    },
     Known {
         point: "14.5",
         why: "what a mux had read from a terminal when it was killed is gone",
-        loads: &[Load::Flood],
+        loads: BOTH,
         sources: TERMINAL,
         sinks: ATTACH,
         what: &[What::Torn, What::Lost],
@@ -84,7 +65,7 @@ const KNOWN: &[Known] = &[
     Known {
         point: "14.4, 14.5",
         why: "a log has the place of what is encoded, not of what is written",
-        loads: &[Load::Flood],
+        loads: BOTH,
         sources: TERMINAL,
         sinks: LOGS,
         what: &[What::Repeated, What::Torn, What::Lost, What::Miscounted],
@@ -95,7 +76,7 @@ const KNOWN: &[Known] = &[
         point: "14.4",
         why: "a log has the place of what is encoded, not of what is written",
         loads: BOTH,
-        sources: ALL,
+        sources: STREAMS,
         sinks: LOGS,
         what: &[What::Repeated, What::Miscounted],
         faults: KILLS,
@@ -130,6 +111,26 @@ const KNOWN: &[Known] = &[
         what: &[What::Miscounted, What::Lost],
         faults: &[Fault::KillMuxOnFullDisk],
         most: ON_FULL_DISK,
+    },
+    Known {
+        point: "14.1",
+        why: "half a line of a mux that goes is finished by the next one",
+        loads: BOTH,
+        sources: ALL,
+        sinks: LOGS,
+        what: &[What::Torn, What::Lost],
+        faults: RESTARTS,
+        most: 2 * RECORD,
+    },
+    Known {
+        point: "14.1",
+        why: "a mux that is restarted while the app ends does not read what it writes meanwhile",
+        loads: BOTH,
+        sources: ALL,
+        sinks: &[Sink::Attach, Sink::Cri, Sink::JsonFile, Sink::Raw],
+        what: &[What::Torn, What::Lost],
+        faults: &[Fault::RestartMuxAtEnd],
+        most: AT_THE_END,
     },
 ];
 
