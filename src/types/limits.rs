@@ -43,7 +43,7 @@ pub(crate) const READS_PER_TURN: usize = 16;
 pub(crate) const OTHERS_TURN: Duration = Duration::from_millis(2);
 /// Questions of such a client in what it sent at once: each costs the mux 10 to 100 microseconds. A client of ours
 /// asks one, and then waits for the answer.
-pub(crate) const QUESTIONS: usize = 16;
+pub const QUESTIONS: usize = 16;
 /// An app that fills its pipe this fast, in bytes per microsecond, with writes so small that the pipe is
 /// always read empty, is left alone for a moment: 16 MB/s are far more lines than anybody reads.
 pub(crate) const NAP_RATE: usize = 16;

@@ -168,8 +168,8 @@ fn one_user_does_not_ask_for_ever() {
     }
     let rig = open_rig();
     let mux = rig.mux(["stream", "--app", APP, "--view-uid", MANY]);
-    let nonsense = Kind::Request.message(&serde_json::json!({"request": "nonsense"}));
-    for question in [Kind::Status.frame(b""), nonsense] {
+    let nonsense = FrameKind::Request.message(&serde_json::json!({"request": "nonsense"}));
+    for question in [FrameKind::Status.frame(b""), nonsense] {
         let ask = |times| [hello(Stream::Stdout), question.repeat(times)].concat();
         let modest = Crowd::come(&rig, MANY, "session", (0, 20), &ask(limits::QUESTIONS));
         let crowd = Crowd::come(&rig, MANY, "session", (0, 20), &ask(limits::QUESTIONS + 1));
@@ -180,7 +180,8 @@ fn one_user_does_not_ask_for_ever() {
     }
     // Root may.
     let mut root = rig.client("session");
-    root.write_all(&[hello(Stream::Stdout), Kind::Status.frame(b"").repeat(100)].concat()).unwrap();
+    root.write_all(&[hello(Stream::Stdout), FrameKind::Status.frame(b"").repeat(100)].concat())
+        .unwrap();
     let mut answer = [0];
     root.read_exact(&mut answer).unwrap();
     assert_eq!(rig.status()["state"], "ready");
