@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::Chunk;
 use super::fifo::Fifo;
 use super::file::LogFile;
 use super::journald::JournalSocket;
+use super::pipeline::Chunk;
 use crate::mux::sink::thread::{Mailbox, Notifier, Over, mailbox, spawn};
 use crate::types::limits;
 
@@ -277,7 +277,7 @@ mod tests {
     use crate::core::hub::Hub;
     use crate::core::hub::memory::Memory;
     use crate::logfmt::format::Format;
-    use crate::mux::sink::log::{Log, Lost, Policy};
+    use crate::mux::logs::pipeline::{Log, Lost, Policy};
     use crate::types::stream::{Epoch, Stream};
     use crate::types::time::Now;
 

@@ -25,7 +25,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::Chunk;
+use super::pipeline::Chunk;
 use crate::logfmt::cast::{self, Cast};
 use crate::logfmt::format::Format;
 use crate::os::walk::{Links, Walk, is_proc, refusal};

@@ -1,5 +1,11 @@
 //! The mux and its logs: opening them, giving them what there is, having them opened anew.
 
+pub(crate) mod fifo;
+pub mod file;
+pub(crate) mod journald;
+pub mod pipeline;
+pub mod writer;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -8,12 +14,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
+use self::fifo::Fifo;
+use self::file::{Claims, LogFile, LogPath, Rotation};
+use self::journald::JournalSocket;
+use self::pipeline::{Log, Policy};
+use self::writer::{LogSink, LogWriter, WriterEvent};
 use super::poll::Token;
-use super::sink::log::fifo::{self, Fifo};
-use super::sink::log::file::{Claims, LogFile, LogPath, Rotation};
-use super::sink::log::journald::JournalSocket;
-use super::sink::log::writer::{LogSink, LogWriter, WriterEvent};
-use super::sink::log::{Log, Policy};
 use super::{Mux, log_watch, source};
 use crate::core::hub::{ClientId, Hub};
 use crate::logfmt::cast::Cast;

@@ -7,12 +7,8 @@
 //! other way round); while it fails the newest lines are kept, and the others are counted and told
 //! of in their place.
 
-pub(crate) mod fifo;
-pub mod file;
-pub(crate) mod journald;
 mod notes;
 mod rest;
-pub mod writer;
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,14 +16,14 @@ use std::time::{Duration, Instant};
 
 pub(crate) use crate::logfmt::chunk::{Chunk, Lost};
 
-use super::log::notes::{Note, Notes};
-use super::log::rest::Rest;
-use super::log::writer::{LogWriter, WriterEvent};
+use self::notes::{Note, Notes};
+use self::rest::Rest;
 use crate::core::hub::{Hub, LogId};
 use crate::logfmt::cast;
 use crate::logfmt::format::Format;
 use crate::logfmt::lines::{Entry, Splitter};
 use crate::logfmt::stamp::StampText;
+use crate::mux::logs::writer::{LogWriter, WriterEvent};
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
