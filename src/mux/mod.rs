@@ -33,7 +33,7 @@ use nix::poll::ppoll;
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-pub(crate) use crate::mux::logs::{FileFormat, JournalTarget, LogPlan, LogTarget};
+pub(crate) use crate::mux::logs::LogPlan;
 pub(crate) use crate::mux::open::{MuxPlan, Streams, prepare};
 
 use crate::core::hub::input::Input;

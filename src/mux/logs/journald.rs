@@ -12,7 +12,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 use super::pipeline::Chunk;
-use crate::logfmt::journal::LENGTH;
+use crate::logfmt::journald::LENGTH;
 use crate::types::limits;
 
 /// The way to journald.
