@@ -26,12 +26,14 @@ pub(crate) use crate::cli::units::{
     DeferredStep, DisableArgs, EnableArgs, LayoutArg, ModeArgs, UnitsArgs,
 };
 
-use crate::cli::values::{LogPolicy, LogSpec, Since, Wait};
+use crate::cli::values::{Since, Wait};
 use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
+use crate::logfmt::spec::{self, LogSpec};
 use crate::logfmt::syslog;
 use crate::mux::app::AWAIT_CLIENT;
+use crate::mux::logs::pipeline::LogPolicy;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -152,11 +154,8 @@ pub(crate) struct MuxArgs {
 /// What is logged, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct LogArgs {
-    /// Log what the app writes: journal (the service's own lines, for journalctl -u), cri:PATH (as
-    /// the kubelet and podman read it), json-file:PATH (docker's), raw:PATH (its bytes alone) or
-    /// journald; as often as you like, in the variable with commas.
     #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',',
-          value_parser = values::log_spec)]
+          value_parser = LogSpec::log, help = spec::help(false), long_help = spec::long_help(false))]
     pub(crate) log: Vec<LogSpec>,
     /// Longest text of a log entry in bytes; a longer line is split (0: 1M).
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_LINE_LIMIT", default_value = "16384",
@@ -197,7 +196,7 @@ pub(crate) struct LogArgs {
     /// What gives way when a log is slower than the app: hold (the app waits) or drop (lines are
     /// lost, and counted).
     #[arg(long, value_name = "POLICY", env = "IOTTYMUX_LOG_POLICY", default_value = "hold",
-          value_parser = values::log_policy)]
+          value_parser = LogPolicy::parse)]
     pub(crate) log_policy: LogPolicy,
 }
 
@@ -222,11 +221,9 @@ impl Default for LogArgs {
 /// What is recorded of a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct RecordArgs {
-    /// Record what the terminal shows and when, for `asciinema play`: cast:PATH (asciicast v2); as often
-    /// as you like, in the variable with commas. It is a log as those of --log are, but never rotated.
     #[arg(long, value_name = "SPEC", env = "IOTTYMUX_RECORD", value_delimiter = ',',
-          value_parser = values::recording)]
-    pub(crate) record: Vec<PathBuf>,
+          value_parser = LogSpec::recording, help = spec::help(true), long_help = spec::long_help(true))]
+    pub(crate) record: Vec<LogSpec>,
     /// Record what is typed as well, passwords among it.
     #[arg(long, env = "IOTTYMUX_RECORD_INPUT", value_parser = BoolishValueParser::new())]
     pub(crate) record_input: bool,

@@ -2,12 +2,12 @@
 //! after this module sees only what is valid.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::values::{LogPolicy, LogSpec, Since};
+use super::values::Since;
 use super::{
     AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
     PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
@@ -15,11 +15,15 @@ use super::{
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::{attach, logs, status};
+use crate::logfmt::cri;
+use crate::logfmt::encoder::{FormatOptions, LogTarget};
+use crate::logfmt::path::LogPath;
+use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog::Syslog;
 use crate::mux::app::{self, AppProcess};
-use crate::mux::sink::log::Policy;
-use crate::mux::sink::log::file::{LogPath, Rotation};
-use crate::mux::{FileFormat, JournalTarget, LogPlan, LogTarget, MuxPlan, Streams};
+use crate::mux::logs::file::Rotation;
+use crate::mux::logs::pipeline::LogOptions;
+use crate::mux::{LogPlan, MuxPlan, Streams};
 use crate::os::state::{AppDir, StateDir};
 use crate::systemd::unit::{self, Inquiry};
 use crate::types::limits;
@@ -63,34 +67,38 @@ pub(crate) fn fifos(
     mux: &MuxArgs,
 ) -> Result<MuxPlan> {
     let make = !foreign && !go_bool("STAGE2_TTY");
-    plan(dir, Streams::Fifos { enabled, make }, mux, Vec::new(), None)
+    plan(dir, Streams::Fifos { enabled, make }, mux, &RecordArgs::default(), None)
 }
 
 /// The plan of `tty`.
 pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
     let (dir, streams) = (state.app(&args.app.name), Streams::Terminal { size: args.size });
-    plan(dir, streams, &args.mux, recordings(&args.record)?, None)
+    plan(dir, streams, &args.mux, &args.record, None)
 }
 
 /// The plan of a mux for a terminal.
 pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<MuxPlan> {
-    plan(dir, Streams::Terminal { size }, mux, Vec::new(), None)
+    plan(dir, Streams::Terminal { size }, mux, &RecordArgs::default(), None)
 }
 
 fn plan(
     dir: AppDir,
     streams: Streams,
     mux: &MuxArgs,
-    recordings: Vec<LogTarget>,
+    record: &RecordArgs,
     app: Option<AppProcess>,
 ) -> Result<MuxPlan> {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
     let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
     let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
+    check_recording(record)?;
     let mut logs = log_plan(&mux.logs)?;
-    logs.targets.extend(recordings);
-    if let Some(target) = logs.shared() {
+    logs.logs.extend(record.record.iter().cloned());
+    logs.format_options.record_input = record.record_input;
+    let term = env::var("TERM").ok().filter(|term| !term.is_empty());
+    logs.format_options.term = term.unwrap_or_else(|| app::TERM.to_owned());
+    if let Some(target) = logs.shared_target() {
         bail!("log {} is asked for twice", target.escape_debug());
     }
     Ok(MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, app })
@@ -98,51 +106,28 @@ fn plan(
 
 /// The logs that were asked for, and the one that rkt asks for.
 fn log_plan(args: &LogArgs) -> Result<LogPlan> {
-    let target = |spec: &LogSpec| -> Result<LogTarget> {
-        let file = |path: &Path, format| {
-            let path = LogPath::free(path).map_err(|why| anyhow!("log {}: {why}", path.display()));
-            Ok(LogTarget::File(format, path?))
-        };
-        match spec {
-            LogSpec::Cri(path) => file(path, FileFormat::Cri),
-            LogSpec::Json(path) => file(path, FileFormat::Json),
-            LogSpec::Raw(path) => file(path, FileFormat::Raw),
-            LogSpec::Journald => Ok(LogTarget::Journald),
-            LogSpec::Journal(only) => Ok(LogTarget::Journal(JournalTarget {
-                syslog: Syslog::new(args.syslog_level, !args.syslog_keep_prefix, *only),
-                identifier: args.syslog_identifier.clone(),
-                facility: args.syslog_facility,
-            })),
-        }
-    };
-    let mut targets = args.log.iter().map(target).collect::<Result<Vec<_>>>()?;
-    targets.extend(rkt_log()?.map(|path| LogTarget::File(FileFormat::Cri, path)));
+    let mut logs = args.log.clone();
+    let cri = |path| LogSpec { format: &cri::FORMAT, target: LogTarget::File(path) };
+    logs.extend(rkt_log()?.map(cri));
     let rotation = args.log_max_size.map(|size| Rotation { size, files: args.log_max_files });
     let size = rotation.and_then(|rotation| usize::try_from(rotation.size).ok());
     Ok(LogPlan {
-        targets,
-        rotation,
-        policy: Policy {
+        logs,
+        options: LogOptions {
             line_limit: args.log_line_limit,
             chunk: size.unwrap_or(usize::MAX).min(limits::LOG_CHUNK),
             flush: args.log_flush,
             buffer: args.log_buffer,
-            drops: args.log_policy == LogPolicy::Drop,
+            policy: args.log_policy,
+            rotation,
+        },
+        format_options: FormatOptions {
+            syslog: Syslog::new(args.syslog_level, !args.syslog_keep_prefix, None),
+            facility: args.syslog_facility,
+            identifier: args.syslog_identifier.clone(),
+            ..FormatOptions::default()
         },
     })
-}
-
-/// The recordings that were asked for.
-fn recordings(args: &RecordArgs) -> Result<Vec<LogTarget>> {
-    check_recording(args)?;
-    let term = env::var("TERM").ok().filter(|term| !term.is_empty());
-    let term = term.unwrap_or_else(|| app::TERM.to_owned());
-    let recording = |path: &PathBuf| {
-        let free = LogPath::free(path);
-        let path = free.map_err(|why| anyhow!("recording {}: {why}", path.display()))?;
-        Ok(LogTarget::Recording { path, term: term.clone(), input: args.record_input })
-    };
-    args.record.iter().map(recording).collect()
 }
 
 /// The log that rkt's variables ask for: Kubernetes', below the directory that rkt has for it.
@@ -207,7 +192,7 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     };
     let waits_until = args.await_client.then(|| Instant::now() + limits::FIRST_CLIENT);
     let app = AppProcess::new(&args.command, args.tty, waits_until);
-    plan(state.app(&args.app.name), streams, &args.mux, recordings(&args.record)?, Some(app))
+    plan(state.app(&args.app.name), streams, &args.mux, &args.record, Some(app))
 }
 
 /// What `logs` is to read.

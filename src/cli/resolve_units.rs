@@ -9,7 +9,7 @@ use clap::{ArgAction, CommandFactory, Parser};
 use super::resolve::KUBERNETES_LOGS;
 use super::{Cli, EnableArgs, LayoutArg, ModeArgs, UnitsArgs};
 use crate::commands::enable;
-use crate::mux::sink::log::file::LogPath;
+use crate::logfmt::path::LogPath;
 use crate::os::diagnostics;
 use crate::os::state::{StateDir, read_plain};
 use crate::systemd::manager::Manager;

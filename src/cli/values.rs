@@ -1,10 +1,12 @@
 //! Values of options and variables: from text, with a reason when it is none. Pure.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use log::LevelFilter;
 
+use crate::logfmt::encoder::LogTarget;
+use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog;
 use crate::types::limits;
 use crate::types::stream::Stream;
@@ -101,52 +103,16 @@ fn bytes(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// What is logged where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LogSpec {
-    /// In the format of Kubernetes' CRI, in this file.
-    Cri(PathBuf),
-    /// In docker's json-file format.
-    Json(PathBuf),
-    /// The bytes alone.
-    Raw(PathBuf),
-    /// To journald.
-    Journald,
-    /// To the journal, as systemd itself would write the lines of a service, or of one of its streams.
-    Journal(Option<Stream>),
-}
-
-/// Parses `FORMAT:PATH`, `journald` or `journal`.
-pub(crate) fn log_spec(text: &str) -> Result<LogSpec, String> {
-    let spec = match text.split_once(':') {
-        None if text == "journald" => LogSpec::Journald,
-        None if text == "journal" => LogSpec::Journal(None),
-        Some(("journal", stream)) => LogSpec::Journal(Some(logged_stream(stream)?)),
-        Some((_, path)) if path.is_empty() || path.ends_with('/') => {
-            return Err("a log's path names a file".to_owned());
-        }
-        Some(("cri", path)) => LogSpec::Cri(path.into()),
-        Some(("json-file", path)) => LogSpec::Json(path.into()),
-        Some(("raw", path)) => LogSpec::Raw(path.into()),
-        _ => {
-            let known = "a log is journal, cri:PATH, json-file:PATH, raw:PATH or journald";
-            return Err(known.to_owned());
-        }
-    };
-    Ok(spec)
-}
-
 /// Checks a log for a mux that is started elsewhere, and among others in one variable.
 pub(crate) fn log_spec_text(text: &str) -> Result<String, String> {
-    match log_spec(text) {
+    let path = text.split_once(':').map(|(_, path)| Path::new(path));
+    match LogSpec::log(text).map(|spec| spec.target) {
         _ if text == "none" => Ok(text.to_owned()),
-        Err(why) => Err(why + "; or none"),
-        Ok(LogSpec::Journal(Some(_))) => {
+        Err(why) => Err(why + ", or none"),
+        Ok(LogTarget::Journal(Some(_))) => {
             Err("systemd tells which streams of a service go to the journal".to_owned())
         }
-        Ok(LogSpec::Cri(path) | LogSpec::Json(path) | LogSpec::Raw(path))
-            if !path.is_absolute() =>
-        {
+        Ok(LogTarget::File(_)) if path.is_some_and(Path::is_relative) => {
             Err("the path of a service's log is absolute".to_owned())
         }
         _ if text.contains(',') || text.chars().any(char::is_control) => {
@@ -177,13 +143,6 @@ pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Parses `cast:PATH`, the one format that there is for recordings; the path.
-pub(crate) fn recording(text: &str) -> Result<PathBuf, String> {
-    let path = text.strip_prefix("cast:").filter(|path| !path.is_empty() && !path.ends_with('/'));
-    path.map(PathBuf::from)
-        .ok_or_else(|| "a recording is cast:PATH, and its path a file".to_owned())
-}
-
 /// Parses the longest text of an entry; 0 stands for the most.
 pub(crate) fn line_limit(text: &str) -> Result<usize, String> {
     match bytes(text) {
@@ -205,24 +164,6 @@ pub(crate) fn log_buffer(text: &str) -> Result<usize, String> {
     bytes(text)
         .filter(|bytes| (limits::LOG_CHUNK..=limits::BACKLOG_MAX).contains(bytes))
         .ok_or_else(|| "a log's buffer is a number of bytes from 256K to 1G".to_owned())
-}
-
-/// What gives way when a log is slower than the app.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogPolicy {
-    /// The app waits.
-    Hold,
-    /// Lines are lost.
-    Drop,
-}
-
-/// Parses a policy.
-pub(crate) fn log_policy(text: &str) -> Result<LogPolicy, String> {
-    match text {
-        "hold" => Ok(LogPolicy::Hold),
-        "drop" => Ok(LogPolicy::Drop),
-        _ => Err("a policy is hold or drop".to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -259,19 +200,7 @@ mod tests {
         for bad in ["", "root", "-1", "4294967295"] {
             assert!(id(bad).is_err(), "{bad}");
         }
-        assert_eq!(log_spec("cri:/a:b"), Ok(LogSpec::Cri("/a:b".into())));
-        assert_eq!(log_spec("journald"), Ok(LogSpec::Journald));
-        assert_eq!(log_spec("journal"), Ok(LogSpec::Journal(None)));
-        assert_eq!(log_spec("journal:stderr"), Ok(LogSpec::Journal(Some(Stream::Stderr))));
-        let none = ["", "cri", "cri:", "raw:/a/", "journald:x", "journal:x", "xml:/a", "/a"];
-        for bad in none {
-            assert!(log_spec(bad).is_err(), "{bad}");
-        }
         assert_eq!((line_limit("0"), line_limit("2K")), (Ok(limits::LOG_LINE_MAX), Ok(2048)));
-        assert_eq!(recording("cast:/a:b"), Ok("/a:b".into()));
-        for bad in ["", "cast", "cast:", "cast:/a/", "raw:/a", "/a"] {
-            assert!(recording(bad).is_err(), "{bad}");
-        }
         assert!(
             line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()
         );

@@ -18,7 +18,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
 
 use crate::logfmt::frame::{self, Frame, PACKET};
-use crate::logfmt::journal::SOCKET;
+use crate::logfmt::journald::SOCKET;
 use crate::logfmt::syslog::{LOCAL7, is_identifier};
 use crate::os::sys;
 use crate::types::exit::Exit;

@@ -1,9 +1,9 @@
-//! A recording of a terminal, asciicast v2: a header, then `[seconds, "o", "text"]` for each read,
-//! `"i"` for what was typed, `"r"` for the terminal's size, `"m"` for what was lost.
+//! A recording of a terminal, asciicast v2. Pure.
 //!
-//! Pure. What the times of a file count from is known only when it is written. So in a chunk they
-//! count from 1970, in fields of one width (JSON lets spaces stand there), and [`Cast`] sets them
-//! when the chunk is written. Invariant: times in a file never go back.
+//! A file is a header, then `[seconds, "o", "text"]` for each read. `"i"` is input, `"r"` the size of the
+//! terminal, `"m"` a note about lost output. The time at which a file begins is known only when it is
+//! written. So the times of a chunk count from 1970, in fields of one width (JSON allows spaces there),
+//! and [`Cast`] sets them when the chunk is written. Invariant: times in a file never go back.
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,37 +12,87 @@ use memchr::{memchr, memrchr};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Lost};
+use super::encoder::{self, Encoder, LogFormat};
 use super::json;
-use super::lines::Entry;
+use super::lines::{Entry, Splitter};
+use super::stamp::StampText;
+use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 use crate::wire::Size;
 
 /// Bytes around a text, at most.
-pub(crate) const AROUND: usize = 40;
+const AROUND: usize = 40;
 /// Where the time of an event is: behind its bracket.
 const TIME: std::ops::Range<usize> = 1..1 + " 1475713029.669794".len();
 /// Microseconds of a second.
 const SECOND: u64 = 1_000_000;
 
-/// Appends what came from the app, or went to it, or what there is to say of the recording itself.
-pub(crate) fn encode(out: &mut Vec<u8>, stamp: Stamp, entry: &Entry<'_>) {
-    let kind = match entry.stream {
-        Stream::Stdin => 'i',
-        Stream::Stderr => 'm',
-        Stream::Stdout | Stream::Tty => 'o',
-    };
-    begin(out, stamp, kind);
-    json::text(out, entry.pieces);
-    out.extend_from_slice(b"\"]\n");
+pub(crate) static FORMAT: LogFormat = LogFormat {
+    name: "cast",
+    argument: ":PATH",
+    help: "asciicast v2, for `asciinema play`",
+    target: encoder::file,
+    records_terminal: true,
+    is_lines: true,
+    encoder: |options| Box::new(Events { input: options.record_input }),
+    reader: None,
+};
+
+/// The encoder.
+#[derive(Debug)]
+struct Events {
+    /// Whether they include what is typed.
+    input: bool,
 }
 
-/// Appends that the terminal has this size.
-pub(crate) fn encode_size(out: &mut Vec<u8>, stamp: Stamp, size: Size) {
-    begin(out, stamp, 'r');
-    // Writing into memory does not fail.
-    let _ = writeln!(out, "{}x{}\"]", size.cols, size.rows);
+impl Encoder for Events {
+    fn encode(&mut self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
+        let kind = match entry.stream {
+            Stream::Stdin => 'i',
+            Stream::Stderr => 'm',
+            Stream::Stdout | Stream::Tty => 'o',
+        };
+        begin(out, stamp.stamp(), kind);
+        json::text(out, entry.pieces);
+        out.extend_from_slice(b"\"]\n");
+    }
+
+    fn worst(&self, text: usize) -> usize {
+        AROUND + json::WIDEST * text
+    }
+
+    /// An event is what was read at once.
+    fn splitter(&self, _: usize) -> Splitter {
+        Splitter::of_reads(limits::RECORD_EVENT)
+    }
+
+    fn ends_lines_with_app(&self) -> bool {
+        false
+    }
+
+    fn marker(&self, Lost { bytes, .. }: Lost) -> String {
+        format!("iottymux: {bytes} bytes were lost here")
+    }
+
+    fn records_sizes(&self) -> bool {
+        true
+    }
+
+    fn records_input(&self) -> bool {
+        self.input
+    }
+
+    fn encode_size(&mut self, out: &mut Vec<u8>, stamp: Stamp, size: Size) {
+        begin(out, stamp, 'r');
+        // Writing into memory does not fail.
+        let _ = writeln!(out, "{}x{}\"]", size.cols, size.rows);
+    }
+
+    fn last_size(&self, events: &[u8]) -> Option<Size> {
+        events.rsplit(|byte| *byte == b'\n').find_map(size)
+    }
 }
 
 fn begin(out: &mut Vec<u8>, Stamp(nanos): Stamp, kind: char) {
@@ -51,29 +101,24 @@ fn begin(out: &mut Vec<u8>, Stamp(nanos): Stamp, kind: char) {
     let _ = write!(out, ", \"{kind}\", \"");
 }
 
-/// Writes a time, in as many bytes for each.
+/// Writes a time; each has the same length.
 fn write_time(mut to: impl Write, micros: u64) {
-    // What it is written to has room for it.
+    // The target has room for it.
     let _ = write!(to, "{:>11}.{:06}", micros / SECOND, micros % SECOND);
 }
 
-/// The time of an event that was encoded here, in microseconds.
+/// The time of an event of this encoder, microseconds.
 fn time(event: &[u8]) -> Option<u64> {
     let digits = event.get(TIME)?.iter().filter(|byte| byte.is_ascii_digit());
-    // Seventeen digits: it has room.
+    // Seventeen digits fit.
     Some(digits.fold(0, |time, digit| time * 10 + u64::from(digit - b'0')))
 }
 
-/// The size that an event tells of.
+/// The size in an event.
 fn size(event: &[u8]) -> Option<Size> {
     let text = event.get(TIME.end..)?.strip_prefix(b", \"r\", \"")?.strip_suffix(b"\"]")?;
     let (cols, rows) = str::from_utf8(text).ok()?.split_once('x')?;
     Some(Size { rows: rows.parse().ok()?, cols: cols.parse().ok()? })
-}
-
-/// The last size that these events tell of.
-pub(crate) fn last_size(events: &[u8]) -> Option<Size> {
-    events.rsplit(|byte| *byte == b'\n').find_map(size)
 }
 
 #[derive(Serialize)]
@@ -91,21 +136,21 @@ struct Env<'a> {
     term: &'a str,
 }
 
-/// What is needed of a header that is there.
+/// What a recording that goes on needs of its header.
 #[derive(Deserialize)]
 struct Begun {
     version: u64,
     timestamp: u64,
 }
 
-/// What a file begins with, and how its times count.
+/// The header of a file, and the times in it.
 #[derive(Debug)]
 pub struct Cast {
-    /// What kind of terminal the app takes it for.
+    /// The kind of terminal that the app sees (`TERM`).
     term: String,
-    /// The size of the terminal, as far as it has been written.
+    /// The size of the terminal, as last written.
     size: Size,
-    /// What the times of the file count from, microseconds since 1970; whole seconds.
+    /// The time that the times of the file count from, microseconds since 1970; whole seconds.
     zero: u64,
     /// The last time in the file, microseconds.
     last: u64,
@@ -117,8 +162,8 @@ impl Cast {
         Self { term, size, zero: 0, last: 0 }
     }
 
-    /// Goes on in a file of which these are the first line and the last; whether it is a recording
-    /// that times can be added to.
+    /// Continues a file with this first and last line. Returns whether it is a recording that can go
+    /// on.
     pub(crate) fn resume(&mut self, first: &[u8], last: &[u8]) -> bool {
         let Ok(Begun { version: 2, timestamp }) = serde_json::from_slice(first) else {
             return false;
@@ -135,11 +180,11 @@ impl Cast {
         true
     }
 
-    /// Has a new file begin with what is left of a chunk, with a header before it; its times count
-    /// from there.
+    /// Begins a new file with the rest of a chunk: puts a header before it, and counts times from
+    /// there.
     pub(crate) fn begin(&mut self, chunk: &mut Chunk) {
         let left = &chunk.bytes[chunk.done..];
-        // A header that another file was to begin with.
+        // The header for another file, which was not written.
         if left.first() == Some(&b'{') {
             let len = memchr(b'\n', left).map_or(left.len(), |at| at + 1);
             chunk.bytes.drain(chunk.done..chunk.done + len);
@@ -149,14 +194,14 @@ impl Cast {
         (self.zero, self.last) = (timestamp * SECOND, 0);
         let (Size { rows: height, cols: width }, env) = (self.size, Env { term: &self.term });
         let header = Header { version: 2, width, height, timestamp, env };
-        // A header that is only numbers and a text is always JSON.
+        // Numbers and a text are always JSON.
         let mut header = serde_json::to_vec(&header).unwrap_or_default();
         header.push(b'\n');
         chunk.bytes.splice(chunk.done..chunk.done, header);
     }
 
-    /// Sets the times of what is left of a chunk, which begins with an event, if that has not been
-    /// done for this file.
+    /// Sets the times of the rest of a chunk, which begins with an event, unless they are set for this
+    /// file already.
     pub(crate) fn place(&mut self, chunk: &mut Chunk) {
         if chunk.zero == self.zero {
             return;
@@ -171,8 +216,8 @@ impl Cast {
     }
 }
 
-/// The last line of the end of a file, and how many bytes there are behind it, of one that has no end;
-/// `None` when there is no line that is there as a whole. `is_all` when this is all of the file.
+/// The last whole line in the end of a file, and the number of bytes behind it; `None` without a whole
+/// line. `is_all` says whether this is the whole file.
 pub(crate) fn last_line(end: &[u8], is_all: bool) -> Option<(&[u8], usize)> {
     let at = memrchr(b'\n', end)?;
     let begin = match memrchr(b'\n', &end[..at]) {
@@ -192,9 +237,17 @@ mod tests {
     /// 1475713029.669794 s.
     const AT: Stamp = Stamp(1_475_713_029_669_794_202);
 
+    fn encoder() -> Events {
+        Events { input: true }
+    }
+
     fn event(stream: Stream, pieces: [&[u8]; 2], at: Stamp) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(&mut out, at, &Entry { stream, first: false, last: false, pieces });
+        encoder().encode(
+            &mut out,
+            &StampText::new(at),
+            &Entry { stream, first: false, last: false, pieces },
+        );
         assert!(out.len() <= AROUND + json::WIDEST * pieces.concat().len());
         out
     }
@@ -210,7 +263,7 @@ mod tests {
     #[test]
     fn a_file_begins_with_a_header_and_its_times_with_it() {
         let mut sized = Vec::new();
-        encode_size(&mut sized, later(2), Size { rows: 10, cols: 300 });
+        encoder().encode_size(&mut sized, later(2), Size { rows: 10, cols: 300 });
         assert!(sized.len() <= AROUND);
         let events = [
             event(Stream::Tty, [b"a\xc3", b"\xa4\x1b[0m\r\n"], AT),
@@ -221,7 +274,7 @@ mod tests {
         let mut chunk = chunk(&events.each_ref().map(Vec::as_slice));
         let mut cast = Cast::new("xterm".into(), SIZE);
         cast.begin(&mut chunk);
-        // Tried again: there is one header all the same.
+        // A second attempt adds no second header.
         cast.begin(&mut chunk);
         cast.place(&mut chunk);
         cast.place(&mut chunk);
@@ -233,8 +286,8 @@ mod tests {
             "\n[        100.669794, \"m\", \"lost\"]\n",
         ];
         assert_eq!(String::from_utf8(chunk.bytes.clone()).unwrap(), want.concat());
-        assert_eq!(last_size(&chunk.bytes), Some(Size { rows: 10, cols: 300 }));
-        // What was not written goes to another file, whose times begin anew.
+        assert_eq!(encoder().last_size(&chunk.bytes), Some(Size { rows: 10, cols: 300 }));
+        // The rest goes to another file, with times of its own.
         chunk.done = want[..4].concat().len() + 1;
         cast.begin(&mut chunk);
         cast.place(&mut chunk);

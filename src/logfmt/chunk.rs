@@ -26,7 +26,7 @@ pub struct Chunk {
 
 /// Lines and bytes of the app that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub struct Lost {
     /// Lines.
     pub(crate) lines: u64,
     /// Bytes, without those of line ends.
@@ -34,10 +34,14 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// Adds what was lost besides.
+    /// The sum of both.
+    pub(crate) fn plus(self, more: Self) -> Self {
+        Self { lines: self.lines + more.lines, bytes: self.bytes + more.bytes }
+    }
+
+    /// Adds more.
     pub(crate) fn add(&mut self, more: Self) {
-        self.lines += more.lines;
-        self.bytes += more.bytes;
+        *self = self.plus(more);
     }
 }
 

@@ -1,165 +1,57 @@
-//! The formats of logs. Pure.
+//! The table of log formats. Pure.
 
-use memchr::memchr_iter;
+use super::encoder::{LogFormat, Reader};
+use super::entry::LoggedEntry;
+use super::{cast, cri, journal, journald, json_file, raw};
 
-use super::chunk::{Chunk, Lost};
-use super::journal::{Fields, LENGTH, datagram};
-use super::lines::{Entry, Splitter};
-use super::stamp::StampText;
-use super::syslog::Syslog;
-use super::{cast, cri, frame, journal, json};
-use crate::types::limits;
-use crate::types::stream::Stream;
-use crate::types::time::Stamp;
+/// All formats, in the order of `--help`.
+pub static FORMATS: [&LogFormat; 6] = [
+    &journal::FORMAT,
+    &cri::FORMAT,
+    &json_file::FORMAT,
+    &raw::FORMAT,
+    &journald::FORMAT,
+    &cast::FORMAT,
+];
 
-/// How entries are written.
-#[derive(Clone, Debug)]
-pub enum Format {
-    /// Kubernetes' CRI.
-    Cri,
-    /// docker's json-file.
-    Json,
-    /// journald's own, each entry behind its length (u32, native order).
-    Journal(Fields),
-    /// The same, with the lines of a service as systemd itself would have them.
-    Service(Fields, Syslog),
-    /// Such lines, for `iojournal@NAME.service`.
-    Frames(Syslog),
-    /// The app's bytes and nothing else.
-    Raw,
-    /// asciicast v2: a recording of a terminal.
-    Cast {
-        /// Whether it has what was typed.
-        input: bool,
-    },
+/// The format with this name.
+pub fn find(name: &str) -> Option<&'static LogFormat> {
+    FORMATS.into_iter().find(|format| format.name == name)
 }
 
-impl Format {
-    /// What makes entries for it, of lines no longer than that many bytes.
-    pub fn splitter(&self, line_limit: usize) -> Splitter {
-        match self {
-            Self::Cast { .. } => Splitter::of_reads(limits::RECORD_EVENT),
-            // As journald splits them.
-            Self::Service(..) | Self::Frames(_) => Splitter::new(limits::JOURNAL_LINE).with_zeros(),
-            _ => Splitter::new(line_limit),
-        }
-    }
+fn readers() -> impl Iterator<Item = &'static Reader> {
+    FORMATS.into_iter().filter_map(|format| format.reader.as_ref())
+}
 
-    /// Bytes that an entry of so many bytes of text needs at most.
-    pub fn worst(&self, text: usize) -> usize {
-        match self {
-            Self::Cri => cri::AROUND + text,
-            Self::Json => json::AROUND + json::WIDEST * text,
-            Self::Journal(fields) => LENGTH + journal::AROUND + fields.len() + text,
-            // Of a terminal, each byte that is no text becomes three.
-            Self::Service(fields, _) => LENGTH + journal::AROUND + fields.len() + 3 * text,
-            Self::Frames(_) => frame::worst(3 * text),
-            Self::Raw => text + 1,
-            Self::Cast { .. } => cast::AROUND + json::WIDEST * text,
-        }
-    }
-
-    /// Whether some readers cannot bear another stream between the parts of a line.
-    pub(crate) fn keeps_lines_together(&self) -> bool {
-        !matches!(self, Self::Service(..) | Self::Frames(_))
-    }
-
-    /// Whether an entry ends with a line end and has no other one, so that a file can be cut there.
-    pub(crate) fn is_lines(&self) -> bool {
-        matches!(self, Self::Cri | Self::Json | Self::Cast { .. })
-    }
-
-    /// What is to be appended to a file that ends so: the end of each line that has none and would
-    /// get one of another app's.
-    pub(crate) fn close(&mut self, tail: &[u8]) -> Vec<u8> {
-        let part = match self {
-            Self::Cri => cri::part,
-            Self::Json => json::part,
-            // A journal is no file, and the raw bytes are the app's alone.
-            Self::Journal(_)
-            | Self::Service(..)
-            | Self::Frames(_)
-            | Self::Raw
-            | Self::Cast { .. } => return Vec::new(),
-        };
-        let (mut open, mut last) = ([false; Stream::ALL.len()], Stamp::default());
-        for (stamp, stream, ends) in tail.split(|byte| *byte == b'\n').filter_map(part) {
-            open[stream as usize] = !ends;
-            last = stamp;
-        }
-        let mut out = Vec::new();
-        for stream in Stream::ALL.into_iter().filter(|stream| open[*stream as usize]) {
-            let end = Entry { stream, first: false, last: true, pieces: [&[]; 2] };
-            self.encode(&mut out, &StampText::new(last), &end);
-        }
-        out
-    }
-
-    /// What of the app is in the beginning of a chunk, where that can be told: of an entry that is not
-    /// whole nothing counts, but for the raw bytes.
-    pub(crate) fn count(&self, begun: &[u8]) -> Option<Lost> {
-        match self {
-            _ if begun.is_empty() => Some(Lost::default()),
-            Self::Cri => Some(cri::count(begun)),
-            Self::Raw => {
-                let lines = memchr_iter(b'\n', begun).count() as u64;
-                Some(Lost { lines, bytes: begun.len() as u64 - lines })
-            }
-            Self::Json
-            | Self::Journal(_)
-            | Self::Service(..)
-            | Self::Frames(_)
-            | Self::Cast { .. } => None,
-        }
-    }
-
-    /// Appends an entry to a chunk, and counts it there.
-    pub(crate) fn put(&mut self, chunk: &mut Chunk, stamp: &StampText, entry: &Entry<'_>) {
-        self.encode(&mut chunk.bytes, stamp, entry);
-        let text = entry.pieces.iter().map(|piece| piece.len()).sum();
-        chunk.count(u64::from(entry.last), text, stamp.stamp());
-    }
-
-    /// Appends an entry.
-    pub fn encode(&mut self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
-        match self {
-            Self::Cri => cri::encode(out, stamp, entry),
-            Self::Json => json::encode(out, stamp, entry),
-            Self::Journal(fields) => datagram(out, |out| fields.encode(out, entry)),
-            Self::Service(fields, syslog) => {
-                if let Some(message) = syslog.message(entry) {
-                    datagram(out, |out| fields.encode_message(out, &message));
-                }
-            }
-            Self::Frames(syslog) => {
-                if let Some(message) = syslog.message(entry) {
-                    frame::encode(out, &message);
-                }
-            }
-            Self::Cast { .. } => cast::encode(out, stamp.stamp(), entry),
-            Self::Raw => {
-                for piece in entry.pieces {
-                    out.extend_from_slice(piece);
-                }
-                if entry.last {
-                    out.push(b'\n');
-                }
-            }
-        }
-    }
+/// Parses an entry of any format. An entry without a line end is being written, or was torn off: no line
+/// ends with it. If no format can begin so, the first one says why.
+pub(crate) fn parse(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {
+    let (line, is_whole) = line.strip_suffix(b"\n").map_or((line, false), |line| (line, true));
+    let reader = readers().find(|reader| (reader.begins)(line)).or_else(|| readers().next());
+    let mut entry = (reader.ok_or("no format can be read")?.parse)(line)?;
+    entry.ends &= is_whole;
+    Ok(entry)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logfmt::encoder::FormatOptions;
+    use crate::logfmt::lines::Entry;
+    use crate::logfmt::stamp::StampText;
+    use crate::types::stream::Stream;
+    use crate::types::time::Stamp;
+    use memchr::memchr_iter;
+    use proptest::prelude::*;
 
     /// Entries of these streams and texts, which end their lines or not.
-    fn log(format: &Format, entries: &[(Stream, &str, bool)]) -> Vec<u8> {
+    fn log(format: &LogFormat, entries: &[(Stream, &str, bool)]) -> Vec<u8> {
         let mut out = Vec::new();
         for (second, (stream, text, last)) in (1..).zip(entries) {
             let pieces = [text.as_bytes(), &[]];
             let entry = Entry { stream: *stream, first: true, last: *last, pieces };
-            format.clone().encode(&mut out, &StampText::new(Stamp(second * 1_000_000_000)), &entry);
+            let mut encoder = format.encoder(&FormatOptions::default());
+            encoder.encode(&mut out, &StampText::new(Stamp(second * 1_000_000_000)), &entry);
         }
         out
     }
@@ -167,34 +59,160 @@ mod tests {
     #[test]
     fn lines_without_an_end_get_one() {
         use Stream::{Stderr, Stdout};
-        for format in [Format::Cri, Format::Json] {
-            let half = log(&format, &[(Stderr, "x", true), (Stdout, "half", false)]);
-            let end = log(&format, &[(Stdout, "", true)]);
+        for format in FORMATS.into_iter().filter(|format| format.reader.is_some()) {
+            let half = log(format, &[(Stderr, "x", true), (Stdout, "half", false)]);
+            let end = log(format, &[(Stdout, "", true)]);
             let at = |second: u8| {
                 let text = String::from_utf8(end.clone()).unwrap();
                 text.replace("00:00:01", &format!("00:00:0{second}"))
             };
-            assert_eq!(String::from_utf8(format.clone().close(&half)).unwrap(), at(2));
+            assert_eq!(String::from_utf8(format.end_lines(&half)).unwrap(), at(2));
             // From the middle of an entry on, and torn off.
-            assert_eq!(format.clone().close(&half[9..half.len() - 1]), at(2).as_bytes());
+            assert_eq!(format.end_lines(&half[9..half.len() - 1]), at(2).as_bytes());
             for entries in [
                 &[][..],
                 &[(Stdout, "half", false), (Stdout, "", true)],
                 &[(Stdout, "a \\n\",\"stream\":\"stderr", true)],
             ] {
-                assert_eq!(format.clone().close(&log(&format, entries)), b"", "{entries:?}");
+                assert_eq!(format.end_lines(&log(format, entries)), b"", "{entries:?}");
             }
             // The text is no line end.
-            assert!(!format.clone().close(&log(&format, &[(Stdout, "a\\n", false)])).is_empty());
-            let both = log(&format, &[(Stdout, "a", false), (Stderr, "b", false)]);
-            assert_eq!(memchr_iter(b'\n', &format.clone().close(&both)).count(), 2);
-            assert!(
-                format
-                    .clone()
-                    .close(&[both.clone(), format.clone().close(&both)].concat())
-                    .is_empty()
-            );
-            assert_eq!(format.clone().close(b"no log\n\n{}\n"), b"");
+            assert!(!format.end_lines(&log(format, &[(Stdout, "a\\n", false)])).is_empty());
+            let both = log(format, &[(Stdout, "a", false), (Stderr, "b", false)]);
+            assert_eq!(memchr_iter(b'\n', &format.end_lines(&both)).count(), 2);
+            assert!(format.end_lines(&[both.clone(), format.end_lines(&both)].concat()).is_empty());
+            assert_eq!(format.end_lines(b"no log\n\n{}\n"), b"");
+        }
+    }
+
+    const STAMP: &str = "2016-10-20T18:39:20.57606443Z";
+
+    fn check(line: impl AsRef<[u8]>, want: Option<(Stream, &[u8], bool)>) {
+        let line = line.as_ref();
+        let got = parse(line).ok();
+        let seen = got.as_ref().map(|e| (e.stream, &*e.text, e.ends));
+        assert_eq!(seen, want, "{}", line.escape_ascii());
+        if let Some(entry) = got {
+            assert_eq!(entry.written, STAMP);
+            assert_eq!(Some(entry.stamp), Stamp::parse(STAMP));
+        }
+    }
+
+    #[test]
+    fn entries_of_the_kubelet() {
+        use Stream::{Stderr, Stdout};
+        // The kubelet's own vectors.
+        for (rest, want) in [
+            (" stdout F cri stdout test log\n", (Stdout, &b"cri stdout test log"[..], true)),
+            (" stderr F cri stderr test log\n", (Stderr, b"cri stderr test log", true)),
+            (
+                " stdout P cri stdout partial test log\n",
+                (Stdout, b"cri stdout partial test log", false),
+            ),
+            (" stdout P:TAG1:TAG2 cri stdout partial\n", (Stdout, b"cri stdout partial", false)),
+            // What its rules say.
+            (" stdout F:P x\n", (Stdout, b"x", true)),
+            (" stdout Q x\n", (Stdout, b"x", true)),
+            (" stdout :P x\n", (Stdout, b"x", true)),
+            (" stdout  x\n", (Stdout, b"x", true)),
+            (" stdout F \n", (Stdout, b"", true)),
+            (" stdout P \n", (Stdout, b"", false)),
+            (" stdout F  a  b \r\n", (Stdout, b" a  b \r", true)),
+            (" stderr F é\0\x1b\n", (Stderr, b"\xc3\xa9\0\x1b", true)),
+            // Torn off, or being written.
+            (" stdout F text", (Stdout, b"text", false)),
+            (" stdout F ", (Stdout, b"", false)),
+        ] {
+            check(format!("{STAMP}{rest}"), Some(want));
+        }
+        check([STAMP.as_bytes(), b" stdout F \xff\n"].concat(), Some((Stdout, b"\xff", true)));
+        for bad in ["", " ", " stdout", " stdout F", " tty F x", " stdout", "  F x"] {
+            check(format!("{STAMP}{bad}\n"), None);
+        }
+        for bad in
+            ["unsupported log format test log\n", "\n", "", " stdout F x\n", "x stdout F x\n"]
+        {
+            check(bad, None);
+        }
+    }
+
+    #[test]
+    fn entries_of_docker() {
+        use Stream::{Stderr, Stdout};
+        let of =
+            |log: &str| format!(r#"{{"log":{log},"stream":"stdout","time":"{STAMP}"}}"#) + "\n";
+        for (log, want) in [
+            (r#""docker stdout test log\n""#, (&b"docker stdout test log"[..], true)),
+            (r#""part""#, (b"part", false)),
+            (r#""""#, (b"", false)),
+            (r#""\n""#, (b"", true)),
+            (r#""\n\n""#, (b"\n", true)),
+            (r#""\u003c\u0026\"\\\/\t\r\u0000\u2028\n""#, (b"<&\"\\/\t\r\0\xe2\x80\xa8", true)),
+            (r#""\ud83d\ude00\n""#, ("\u{1f600}".as_bytes(), true)),
+            (r#""é\ufffd\n""#, ("é\u{fffd}".as_bytes(), true)),
+        ] {
+            check(of(log), Some((Stdout, want.0, want.1)));
+        }
+        // Halves of surrogates, and bytes that are no UTF-8.
+        for log in [
+            &br#""a\ud83dz\n""#[..],
+            br#""a\ude00z\n""#,
+            br#""a\ud83d\u0041z\n""#,
+            b"\"a\xffz\\n\"",
+        ] {
+            let line = [
+                b"{\"log\":",
+                log,
+                b",\"stream\":\"stdout\",\"time\":\"",
+                STAMP.as_bytes(),
+                b"\"}\n",
+            ];
+            let line = line.concat();
+            let entry = parse(&line).unwrap();
+            let text = std::str::from_utf8(&entry.text).unwrap();
+            assert!(text.starts_with("a\u{fffd}") && text.ends_with('z'), "{text:?}");
+        }
+        let other =
+            format!(r#" {{"time":"{STAMP}","attrs":{{"a":["b"]}},"stream":"stderr","log":"x\n"}}"#);
+        check(&other[1..], Some((Stderr, b"x", false)));
+        check(other[1..].to_owned() + "\n", Some((Stderr, b"x", true)));
+        for bad in [
+            "{\n".to_owned(),
+            "{}\n".to_owned(),
+            of("\"x\\n\"").replace("stdout", "stdin"),
+            of("\"x\\n\"").replace(STAMP, "today"),
+            of("\"x\\n\"").replace("\"}", "\"} {}"),
+            of("1"),
+            of("\"\\x\""),
+            of("\"x\\n\"")[..40].to_owned(),
+            other,
+        ] {
+            check(bad, None);
+        }
+    }
+
+    proptest! {
+        /// Whatever the app writes comes out as it is.
+        #[test]
+        fn any_text_is_read_back(
+            text in prop::collection::vec(any::<u8>().prop_filter("ends", |b| *b != b'\n'), 0..60),
+            ends: bool,
+        ) {
+            let line = [STAMP.as_bytes(), b" stderr ", if ends { b"F " } else { b"P " }, &text, b"\n"];
+            check(line.concat(), Some((Stream::Stderr, &text, ends)));
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let log = text.clone() + if ends { "\n" } else { "" };
+            let line = serde_json::json!({"log": log, "stream": "stdout", "time": STAMP});
+            check(line.to_string() + "\n", Some((Stream::Stdout, text.as_bytes(), ends)));
+        }
+
+        /// No bytes at all are more than an error.
+        #[test]
+        fn rubbish_is_refused(line: Vec<u8>, cut in 0usize..90) {
+            let _ = parse(&line);
+            let whole = format!(r#"{{"log":"\ud83d\ude00","stream":"stdout","time":"{STAMP}"}}"#);
+            let cut = cut.min(whole.len() - 1);
+            prop_assert!(parse(&whole.as_bytes()[..cut]).is_err());
         }
     }
 }

@@ -1,150 +1,134 @@
-//! Entries for journald in its native protocol (systemd's "Journal Native Protocol"): fields as
-//! `KEY=value` lines, one datagram each. Pure. A text has no line end in it, so the short form of a field always
-//! does.
+//! The lines of a service for the journal, as systemd itself would write them. Pure.
+//!
+//! The mux of a user's manager sends them to journald itself. A system's mux writes them as frames for
+//! `iojournal@NAME.service`, since only root may send in the name of another unit.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use super::lines::Entry;
-use super::syslog::{self, Message};
+use super::encoder::{Encoder, FormatOptions, LogFormat, LogTarget};
+use super::journald::{AROUND, LENGTH, begin, datagram};
+use super::lines::{Entry, Splitter};
+use super::stamp::StampText;
+use super::syslog::{Message, Syslog};
+use super::{entry, frame};
+use crate::types::limits;
 use crate::types::stream::Stream;
 
-/// Where journald listens.
-pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
+pub(crate) static FORMAT: LogFormat = LogFormat {
+    name: "journal",
+    argument: "",
+    help: "lines of the service itself, for `journalctl -u SERVICE`",
+    target: |stream| {
+        let stream = stream.map(|name| entry::stream(name.as_bytes())).transpose();
+        stream.map(LogTarget::Journal).map_err(|_| "expected stdout or stderr".to_owned())
+    },
+    records_terminal: false,
+    is_lines: false,
+    encoder: |options| Box::new(Journal::new(options)),
+    reader: None,
+};
 
-/// Bytes before each entry: its length, native order, for the writer sends each by itself.
-pub(crate) const LENGTH: usize = size_of::<u32>();
+/// Bytes that a byte of a terminal becomes, at most: one that is not UTF-8 becomes U+FFFD.
+const WIDEST: usize = 3;
 
-/// Appends what is to be one datagram behind its length.
-pub(crate) fn datagram(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
-    let at = out.len();
-    out.extend_from_slice(&[0; LENGTH]);
-    encode(out);
-    // An entry is far below 4 GiB: its text has a limit.
-    let len = u32::try_from(out.len() - at - LENGTH).unwrap_or(u32::MAX);
-    out[at..at + LENGTH].copy_from_slice(&len.to_ne_bytes());
+/// The encoder.
+#[derive(Debug)]
+struct Journal {
+    syslog: Syslog,
+    /// The fields of each datagram; `None` for frames.
+    fields: Option<String>,
 }
 
-/// What every entry of a log says: made once.
-#[derive(Clone, Debug)]
-pub struct Fields(String);
-
-/// Bytes of an entry beside its text and [`Fields`], at most.
-pub(crate) const AROUND: usize = 96;
-
-impl Fields {
-    /// The fields of an app's entries: `app` is a checked name; `unit` is the app's own unit, under
-    /// which `journalctl -u` shows them (root's senders only).
-    pub fn new(app: &str, unit: Option<&str>) -> Self {
-        let mut fields = format!("SYSLOG_IDENTIFIER={app}\nCONTAINER_NAME={app}\n");
-        if let Some(unit) = unit {
-            // Writing into a string does not fail.
-            let _ = writeln!(fields, "OBJECT_SYSTEMD_UNIT={unit}");
+impl Journal {
+    fn new(options: &FormatOptions) -> Self {
+        let syslog = options.syslog.clone();
+        if options.uses_journal_writer {
+            return Self { syslog, fields: None };
         }
-        Self(fields)
-    }
-
-    /// The fields that systemd itself gives the lines of a service; `user_unit` is that of a user's own manager,
-    /// under which `journalctl --user -u` shows them.
-    pub(crate) fn service(identifier: &str, facility: u8, user_unit: Option<&str>) -> Self {
+        let identifier = options.identifier.as_ref().unwrap_or(&options.app);
+        let facility = options.facility;
         let mut fields = format!("SYSLOG_IDENTIFIER={identifier}\nSYSLOG_FACILITY={facility}\n");
-        if let Some(unit) = user_unit {
+        if let Some(unit) = &options.unit {
             // Writing into a string does not fail.
             let _ = writeln!(fields, "OBJECT_SYSTEMD_USER_UNIT={unit}");
         }
-        Self(fields)
+        Self { syslog, fields: Some(fields) }
     }
+}
 
-    /// Appends a message, which may have any bytes.
-    pub(crate) fn encode_message(&self, out: &mut Vec<u8>, message: &Message<'_>) {
-        out.extend_from_slice(self.0.as_bytes());
-        out.extend_from_slice(b"IOTTYMUX_STREAM=");
-        out.extend_from_slice(message.stream.logged_as().as_bytes());
-        out.extend_from_slice(b"\nPRIORITY=");
-        out.extend_from_slice(&[b'0' + message.priority]);
-        out.extend_from_slice(b"\nMESSAGE\n");
-        out.extend_from_slice(&(message.len() as u64).to_le_bytes());
-        message.pieces.iter().for_each(|piece| out.extend_from_slice(piece));
-        out.push(b'\n');
-    }
+/// Appends the fields of a message, which may have any bytes.
+fn encode_message(out: &mut Vec<u8>, fields: &str, message: &Message<'_>) {
+    begin(out, fields, message.stream, message.priority);
+    out.extend_from_slice(b"MESSAGE\n");
+    out.extend_from_slice(&(message.len() as u64).to_le_bytes());
+    message.pieces.iter().for_each(|piece| out.extend_from_slice(piece));
+    out.push(b'\n');
+}
 
-    /// Their length, bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Never: every entry has a name.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Appends an entry. A priority at the start of a line (`<0>` to `<7>`) is taken from it.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, entry: &Entry<'_>) {
-        let usual = if entry.stream == Stream::Stderr { 3 } else { 6 };
-        let prefix = if entry.first { syslog::prefix(entry.pieces) } else { None };
-        let (priority, skip) = prefix.unwrap_or((usual, 0));
-        out.extend_from_slice(self.0.as_bytes());
-        out.extend_from_slice(b"IOTTYMUX_STREAM=");
-        out.extend_from_slice(entry.stream.logged_as().as_bytes());
-        out.extend_from_slice(b"\nPRIORITY=");
-        out.extend_from_slice(&[b'0' + priority, b'\n']);
-        if !entry.last {
-            out.extend_from_slice(b"CONTAINER_PARTIAL_MESSAGE=true\n");
+impl Encoder for Journal {
+    fn encode(&mut self, out: &mut Vec<u8>, _: &StampText, entry: &Entry<'_>) {
+        match (self.syslog.message(entry), &self.fields) {
+            (Some(message), Some(fields)) => {
+                datagram(out, |out| encode_message(out, fields, &message));
+            }
+            (Some(message), None) => frame::encode(out, &message),
+            (None, _) => {}
         }
-        out.extend_from_slice(b"MESSAGE=");
-        let [a, b] = entry.pieces;
-        let from_a = skip.min(a.len());
-        out.extend_from_slice(&a[from_a..]);
-        out.extend_from_slice(&b[skip - from_a..]);
-        out.push(b'\n');
+    }
+
+    fn worst(&self, text: usize) -> usize {
+        match &self.fields {
+            Some(fields) => LENGTH + AROUND + fields.len() + WIDEST * text,
+            None => frame::worst(WIDEST * text),
+        }
+    }
+
+    /// Splits lines as journald does.
+    fn splitter(&self, _: usize) -> Splitter {
+        Splitter::new(limits::JOURNAL_LINE).with_zeros()
+    }
+
+    /// Half a line waits for its end, as with systemd's own streams.
+    fn flush(&self, _: Duration) -> Duration {
+        limits::AGES
+    }
+
+    fn chunk(&self, _: usize) -> usize {
+        limits::JOURNAL_CHUNK + self.worst(limits::JOURNAL_LINE)
+    }
+
+    fn may_mix_lines(&self) -> bool {
+        true
+    }
+
+    fn own_stream(&self) -> Stream {
+        self.syslog.own_stream()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn encoded(stream: Stream, first: bool, last: bool, pieces: [&[u8]; 2]) -> String {
-        let mut out = Vec::new();
-        let fields = Fields::new("demo", Some("demo.service"));
-        fields.encode(&mut out, &Entry { stream, first, last, pieces });
-        assert!(out.len() <= AROUND + fields.len() + pieces.concat().len());
-        String::from_utf8(out).unwrap()
-    }
+    use crate::types::time::Stamp;
 
     #[test]
-    fn fields_of_an_entry() {
-        assert_eq!(
-            encoded(Stream::Stdout, true, true, [b"te", b"xt"]),
-            "SYSLOG_IDENTIFIER=demo\nCONTAINER_NAME=demo\nOBJECT_SYSTEMD_UNIT=demo.service\n\
-             IOTTYMUX_STREAM=stdout\nPRIORITY=6\nMESSAGE=text\n"
-        );
-        let part = encoded(Stream::Stderr, true, false, [b"part", b""]);
-        assert!(
-            part.ends_with("PRIORITY=3\nCONTAINER_PARTIAL_MESSAGE=true\nMESSAGE=part\n"),
-            "{part}"
-        );
-    }
-
-    #[test]
-    fn priorities_at_the_start_of_a_line() {
-        for (text, priority, message) in [
-            ("<0>x", 0, "x"),
-            ("<7>", 7, ""),
-            ("<8>x", 6, "<8>x"),
-            ("<>x", 6, "<>x"),
-            ("<a>x", 6, "<a>x"),
-            ("< 0>x", 6, "< 0>x"),
-            ("<<0>>x", 6, "<<0>>x"),
-            ("<4", 6, "<4"),
-        ] {
-            for cut in 0..=text.len() {
-                let (a, b) = text.split_at(cut);
-                let entry = encoded(Stream::Stdout, true, true, [a.as_bytes(), b.as_bytes()]);
-                let want = format!("PRIORITY={priority}\nMESSAGE={message}\n");
-                assert!(entry.ends_with(&want), "{text} at {cut}: {entry}");
-            }
-        }
-        let rest = encoded(Stream::Stdout, false, true, [b"<3>not at the start", b""]);
-        assert!(rest.ends_with("PRIORITY=6\nMESSAGE=<3>not at the start\n"), "{rest}");
+    fn a_line_as_a_datagram_and_as_a_frame() {
+        let stamp = StampText::new(Stamp(1));
+        let pieces = [&b"<3>a"[..], b"b"];
+        let entry = Entry { stream: Stream::Stdout, first: true, last: true, pieces };
+        let unit = Some("demo.service".to_owned());
+        let options = FormatOptions { app: "demo".into(), unit, ..FormatOptions::default() };
+        let (mut out, mut journal) = (Vec::new(), Journal::new(&options));
+        journal.encode(&mut out, &stamp, &entry);
+        let fields = "SYSLOG_IDENTIFIER=demo\nSYSLOG_FACILITY=3\nOBJECT_SYSTEMD_USER_UNIT=demo.service\n\
+                      IOTTYMUX_STREAM=stdout\nPRIORITY=3\nMESSAGE\n\x02\0\0\0\0\0\0\0ab\n";
+        let len = u32::try_from(fields.len()).unwrap().to_ne_bytes();
+        assert_eq!(out, [&len, fields.as_bytes()].concat());
+        assert!(out.len() <= journal.worst(5));
+        let options = FormatOptions { uses_journal_writer: true, ..options };
+        let (mut out, mut journal) = (Vec::new(), Journal::new(&options));
+        journal.encode(&mut out, &stamp, &entry);
+        assert_eq!(frame::next(&mut &out[..]).unwrap().unwrap().text, b"ab");
     }
 }

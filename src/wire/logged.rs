@@ -5,7 +5,7 @@
 //! log is, and nothing of what is in it.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -27,24 +27,14 @@ pub(crate) struct Logged {
 /// One log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LoggedFile {
-    /// How it is written.
-    pub(crate) format: LoggedFormat,
+    /// The name of its format in `--log`, or [`UNREADABLE`].
+    pub(crate) format: String,
     /// The file that is written, absolute; rotated ones are beside it.
     pub(crate) path: PathBuf,
 }
 
-/// How a log is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum LoggedFormat {
-    /// Kubernetes' CRI.
-    Cri,
-    /// docker's json-file.
-    JsonFile,
-    /// One that nobody reads by this document.
-    #[serde(other)]
-    Other,
-}
+/// The format of a log that `iottymux logs` cannot read.
+pub(crate) const UNREADABLE: &str = "other";
 
 impl Logged {
     /// The document of a mux that writes these logs.
@@ -71,23 +61,25 @@ impl Logged {
         document::parse(text, VERSION)
     }
 
-    /// The first log that can be read entry by entry.
-    pub(crate) fn readable(&self) -> Option<&LoggedFile> {
-        let log = self.logs.iter().find(|log| log.format != LoggedFormat::Other)?;
-        log.path.is_absolute().then_some(log)
+    /// The first log whose format a reader is known for, with that.
+    pub(crate) fn readable<R>(&self, reader: impl Fn(&str) -> Option<R>) -> Option<(R, &Path)> {
+        let log = self.logs.iter().find_map(|log| Some((reader(&log.format)?, log.path.as_path())));
+        log.filter(|(_, path)| path.is_absolute())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn only_known_versions_and_formats() {
         let json = r#"{"version":1,"logs":[{"format":"json-file","path":"/a"},{"format":"cri","path":"/b"}]}"#;
-        let file = |format, path: &str| LoggedFile { format, path: path.into() };
-        let logs = vec![file(LoggedFormat::JsonFile, "/a"), file(LoggedFormat::Cri, "/b")];
+        let file = |format: &str, path: &str| LoggedFile {
+            format: String::from(format),
+            path: path.into(),
+        };
+        let logs = vec![file("json-file", "/a"), file("cri", "/b")];
         assert_eq!(serde_json::to_string(&Logged::new(logs)).unwrap(), json);
         for (json, want) in [
             (json, Some("/a")),
@@ -99,7 +91,8 @@ mod tests {
             (r#"{"version":1,"logs":[{"format":"cri","path":"b"}]}"#, None),
         ] {
             let read = Logged::parse(json.as_bytes()).unwrap();
-            assert_eq!(read.readable().map(|log| log.path.as_path()), want.map(Path::new));
+            let reader = |format: &str| ["cri", "json-file"].contains(&format).then_some(());
+            assert_eq!(read.readable(reader).map(|((), path)| path), want.map(Path::new));
         }
         for (bad, why) in [
             (r#"{"version":2,"files":[]}"#, "version 2"),

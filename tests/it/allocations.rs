@@ -9,17 +9,17 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::core::hub::{Hub, Room};
 use iottymux::logfmt::cast::Cast;
-use iottymux::logfmt::format::Format;
-use iottymux::logfmt::journal::Fields;
+use iottymux::logfmt::encoder::FormatOptions;
+use iottymux::logfmt::format::FORMATS;
+use iottymux::logfmt::path::LogPath;
 use iottymux::logfmt::stamp::StampText;
-use iottymux::mux::sink::log::file::{Claims, LogFile, LogPath};
-use iottymux::mux::sink::log::writer::{LogSink, LogWriter};
-use iottymux::mux::sink::log::{Log, Policy};
+use iottymux::mux::logs::file::{Claims, LogFile};
+use iottymux::mux::logs::pipeline::{Log, LogOptions};
+use iottymux::mux::logs::writer::{LogSink, LogWriter};
 use iottymux::types::stream::{Epoch, Stream};
 use iottymux::types::time::Now;
 use iottymux::wire::Size;
@@ -79,9 +79,9 @@ fn lines() -> Vec<u8> {
     text
 }
 
-fn formats() -> [Format; 5] {
-    let fields = Fields::new("demo", Some("demo.service"));
-    [Format::Cri, Format::Json, Format::Journal(fields), Format::Raw, Format::Cast { input: false }]
+fn options() -> FormatOptions {
+    let unit = Some("demo.service".to_owned());
+    FormatOptions { app: "demo".into(), unit, ..FormatOptions::default() }
 }
 
 #[test]
@@ -95,9 +95,10 @@ fn what_counts_counts() {
 #[test]
 fn lines_are_split_and_encoded_without_memory() {
     let text = lines();
-    for mut format in formats() {
-        let mut splitter = format.splitter(LIMIT);
-        let mut out = Vec::with_capacity(format.worst(text.len()) * 100);
+    for format in FORMATS {
+        let mut encoder = format.encoder(&options());
+        let mut splitter = encoder.splitter(LIMIT);
+        let mut out = Vec::with_capacity(encoder.worst(text.len()) * 100);
         let mut entries = 0;
         let mut round = |piece: usize| {
             out.clear();
@@ -106,13 +107,13 @@ fn lines_are_split_and_encoded_without_memory() {
                 for stream in Stream::PLAIN.into_iter().filter(|stream| stream.is_output()) {
                     let mut rest = piece;
                     while let Some(entry) = splitter.next(stream, &mut rest) {
-                        format.encode(&mut out, &stamp, &entry);
+                        encoder.encode(&mut out, &stamp, &entry);
                         entries += 1;
                     }
                 }
             }
             if let Some(entry) = splitter.flush(Stream::Stdout, false) {
-                format.encode(&mut out, &StampText::new(Now::read().stamp), &entry);
+                encoder.encode(&mut out, &StampText::new(Now::read().stamp), &entry);
             }
         };
         // What is kept of half a line grows to its limit once.
@@ -149,29 +150,20 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
     let text = lines();
     let ends = text.split(|byte| *byte == b'\n').count() - 1;
     // Chunks as many as can be, so that what they cost is seen.
-    let policy = Policy {
-        line_limit: LIMIT,
-        chunk: 16 * 1024,
-        flush: Duration::from_secs(1),
-        buffer: 1024 * 1024,
-        drops: false,
-    };
-    for (at, format) in formats().into_iter().enumerate() {
+    let log_options = LogOptions { line_limit: LIMIT, chunk: 16 * 1024, ..LogOptions::default() };
+    for (at, format) in FORMATS.into_iter().enumerate() {
         let (claims, path) = (Claims::default(), rig.file(&at.to_string()));
         let path = LogPath::free(Path::new(&path)).unwrap();
-        let file = if let Format::Cast { .. } = format {
-            LogFile::recording(
-                path,
-                &claims,
-                Cast::new("xterm".into(), Size { rows: 24, cols: 80 }),
-                format.clone(),
-            )
+        let encoder = format.encoder(&options());
+        let file = if encoder.records_sizes() {
+            let cast = Cast::new("xterm".into(), Size { rows: 24, cols: 80 });
+            LogFile::recording(path, &claims, cast, format)
         } else {
-            LogFile::new(path, &claims, None, format.clone())
+            LogFile::new(path, &claims, None, format)
         };
         let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
         let mut hub = hub();
-        let mut log = Log::new("x".into(), format, policy, writer, &mut hub);
+        let mut log = Log::new("x".into(), encoder, log_options, writer, &mut hub);
         let mut run = |rounds: usize| {
             let mut todo = rounds * text.len();
             let mut chunks = 0;

@@ -389,8 +389,8 @@ fn everything_is_in_the_log_when_the_mux_has_ended() {
 fn what_makes_no_sense_is_refused() {
     let rig = Rig::new();
     for (arguments, why) in [
-        (&["--log", "xml:/a"][..], "a log is journal, cri:PATH"),
-        (&["--log", "cri:"], "names a file"),
+        (&["--log", "xml:/a"][..], "expected journal, cri:PATH"),
+        (&["--log", "cri:"], "cri: expected the path of a file"),
         (&["--log", "raw:/a", "--log-line-limit", "2M"], "a line's limit"),
         (&["--log", "raw:/a", "--log-max-size", "1"], "a log's size"),
         (&["--log", "raw:/a", "--log-policy", "wait"], "hold or drop"),

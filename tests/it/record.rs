@@ -7,15 +7,16 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::core::hub::{Hub, Room};
 use iottymux::logfmt::cast::Cast;
-use iottymux::logfmt::format::Format;
-use iottymux::mux::sink::log::file::{Claims, LogFile, LogPath};
-use iottymux::mux::sink::log::writer::{LogSink, LogWriter};
-use iottymux::mux::sink::log::{Log, Policy};
+use iottymux::logfmt::encoder::FormatOptions;
+use iottymux::logfmt::format::find;
+use iottymux::logfmt::path::LogPath;
+use iottymux::mux::logs::file::{Claims, LogFile};
+use iottymux::mux::logs::pipeline::{Log, LogOptions};
+use iottymux::mux::logs::writer::{LogSink, LogWriter};
 use iottymux::types::stream::{Epoch, Stream};
 use iottymux::types::time::Now;
 use iottymux::wire::Size;
@@ -238,23 +239,15 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
     let words = (0..WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak();
     let rings = vec![0; rings_len(&streams, backlog)].leak();
     let mut hub = Hub::new(&streams, backlog, Memory { words, rings }, Epoch(1));
-    let policy = Policy {
-        line_limit: 10,
-        chunk: 128 * 1024,
-        flush: Duration::from_secs(1),
-        buffer: 1024 * 1024,
-        drops: false,
-    };
+    let options = LogOptions { line_limit: 10, chunk: 128 * 1024, ..LogOptions::default() };
     let size = |cols| Size { rows: 24, cols };
     let cast = Cast::new("xterm".into(), size(80));
-    let file = LogFile::recording(
-        LogPath::free(&path).unwrap(),
-        &Claims::default(),
-        cast,
-        Format::Cast { input: true },
-    );
+    let format = find("cast").unwrap();
+    let path = LogPath::free(&path).unwrap();
+    let file = LogFile::recording(path, &Claims::default(), cast, format);
     let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
-    let mut log = Log::new("x".into(), Format::Cast { input: true }, policy, writer, &mut hub);
+    let encoder = format.encoder(&FormatOptions { record_input: true, ..FormatOptions::default() });
+    let mut log = Log::new("x".into(), encoder, options, writer, &mut hub);
     let print = |hub: &mut Hub, log: &mut Log| {
         let mut printed = 0;
         while let Room::Free(room) = hub.room(Stream::Tty, Now::read().at) {
@@ -300,7 +293,7 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
 fn what_makes_no_sense_is_refused() {
     let rig = Rig::new();
     for (arguments, status, why) in [
-        (&["tty", "--app", APP, "--record", "raw:/a"][..], 2, "a recording is cast:PATH"),
+        (&["tty", "--app", APP, "--record", "raw:/a"][..], 2, "expected cast:PATH"),
         (&["stream", "--app", APP, "--record", "cast:/a"], 2, "unexpected argument"),
         (&["run", "--app", APP, "--record", "cast:/a", "--", "true"], 2, "--record needs --tty"),
         (

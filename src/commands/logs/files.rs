@@ -19,11 +19,10 @@ use anyhow::{Context, Result};
 use memchr::memchr;
 use rustix::fs::{Dir, Mode, OFlags, openat};
 
-use super::entry;
+use crate::logfmt::encoder::Reader;
 use crate::os::walk::{Links, Walk, refusal};
 use crate::types::limits;
 use crate::types::time::Stamp;
-use crate::wire::logged::LoggedFormat;
 
 /// What a file is, for as long as somebody has it open; with the time at which it was made, where
 /// the file system keeps that, also beyond: then the number goes to another file.
@@ -58,12 +57,12 @@ struct FoundFile {
 }
 
 /// Who has named a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Named {
     /// The user of this program, who may name any file.
     ByUser,
     /// The document of a mux, which is another user's perhaps: the file must be a log in this format.
-    ByMux(LoggedFormat),
+    ByMux(Reader),
 }
 
 /// An open file of the log.
@@ -132,7 +131,7 @@ impl Files {
 
     /// Whether the user of this program has named the log, and knows what is in it.
     pub(crate) fn are_named_by_user(&self) -> bool {
-        self.named == Named::ByUser
+        matches!(self.named, Named::ByUser)
     }
 
     /// Whether there are more than may be open at once.
@@ -172,7 +171,7 @@ impl Files {
 
     /// The way to the directory of the file that is written, and its name there.
     fn reach(&self) -> io::Result<(Walk, OsString)> {
-        let links = if self.named == Named::ByUser { Links::All } else { Links::Trusted };
+        let links = if matches!(self.named, Named::ByUser) { Links::All } else { Links::Trusted };
         let mut walk = Walk::new()?;
         let name = walk.find(self.real.as_ref().unwrap_or(&self.path), links)?;
         Ok((walk, name))
@@ -239,8 +238,8 @@ impl Files {
         if id != found.id {
             return Ok(false);
         }
-        if let Named::ByMux(format) = self.named
-            && !is_log(&file, format).with_context(what)?
+        if let Named::ByMux(reader) = self.named
+            && !is_log(&file, reader).with_context(what)?
         {
             let why = "it is not a log in the format that the mux names; nothing of it is printed";
             return Err(refusal(why.into())).with_context(what);
@@ -298,27 +297,17 @@ fn open(walk: &Walk, name: &OsStr, flags: OFlags) -> io::Result<File> {
     Ok(openat(walk.fd(), name, flags | always, Mode::empty())?.into())
 }
 
-/// Whether a file begins with an entry in this format, as far as there is anything in it.
-fn is_log(file: &File, format: LoggedFormat) -> io::Result<bool> {
+/// Whether a file begins with an entry of this format, as far as there is anything in it.
+fn is_log(file: &File, reader: Reader) -> io::Result<bool> {
     let mut head = vec![0; limits::LOG_READ];
     let len = file.read_at(&mut head, 0)?;
-    let (head, is_json) = (&head[..len], head.first() == Some(&b'{'));
-    let is_claimed = match format {
-        LoggedFormat::Cri => !is_json,
-        LoggedFormat::JsonFile => is_json,
-        LoggedFormat::Other => false,
-    };
+    let head = &head[..len];
     let parses = match memchr(b'\n', head) {
-        Some(end) => entry::parse(&head[..=end]).is_ok(),
+        Some(end) => (reader.parse)(&head[..end]).is_ok(),
         // Its end is not there yet, or further on.
-        None => is_json || entry::parse(head).is_ok() || begins_stamp(head),
+        None => true,
     };
-    Ok(head.is_empty() || is_claimed && parses)
-}
-
-/// Whether this may become an entry of the kubelet's.
-fn begins_stamp(head: &[u8]) -> bool {
-    head.iter().take("2006-01-02T15:04:05".len()).all(|b| b.is_ascii_digit() || b"-T:".contains(b))
+    Ok(head.is_empty() || (reader.begins)(head) && parses)
 }
 
 /// Whether an error means that something is in the way of a log, or it may not be read: both may be

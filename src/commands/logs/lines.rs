@@ -5,7 +5,7 @@
 //! read, for lines have no longest length and a prompt no end.
 
 use super::colours::Colours;
-use super::entry::LoggedEntry;
+use crate::logfmt::entry::LoggedEntry;
 use crate::types::escape::is_unsafe;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
@@ -122,13 +122,13 @@ fn colour(text: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::logs::entry;
+    use crate::logfmt::format;
 
     fn printed(wants: Wants, log: &str) -> String {
         let mut lines = EntryPrinter::new(wants, [false; 2]);
         let mut out = Vec::new();
         for line in log.split_inclusive('\n') {
-            lines.print(&entry::parse(line.as_bytes()).unwrap(), &mut out);
+            lines.print(&format::parse(line.as_bytes()).unwrap(), &mut out);
         }
         String::from_utf8(out).unwrap()
     }

@@ -5,7 +5,6 @@
 //! outputs. What is read may be what others have written: it is taken apart, never believed.
 
 mod colours;
-mod entry;
 mod files;
 mod lines;
 mod output;
@@ -26,6 +25,7 @@ use super::logs::output::Output;
 use super::logs::reader::Reader;
 use super::logs::tail::Start;
 use super::logs::watch::{FileWatch, Woken, ends_in};
+use crate::logfmt::format;
 use crate::os::state::AppDir;
 use crate::wire::logged::Logged;
 
@@ -170,13 +170,14 @@ fn path(request: &LogsRequest) -> Result<(PathBuf, Named)> {
             app.name()
         );
     };
-    let Some(log) = logged.readable() else {
+    let readers = |name: &str| format::find(name)?.reader;
+    let Some((reader, path)) = logged.readable(readers) else {
         bail!("app {}: it has no log in a file, as cri or json-file (see journalctl)", app.name());
     };
     let root = app.root().with_context(|| format!("app {}", app.name()))?;
-    let path = match (root, log.path.strip_prefix("/")) {
+    let path = match (root, path.strip_prefix("/")) {
         (Some(root), Ok(below)) => root.join(below),
-        _ => log.path.clone(),
+        _ => path.to_owned(),
     };
-    Ok((path, Named::ByMux(log.format)))
+    Ok((path, Named::ByMux(reader)))
 }

@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result};
 
-use super::entry::LoggedEntry;
 use super::lines::{EntryPrinter, Wants};
+use crate::logfmt::entry::LoggedEntry;
 use crate::os::print::write_all;
 use crate::types::limits;
 use crate::types::stream::Stream;

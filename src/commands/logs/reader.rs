@@ -8,10 +8,11 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result};
 use memchr::memchr;
 
-use super::entry::{self, LoggedEntry};
 use super::files::Files;
 use super::lines::index;
 use super::tail::Start;
+use crate::logfmt::entry::LoggedEntry;
+use crate::logfmt::format;
 use crate::types::limits;
 
 /// See the module.
@@ -108,7 +109,7 @@ impl Reader {
         if rest.is_empty() || self.skipping {
             return Ok(());
         }
-        match entry::parse(&rest) {
+        match format::parse(&rest) {
             Ok(entry) if self.is_wanted(&entry, self.offset) => give(&entry),
             Err(why) if complete => {
                 self.tell(self.offset, self.lines, &rest, why);
@@ -135,7 +136,7 @@ impl Reader {
             let line = &buffer[done..=from + at];
             let offset = self.offset + done as u64;
             if !std::mem::take(&mut self.skipping) {
-                match entry::parse(line) {
+                match format::parse(line) {
                     Ok(entry) => {
                         self.is_log = true;
                         if self.is_wanted(&entry, offset) {

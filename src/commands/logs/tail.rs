@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 
 use memchr::memrchr;
 
-use super::entry;
 use super::files::Opened;
 use super::lines::{Wants, index};
+use crate::logfmt::format;
 use crate::types::limits;
 
 /// A place in a log: the number of a file, and an offset in it.
@@ -58,7 +58,7 @@ pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io:
             if lines == count {
                 beyond += line.len() as u64;
             }
-            let Ok(entry) = entry::parse(line) else { continue };
+            let Ok(entry) = format::parse(line) else { continue };
             if !wants.includes(entry.stream) {
                 continue;
             }

@@ -1,8 +1,7 @@
-//! Where the app's bytes go: clients on unix sockets, logs, the model of a terminal's screen.
+//! Where the app's bytes go: clients on unix sockets, the model of a terminal's screen.
 
 pub(crate) mod client;
 pub(crate) mod kept;
 pub(crate) mod listener;
-pub mod log;
 pub(crate) mod painter;
 pub(crate) mod thread;

@@ -1,5 +1,11 @@
 //! The mux and its logs: opening them, giving them what there is, having them opened anew.
 
+pub(crate) mod fifo;
+pub mod file;
+pub(crate) mod journald;
+pub mod pipeline;
+pub mod writer;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -8,109 +14,50 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
+use self::fifo::Fifo;
+use self::file::{Claims, LogFile};
+use self::journald::JournalSocket;
+use self::pipeline::{Log, LogOptions};
+use self::writer::{LogSink, LogWriter, WriterEvent};
 use super::poll::Token;
-use super::sink::log::fifo::{self, Fifo};
-use super::sink::log::file::{Claims, LogFile, LogPath, Rotation};
-use super::sink::log::journald::JournalSocket;
-use super::sink::log::writer::{LogSink, LogWriter, WriterEvent};
-use super::sink::log::{Log, Policy};
 use super::{Mux, log_watch, source};
 use crate::core::hub::{ClientId, Hub};
 use crate::logfmt::cast::Cast;
-use crate::logfmt::format::Format;
-use crate::logfmt::journal::{self, Fields};
-use crate::logfmt::syslog::Syslog;
+use crate::logfmt::encoder::{FormatOptions, LogTarget};
+use crate::logfmt::journald::SOCKET;
+use crate::logfmt::spec::LogSpec;
 use crate::os::state::{AppDir, LOGS};
 use crate::systemd::notify::{Notify, Stored};
 use crate::systemd::unit;
 use crate::types::limits;
 use crate::types::service::ServiceName;
 use crate::types::time::Now;
-use crate::wire::logged::{self, Logged};
+use crate::wire::logged::{Logged, LoggedFile, UNREADABLE};
 use crate::wire::{Answer, FrameKind, LogReport, Size};
 
 /// Name of the FIFO of the journal in systemd's store.
 const STORED: &str = "journal";
 
-/// What is to be logged, and how.
+/// The logs of an app.
 #[derive(Clone, Debug)]
 pub(crate) struct LogPlan {
-    /// Each log.
-    pub(crate) targets: Vec<LogTarget>,
-    /// Whether files are rotated by ourselves.
-    pub(crate) rotation: Option<Rotation>,
-    /// What holds for all.
-    pub(crate) policy: Policy,
+    pub(crate) logs: Vec<LogSpec>,
+    pub(crate) options: LogOptions,
+    pub(crate) format_options: FormatOptions,
 }
 
 impl LogPlan {
-    /// The target that two of the logs have, for people: they would spoil each other's.
-    pub(crate) fn shared(&self) -> Option<String> {
-        let shares = |(at, target): &(usize, &LogTarget)| {
-            let others = &self.targets[..*at];
-            others.iter().any(|other| match (other.path(), target.path()) {
-                (None, None) => std::mem::discriminant(other) == std::mem::discriminant(target),
-                (one, two) => one == two,
-            })
-        };
-        let (_, target) = self.targets.iter().enumerate().find(shares)?;
-        Some(match target {
-            LogTarget::Journal(_) => "journal".to_owned(),
-            _ => target.path().map_or("journald".into(), |path| path.display().to_string()),
-        })
-    }
-}
-
-impl LogTarget {
-    /// Its file.
-    fn path(&self) -> Option<PathBuf> {
-        match self {
-            Self::File(_, path) | Self::Recording { path, .. } => Some(path.path()),
-            Self::Journald | Self::Journal(_) => None,
+    /// A target that two of the logs have.
+    pub(crate) fn shared_target(&self) -> Option<String> {
+        let mut rest = &self.logs[..];
+        while let Some((log, others)) = rest.split_first() {
+            if others.iter().any(|other| log.shares_target(other)) {
+                return Some(log.target());
+            }
+            rest = others;
         }
+        None
     }
-}
-
-/// Where one log goes.
-#[derive(Clone, Debug)]
-pub(crate) enum LogTarget {
-    /// To a file.
-    File(FileFormat, LogPath),
-    /// To journald.
-    Journald,
-    /// To the journal, as systemd itself would write the lines of the service.
-    Journal(JournalTarget),
-    /// A recording of the terminal, to a file.
-    Recording {
-        /// The file.
-        path: LogPath,
-        /// What kind of terminal the app takes it for.
-        term: String,
-        /// Whether what is typed is recorded.
-        input: bool,
-    },
-}
-
-/// How the lines of a service come into the journal.
-#[derive(Clone, Debug)]
-pub(crate) struct JournalTarget {
-    /// What of them is a message.
-    pub(crate) syslog: Syslog,
-    /// The name of the program, if not the app's; where the mux itself writes.
-    pub(crate) identifier: Option<String>,
-    /// The facility; where the mux itself writes.
-    pub(crate) facility: u8,
-}
-
-/// How a log file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileFormat {
-    /// Kubernetes' CRI.
-    Cri,
-    /// docker's json-file.
-    Json,
-    /// The app's bytes alone.
-    Raw,
 }
 
 /// A client that waits until the logs are opened anew.
@@ -124,7 +71,7 @@ pub(crate) struct Reopening {
     errors: Vec<String>,
 }
 
-/// Starts the logs of an app, and writes down where they are. `size` is that of its terminal.
+/// Starts the logs of an app, and publishes where they are. `size` is that of its terminal.
 pub(crate) fn open(
     plan: LogPlan,
     (service, dir): (&ServiceName, &AppDir),
@@ -132,54 +79,42 @@ pub(crate) fn open(
     hub: &mut Hub,
     size: Option<Size>,
 ) -> Result<Vec<Log>> {
-    let LogPlan { targets, rotation, policy } = plan;
-    let app = dir.name();
+    let LogPlan { logs: specs, options, format_options } = plan;
     let (mut logs, mut files) = (Vec::new(), Vec::new());
     let claims = Claims::default();
-    for target in targets {
-        let mut policy = policy;
-        let (name, format, target) = match target {
-            LogTarget::File(format, path) => {
-                let (word, format, logged) = match format {
-                    FileFormat::Cri => ("cri", Format::Cri, logged::LoggedFormat::Cri),
-                    FileFormat::Json => ("json-file", Format::Json, logged::LoggedFormat::JsonFile),
-                    FileFormat::Raw => ("raw", Format::Raw, logged::LoggedFormat::Other),
-                };
-                let name = format!("{word}:{}", path.path().display());
-                files.push(logged::LoggedFile { format: logged, path: path.path() });
-                let file = LogFile::new(path, &claims, rotation, format.clone());
-                (name, format, LogSink::File(Box::new(file)))
+    for spec in specs {
+        let name = spec.name();
+        let app = dir.name().as_str().to_owned();
+        let mut format_options = FormatOptions { app, ..format_options.clone() };
+        let sink = match spec.target {
+            LogTarget::File(path) => {
+                let format = spec.format.reader.map_or(UNREADABLE, |_| spec.format.name);
+                files.push(LoggedFile { format: format.to_owned(), path: path.path() });
+                LogSink::File(Box::new(if spec.format.records_terminal {
+                    let Some(size) = size else { bail!("only a terminal can be recorded") };
+                    let cast = Cast::new(format_options.term.clone(), size);
+                    LogFile::recording(path, &claims, cast, spec.format)
+                } else {
+                    LogFile::new(path, &claims, options.rotation, spec.format)
+                }))
             }
             LogTarget::Journald => {
-                // Only root may write in the name of another unit.
+                // Only root may send in the name of another unit.
                 let may = unit::is_ours() && Uid::effective().is_root();
-                let unit = may.then_some(service.as_str());
-                let format = Format::Journal(Fields::new(app.as_str(), unit));
-                let journal =
-                    JournalSocket::new(PathBuf::from(journal::SOCKET)).context("journald")?;
-                ("journald".to_owned(), format, LogSink::Journal(journal))
+                format_options.unit = may.then(|| service.as_str().to_owned());
+                LogSink::Journal(journal_socket()?)
             }
-            LogTarget::Journal(journal) => {
-                // A line waits for its end there, as systemd's own do.
-                policy.flush = limits::AGES;
-                let (format, target) = open_journal(journal, (service, dir), (stored, notify))?;
-                policy.chunk = limits::JOURNAL_CHUNK + format.worst(limits::JOURNAL_LINE);
-                ("journal".to_owned(), format, target)
-            }
-            LogTarget::Recording { path, term, input } => {
-                let Some(size) = size else { bail!("only a terminal can be recorded") };
-                let name = format!("cast:{}", path.path().display());
-                files.push(logged::LoggedFile {
-                    format: logged::LoggedFormat::Other,
-                    path: path.path(),
-                });
-                let (cast, format) = (Cast::new(term, size), Format::Cast { input });
-                let file = LogFile::recording(path, &claims, cast, format.clone());
-                (name, format, LogSink::File(Box::new(file)))
+            LogTarget::Journal(only) => {
+                format_options.syslog.only = only;
+                let fifo = open_journal(&mut format_options, (service, dir), (stored, notify))?;
+                match fifo {
+                    Some(fifo) => LogSink::Fifo(fifo),
+                    None => LogSink::Journal(journal_socket()?),
+                }
             }
         };
-        let writer = LogWriter::start(&name, target).with_context(|| format!("log {name}"))?;
-        logs.push(Log::new(name, format, policy, writer, hub));
+        let writer = LogWriter::start(&name, sink).with_context(|| format!("log {name}"))?;
+        logs.push(Log::new(name, spec.format.encoder(&format_options), options, writer, hub));
     }
     if files.is_empty() {
         dir.remove(LOGS)?;
@@ -189,13 +124,17 @@ pub(crate) fn open(
     Ok(logs)
 }
 
-/// The way to the journal: by `iojournal@NAME.service`, since only root may write in the name of another
-/// unit; under a user's manager by ourselves.
+fn journal_socket() -> Result<JournalSocket> {
+    JournalSocket::new(PathBuf::from(SOCKET)).context("journald")
+}
+
+/// Chooses the way to the journal: the FIFO of `iojournal@NAME.service`, since only root may send in the
+/// name of another unit, or `None` for the mux's own socket, under a user's manager.
 fn open_journal(
-    JournalTarget { syslog, identifier, facility }: JournalTarget,
+    options: &mut FormatOptions,
     (service, dir): (&ServiceName, &AppDir),
     (stored, notify): (&mut Stored, &Notify),
-) -> Result<(Format, LogSink)> {
+) -> Result<Option<Fifo>> {
     let of_user = unit::is_of_user();
     let by_writer = !of_user && notify.keeps() && Uid::effective().is_root();
     let fifo = match stored.remove(STORED) {
@@ -203,22 +142,20 @@ fn open_journal(
         None if by_writer => Some(open_fifo(dir).context("making the FIFO of the journal")?),
         None => None,
     };
+    options.uses_journal_writer = fifo.is_some();
     if let Some(fifo) = fifo {
         notify.store(STORED, &fifo);
-        let target = LogSink::Fifo(Fifo::new(fifo).context("the FIFO of the journal")?);
-        return Ok((Format::Frames(syslog), target));
+        return Fifo::new(fifo).context("the FIFO of the journal").map(Some);
     }
     if !of_user && notify.keeps() {
         log::warn!(
-            "app {}: systemd keeps no FIFO of the journal: the lines of {service} are shown as those of this mux",
+            "app {}: systemd keeps no FIFO for the journal: journalctl shows the lines of {service} \
+             as lines of this mux",
             dir.name()
         );
     }
-    let unit = (of_user && unit::is_ours()).then_some(service.as_str());
-    let identifier = identifier.as_deref().unwrap_or(dir.name().as_str());
-    let fields = Fields::service(identifier, facility, unit);
-    let journal = JournalSocket::new(PathBuf::from(journal::SOCKET)).context("journald")?;
-    Ok((Format::Service(fields, syslog), LogSink::Journal(journal)))
+    options.unit = (of_user && unit::is_ours()).then(|| service.as_str().to_owned());
+    Ok(None)
 }
 
 /// Makes the FIFO of the journal for a mux that is not root, and has systemd keep it.
@@ -295,7 +232,7 @@ impl Mux {
 
     /// Has all logs opened anew; the client is answered when they are.
     pub(crate) fn reopen_logs_for(&mut self, client: ClientId) -> Result<()> {
-        if !self.logs.iter().any(Log::is_file) {
+        if !self.logs.iter_mut().any(|log| log.writer().is_file()) {
             bail!("it has no log in a file");
         }
         self.reopening.retain(|asked| self.clients.contains_key(&asked.client));

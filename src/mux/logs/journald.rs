@@ -11,8 +11,8 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
-use super::Chunk;
-use crate::logfmt::journal::LENGTH;
+use super::pipeline::Chunk;
+use crate::logfmt::journald::LENGTH;
 use crate::types::limits;
 
 /// The way to journald.

@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memchr::{memchr, memrchr};
@@ -25,9 +25,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::Chunk;
+use super::pipeline::Chunk;
 use crate::logfmt::cast::{self, Cast};
-use crate::logfmt::format::Format;
+use crate::logfmt::encoder::LogFormat;
+use crate::logfmt::path::LogPath;
 use crate::os::walk::{Links, Walk, is_proc, refusal};
 use crate::types::limits;
 
@@ -35,18 +36,6 @@ use crate::types::limits;
 const MODE: Mode = Mode::from_raw_mode(0o640);
 /// Where a process finds its own descriptors: a link that leads there is one to what the mux has already.
 const OWN: &[u8] = b"/proc/self/fd/";
-
-/// Where a log is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogPath {
-    /// The directory that it cannot leave: `/` for a path that an administrator has written.
-    root: PathBuf,
-    /// Whether links to directories below that one are followed, where root or the mux's user made them.
-    links: bool,
-    /// Directories below it.
-    below: Vec<OsString>,
-    name: OsString,
-}
 
 /// How a log is rotated by ourselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +53,7 @@ pub struct LogFile {
     path: LogPath,
     claims: Claims,
     rotation: Option<Rotation>,
-    format: Format,
+    format: &'static LogFormat,
     recording: Option<Recording>,
     open: Option<Open>,
     /// The file may end with a line that an app before this one has begun.
@@ -116,41 +105,6 @@ impl Claims {
 }
 
 impl LogPath {
-    /// A path as it was written, made absolute.
-    pub fn free(path: &Path) -> Result<Self, String> {
-        let path = std::path::absolute(path).map_err(|e| e.to_string())?;
-        Self::new("/".into(), true, path.strip_prefix("/").unwrap_or(&path))
-    }
-
-    /// A path below a directory that it cannot leave: no `..`, not absolute, no links.
-    pub(crate) fn below(root: &Path, path: &Path) -> Result<Self, String> {
-        Self::new(root.into(), false, path)
-    }
-
-    fn new(root: PathBuf, links: bool, path: &Path) -> Result<Self, String> {
-        let mut below = Vec::new();
-        for component in path.components() {
-            match component {
-                Component::Normal(name) => below.push(name.to_owned()),
-                Component::CurDir => {}
-                Component::ParentDir if links => below.push("..".into()),
-                _ => return Err("it leads out of its directory".into()),
-            }
-        }
-        let name = below.pop().filter(|name| name != "..").ok_or("it names no file")?;
-        if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            return Err("it names a directory".into());
-        }
-        Ok(Self { root, links, below, name })
-    }
-
-    /// The path.
-    pub(crate) fn path(&self) -> PathBuf {
-        let mut path = self.root.clone();
-        path.extend(&self.below);
-        path.join(&self.name)
-    }
-
     /// The directory of the file, made if it is not there.
     fn open_dir(&self) -> io::Result<OwnedFd> {
         let is_root = Uid::effective().is_root();
@@ -241,14 +195,24 @@ impl LogPath {
 impl LogFile {
     /// A log that is opened when something is written, or by [`LogFile::reopen`]. `claims` are those of
     /// all logs of its app.
-    pub fn new(path: LogPath, claims: &Claims, rotation: Option<Rotation>, format: Format) -> Self {
+    pub fn new(
+        path: LogPath,
+        claims: &Claims,
+        rotation: Option<Rotation>,
+        format: &'static LogFormat,
+    ) -> Self {
         let (claims, recording, open, begun) = (claims.clone(), None, None, None);
         let (begins, is_tidy, unrotated) = (false, false, 0);
         Self { path, claims, rotation, format, recording, open, begins, is_tidy, begun, unrotated }
     }
 
     /// A recording, which has a header and is one file always.
-    pub fn recording(path: LogPath, claims: &Claims, cast: Cast, format: Format) -> Self {
+    pub fn recording(
+        path: LogPath,
+        claims: &Claims,
+        cast: Cast,
+        format: &'static LogFormat,
+    ) -> Self {
         let recording = Some(Recording { cast, of: None });
         Self { recording, ..Self::new(path, claims, None, format) }
     }
@@ -294,7 +258,7 @@ impl LogFile {
         let Some(open) = &mut self.open else { return Ok(()) };
         let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
         let knows_it = self.begun == Some(id(&stat)) || self.recording.is_some();
-        if self.format.is_lines() && open.is_torn && !knows_it {
+        if self.format.is_lines && open.is_torn && !knows_it {
             // An entry that a mux before this one could not end.
             open.file.write_all(b"\n")?;
             (open.size, self.begun) = (open.size + 1, Some(id(&stat)));
@@ -366,7 +330,7 @@ impl LogFile {
     fn close_lines(&mut self, chunk: &mut Chunk) {
         let Some(open) = &self.open else { return };
         let tail = self.path.read_end(&open.dir, open.size, limits::LOG_OPEN_TAIL);
-        let ends = self.format.close(&tail.unwrap_or_default());
+        let ends = self.format.end_lines(&tail.unwrap_or_default());
         chunk.cut = chunk.cut.map(|cut| cut + ends.len());
         chunk.bytes.splice(0..0, ends);
     }
@@ -386,7 +350,7 @@ impl LogFile {
     /// What a file has of an entry is completed in that file. In another one, or where somebody has
     /// truncated it, the entry is written whole: a file begins with an entry.
     fn go_back(&self, chunk: &mut Chunk, stat: &Stat) {
-        if self.format.is_lines() && (self.begun != Some(id(stat)) || is_empty(stat)) {
+        if self.format.is_lines && (self.begun != Some(id(stat)) || is_empty(stat)) {
             let end = memrchr(b'\n', &chunk.bytes[..chunk.done]);
             chunk.done = end.map_or(0, |at| at + 1);
         }

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::Chunk;
 use super::fifo::Fifo;
 use super::file::LogFile;
 use super::journald::JournalSocket;
+use super::pipeline::Chunk;
 use crate::mux::sink::thread::{Mailbox, Notifier, Over, mailbox, spawn};
 use crate::types::limits;
 
@@ -61,6 +61,8 @@ pub enum WriterEvent {
 pub struct LogWriter {
     orders: Sender<WriterCommand>,
     moved: Arc<Moved>,
+    /// Whether its target is a file, which can be reopened.
+    is_file: bool,
     /// It has been asked to open its target anew, and has not answered.
     reopening: bool,
     /// It is asked once more when it has.
@@ -72,6 +74,7 @@ pub struct LogWriter {
 impl LogWriter {
     /// Starts the thread of a target.
     pub fn start(name: &str, target: LogSink) -> io::Result<Self> {
+        let is_file = matches!(target, LogSink::File(_));
         let (orders, inbox) = channel();
         let (mouth, mailbox) = mailbox()?;
         let moved = Arc::new(Moved { start: Instant::now(), millis: AtomicU64::new(0) });
@@ -83,7 +86,12 @@ impl LogWriter {
             moved: Arc::clone(&moved),
         };
         spawn(format!("log {name}"), move || thread.work())?;
-        Ok(Self { orders, moved, reopening: false, again: false, mailbox })
+        Ok(Self { orders, moved, is_file, reopening: false, again: false, mailbox })
+    }
+
+    /// Whether its target is a file, which can be reopened.
+    pub(crate) fn is_file(&self) -> bool {
+        self.is_file
     }
 
     /// Nothing was written there by a mux that this one goes on for: to be told before the first chunk.
@@ -276,8 +284,9 @@ mod tests {
     use super::*;
     use crate::core::hub::Hub;
     use crate::core::hub::memory::Memory;
-    use crate::logfmt::format::Format;
-    use crate::mux::sink::log::{Log, Lost, Policy};
+    use crate::logfmt::encoder::FormatOptions;
+    use crate::logfmt::format::find;
+    use crate::mux::logs::pipeline::{Log, LogOptions, Lost};
     use crate::types::stream::{Epoch, Stream};
     use crate::types::time::Now;
 
@@ -325,14 +334,8 @@ mod tests {
             };
             let target = LogSink::Test(Does(Box::new(write)));
             let writer = LogWriter::start("test", target).unwrap();
-            let policy = Policy {
-                line_limit: limits::LOG_LINE,
-                chunk: limits::LOG_CHUNK,
-                flush: limits::LOG_FLUSH,
-                buffer: limits::LOG_BUFFER,
-                drops: false,
-            };
-            let log = Log::new("test".into(), Format::Raw, policy, writer, &mut hub);
+            let encoder = find("raw").unwrap().encoder(&FormatOptions::default());
+            let log = Log::new("test".into(), encoder, LogOptions::default(), writer, &mut hub);
             Self { hub, log, has, panics }
         }
 

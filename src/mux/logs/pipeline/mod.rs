@@ -7,12 +7,8 @@
 //! other way round); while it fails the newest lines are kept, and the others are counted and told
 //! of in their place.
 
-pub(crate) mod fifo;
-pub mod file;
-pub(crate) mod journald;
 mod notes;
 mod rest;
-pub mod writer;
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,22 +16,22 @@ use std::time::{Duration, Instant};
 
 pub(crate) use crate::logfmt::chunk::{Chunk, Lost};
 
-use super::log::notes::{Note, Notes};
-use super::log::rest::Rest;
-use super::log::writer::{LogWriter, WriterEvent};
+use self::notes::{Note, Notes};
+use self::rest::Rest;
 use crate::core::hub::{Hub, LogId};
-use crate::logfmt::cast;
-use crate::logfmt::format::Format;
+use crate::logfmt::encoder::Encoder;
 use crate::logfmt::lines::{Entry, Splitter};
 use crate::logfmt::stamp::StampText;
+use crate::mux::logs::file::Rotation;
+use crate::mux::logs::writer::{LogWriter, WriterEvent};
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
 use crate::wire::Size;
 
-/// What holds for all logs of an app.
+/// The options of all logs of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct LogOptions {
     /// Longest text of an entry, bytes.
     pub line_limit: usize,
     /// Bytes handed to a target at once, unless one entry is longer.
@@ -44,8 +40,43 @@ pub struct Policy {
     pub flush: Duration,
     /// Bytes kept for a target that fails.
     pub buffer: usize,
-    /// Whether lines are lost rather than that the app waits for a slow target.
-    pub drops: bool,
+    /// What gives way to a slow target.
+    pub policy: LogPolicy,
+    /// How files are rotated; `None` if another program rotates them.
+    pub rotation: Option<Rotation>,
+}
+
+/// What gives way when a log is slower than the app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogPolicy {
+    /// The app waits.
+    Hold,
+    /// Lines are lost.
+    Drop,
+}
+
+impl LogPolicy {
+    /// Parses a policy.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "hold" => Ok(Self::Hold),
+            "drop" => Ok(Self::Drop),
+            _ => Err("expected hold or drop".to_owned()),
+        }
+    }
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            line_limit: limits::LOG_LINE,
+            chunk: limits::LOG_CHUNK,
+            flush: limits::LOG_FLUSH,
+            buffer: limits::LOG_BUFFER,
+            policy: LogPolicy::Hold,
+            rotation: None,
+        }
+    }
 }
 
 /// See the module.
@@ -54,8 +85,8 @@ pub struct Log {
     /// Where it stands in the hub.
     id: LogId,
     name: String,
-    format: Format,
-    policy: Policy,
+    encoder: Box<dyn Encoder>,
+    options: LogOptions,
     /// Bytes of an entry at most.
     worst: usize,
     splitter: Splitter,
@@ -105,8 +136,8 @@ impl Log {
     /// `name` is how people know it.
     pub fn new(
         name: String,
-        format: Format,
-        policy: Policy,
+        encoder: Box<dyn Encoder>,
+        options: LogOptions,
         writer: LogWriter,
         hub: &mut Hub,
     ) -> Self {
@@ -119,16 +150,21 @@ impl Log {
         }
         let (id, at, bytes) = hub.follow(number, now);
         let lost = Lost { lines: 0, bytes };
-        let splitter = format.splitter(policy.line_limit);
+        let splitter = encoder.splitter(options.line_limit);
+        let options = LogOptions {
+            flush: encoder.flush(options.flush),
+            chunk: encoder.chunk(options.chunk),
+            ..options
+        };
         Self {
             id,
             at,
             name,
-            worst: format.worst(splitter.limit()),
+            worst: encoder.worst(splitter.limit()),
             splitter,
             notes: Notes::default(),
-            format,
-            policy,
+            encoder,
+            options,
             writer,
             stamp: StampText::new(Stamp::default()),
             filling: Chunk::default(),
@@ -153,11 +189,6 @@ impl Log {
     /// How people know it.
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Whether its target is a file, which can be opened anew.
-    pub(crate) fn is_file(&self) -> bool {
-        !matches!(self.format, Format::Journal(_) | Format::Service(..) | Format::Frames(_))
     }
 
     /// Who has its target.
@@ -193,7 +224,7 @@ impl Log {
             self.half[stream as usize] = (self.splitter.waiting(stream) > 0).then_some(now);
         }
         for stream in Stream::ALL {
-            if self.half[stream as usize].is_some_and(|since| since + self.policy.flush <= now)
+            if self.half[stream as usize].is_some_and(|since| since + self.options.flush <= now)
                 && self.has_room(now)
             {
                 self.half[stream as usize] = None;
@@ -205,7 +236,7 @@ impl Log {
 
     /// The app's terminal has this size from here on, or when the log begins: a recording has it.
     pub fn resized(&mut self, size: Size, hub: &mut Hub, now: Now) {
-        if matches!(self.format, Format::Cast { .. }) {
+        if self.encoder.records_sizes() {
             let lost = self.notes.resized(end_of_terminal(hub), now.stamp, size);
             self.noted(lost, hub, now);
         }
@@ -213,7 +244,7 @@ impl Log {
 
     /// The app's terminal was given this input: a recording has it, if it was asked for.
     pub fn typed(&mut self, pieces: [&[u8]; 2], hub: &mut Hub, now: Now) {
-        if matches!(self.format, Format::Cast { input: true }) {
+        if self.encoder.records_input() {
             let at = end_of_terminal(hub);
             let some = pieces.into_iter().filter(|piece| !piece.is_empty());
             let lost = some.map(|piece| self.notes.typed(at, now.stamp, piece)).sum();
@@ -231,8 +262,7 @@ impl Log {
     /// The app has ended, and will be started again perhaps: what it has printed so far ends with a line
     /// end, whether it had one or not.
     pub(crate) fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
-        // The raw bytes are its own.
-        if !matches!(self.format, Format::Raw | Format::Cast { .. }) {
+        if self.encoder.ends_lines_with_app() {
             self.app_ends = Stream::ALL.map(|stream| hub.extent(stream).map(|(end, _)| end));
             self.advance(hub, now);
         }
@@ -241,7 +271,7 @@ impl Log {
     /// When something is due though nothing happens.
     pub fn deadline(&self) -> Option<Instant> {
         let halves = self.half.iter().flatten().chain(&self.other_waits);
-        let pause = halves.min().filter(|_| !self.full).map(|since| *since + self.policy.flush);
+        let pause = halves.min().filter(|_| !self.full).map(|since| *since + self.options.flush);
         let stuck = self.stuck_at().filter(|_| self.failing.is_none());
         pause.into_iter().chain(stuck).min()
     }
@@ -310,9 +340,9 @@ impl Log {
         let first = hub.unread_first(self.id)?;
         match self.splitter.open() {
             None => self.mixed = false,
-            Some(open) if open != first && !self.mixed && self.format.keeps_lines_together() => {
+            Some(open) if open != first && !self.mixed && !self.encoder.may_mix_lines() => {
                 let since = *self.other_waits.get_or_insert(now);
-                if now < since + self.policy.flush && !hub.is_pressed(self.id, first) {
+                if now < since + self.options.flush && !hub.is_pressed(self.id, first) {
                     return hub.unread(self.id, open).map(|_| open);
                 }
                 self.mixed = true;
@@ -335,13 +365,13 @@ impl Log {
             Some(Note::Typed(bytes)) => {
                 let mut rest = bytes;
                 if let Some(entry) = self.splitter.next(Stream::Stdin, &mut rest) {
-                    self.format.put(&mut self.filling, &self.stamp, &entry);
+                    self.encoder.put(&mut self.filling, &self.stamp, &entry);
                 }
                 len = bytes.len() - rest.len();
             }
             Some(Note::Size(size)) => {
                 let stamp = self.stamp.stamp();
-                cast::encode_size(&mut self.filling.bytes, stamp, size);
+                self.encoder.encode_size(&mut self.filling.bytes, stamp, size);
                 self.filling.count(0, 0, stamp);
             }
             None => {}
@@ -358,7 +388,7 @@ impl Log {
                 self.app_ends[stream as usize] = None;
                 self.half[stream as usize] = None;
                 if let Some(entry) = self.splitter.end(stream) {
-                    self.format.put(&mut self.filling, &self.stamp, &entry);
+                    self.encoder.put(&mut self.filling, &self.stamp, &entry);
                     self.note_cut();
                     return true;
                 }
@@ -382,7 +412,7 @@ impl Log {
             while !rest.is_empty() && self.has_room(now) {
                 let before = rest.len();
                 if let Some(entry) = self.splitter.next(stream, &mut rest) {
-                    self.format.put(&mut self.filling, &self.stamp, &entry);
+                    self.encoder.put(&mut self.filling, &self.stamp, &entry);
                     self.note_cut();
                 }
                 self.at[stream as usize] += (before - rest.len()) as u64;
@@ -402,7 +432,7 @@ impl Log {
     /// Gives what waits for its line end as a part.
     fn flush(&mut self, stream: Stream, end: bool) {
         if let Some(entry) = self.splitter.flush(stream, end) {
-            self.format.put(&mut self.filling, &self.stamp, &entry);
+            self.encoder.put(&mut self.filling, &self.stamp, &entry);
         }
     }
 
@@ -416,10 +446,10 @@ impl Log {
 
     fn make_room(&mut self, now: Instant) -> bool {
         let worst = self.worst;
-        let capacity = self.policy.chunk.max(worst);
+        let capacity = self.options.chunk.max(worst);
         self.full = false;
         if self.filling.bytes.len() + worst > capacity {
-            let keeps = self.failing.is_some() || self.policy.drops;
+            let keeps = self.failing.is_some() || self.options.policy == LogPolicy::Drop;
             if self.handed.len() + self.queue.len() >= limits::LOG_AHEAD && !keeps {
                 self.full = true;
                 return false;
@@ -476,24 +506,15 @@ impl Log {
         if bytes == 0 && lines == 0 {
             return None;
         }
-        let is_cast = matches!(self.format, Format::Cast { .. });
-        let what = if is_cast {
-            format!("{bytes} bytes")
-        } else {
-            format!("{lines} lines ({bytes} bytes)")
-        };
-        let text = format!("iottymux: {what} were lost here");
-        let breaks = matches!(self.format, Format::Raw) && self.handed_half;
+        let text = self.encoder.marker(Lost { lines, bytes });
+        let breaks = self.encoder.runs_lines_together() && self.handed_half;
         let pieces = [if breaks { b"\n" } else { &b""[..] }, text.as_bytes()];
-        let stream = match &self.format {
-            Format::Service(_, syslog) | Format::Frames(syslog) => syslog.own_stream(),
-            _ => Stream::Stderr,
-        };
+        let stream = self.encoder.own_stream();
         let entry = Entry { stream, first: true, last: true, pieces };
         let mut chunk = Chunk { cut: Some(0), lines, text: bytes, ..Chunk::default() };
-        self.format.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
+        self.encoder.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
         if let Some(size) = self.untold_size.take() {
-            cast::encode_size(&mut chunk.bytes, stamp, size);
+            self.encoder.encode_size(&mut chunk.bytes, stamp, size);
         }
         Some(chunk)
     }
@@ -501,7 +522,7 @@ impl Log {
     /// Keeps no more for a target that does not take it than was asked for.
     fn forget_oldest(&mut self) {
         let mut kept: usize = self.queue.iter().map(|chunk| chunk.bytes.len()).sum();
-        while kept > self.policy.buffer.max(limits::LOG_CHUNK)
+        while kept > self.options.buffer.max(limits::LOG_CHUNK)
             && let Some(oldest) = self.queue.pop_front()
         {
             kept -= oldest.bytes.len();
@@ -512,8 +533,8 @@ impl Log {
 
     fn lose(&mut self, chunk: &Chunk) {
         self.count_lost(chunk.lines, chunk.text, chunk.last);
-        if matches!(self.format, Format::Cast { .. }) {
-            self.untold_size = cast::last_size(&chunk.bytes).or(self.untold_size);
+        if self.encoder.records_sizes() {
+            self.untold_size = self.encoder.last_size(&chunk.bytes).or(self.untold_size);
         }
     }
 
@@ -529,7 +550,7 @@ impl Log {
     fn recycle(&mut self, mut chunk: Chunk) {
         chunk.bytes.clear();
         // The writer's, and the one that is filled meanwhile.
-        if chunk.bytes.capacity() >= self.policy.chunk && self.spare.len() <= limits::LOG_AHEAD {
+        if chunk.bytes.capacity() >= self.options.chunk && self.spare.len() <= limits::LOG_AHEAD {
             self.spare.push(chunk.bytes);
         }
     }

@@ -77,7 +77,9 @@ impl Log {
         let all = chunk.text();
         // A marker stands for what it tells, as a whole.
         let begun = if chunk.is_marker() { &[] } else { &chunk.bytes[..chunk.done] };
-        let Some(Lost { lines, bytes }) = self.format.count(begun) else {
+        let count = || self.encoder.count(begun);
+        let written = if begun.is_empty() { Some(Lost::default()) } else { count() };
+        let Some(Lost { lines, bytes }) = written else {
             return (Lost::default(), all);
         };
         let lines = all.lines.saturating_sub(lines);

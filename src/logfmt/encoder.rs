@@ -1,0 +1,222 @@
+//! What a log format is: how it is named, written and read. Pure.
+//!
+//! A format is one file: a [`LogFormat`], its [`Encoder`], and its [`Reader`] where `iottymux logs` can
+//! read it. [`super::format::FORMATS`] lists them.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::chunk::{Chunk, Lost};
+use super::entry::LoggedEntry;
+use super::lines::{Entry, Splitter};
+use super::path::LogPath;
+use super::stamp::StampText;
+use super::syslog::{self, Syslog};
+use crate::types::stream::Stream;
+use crate::types::time::Stamp;
+use crate::wire::Size;
+
+/// A log format.
+#[derive(Debug)]
+pub struct LogFormat {
+    /// Its name: what comes before the colon in `--log`, and its name in the document `logs`.
+    pub(crate) name: &'static str,
+    /// What comes behind the name in `--log`.
+    pub(crate) argument: &'static str,
+    /// A noun phrase for `--help`.
+    pub(crate) help: &'static str,
+    /// The target, from what comes behind the colon.
+    pub(crate) target: fn(Option<&str>) -> Result<LogTarget, String>,
+    /// Whether it records a terminal: then `--record` takes it instead of `--log`.
+    pub(crate) records_terminal: bool,
+    /// Whether each entry is one line of the file, so that a file can be cut between two of them.
+    pub(crate) is_lines: bool,
+    /// Makes an encoder.
+    pub(crate) encoder: fn(&FormatOptions) -> Box<dyn Encoder>,
+    /// How its files are read.
+    pub(crate) reader: Option<Reader>,
+}
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LogTarget {
+    /// A file.
+    File(LogPath),
+    /// journald.
+    Journald,
+    /// The journal, as the lines of the service itself, or of one of its streams.
+    Journal(Option<Stream>),
+}
+
+/// Parses the target of a format that goes to a file.
+pub(crate) fn file(path: Option<&str>) -> Result<LogTarget, String> {
+    let path = path.filter(|path| !path.is_empty() && !path.ends_with('/'));
+    LogPath::free(path.ok_or("expected the path of a file")?.as_ref()).map(LogTarget::File)
+}
+
+/// How the files of a format are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader {
+    /// Whether a file of this format can begin with these bytes, which may end amid an entry.
+    pub(crate) begins: fn(&[u8]) -> bool,
+    /// Parses an entry without its line end, or returns what is wrong with it.
+    pub(crate) parse: fn(&[u8]) -> Result<LoggedEntry<'_>, &'static str>,
+}
+
+/// What encoders need to know of the app, the service and the command line.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// The name of the app.
+    pub app: String,
+    /// The unit under which journald shows the entries, where the mux may choose it.
+    pub unit: Option<String>,
+    /// How lines of the service become messages.
+    pub syslog: Syslog,
+    /// The facility of syslog(3) of these messages.
+    pub facility: u8,
+    /// The name of the program in the journal, if not the app's.
+    pub identifier: Option<String>,
+    /// Whether the messages go through `iojournal@NAME.service`.
+    pub uses_journal_writer: bool,
+    /// The kind of terminal that the app sees (`TERM`).
+    pub term: String,
+    /// Whether a recording includes what is typed.
+    pub record_input: bool,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self {
+            app: String::new(),
+            unit: None,
+            syslog: Syslog::new(syslog::INFO, true, None),
+            facility: syslog::DAEMON,
+            identifier: None,
+            uses_journal_writer: false,
+            term: String::new(),
+            record_input: false,
+        }
+    }
+}
+
+/// Encodes entries. Invariant: it allocates nothing but room in `out`.
+pub trait Encoder: fmt::Debug + Send {
+    /// Appends an entry.
+    fn encode(&mut self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>);
+
+    /// The longest entry of `text` bytes of text, in bytes.
+    fn worst(&self, text: usize) -> usize;
+
+    /// Splits streams into entries, of at most `line_limit` bytes each unless the format has a limit of
+    /// its own.
+    fn splitter(&self, line_limit: usize) -> Splitter {
+        Splitter::new(line_limit)
+    }
+
+    /// How long half a line waits, where `asked` is what the user asks for.
+    fn flush(&self, asked: Duration) -> Duration {
+        asked
+    }
+
+    /// Bytes handed to the writer at once, where `asked` is what the user asks for.
+    fn chunk(&self, asked: usize) -> usize {
+        asked
+    }
+
+    /// Whether the parts of a line may have entries of another stream between them.
+    fn may_mix_lines(&self) -> bool {
+        false
+    }
+
+    /// Whether an unfinished line ends when the app ends.
+    fn ends_lines_with_app(&self) -> bool {
+        true
+    }
+
+    /// The stream of entries that iottymux itself adds.
+    fn own_stream(&self) -> Stream {
+        Stream::Stderr
+    }
+
+    /// Whether an entry that iottymux adds needs a line end before it if the last line has none.
+    fn runs_lines_together(&self) -> bool {
+        false
+    }
+
+    /// The text that stands for lost output.
+    fn marker(&self, Lost { lines, bytes }: Lost) -> String {
+        format!("iottymux: {lines} lines ({bytes} bytes) were lost here")
+    }
+
+    /// How much of the app's output is in these bytes, which may end amid an entry: only whole entries
+    /// count. `None` if the format cannot tell.
+    fn count(&self, _begun: &[u8]) -> Option<Lost> {
+        None
+    }
+
+    /// Whether it records the sizes of the app's terminal.
+    fn records_sizes(&self) -> bool {
+        false
+    }
+
+    /// Whether it records what is typed.
+    fn records_input(&self) -> bool {
+        false
+    }
+
+    /// Appends that the terminal has this size.
+    fn encode_size(&mut self, _out: &mut Vec<u8>, _stamp: Stamp, _size: Size) {}
+
+    /// The last size of the terminal in these entries.
+    fn last_size(&self, _entries: &[u8]) -> Option<Size> {
+        None
+    }
+}
+
+impl dyn Encoder {
+    /// Appends an entry to a chunk, and counts it there.
+    pub(crate) fn put(&mut self, chunk: &mut Chunk, stamp: &StampText, entry: &Entry<'_>) {
+        self.encode(&mut chunk.bytes, stamp, entry);
+        let text = entry.pieces.iter().map(|piece| piece.len()).sum();
+        chunk.count(u64::from(entry.last), text, stamp.stamp());
+    }
+}
+
+impl PartialEq for LogFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for LogFormat {}
+
+impl LogFormat {
+    /// Makes an encoder.
+    pub fn encoder(&self, options: &FormatOptions) -> Box<dyn Encoder> {
+        (self.encoder)(options)
+    }
+
+    /// How `--log` or `--record` takes it, for people.
+    pub(crate) fn form(&self) -> String {
+        format!("{}{}", self.name, self.argument)
+    }
+
+    /// The entries that end the unfinished lines of a file with this end. The next app's first line would
+    /// become a part of them otherwise.
+    pub(crate) fn end_lines(&self, tail: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let Some(reader) = &self.reader else { return out };
+        let (mut open, mut last) = ([false; Stream::ALL.len()], Stamp::default());
+        for line in tail.split(|byte| *byte == b'\n') {
+            let Ok(entry) = (reader.parse)(line) else { continue };
+            open[entry.stream as usize] = !entry.ends;
+            last = entry.stamp;
+        }
+        let mut encoder = self.encoder(&FormatOptions::default());
+        for stream in Stream::ALL.into_iter().filter(|stream| open[*stream as usize]) {
+            let end = Entry { stream, first: false, last: true, pieces: [&[]; 2] };
+            encoder.encode(&mut out, &StampText::new(last), &end);
+        }
+        out
+    }
+}
