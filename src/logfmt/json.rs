@@ -5,8 +5,9 @@
 
 use memchr::memmem;
 
-use super::lines::{Entry, unfinished};
+use super::lines::Entry;
 use super::stamp::StampText;
+use crate::core::screen::scan::unfinished;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
