@@ -9,8 +9,8 @@
 //! | [`commands`] | what each command does: attach, logs, run, enable, … |
 //! | [`units`] | the unit files that make a service attachable |
 //! | [`mux`] | the event loop of an app's mux: its streams, clients and logs |
-//! | [`core`] | what the app wrote, how far each client is, what a terminal shows (pure) |
 //! | [`logfmt`] | one file per log format (pure) |
+//! | [`core`] | what the app wrote, how far each client is, what a terminal shows (pure) |
 //! | [`systemd`] | readiness, stored descriptors, questions and orders about units |
 //! | [`wire`] | the session protocol, and the documents in the state directory |
 //! | [`os`] | unsafe calls, the state directory, standard output and error |

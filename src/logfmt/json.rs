@@ -2,7 +2,7 @@
 //!
 //! A byte that is not UTF-8 becomes U+FFFD.
 
-use super::lines::unfinished;
+use crate::core::screen::scan::unfinished;
 
 /// Bytes that one byte of a text becomes, at most: `\u0000`.
 pub(crate) const WIDEST: usize = 6;

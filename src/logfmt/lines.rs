@@ -6,6 +6,7 @@
 
 use memchr::{memchr, memchr2, memrchr};
 
+use crate::core::screen::scan::{is_complete, unfinished};
 use crate::types::limits;
 use crate::types::stream::Stream;
 
@@ -187,7 +188,7 @@ fn cut_back(kept: &[u8], more: &[u8]) -> usize {
     let mut buffer = [0; LONGEST];
     let tail = tail(&mut buffer, kept, more);
     match memrchr(0x1b, tail) {
-        Some(at) if !is_whole(&tail[at..]) => tail.len() - at,
+        Some(at) if !is_complete(&tail[at..]) => tail.len() - at,
         _ => unfinished(tail),
     }
 }
@@ -200,34 +201,6 @@ fn tail<'b>(buffer: &'b mut [u8], kept: &[u8], more: &[u8]) -> &'b [u8] {
     tail[..old].copy_from_slice(&kept[kept.len() - old..]);
     tail[old..].copy_from_slice(&more[more.len() - new..]);
     tail
-}
-
-/// Length of an unfinished UTF-8 character at the end, 0 to 3.
-pub(crate) fn unfinished(bytes: &[u8]) -> usize {
-    for (back, byte) in bytes.iter().rev().take(3).enumerate() {
-        let len = match byte {
-            0x80..=0xbf => continue,
-            0xc2..=0xdf => 2,
-            0xe0..=0xef => 3,
-            0xf0..=0xf4 => 4,
-            _ => 1,
-        };
-        return if len > back + 1 { back + 1 } else { 0 };
-    }
-    0
-}
-
-/// Whether an escape sequence (ECMA-48), which begins these bytes, ends in them.
-fn is_whole(sequence: &[u8]) -> bool {
-    match sequence.get(1) {
-        None => false,
-        // Control sequence: parameters, intermediates, and one final byte.
-        Some(b'[') => sequence[2..].iter().any(|b| !(0x20..=0x3f).contains(b)),
-        // Strings: up to BEL; the other end, ESC \, would itself be the last escape.
-        Some(b']' | b'P' | b'X' | b'^' | b'_') => memchr(0x07, sequence).is_some(),
-        Some(0x20..=0x2f) => sequence[2..].iter().any(|b| !(0x20..=0x2f).contains(b)),
-        Some(_) => true,
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! an empty line, and takes a zero byte for a line end. A terminal's line is what the terminal shows at its end.
 
 use super::lines::Entry;
+use crate::core::screen::scan::{Control, Piece, Scanner};
 use crate::types::limits;
 use crate::types::stream::Stream;
 
@@ -134,27 +135,28 @@ impl TerminalLine {
         self.text.extend_from_slice(pieces[0]);
         self.text.extend_from_slice(pieces[1]);
         let bytes = std::mem::take(&mut self.text);
-        let mut rest = &bytes[..];
-        while let Some((first, behind)) = rest.split_first() {
-            rest = match first {
-                0x1b => self.escape(behind),
-                _ => {
-                    let len = rest.iter().position(|byte| *byte == 0x1b).unwrap_or(rest.len());
-                    for chunk in rest[..len].utf8_chunks() {
-                        chunk.valid().chars().for_each(|c| self.put(c));
-                        if !chunk.invalid().is_empty() {
-                            self.put(char::REPLACEMENT_CHARACTER);
-                        }
-                    }
-                    &rest[len..]
-                }
-            };
+        let (mut scanner, mut at) = (Scanner::default(), 0);
+        while let Some(piece) = scanner.next(&bytes, &mut at) {
+            match piece {
+                Piece::Text(text) => self.print(text),
+                Piece::Sequence(raw) => self.sequence(raw),
+                Piece::Control(_) | Piece::Opaque(_) => {}
+            }
         }
         self.text = bytes;
         self.text.clear();
         let mut utf8 = [0; 4];
         for cell in &self.cells {
             self.text.extend_from_slice(cell.encode_utf8(&mut utf8).as_bytes());
+        }
+    }
+
+    fn print(&mut self, text: &[u8]) {
+        for chunk in text.utf8_chunks() {
+            chunk.valid().chars().for_each(|c| self.put(c));
+            if !chunk.invalid().is_empty() {
+                self.put(char::REPLACEMENT_CHARACTER);
+            }
         }
     }
 
@@ -182,46 +184,19 @@ impl TerminalLine {
         }
     }
 
-    /// Does what a sequence says of this line; what is behind it.
-    fn escape<'a>(&mut self, sequence: &'a [u8]) -> &'a [u8] {
-        let behind = |at: usize| sequence.get(at..).unwrap_or_default();
-        match sequence.first() {
-            None => &[],
-            Some(b'[') => {
-                let is_final = |byte: &u8| !(0x20..=0x3f).contains(byte);
-                let Some(len) = sequence[1..].iter().position(is_final) else { return &[] };
-                self.control(&sequence[1..=len], sequence[len + 1]);
-                behind(len + 2)
-            }
-            // Strings, titles among them: up to BEL or ESC \.
-            Some(b']' | b'P' | b'X' | b'^' | b'_') => {
-                let end = sequence.iter().position(|byte| matches!(byte, 0x07 | 0x1b));
-                match end {
-                    None => &[],
-                    Some(at) if sequence[at] == 0x07 => behind(at + 1),
-                    Some(at) => behind(at + 2),
-                }
-            }
-            Some(0x20..=0x2f) => {
-                let end = sequence.iter().position(|byte| !(0x20..=0x2f).contains(byte));
-                end.map_or(&[], |at| behind(at + 1))
-            }
-            Some(_) => behind(1),
-        }
-    }
-
-    fn control(&mut self, numbers: &[u8], kind: u8) {
-        let text = std::str::from_utf8(numbers).unwrap_or_default();
-        let number = || text.parse::<usize>().unwrap_or(0);
-        let count = || number().max(1);
-        match kind {
-            b'K' | b'J' => match number() {
+    /// Applies a control sequence that edits this line; others change nothing here.
+    fn sequence(&mut self, raw: &[u8]) {
+        let Some(control) = Control::parse(raw).filter(|control| control.mark == 0) else { return };
+        let number = usize::from(control.value(0));
+        let count = number.max(1);
+        match control.last {
+            b'K' | b'J' => match number {
                 0 => self.cells.truncate(self.at),
                 1 => {
                     let end = self.cells.len().min(self.at + 1);
                     self.cells[..end].fill(' ');
                 }
-                _ if kind == b'J' => {
+                _ if control.last == b'J' => {
                     self.cells.clear();
                     self.at = 0;
                 }
@@ -230,11 +205,11 @@ impl TerminalLine {
                     self.cells.fill(' ');
                 }
             },
-            b'G' | b'`' => self.at = (count() - 1).min(self.cells.len()),
-            b'C' => self.at = self.at.saturating_add(count()).min(self.cells.len()),
-            b'D' => self.at = self.at.saturating_sub(count()),
+            b'G' | b'`' => self.at = (count - 1).min(self.cells.len()),
+            b'C' => self.at = self.at.saturating_add(count).min(self.cells.len()),
+            b'D' => self.at = self.at.saturating_sub(count),
             b'P' => {
-                let end = self.at.saturating_add(count()).min(self.cells.len());
+                let end = self.at.saturating_add(count).min(self.cells.len());
                 self.cells.drain(self.at..end);
             }
             _ => {}

@@ -26,7 +26,8 @@ impl Undo {
             if let Piece::Text(text) = piece {
                 // With the last three bytes a character ends that was begun before them.
                 self.begun.extend_from_slice(&text[text.len().saturating_sub(3)..]);
-                self.begun.drain(..unfinished(&self.begun).start);
+                let whole = self.begun.len() - unfinished(&self.begun);
+                self.begun.drain(..whole);
             } else {
                 self.begun.clear();
             }

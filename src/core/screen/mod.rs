@@ -66,7 +66,7 @@ impl Screen {
     /// Shows what the app prints.
     pub fn process(&mut self, bytes: &[u8]) {
         let rest = &bytes[self.finish_character(bytes)..];
-        let (whole, begun) = rest.split_at(scan::unfinished(rest).start);
+        let (whole, begun) = rest.split_at(rest.len() - scan::unfinished(rest));
         self.pieces(whole);
         if self.scanner.is_in_text() {
             self.begun.extend_from_slice(begun);
@@ -82,7 +82,7 @@ impl Screen {
             return 0;
         }
         let mut used = 0;
-        while !scan::unfinished(&self.begun).is_empty() {
+        while scan::unfinished(&self.begun) > 0 {
             match bytes.get(used) {
                 Some(byte @ 0x80..=0xbf) => self.begun.push(*byte),
                 // Broken off: it is nothing.

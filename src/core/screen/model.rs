@@ -79,7 +79,7 @@ impl Model {
         // Before the beginning of a character may be another one, which what comes next does not end.
         while whole.len() < end {
             end = whole.len();
-            whole = &whole[..scan::unfinished(whole).start];
+            whole = &whole[..end - scan::unfinished(whole)];
         }
         if whole.is_empty() {
             return;

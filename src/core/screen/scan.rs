@@ -5,8 +5,6 @@
 //! longer than [`limits::SEQUENCE`] is passed on and means nothing; so is one that was broken off.
 //! The forms of eight bits (C1) are no sequences here: in UTF-8 they are parts of characters.
 
-use std::ops::Range;
-
 use memchr::memchr3;
 
 use crate::types::limits;
@@ -274,25 +272,31 @@ pub(crate) fn string(raw: &[u8]) -> Option<(u8, &[u8])> {
     Some((*kind, text.get(..text.len().checked_sub(end)?)?))
 }
 
-/// The bytes at the end of a text that begin a character and do not end it.
-pub(crate) fn unfinished(text: &[u8]) -> Range<usize> {
-    let tail = text.len().saturating_sub(3);
-    let lead = text[tail..].iter().rposition(|byte| *byte >= 0xc0).map(|at| tail + at);
-    let len = |lead: u8| match lead {
-        0xc2..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf4 => 4,
-        _ => 0,
-    };
-    match lead {
-        Some(at)
-            if text[at + 1..].iter().all(|b| b & 0xc0 == 0x80)
-                && text.len() - at < len(text[at]) =>
-        {
-            at..text.len()
+/// Whether the sequence that begins these bytes also ends in them.
+pub(crate) fn is_complete(sequence: &[u8]) -> bool {
+    let mut state = ScanState::Escape;
+    sequence.iter().skip(1).any(|byte| match step(state, *byte) {
+        ScanStep::On(next) => {
+            state = next;
+            false
         }
-        _ => text.len()..text.len(),
+        ScanStep::End | ScanStep::Cancel | ScanStep::Again => true,
+    })
+}
+
+/// The length of an incomplete UTF-8 character at the end, 0 to 3.
+pub(crate) fn unfinished(text: &[u8]) -> usize {
+    for (back, byte) in text.iter().rev().take(3).enumerate() {
+        let len = match byte {
+            0x80..=0xbf => continue,
+            0xc2..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf4 => 4,
+            _ => 1,
+        };
+        return if len > back + 1 { back + 1 } else { 0 };
     }
+    0
 }
 
 #[cfg(test)]
@@ -385,7 +389,7 @@ mod tests {
             (&b"\xff"[..], 0),
             (&b"\xc3\xa9\xa9"[..], 0),
         ] {
-            assert_eq!(unfinished(text).len(), want, "{}", text.escape_ascii());
+            assert_eq!(unfinished(text), want, "{}", text.escape_ascii());
         }
     }
 
