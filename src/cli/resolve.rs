@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::values::{LogPolicy, LogSpec, Since};
 use super::{
-    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
-    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs,
+    PrepareArgs, RecordArgs, RedrawArg, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
@@ -287,9 +287,9 @@ pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Atta
         },
         from: args.from,
         redraw: match args.redraw {
-            Some(Picture::Screen) => Some(Redraw::Screen),
-            Some(Picture::Backlog) => Some(Redraw::Backlog),
-            Some(Picture::None) => None,
+            Some(RedrawArg::Screen) => Some(Redraw::Screen),
+            Some(RedrawArg::Backlog) => Some(Redraw::Backlog),
+            Some(RedrawArg::None) => None,
             None => attach::usual_redraw(args.from),
         },
         pass: args.pass.pass,

@@ -19,6 +19,38 @@ fn help_and_version_are_no_errors() {
     }
 }
 
+/// In `-h`, and of commands: one line each, which begins with the option and fits 100 columns.
+#[test]
+fn the_short_help_has_one_line_for_each_option() {
+    let rig = Rig::new();
+    let commands = [
+        "", "stream", "tty", "attach", "list", "status", "logs", "control", "run", "enable",
+        "disable", "units",
+    ];
+    for command in commands {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let mut help = rig.run(&[&words[..], &["-h"]].concat());
+        assert_eq!(help.ends(), 0, "{command}");
+        let text = help.stdout.text();
+        let mut options = 0;
+        for section in text.split("\n\n").filter(|section| {
+            let title = section.lines().next().unwrap_or_default();
+            title.ends_with("ptions:") || title == "Commands:"
+        }) {
+            for line in section.lines().skip(1) {
+                let is_first = line.starts_with("  ") && !line.starts_with("          ");
+                assert!(is_first && line.len() <= 100, "{command}: {line}");
+                assert!(!line.ends_with('.'), "{command}: {line}");
+                options += 1;
+            }
+        }
+        assert!(options >= 3, "{command}: {text}");
+        let mut long = rig.run(&[&words[..], &["--help"]].concat());
+        assert_eq!(long.ends(), 0, "{command}");
+        assert!(long.stdout.text().contains("[env: IOTTYMUX_STATE_DIR="), "{command}");
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_told_in_one_line() {
     let rig = Rig::new();
