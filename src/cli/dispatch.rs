@@ -184,7 +184,7 @@ fn begin(plan: Result<MuxPlan>) -> Result<Exit> {
 fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
     let command = if args.tty { "tty" } else { "stream" };
     let words = ["iottymux", command, "--app", args.app.name.as_str()];
-    match Cli::try_parse_from(words).context("the options of the mux")?.command {
+    match Cli::try_parse_from(words).context("cannot read the options of the mux")?.command {
         Command::Stream(args) => resolve::stream(&args, state).map(drop),
         Command::Tty(args) => resolve::tty(&args, state).map(drop),
         _ => Ok(()),

@@ -52,15 +52,15 @@ fn the_short_help_has_one_line_for_each_option() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_in_one_line() {
+fn a_usage_error_is_one_line() {
     let rig = Rig::new();
     for (arguments, why) in [
         (&["fly"][..], "fly"),
         (&["stream"], "--app"),
-        (&["stream", "--app", "demo", "--streams", "tty"], "a stream is stdin, stdout or stderr"),
-        (&["stream", "--app", "demo", "--backlog", "1"], "a backlog is a number of bytes"),
-        (&["tty", "--app", "demo", "--size", "0x0"], "a size is ROWSxCOLS"),
-        (&["attach", "--app", "demo", "--wait=soon"], "a time is a number of seconds"),
+        (&["stream", "--app", "demo", "--streams", "tty"], "expected stdin, stdout or stderr"),
+        (&["stream", "--app", "demo", "--backlog", "1"], "expected a number of bytes"),
+        (&["tty", "--app", "demo", "--size", "0x0"], "expected ROWSxCOLS"),
+        (&["attach", "--app", "demo", "--wait=soon"], "expected a number of seconds"),
         (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is no key"),
         (&["run", "--app", "demo"], "CMD"),
         (&["list", "--nonsense"], "--nonsense' found (see iottymux list --help)"),
@@ -123,13 +123,13 @@ fn the_list_has_every_app_and_where_it_is_in_its_life() {
 }
 
 #[test]
-fn who_types_nothing_asks_for_nothing_that_typing_is_for() {
+fn options_for_input_need_a_mode_with_input() {
     let rig = Rig::new();
     let _mux = rig.tty();
     for option in ["--exclusive", "--take-over", "--stdin-once"] {
         let mut attach = rig.attach(&["--mode", "tty-out", option]);
         assert_eq!(attach.ends(), 2);
-        let said = format!("iottymux: this mode types nothing, which {option} is for\n");
+        let said = format!("iottymux: {option} needs an input stream, and this mode has none\n");
         assert_eq!(attach.stderr.text(), said);
     }
 }

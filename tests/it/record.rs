@@ -300,13 +300,17 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
 fn what_makes_no_sense_is_refused() {
     let rig = Rig::new();
     for (arguments, status, why) in [
-        (&["tty", "--app", APP, "--record", "raw:/a"][..], 2, "a recording is cast:PATH"),
+        (&["tty", "--app", APP, "--record", "raw:/a"][..], 2, "expected cast:PATH"),
         (&["stream", "--app", APP, "--record", "cast:/a"], 2, "unexpected argument"),
-        (&["run", "--app", APP, "--record", "cast:/a", "--", "true"], 2, "--record needs --tty"),
+        (
+            &["run", "--app", APP, "--record", "cast:/a", "--", "true"],
+            2,
+            "--record requires --tty: only a terminal can be recorded",
+        ),
         (
             &["tty", "--app", APP, "--record", "cast:/a", "--record", "cast:/a"],
             2,
-            "asked for twice",
+            "two logs have the same target",
         ),
     ] {
         let mut mux = rig.run(arguments);
