@@ -17,7 +17,7 @@ use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, write};
 use anyhow::{Context, Result};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// The program: reads the command line, does it, and returns the exit code.
 pub fn main() -> i32 {
@@ -33,7 +33,8 @@ pub fn main() -> i32 {
 
 /// The command line as we spell it.
 fn our_main(arguments: &[OsString]) -> Exit {
-    let cli = match Cli::try_parse() {
+    let parsed = command(arguments).try_get_matches_from(std::env::args_os());
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(e) => {
             let exit = diagnostics::usage(&e, &help_of(arguments));
@@ -54,6 +55,15 @@ fn help_of(arguments: &[OsString]) -> String {
     let is_command = |word: &&OsString| cli.find_subcommand(word).is_some();
     let command = arguments.iter().find(is_command).and_then(|word| word.to_str());
     command.map_or("iottymux --help".to_owned(), |word| format!("iottymux {word} --help"))
+}
+
+/// The commands and options. `-h` leaves the variables to `--help`: it has one line for each option.
+fn command(arguments: &[OsString]) -> clap::Command {
+    fn without_variables(command: clap::Command) -> clap::Command {
+        command.mut_args(|option| option.hide_env(true)).mut_subcommands(without_variables)
+    }
+    let command = Cli::command();
+    if arguments.iter().any(|word| word == "-h") { without_variables(command) } else { command }
 }
 
 fn obey(cli: Cli) -> Result<Exit> {
@@ -174,7 +184,7 @@ fn begin(plan: Result<MuxPlan>) -> Result<Exit> {
 fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
     let command = if args.tty { "tty" } else { "stream" };
     let words = ["iottymux", command, "--app", args.app.name.as_str()];
-    match Cli::try_parse_from(words).context("the options of the mux")?.command {
+    match Cli::try_parse_from(words).context("cannot read the options of the mux")?.command {
         Command::Stream(args) => resolve::stream(&args, state).map(drop),
         Command::Tty(args) => resolve::tty(&args, state).map(drop),
         _ => Ok(()),

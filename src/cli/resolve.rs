@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::values::Since;
 use super::{
-    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs, Picture,
-    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs,
+    PrepareArgs, RecordArgs, RedrawArg, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
@@ -99,7 +99,7 @@ fn plan(
     let term = env::var("TERM").ok().filter(|term| !term.is_empty());
     logs.format_options.term = term.unwrap_or_else(|| app::TERM.to_owned());
     if let Some(target) = logs.shared_target() {
-        bail!("log {} is asked for twice", target.escape_debug());
+        bail!("two logs have the same target: {}", target.escape_debug());
     }
     Ok(MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, app })
 }
@@ -143,7 +143,7 @@ fn rkt_log() -> Result<Option<LogPath>> {
             below.map(Some).map_err(what)
         }
         Some(mode) => {
-            bail!("{MODE}={}: there is only k8s-plain", mode.to_string_lossy().escape_debug())
+            bail!("{MODE}={}: expected k8s-plain", mode.to_string_lossy().escape_debug())
         }
     }
 }
@@ -151,10 +151,10 @@ fn rkt_log() -> Result<Option<LogPath>> {
 /// Whether the options of `run` make sense together.
 fn check_run(args: &RunArgs) -> Result<()> {
     if !args.tty && !args.record.record.is_empty() {
-        bail!("only a terminal can be recorded: --record needs --tty");
+        bail!("--record requires --tty: only a terminal can be recorded");
     }
     if !args.tty && args.size.is_some() {
-        bail!("only a terminal has a size: --size needs --tty");
+        bail!("--size requires --tty: only a terminal has a size");
     }
     check_recording(&args.record)?;
     check_keys(&args.keys)
@@ -162,7 +162,7 @@ fn check_run(args: &RunArgs) -> Result<()> {
 
 fn check_recording(args: &RecordArgs) -> Result<()> {
     if args.record_input && args.record.is_empty() {
-        bail!("there is no recording for what is typed: --record-input needs --record");
+        bail!("--record-input requires --record");
     }
     Ok(())
 }
@@ -212,7 +212,7 @@ pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::LogsRequest {
 
 /// What `control` is to ask for; `None` when it is a hook of a unit that has nothing to tell.
 pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<ControlRequest>> {
-    let what = |hook: &str| format!("control {hook} of app {}", args.app.name);
+    let what = |hook: &str| format!("cannot report {hook} to app {}", args.app.name);
     Ok(match &args.request {
         RequestArgs::Detach { client } => Some(ControlRequest::Detach { client: *client }),
         RequestArgs::Resize { size } => Some(ControlRequest::Resize(*size)),
@@ -255,7 +255,7 @@ pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Atta
             ("--stdin-once", args.stdin_once),
         ];
         if let Some((option, _)) = needs_input.iter().find(|(_, is_given)| *is_given) {
-            bail!("this mode types nothing, which {option} is for");
+            bail!("{option} needs an input stream, and this mode has none");
         }
     }
     Ok(attach::AttachRequest {
@@ -272,9 +272,9 @@ pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Atta
         },
         from: args.from,
         redraw: match args.redraw {
-            Some(Picture::Screen) => Some(Redraw::Screen),
-            Some(Picture::Backlog) => Some(Redraw::Backlog),
-            Some(Picture::None) => None,
+            Some(RedrawArg::Screen) => Some(Redraw::Screen),
+            Some(RedrawArg::Backlog) => Some(Redraw::Backlog),
+            Some(RedrawArg::None) => None,
             None => attach::usual_redraw(args.from),
         },
         pass: args.pass.pass,

@@ -39,14 +39,12 @@ pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(AppUnit
         bail!("nothing to attach: pass --tty, or a mode for --stdin, --stdout or --stderr");
     }
     if is_mux(args.service.as_str()) {
-        bail!("{} is a mux, and no app", args.service);
+        bail!("{} is a mux, not an app", args.service);
     }
     let modes = StreamModes::new(asked).map_err(|why| anyhow!(why))?;
     let name = match &args.app {
         Some(name) => name.clone(),
-        None => args.service.app().with_context(|| {
-            format!("cannot derive an app name from {}: pass --app", args.service)
-        })?,
+        None => derived_name(&args.service)?,
     };
     let app = app(name, args.service.clone(), (modes, None), &args.modes)?;
     let muxes = app.muxes()?;
@@ -54,7 +52,7 @@ pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(AppUnit
         bail!("nothing to attach in {}: no stream has the mode stream or tty", app.service);
     }
     if args.modes.log.iter().any(|log| log != "none") && !muxes.iter().any(MuxUnit::has_output) {
-        bail!("{} has nothing for --log: no output of it is stream or tty", app.service);
+        bail!("--log requires an output of {} with mode stream or tty", app.service);
     }
     let seen_as = Manager { user: args.modes.user }.units()?;
     // Where `attach` and the others look.
@@ -67,7 +65,7 @@ pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(AppUnit
 pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUnits>, Setup)> {
     let apps = match &args.pod_manifest {
         Some(path) => {
-            let what = || format!("pod manifest {}", path.display());
+            let what = || format!("cannot use pod manifest {}", path.display());
             let asked = manifest::parse(&read(path).with_context(what)?);
             let asked = asked.map_err(|why| anyhow!(why)).with_context(what)?;
             let app = |(name, modes, log)| {
@@ -91,8 +89,7 @@ pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUn
         && !is_program(binary)
     {
         bail!(
-            "--binary {}: a program is named by an absolute path, and systemd takes none with \
-             quotes or backslashes",
+            "--binary {}: expected an absolute path without quotes or backslashes",
             binary.escape_debug()
         );
     }
@@ -105,7 +102,7 @@ fn one_name_each(apps: &[AppUnits]) -> Result<()> {
     for app in apps {
         for mux in app.muxes()? {
             if !names.insert(mux.name.clone()) {
-                bail!("app {}: there is another mux with the name {}", app.name, mux.name);
+                bail!("app {}: another mux has the name {}", app.name, mux.name);
             }
         }
     }
@@ -116,19 +113,21 @@ fn single(args: &UnitsArgs) -> Result<AppUnits> {
     let (name, service) = match (&args.app, &args.service) {
         (Some(name), Some(service)) => (name.clone(), service.clone()),
         (Some(name), None) => (name.clone(), ServiceName::of(name)),
-        (None, Some(service)) => {
-            let name = service.app();
-            (name.with_context(|| format!("{service} makes no name of an app"))?, service.clone())
-        }
-        (None, None) => bail!("--app names the app"),
+        (None, Some(service)) => (derived_name(service)?, service.clone()),
+        (None, None) => bail!("--app is missing"),
     };
     let mut wishes = ManifestOptions::new(asked(&args.modes));
     for annotation in &args.annotation {
         if !wishes.take(annotation).map_err(|why| anyhow!(why))? {
-            bail!("annotation {} is none that units knows", annotation.name.escape_debug());
+            bail!("unknown annotation {}", annotation.name.escape_debug());
         }
     }
     app(name, service, wishes.settle().map_err(|why| anyhow!(why))?, &args.modes)
+}
+
+fn derived_name(service: &ServiceName) -> Result<AppName> {
+    let why = || format!("cannot derive an app name from {service}: pass --app");
+    service.app().with_context(why)
 }
 
 fn asked(args: &ModeArgs) -> [Option<StreamMode>; 3] {
@@ -148,7 +147,7 @@ fn app(
     for (spec, meaning) in [("none", JournalChoice::Never), ("journal", JournalChoice::Always)] {
         if specs.contains(&spec) {
             if wish != JournalChoice::default() {
-                bail!("--log none is no journal, and --log journal is one");
+                bail!("--log none and --log journal exclude each other");
             }
             wish = meaning;
             specs.retain(|other| *other != spec);
@@ -162,10 +161,11 @@ fn app(
         variables.push(variable(name, value)?);
     }
     if let Some(path) = &kubernetes {
-        let refuse = |why| anyhow!("the kubelet's log {}: {why}", path.escape_debug());
+        let refuse =
+            |why| anyhow!("cannot use {} as the kubelet's log: {why}", path.escape_debug());
         let log = LogPath::below(Path::new(KUBERNETES_LOGS), Path::new(path)).map_err(refuse)?;
         let log = log.path().into_os_string().into_string().ok().filter(|path| is_path(path));
-        logs.push(log.ok_or_else(|| refuse("it is no path of a unit".to_owned()))?);
+        logs.push(log.ok_or_else(|| refuse("a unit cannot contain this path".to_owned()))?);
         let set = |(name, value): (&str, &str)| Variable {
             name: name.to_owned(),
             value: value.to_owned(),
@@ -177,7 +177,7 @@ fn app(
     let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(wish));
     let has_hooks = true;
     let app = AppUnits { name, service, modes, logs_to_file, variables, logs, journal, has_hooks };
-    app.muxes().with_context(|| format!("app {}: the name of its terminal", app.name))?;
+    app.muxes().with_context(|| format!("app {}: invalid name of its terminal", app.name))?;
     Ok(app)
 }
 
@@ -190,7 +190,7 @@ fn setup(
         let text = path.to_str().filter(|text| is_path(text)).map(str::to_owned);
         text.with_context(|| {
             format!(
-                "\"{}\" cannot stand in a unit: a path is absolute, UTF-8, without control \
+                "\"{}\" cannot be used in a unit: expected an absolute path in UTF-8 without control \
                      characters",
                 path.display().to_string().escape_debug()
             )
@@ -212,7 +212,7 @@ fn setup(
 fn variable(name: &str, value: &str) -> Result<Variable> {
     let refuse = |why: &str| anyhow!("{}={}: {why}", name.escape_debug(), value.escape_debug());
     if TAKEN.contains(&name) {
-        return Err(refuse("this is written from the other options"));
+        return Err(refuse("another option sets this variable"));
     }
     let mut cli = Cli::command();
     cli.build();
@@ -228,7 +228,7 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
         let (long, action) = option;
         if matches!(action, ArgAction::SetTrue) {
             if !["true", "false", "1", "0", "yes", "no", "on", "off"].contains(&value) {
-                return Err(refuse("it is true or false"));
+                return Err(refuse("expected true or false"));
             }
         } else {
             let words = ["iottymux", kind.command(), "--app", "x", &format!("--{long}={value}")];
@@ -237,7 +237,7 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
         kinds.push(kind);
     }
     if kinds.is_empty() {
-        return Err(refuse("no mux has an option of this name"));
+        return Err(refuse("unknown option of a mux"));
     }
     let is_log = name.starts_with("IOTTYMUX_LOG") && name != "IOTTYMUX_LOG_LEVEL";
     Ok(Variable { name: name.to_owned(), value: value.to_owned(), kinds, is_log })

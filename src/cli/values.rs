@@ -30,25 +30,26 @@ pub(crate) enum Since {
 pub(crate) fn since(text: &str) -> Result<Since, String> {
     let ago = || humantime::parse_duration(text).ok().map(Since::Ago);
     Stamp::parse(text).map(Since::At).or_else(ago).ok_or_else(|| {
-        "a time is like 2026-01-31T12:00:00Z, or how long ago, like 10m or 1h30m".to_owned()
+        "expected a time such as 2026-01-31T12:00:00Z, or a duration such as 10m or 1h30m"
+            .to_owned()
     })
 }
 
 /// Parses one of the streams that a log has.
 pub(crate) fn logged_stream(text: &str) -> Result<Stream, String> {
     let logged = [Stream::Stdout, Stream::Stderr].into_iter().find(|s| s.name() == text);
-    logged.ok_or_else(|| "a log has stdout and stderr".to_owned())
+    logged.ok_or_else(|| "expected stdout or stderr".to_owned())
 }
 
 /// Parses one of the streams that can have a FIFO.
 pub(crate) fn plain_stream(text: &str) -> Result<Stream, String> {
     let plain = Stream::PLAIN.into_iter().find(|s| s.name() == text);
-    plain.ok_or_else(|| "a stream is stdin, stdout or stderr".to_owned())
+    plain.ok_or_else(|| "expected stdin, stdout or stderr".to_owned())
 }
 
 /// Parses how much is to be told.
 pub(crate) fn level(text: &str) -> Result<LevelFilter, String> {
-    text.parse().map_err(|_| "a level is off, error, warn, info, debug or trace".to_owned())
+    text.parse().map_err(|_| "expected off, error, warn, info, debug or trace".to_owned())
 }
 
 /// Parses `ROWSxCOLS`.
@@ -58,14 +59,14 @@ pub(crate) fn size(text: &str) -> Result<Size, String> {
         let size = Size { rows: rows.parse().ok()?, cols: cols.parse().ok()? };
         (size.rows > 0 && size.cols > 0).then_some(size)
     };
-    parse().ok_or_else(|| "a size is ROWSxCOLS, each from 1 to 65535".to_owned())
+    parse().ok_or_else(|| "expected ROWSxCOLS, each from 1 to 65535".to_owned())
 }
 
 /// Parses the number of a user or group.
 pub(crate) fn id(text: &str) -> Result<u32, String> {
     // The highest one means "none" to the kernel.
     let id = text.parse().ok().filter(|id| *id != u32::MAX);
-    id.ok_or_else(|| "a user or group is given by its number".to_owned())
+    id.ok_or_else(|| "expected the number of a user or group".to_owned())
 }
 
 /// Parses a time in seconds, or `inf`.
@@ -82,14 +83,14 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     // So that it is a number of milliseconds that fits 32 bits.
     seconds
         .filter(|time| u32::try_from(time.as_millis()).is_ok())
-        .ok_or_else(|| "a time is a number of seconds".to_owned())
+        .ok_or_else(|| "expected a number of seconds".to_owned())
 }
 
 /// Parses the size of the backlog in bytes.
 pub(crate) fn backlog(text: &str) -> Result<usize, String> {
     bytes(text)
         .filter(|bytes| (limits::BACKLOG_MIN..=limits::BACKLOG_MAX).contains(bytes))
-        .ok_or_else(|| "a backlog is a number of bytes from 4K to 1G".to_owned())
+        .ok_or_else(|| "expected a number of bytes from 4K to 1G".to_owned())
 }
 
 /// A number of bytes, with `K`, `M` or `G` behind it or not.
@@ -110,13 +111,13 @@ pub(crate) fn log_spec_text(text: &str) -> Result<String, String> {
         _ if text == "none" => Ok(text.to_owned()),
         Err(why) => Err(why + ", or none"),
         Ok(LogTarget::Journal(Some(_))) => {
-            Err("systemd tells which streams of a service go to the journal".to_owned())
+            Err("expected journal: the service's own settings select its streams".to_owned())
         }
         Ok(LogTarget::File(_)) if path.is_some_and(Path::is_relative) => {
-            Err("the path of a service's log is absolute".to_owned())
+            Err("expected an absolute path".to_owned())
         }
         _ if text.contains(',') || text.chars().any(char::is_control) => {
-            Err("the path of a service's log has no comma or control character".to_owned())
+            Err("the path cannot have commas or control characters".to_owned())
         }
         _ => Ok(text.to_owned()),
     }
@@ -131,14 +132,14 @@ pub(crate) fn syslog_number(text: &str, most: u8) -> Result<u8, String> {
 /// Parses the name of a program, as the journal has it.
 pub(crate) fn syslog_identifier(text: &str) -> Result<String, String> {
     let identifier = Some(text).filter(|text| syslog::is_identifier(text)).map(str::to_owned);
-    identifier.ok_or_else(|| "an identifier has 1 to 255 bytes and no control character".to_owned())
+    identifier.ok_or_else(|| "expected 1 to 255 bytes without control characters".to_owned())
 }
 
 /// Parses `NAME=VALUE`.
 pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("an assignment is NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     if value.chars().any(char::is_control) {
-        return Err("a value has no control characters".to_owned());
+        return Err("a value cannot have control characters".to_owned());
     }
     Ok((name.to_owned(), value.to_owned()))
 }
@@ -148,7 +149,7 @@ pub(crate) fn line_limit(text: &str) -> Result<usize, String> {
     match bytes(text) {
         Some(0) => Ok(limits::LOG_LINE_MAX),
         Some(limit) if limit <= limits::LOG_LINE_MAX => Ok(limit),
-        _ => Err("a line's limit is a number of bytes up to 1M, or 0 for that".to_owned()),
+        _ => Err("expected a number of bytes up to 1M, or 0".to_owned()),
     }
 }
 
@@ -156,14 +157,14 @@ pub(crate) fn line_limit(text: &str) -> Result<usize, String> {
 pub(crate) fn log_size(text: &str) -> Result<u64, String> {
     let size = bytes(text).and_then(|size| u64::try_from(size).ok());
     size.filter(|size| *size >= limits::LOG_SIZE_MIN)
-        .ok_or_else(|| "a log's size is a number of bytes, at least 4K".to_owned())
+        .ok_or_else(|| "expected a number of bytes, at least 4K".to_owned())
 }
 
 /// Parses how much is kept for a log that fails.
 pub(crate) fn log_buffer(text: &str) -> Result<usize, String> {
     bytes(text)
         .filter(|bytes| (limits::LOG_CHUNK..=limits::BACKLOG_MAX).contains(bytes))
-        .ok_or_else(|| "a log's buffer is a number of bytes from 256K to 1G".to_owned())
+        .ok_or_else(|| "expected a number of bytes from 256K to 1G".to_owned())
 }
 
 #[cfg(test)]

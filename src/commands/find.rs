@@ -60,7 +60,7 @@ pub(crate) fn retry<T>(
         let mut fds = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => bail!("waiting for app {}: {e}", dir.name()),
+            Err(e) => bail!("cannot wait for app {}: {e}", dir.name()),
         }
     }
 }
@@ -85,11 +85,11 @@ pub(crate) fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> 
             Err(Errno::EACCES) => return Ok(false),
             Err(e @ (Errno::ENOENT | Errno::ENOTDIR)) => failure = e,
             Err(e) => {
-                return Err(e).with_context(|| format!("watching {}", path.display()));
+                return Err(e).with_context(|| format!("cannot watch {}", path.display()));
             }
         }
     }
-    Err(failure).with_context(|| format!("watching {}", dir.display()))
+    Err(failure).with_context(|| format!("cannot watch {}", dir.display()))
 }
 
 /// Whether an error means only that no mux is there (any more, or yet).
@@ -126,7 +126,7 @@ pub(crate) struct Ended {
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { hint, last } = self;
-        write!(f, "{hint}: it {last} (iottymux status shows its last output)")
+        write!(f, "{hint}: it {last} ; try `iottymux status` for its last output")
     }
 }
 
@@ -140,7 +140,7 @@ fn explain(
 ) -> anyhow::Error {
     let name = dir.name();
     let (hint, advice) = match wait {
-        Some(wait) if !wait.is_zero() => (format!("app {name} did not appear within {wait:?}"), ""),
+        Some(wait) if !wait.is_zero() => (format!("app {name} did not start within {wait:?}"), ""),
         _ => (format!("app {name} is not running under a mux"), advice),
     };
     match Last::read(dir) {

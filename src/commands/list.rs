@@ -19,7 +19,8 @@ use crate::wire::last::Last;
 
 /// Prints the endpoints of an app, with a line end for people or as rkt does without one.
 pub(crate) fn one(dir: &AppDir, line_end: &str) -> Result<()> {
-    let endpoints = Endpoints::read(dir).with_context(|| format!("listing app {}", dir.name()))?;
+    let endpoints =
+        Endpoints::read(dir).with_context(|| format!("cannot list app {}", dir.name()))?;
     show(&endpoints, line_end)
 }
 

@@ -34,13 +34,14 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
     let owns_app = plan.app.is_some();
     if plan.dir.is_split() {
         // Muxes share a user: none may look into the memory and the descriptors of another.
-        prctl::set_dumpable(false).context("closing this process to others of its user")?;
+        prctl::set_dumpable(false)
+            .context("cannot protect this process from others of its user")?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
-        .context("starting the event loop")?;
+        .context("cannot start the event loop")?;
     let status = runtime.block_on(async {
         let served = Mux::open(plan, stored)?.serve().await;
         // From here on the app had begun, which has a code of its own.
@@ -64,7 +65,7 @@ pub(crate) fn attached(request: &AttachRequest) -> Result<Exit> {
 
 /// Starts this program again as the mux, and returns when it accepts clients.
 fn start_in_background(app: &AppName) -> Result<()> {
-    let what = || format!("starting the mux of app {app}");
+    let what = || format!("cannot start the mux of app {app}");
     let ready = ready_socket().with_context(what)?;
     let mut child = background_command(&ready).and_then(|mut c| c.spawn()).with_context(what)?;
     let Some(stderr) = child.stderr.take() else { bail!("{}: no pipe", what()) };
@@ -121,20 +122,20 @@ fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) ->
         ];
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => bail!("waiting for the mux: {e}"),
+            Err(e) => bail!("cannot wait for the mux: {e}"),
         }
         let some = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
         let (is_ready, has_said) = (some(&fds[0]), some(&fds[1]));
         if is_ready {
-            if is_ready_from(ready, child.id()).context("waiting for the mux")? {
+            if is_ready_from(ready, child.id()).context("cannot wait for the mux")? {
                 return Ok(());
             }
         } else if has_said {
             let mut piece = [0; 4096];
-            match stderr.read(&mut piece).context("waiting for the mux")? {
+            match stderr.read(&mut piece).context("cannot wait for the mux")? {
                 0 => {
                     let _ = io::stderr().write_all(&said);
-                    let status = child.wait().context("waiting for the mux")?;
+                    let status = child.wait().context("cannot wait for the mux")?;
                     bail!("the mux ended before it was ready ({status})");
                 }
                 len => said.extend_from_slice(&piece[..len]),

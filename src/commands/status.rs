@@ -116,9 +116,11 @@ fn ask(
     // A socket's wait of zero would be one for ever.
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     find::retry(dir, Some(appears), "", |endpoints| {
-        let Some(file) = endpoints.session() else { bail!("app {name}: its mux has no sessions") };
+        let Some(file) = endpoints.session() else {
+            bail!("app {name}: its mux does not support sessions (it is rkt's own)")
+        };
         let (mut socket, _) = session::open(dir, file, &Hello::default(), Patience::For(left()))?;
-        socket.write_all(question).context("asking")?;
+        socket.write_all(question).context("cannot send the request")?;
         loop {
             let (kind, body) = session::next(&mut socket, dir, Some(until))?;
             if kind == answer {

@@ -94,7 +94,7 @@ impl Limited {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (may, left_out) = window.next(Instant::now());
         if left_out > 0 {
-            log::log!(level, "{left_out} lines about {} were left out", self.what);
+            log::log!(level, "{left_out} lines about {} were suppressed", self.what);
         }
         if may {
             log::log!(level, "{line}");
@@ -106,7 +106,7 @@ impl Limited {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let left_out = window.left_out();
         if left_out > 0 {
-            log::info!("{left_out} lines about {} were left out", self.what);
+            log::info!("{left_out} lines about {} were suppressed", self.what);
         }
         *window = Window { since: None, lines: 0 };
     }
@@ -167,7 +167,7 @@ pub(crate) fn usage(error: &clap::Error, help: &str) -> Exit {
         let _ = error.print();
         return Exit::Usage;
     }
-    say(&format!("{} (see {help})", one_line(error)));
+    say(&format!("{}; try {help}", one_line(error)));
     Exit::Usage
 }
 

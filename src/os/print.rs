@@ -18,7 +18,9 @@ pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     let text = if out.is_terminal() { escape::lines(text) } else { Cow::Borrowed(text) };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).context("writing standard output"),
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Err(e).context("cannot write to standard output")
+        }
         _ => Ok(()),
     }
 }

@@ -105,7 +105,9 @@ impl StateDir {
     /// else that of the user's session.
     pub fn resolve(given: Option<PathBuf>) -> Result<Self> {
         if let Some(path) = given {
-            return Ok(Self(std::path::absolute(&path).context("state directory")?));
+            return Ok(Self(
+                std::path::absolute(&path).context("cannot resolve the state directory")?,
+            ));
         }
         if let Some(of_rkt) = Self::of_rkt() {
             return Ok(of_rkt);
@@ -113,7 +115,7 @@ impl StateDir {
         if Uid::effective().is_root() {
             return Ok(Self(SYSTEM.into()));
         }
-        let named = |e| anyhow!("state directory: {e}; name one with --state-dir");
+        let named = |e| anyhow!("cannot find a state directory: {e}; try --state-dir DIR");
         Ok(Self(session().map_err(named)?.join("iottymux")))
     }
 
@@ -185,7 +187,7 @@ impl StateDir {
         };
         match list() {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            apps => apps.with_context(|| format!("state directory {self}")),
+            apps => apps.with_context(|| format!("cannot read state directory {self}")),
         }
     }
 
@@ -256,7 +258,7 @@ impl AppDir {
             own_dir(&walk, name)?;
             Ok(())
         };
-        make().with_context(|| format!("making directory {}", self.dir().display()))
+        make().with_context(|| format!("cannot make directory {}", self.dir().display()))
     }
 
     /// Arranges the directory for a mux of another user, as root: what the app's unit opens becomes root's
@@ -265,7 +267,10 @@ impl AppDir {
     pub(crate) fn split(&self) -> Result<()> {
         let gate = self.path.join(GATE);
         let owner = fs::symlink_metadata(&gate).with_context(|| {
-            format!("finding {}, which RuntimeDirectory= of the mux's unit makes", gate.display())
+            format!(
+                "cannot find {}, which RuntimeDirectory= of the mux's unit makes",
+                gate.display()
+            )
         })?;
         if !self.is_split() {
             self.remove_leftovers()?;
@@ -287,7 +292,7 @@ impl AppDir {
             // For programs that know the document's place from rkt.
             replace_link(&self.path.join(ENDPOINTS), &Path::new(MUX).join(ENDPOINTS))
         };
-        make().with_context(|| format!("arranging directory {}", self.path.display()))
+        make().with_context(|| format!("cannot set up directory {}", self.path.display()))
     }
 
     /// Whether the mux that has a directory of its own here is one of another user.
@@ -302,14 +307,14 @@ impl AppDir {
             return Ok(());
         }
         if self.is_locked() {
-            bail!("starting app {}: another mux of this app is running", self.name);
+            bail!("cannot start app {}: another mux of this app is running", self.name);
         }
         let join = || {
             self.take_input_back()?;
             remove(&self.path.join(ENDPOINTS))?;
             fs::remove_dir_all(self.path.join(MUX))
         };
-        join().with_context(|| format!("removing {}", self.path.join(MUX).display()))
+        join().with_context(|| format!("cannot remove {}", self.path.join(MUX).display()))
     }
 
     /// Moves the FIFO of the app's input to the other ends. It was the other user's to replace, so what is no FIFO
@@ -346,7 +351,7 @@ impl AppDir {
             }
             Ok(())
         };
-        remove().with_context(|| format!("removing what is in {}", own.display()))
+        remove().with_context(|| format!("cannot empty directory {}", own.display()))
     }
 
     /// Marks the ends as prepared, until the service manager removes [`GATE`]: names still lead nowhere only of streams
@@ -355,7 +360,7 @@ impl AppDir {
     pub(crate) fn mark_prepared(&self) -> Result<()> {
         let path = self.path.join(GATE_PREPARED);
         let mark = || self.remove_dead_names().and_then(|()| make_dir(&path));
-        mark().with_context(|| format!("making directory {}", path.display()))
+        mark().with_context(|| format!("cannot make directory {}", path.display()))
     }
 
     /// Notes the run of the app's service that has none of these ends, if there is one. Among the ends, where a
@@ -422,7 +427,7 @@ impl AppDir {
             }
             Ok(())
         };
-        arrange().with_context(|| format!("arranging directory {}", self.dir().display()))?;
+        arrange().with_context(|| format!("cannot set up directory {}", self.dir().display()))?;
         if self.shared {
             self.open_the_way();
         }
@@ -462,7 +467,11 @@ impl AppDir {
             let Ok(mode) = fs::metadata(dir).map(|there| there.mode()) else { continue };
             let passable = mode & 0o001 != 0;
             if !passable && (above > 0 || set_mode(dir, mode & 0o777 | 0o111).is_err()) {
-                log::warn!("app {}: others cannot pass through {}", self.name, dir.display());
+                log::warn!(
+                    "app {}: other users cannot reach its sockets through {}",
+                    self.name,
+                    dir.display()
+                );
             }
         }
     }
@@ -470,7 +479,7 @@ impl AppDir {
     /// Removes the FIFO of the app's input where a mux of root had it, which nobody has open any more.
     pub(crate) fn remove_old_input(&self) -> Result<()> {
         let path = self.path.join(ENDS).join(Stream::Stdin.stage2());
-        remove(&path).with_context(|| format!("removing {}", path.display()))
+        remove(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
     /// Gives the mux the FIFO of the app's input, so that it may put another in its place.
@@ -549,7 +558,7 @@ impl AppDir {
     pub(crate) fn remove_end(&self, file: &str) -> Result<()> {
         let ends = self.path.join(ENDS);
         for path in [ends.join(INPUT).join(file), ends.join(file), self.path.join(file)] {
-            remove(&path).with_context(|| format!("removing {}", path.display()))?;
+            remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
         Ok(())
     }
@@ -558,13 +567,13 @@ impl AppDir {
     pub fn lock(&self) -> Result<Lock> {
         let path = self.path(LOCK);
         loop {
-            let what = || format!("opening {}", path.display());
+            let what = || format!("cannot open {}", path.display());
             let walk = self.walk().with_context(what)?;
             let flags = OFlags::WRONLY | OFlags::CREATE;
             let file = open_in(&walk, LOCK.as_ref(), flags).with_context(what)?;
             let stat = fstat(&file).map_err(io::Error::from).with_context(what)?;
             if !FileType::from_raw_mode(stat.st_mode).is_file() {
-                bail!("{}: it is no plain file", what());
+                bail!("{}: it is not a regular file", what());
             }
             let owner = fstat(walk.fd()).map_err(io::Error::from).with_context(what)?.st_uid;
             if !walk.owners().trust(&stat) && stat.st_uid != owner {
@@ -581,14 +590,14 @@ impl AppDir {
                 Err((file, Errno::EWOULDBLOCK)) => {
                     if Flock::lock(file, FlockArg::LockSharedNonblock).is_err() {
                         bail!(
-                            "starting app {}: another mux of this app is running (it holds {})",
+                            "cannot start app {}: another mux of this app is running (it holds {})",
                             self.name,
                             path.display()
                         );
                     }
                 }
                 Err((_, e)) => {
-                    return Err(e).with_context(|| format!("locking {}", path.display()));
+                    return Err(e).with_context(|| format!("cannot lock {}", path.display()));
                 }
             }
         }
@@ -604,7 +613,7 @@ impl AppDir {
 
     /// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
     pub(crate) fn replace(&self, file: &str, content: &[u8], mode: u32) -> Result<()> {
-        let what = || format!("writing {}", self.path(file).display());
+        let what = || format!("cannot write {}", self.path(file).display());
         replace_in(&self.walk().with_context(what)?, file.as_ref(), content, mode)
             .with_context(what)
     }
@@ -624,7 +633,8 @@ impl AppDir {
 
     /// Removes a file; that there is none is fine.
     pub(crate) fn remove(&self, file: &str) -> Result<()> {
-        remove(&self.path(file)).with_context(|| format!("removing {}", self.path(file).display()))
+        remove(&self.path(file))
+            .with_context(|| format!("cannot remove {}", self.path(file).display()))
     }
 
     /// Removes the directory if it is empty but for the lock, which the caller holds.
@@ -652,7 +662,7 @@ impl AppDir {
     /// Waits until no mux has the lock; at once where there is none.
     pub(crate) fn await_unlocked(&self) -> Result<()> {
         let Ok(file) = self.open(LOCK, OFlags::RDONLY) else { return Ok(()) };
-        let what = |(_, e)| anyhow!("waiting for {}: {e}", self.path(LOCK).display());
+        let what = |(_, e)| anyhow!("cannot wait for {}: {e}", self.path(LOCK).display());
         Flock::lock(file, FlockArg::LockShared).map(drop).map_err(what)
     }
 
@@ -699,7 +709,7 @@ impl AppDir {
             fs::rename(self.path(&temporary), self.path(file))?;
             Ok(fd)
         };
-        make().with_context(|| format!("listening on {}", self.path(file).display()))
+        make().with_context(|| format!("cannot listen on {}", self.path(file).display()))
     }
 
     /// A blocking stream socket connected to a socket of this directory. What serves it is root, this
@@ -719,7 +729,10 @@ impl AppDir {
         match connect(fd.as_raw_fd(), &UnixAddr::new(&opened)?) {
             Err(Errno::ENOENT) => self.with_address(file, |at| connect(fd.as_raw_fd(), at))?,
             Err(Errno::EAGAIN) => {
-                return Err(io::Error::new(ErrorKind::TimedOut, "the mux accepts nobody"));
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    "the mux does not accept connections",
+                ));
             }
             connected => connected?,
         }
@@ -728,7 +741,7 @@ impl AppDir {
         let owner = fstat(walk.fd())?.st_uid;
         if ![0, Uid::effective().as_raw(), owner].contains(&peer) {
             return Err(refusal(format!(
-                "user {peer} serves it, but only root, user {owner} or you may serve sockets there"
+                "user {peer} serves it; expected root, user {owner} or your own user"
             )));
         }
         Ok(fd.into())
@@ -771,12 +784,12 @@ pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec
 fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no plain file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut content = Vec::new();
     file.take(limit + 1).read_to_end(&mut content)?;
     if content.len() as u64 > limit {
-        return Err(io::Error::other(format!("it has more than {limit} bytes")));
+        return Err(io::Error::other(format!("it is larger than {limit} bytes")));
     }
     Ok((metadata.modified()?, content))
 }
@@ -813,9 +826,7 @@ pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(Syst
 fn open_in(walk: &Walk, file: &OsStr, flags: OFlags) -> io::Result<File> {
     let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     match openat(walk.fd(), file, flags | always, Mode::from_raw_mode(PRIVATE)) {
-        Err(Failure::LOOP) => {
-            Err(refusal("it is a symbolic link, which is not followed here".into()))
-        }
+        Err(Failure::LOOP) => Err(refusal("it is a symbolic link".into())),
         opened => Ok(File::from(opened?)),
     }
 }
@@ -839,20 +850,18 @@ fn own_dir(walk: &Walk, name: &OsStr) -> io::Result<()> {
     }
     let stat = statat(walk.fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
     if is_link(&stat) {
-        return Err(refusal("it is a symbolic link; remove it".into()));
+        return Err(refusal("it is a symbolic link; try to remove it".into()));
     }
     if !FileType::from_raw_mode(stat.st_mode).is_dir() {
         return Err(Failure::NOTDIR.into());
     }
     let uid = stat.st_uid;
     if !walk.owners().trust(&stat) {
-        return Err(refusal(format!(
-            "it belongs to user {uid}; remove it, or name another directory"
-        )));
+        return Err(refusal(format!("it belongs to user {uid}; try to remove it")));
     }
     if !is_own(&stat) && stat.st_mode & WRITABLE != 0 {
         return Err(refusal(format!(
-            "other users can write it, and only its owner (user {uid}) can change that"
+            "other users can write to it, and only its owner (user {uid}) can change that"
         )));
     }
     Ok(())

@@ -109,7 +109,7 @@ pub(crate) fn map_memory(
     let seals = fcntl(&fd, FcntlArg::F_GET_SEALS)?;
     let is_fixed = SealFlag::from_bits_retain(seals).contains(FIXED_SIZE);
     if !is_fixed || usize::try_from(fstat(&fd)?.st_size) != Ok(size) {
-        return Err(io::Error::other("it has another size"));
+        return Err(io::Error::other("its size is wrong"));
     }
     let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
     let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;

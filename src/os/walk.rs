@@ -106,7 +106,7 @@ impl Walk {
     /// link is followed as the others are.
     pub(crate) fn find(&mut self, path: &Path, links: Links) -> io::Result<OsString> {
         let name = self.follow(components(path), links, true)?;
-        name.ok_or_else(|| refusal("it names no file".into()))
+        name.ok_or_else(|| refusal("it is not the path of a file".into()))
     }
 
     /// Goes through what is left; with `stops`, up to the last name, which is returned.
@@ -190,9 +190,9 @@ impl Walk {
         }
         let shown = self.path.join(name);
         let refuse =
-            |why: String| Err(refusal(format!("{} is a symbolic link, {why}", shown.display())));
+            |why: String| Err(refusal(format!("{} is a symbolic link{why}", shown.display())));
         if self.root.is_some() {
-            return refuse("and links of another root are not followed".into());
+            return refuse(" in another root".into());
         }
         let target =
             PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
@@ -205,9 +205,9 @@ impl Walk {
             return Ok(None);
         }
         match links {
-            Links::None => refuse("which is not followed here".into()),
+            Links::None => refuse(String::new()),
             Links::Trusted if !self.owners.trust(&stat) => {
-                refuse(format!("which is not followed because user {} made it", stat.st_uid))
+                refuse(format!(" of user {}, who is not trusted", stat.st_uid))
             }
             _ => Ok(Some(target)),
         }
@@ -265,7 +265,7 @@ impl Owners {
         }
         let (path, uid) = (path.display(), stat.st_uid);
         Err(refusal(format!(
-            "directory {path} belongs to user {uid}, who could replace what is in it; name another one"
+            "directory {path} belongs to user {uid}, who can replace its files; try another one"
         )))
     }
 }
@@ -273,7 +273,7 @@ impl Owners {
 fn writable(path: &Path) -> io::Error {
     let path = path.display();
     refusal(format!(
-        "directory {path} is writable by all users, who could replace what is in it; name another one"
+        "directory {path} is writable by all users, who can replace its files; try another one"
     ))
 }
 

@@ -139,7 +139,7 @@ impl Manager {
         absolute("XDG_CONFIG_HOME")
             .or_else(|| Some(absolute("HOME")?.join(".config")))
             .map(|dir| dir.join("systemd/user"))
-            .context("finding the directory of the user's units: HOME is not set")
+            .context("cannot find the directory of the user's units: HOME is not set")
     }
 
     /// Where units are until the next boot.

@@ -84,7 +84,7 @@ pub(crate) fn take_over_without(prefixes: &[&str], but: &[&str]) {
         return;
     }
     eprintln!(
-        "iottymux: error: the app runs: going on with the defaults of all {} variables",
+        "iottymux: error: the app is running: ignoring all {} variables and using the defaults",
         prefixes.join(" and ")
     );
     begin_anew(|again| {
@@ -140,14 +140,14 @@ pub fn run_of(service: &str, session: Option<&Path>) -> Option<String> {
 /// Has this process see the files as the system's manager does: a `+` command of a unit runs as root, but with
 /// the `TemporaryFileSystem=` and `BindPaths=` of that unit.
 pub(crate) fn see_all_files() -> Result<()> {
-    let what = "seeing the files of PID 1";
+    let what = "cannot enter the mount namespace of PID 1";
     let namespace = File::open("/proc/1/ns/mnt").context(what)?;
     setns(namespace, CloneFlags::CLONE_NEWNS).context(what)
 }
 
 /// How many descriptors the manager keeps for a unit.
 pub(crate) fn kept_for(unit: &str, user: bool) -> Result<usize> {
-    let what = || format!("asking systemd for the descriptors of {}", unit.escape_debug());
+    let what = || format!("cannot ask systemd for the descriptors of {}", unit.escape_debug());
     let mut command = systemctl(user);
     command.args(["show", "--value", "--property=NFileDescriptorStore", "--", unit]);
     let output = command.stdin(Stdio::null()).output().with_context(what)?;
@@ -257,7 +257,7 @@ impl Notify {
 
     /// Waits until all that was sent has been dealt with: a message of a process that has ended is one of nobody.
     pub(crate) fn barrier(&self) -> Result<()> {
-        let what = "waiting for systemd";
+        let what = "cannot wait for systemd";
         let (done, token) = pipe2(OFlag::O_CLOEXEC).context(what)?;
         self.tell("BARRIER=1", Some(token.as_raw_fd()));
         drop(token);
@@ -280,7 +280,7 @@ impl Notify {
             sendmsg(socket.as_raw_fd(), &body, control, MsgFlags::MSG_NOSIGNAL, Some(address));
         if let Err(e) = sent.map_err(io::Error::from) {
             let what = message.lines().next().unwrap_or_default();
-            log::warn!("telling systemd {what}: {e}");
+            log::warn!("cannot report to systemd {what}: {e}");
         }
     }
 }

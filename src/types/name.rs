@@ -33,8 +33,10 @@ impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => write!(f, "an app name cannot be empty"),
-            Self::TooLong => write!(f, "an app name has at most {NAME_MAX} characters"),
-            Self::Character => write!(f, "an app name has only the characters a-z, 0-9 and '-'"),
+            Self::TooLong => write!(f, "an app name can have at most {NAME_MAX} characters"),
+            Self::Character => {
+                write!(f, "an app name can only have the characters a-z, 0-9 and '-'")
+            }
             Self::Edge => write!(f, "an app name cannot begin or end with '-'"),
         }
     }

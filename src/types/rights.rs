@@ -56,7 +56,7 @@ impl fmt::Display for Refused {
             }
             Self::Hidden => write!(
                 f,
-                "your user is not known in the user namespace of the mux (enter it, as nsenter does)"
+                "the user namespace of the mux does not map your user; try to enter it with nsenter"
             ),
         }
     }

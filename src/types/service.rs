@@ -38,17 +38,16 @@ pub(crate) enum ServiceError {
 impl fmt::Display for ServiceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "the name of a service cannot be empty"),
+            Self::Empty => write!(f, "a service name cannot be empty"),
             Self::TooLong => {
-                write!(f, "the name of a service is shorter than {UNIT_NAME_MAX} bytes")
+                write!(f, "a service name must be shorter than {UNIT_NAME_MAX} bytes")
             }
             Self::Path => write!(f, "expected the name of a service, got a path"),
             Self::Kind => write!(f, "expected a service: other units have no streams"),
             Self::Template => write!(f, "expected an instance of the template (NAME@INSTANCE)"),
             Self::Prefix => write!(
                 f,
-                "what is added to a service whose name ends with '-' holds for all whose names \
-                 begin so"
+                "a name that ends with '-' is a prefix: its drop-ins apply to other services too"
             ),
         }
     }

@@ -122,7 +122,7 @@ impl TryFrom<String> for Epoch {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         // One spelling only: from_str_radix takes a sign, too.
         let number = u64::from_str_radix(&text, 16).map(Epoch);
-        number.ok().filter(|e| String::from(*e) == text).ok_or("an epoch is 16 hexadecimal digits")
+        number.ok().filter(|e| String::from(*e) == text).ok_or("expected 16 hexadecimal digits")
     }
 }
 
@@ -137,7 +137,7 @@ impl FromStr for Position {
             number => number
                 .parse()
                 .map(Self::Offset)
-                .map_err(|_| "a position is now, unseen, start, or the offset of a byte"),
+                .map_err(|_| "expected now, unseen, start, or the offset of a byte"),
         }
     }
 }

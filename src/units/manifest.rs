@@ -172,7 +172,7 @@ mod tests {
             (String::new(), "EOF"),
             ("{}".to_owned(), "acKind"),
             (r#"{"acKind":"ImageManifest\u001b"}"#.to_owned(), r#"it is a "ImageManifest\u{1b}""#),
-            (pod(&app("A_b", "stdin", "null")), r#"app "A_b": an app name has only"#),
+            (pod(&app("A_b", "stdin", "null")), r#"app "A_b": an app name can only have"#),
             (pod(&app("a", "stdin", "log")), r#"app "a": stdin cannot be log"#),
             (pod(&app("a", "stdout", "tyt")), "stdout=tyt: a mode is"),
             (pod(&app("a", "stdout", "interactive")), "interactive goes with nothing else"),

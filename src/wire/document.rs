@@ -20,7 +20,7 @@ pub(crate) fn publish(
     mode: u32,
     document: &impl Serialize,
 ) -> Result<()> {
-    let what = || format!("writing {}", dir.path(file).display());
+    let what = || format!("cannot write {}", dir.path(file).display());
     let mut text = serde_json::to_vec(document).with_context(what)?;
     text.push(b'\n');
     dir.replace(file, &text, mode)
@@ -30,7 +30,7 @@ pub(crate) fn publish(
 pub(crate) fn parse<T: DeserializeOwned>(text: &[u8], version: u32) -> Result<T> {
     let Version { version: found } = serde_json::from_slice(text)?;
     if found != version {
-        bail!("version {found} of this document is not known, only version {version} is");
+        bail!("unknown version {found} of this document; expected version {version}");
     }
     Ok(serde_json::from_slice(text)?)
 }

@@ -67,7 +67,7 @@ impl Endpoints {
 
     /// Reads the document of an app.
     pub(crate) fn read(dir: &AppDir) -> Result<Self> {
-        let what = || format!("reading {}", dir.path(ENDPOINTS).display());
+        let what = || format!("cannot read {}", dir.path(ENDPOINTS).display());
         let text = dir.read(ENDPOINTS, limits::ENDPOINTS).with_context(what)?;
         Self::parse(&text).with_context(what)
     }

@@ -58,7 +58,7 @@ impl Last {
 
     /// Reads the document of an app; `None` when there is none for this user.
     pub(crate) fn read(dir: &AppDir) -> Result<Option<Self>> {
-        let what = || format!("reading {}", dir.path(LAST).display());
+        let what = || format!("cannot read {}", dir.path(LAST).display());
         match dir.read(LAST, limits::LAST) {
             Ok(text) => Self::parse(&text).map(Some).with_context(what),
             // What the app said is not for those who may only come while its mux lets them.
@@ -84,7 +84,7 @@ impl fmt::Display for Last {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
             Some(status) => write!(f, "ended {status}")?,
-            None => write!(f, "was left by its mux, which did not know how it ended")?,
+            None => write!(f, "lost its mux, which did not know how the app ended")?,
         }
         write!(f, ", {} s ago", self.age().as_secs())
     }

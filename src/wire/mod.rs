@@ -164,7 +164,7 @@ impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong(len) => {
-                write!(f, "a frame of {len} bytes is over the limit of {}", limits::FRAME)
+                write!(f, "a frame of {len} bytes exceeds the limit of {}", limits::FRAME)
             }
             Self::Reserved => write!(f, "the reserved bytes of a frame are not zero"),
         }

@@ -31,7 +31,7 @@ pub fn open(
     hello: &Hello,
     patience: Patience<'_>,
 ) -> Result<(UnixStream, Welcome)> {
-    let what = || format!("connecting to {}", dir.path(file).display());
+    let what = || format!("cannot connect to {}", dir.path(file).display());
     let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
     let until = match patience {
         Patience::For(time) => Some(Instant::now() + time),
@@ -53,7 +53,7 @@ pub fn open(
         (FrameKind::Closing, _) => {
             Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what)
         }
-        _ => bail!("app {}: the mux does not begin with a welcome", dir.name()),
+        _ => bail!("app {}: unexpected first message from the mux", dir.name()),
     }
 }
 
@@ -64,21 +64,21 @@ pub(crate) fn next(
     until: Option<Instant>,
 ) -> Result<(FrameKind, Vec<u8>)> {
     let mut decoder = Decoder::default();
-    let what = || format!("waiting for the mux of app {}", dir.name());
+    let what = || format!("no answer from the mux of app {}", dir.name());
     loop {
         let mut buffer = vec![0; decoder.wants()];
         fill(socket, &mut buffer, until).map_err(ended).with_context(what)?;
         match decoder.next(&mut &buffer[..])? {
             Some(Item::Control(FrameKind::Error, body)) => {
                 let Refusal { error } = serde_json::from_slice(&body)?;
-                bail!("app {}: the mux refuses: {}", dir.name(), error.escape_debug());
+                bail!("app {}: the mux refused: {}", dir.name(), error.escape_debug());
             }
             Some(Item::Control(kind, body)) => return Ok((kind, body)),
             Some(Item::Data(stream, _)) => {
-                bail!("app {}: the mux sends {stream}, which nobody asked for", dir.name());
+                bail!("app {}: unexpected {stream} data from the mux", dir.name());
             }
             Some(Item::Screen(_)) => {
-                bail!("app {}: the mux sends a screen, which nobody asked for", dir.name());
+                bail!("app {}: unexpected screen from the mux", dir.name());
             }
             None => {}
         }
@@ -109,9 +109,7 @@ fn fill(socket: &mut UnixStream, mut buffer: &mut [u8], until: Option<Instant>) 
 /// An early end, or none, in words that fit it.
 fn ended(error: io::Error) -> io::Error {
     match error.kind() {
-        kind @ ErrorKind::UnexpectedEof => {
-            io::Error::new(kind, "the mux ended the connection without an answer")
-        }
+        kind @ ErrorKind::UnexpectedEof => io::Error::new(kind, "the mux closed the connection"),
         ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "the mux does not answer"),
         _ => error,
     }

@@ -19,16 +19,48 @@ fn help_and_version_are_no_errors() {
     }
 }
 
+/// In `-h`, and of commands: one line each, which begins with the option and fits 100 columns.
 #[test]
-fn what_makes_no_sense_is_told_in_one_line() {
+fn the_short_help_has_one_line_for_each_option() {
+    let rig = Rig::new();
+    let commands = [
+        "", "stream", "tty", "attach", "list", "status", "logs", "control", "run", "enable",
+        "disable", "units",
+    ];
+    for command in commands {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let mut help = rig.run(&[&words[..], &["-h"]].concat());
+        assert_eq!(help.ends(), 0, "{command}");
+        let text = help.stdout.text();
+        let mut options = 0;
+        for section in text.split("\n\n").filter(|section| {
+            let title = section.lines().next().unwrap_or_default();
+            title.ends_with("ptions:") || title == "Commands:"
+        }) {
+            for line in section.lines().skip(1) {
+                let is_first = line.starts_with("  ") && !line.starts_with("          ");
+                assert!(is_first && line.len() <= 100, "{command}: {line}");
+                assert!(!line.ends_with('.'), "{command}: {line}");
+                options += 1;
+            }
+        }
+        assert!(options >= 3, "{command}: {text}");
+        let mut long = rig.run(&[&words[..], &["--help"]].concat());
+        assert_eq!(long.ends(), 0, "{command}");
+        assert!(long.stdout.text().contains("[env: IOTTYMUX_STATE_DIR="), "{command}");
+    }
+}
+
+#[test]
+fn a_usage_error_is_one_line() {
     let rig = Rig::new();
     for (arguments, why) in [
         (&["fly"][..], "fly"),
         (&["stream"], "--app"),
-        (&["stream", "--app", "demo", "--streams", "tty"], "a stream is stdin, stdout or stderr"),
-        (&["stream", "--app", "demo", "--backlog", "1"], "a backlog is a number of bytes"),
-        (&["tty", "--app", "demo", "--size", "0x0"], "a size is ROWSxCOLS"),
-        (&["attach", "--app", "demo", "--wait=soon"], "a time is a number of seconds"),
+        (&["stream", "--app", "demo", "--streams", "tty"], "expected stdin, stdout or stderr"),
+        (&["stream", "--app", "demo", "--backlog", "1"], "expected a number of bytes"),
+        (&["tty", "--app", "demo", "--size", "0x0"], "expected ROWSxCOLS"),
+        (&["attach", "--app", "demo", "--wait=soon"], "expected a number of seconds"),
         (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is no key"),
         (&["run", "--app", "demo"], "CMD"),
         (&["list", "--nonsense"], "--nonsense' found (see iottymux list --help)"),
@@ -91,13 +123,13 @@ fn the_list_has_every_app_and_where_it_is_in_its_life() {
 }
 
 #[test]
-fn who_types_nothing_asks_for_nothing_that_typing_is_for() {
+fn options_for_input_need_a_mode_with_input() {
     let rig = Rig::new();
     let _mux = rig.tty();
     for option in ["--exclusive", "--take-over", "--stdin-once"] {
         let mut attach = rig.attach(&["--mode", "tty-out", option]);
         assert_eq!(attach.ends(), 2);
-        let said = format!("iottymux: this mode types nothing, which {option} is for\n");
+        let said = format!("iottymux: {option} needs an input stream, and this mode has none\n");
         assert_eq!(attach.stderr.text(), said);
     }
 }

@@ -57,7 +57,7 @@ fn without_a_mux_it_says_so() {
 #[test]
 fn documents_that_cannot_be_read_are_refused() {
     for (document, why) in [
-        (r#"{"version":2,"targets":[]}"#, "version 2 of this document is not known"),
+        (r#"{"version":2,"targets":[]}"#, "unknown version 2 of this document"),
         (r#"{"version":1,"targets":[]}"#, "it has no stream that can be attached"),
         ("garbage", "endpoints: expected value"),
         ("", "endpoints: EOF"),
@@ -74,12 +74,12 @@ fn a_document_that_is_no_plain_file_is_not_opened() {
     let rig = Rig::new();
     rig.make_app_dir();
     rig.make_fifo("endpoints");
-    assert_fails(&mut rig.attach(&[]), 1, "endpoints: it is no plain file");
+    assert_fails(&mut rig.attach(&[]), 1, "endpoints: it is not a regular file");
     let mut list = rig.run(&["list"]);
     assert_eq!(list.ends(), 0);
     fs::remove_file(rig.path("endpoints")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", rig.path("endpoints")).unwrap();
-    assert_fails(&mut rig.attach(&[]), 1, "it is a symbolic link, which is not followed here");
+    assert_fails(&mut rig.attach(&[]), 1, "it is a symbolic link");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn waiting_ends_in_time() {
     let rig = Rig::new();
     let began = Instant::now();
     let mut attach = rig.attach(&["--wait=0.2"]);
-    assert_fails(&mut attach, 1, "app demo did not appear within 200ms");
+    assert_fails(&mut attach, 1, "app demo did not start within 200ms");
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(5), "{took:?}");
 }

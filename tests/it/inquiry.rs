@@ -84,8 +84,8 @@ fn what_it_cannot_say_is_unknown_and_one_line() {
         (Some("printf 'ActiveState=\\033[2J'"), "\\u{1b}[2J"),
         (Some("printf '\\377'"), "invalid utf-8"),
         (Some("head -c 60000 /dev/zero"), "no ActiveState in \"\\0\\0"),
-        (Some("exec sleep 60"), "systemctl does not say how it ended"),
-        (None, "asking systemd how it ended: No such file"),
+        (Some("exec sleep 60"), "systemctl did not report in time how it ended"),
+        (None, "cannot ask systemd how it ended: No such file"),
     ] {
         let rig = Rig::new();
         let mux = mux(&rig, systemctl, |_| {});

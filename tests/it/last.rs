@@ -94,13 +94,13 @@ fn who_comes_later_is_told_how_it_ended() {
         let rig = Rig::new();
         let mut run = rig.run(&["run", "--app", APP, "--", "sh", "-c", script]);
         run.ends();
-        let hint = "(iottymux status shows its last output)";
+        let hint = "; try `iottymux status` for its last output";
         let line =
             format!("iottymux: app demo is not running under a mux: it ended {how}, N {hint}");
         assert_eq!(timeless(&refusal(&rig, &[])), line);
         let waited = refusal(&rig, &["--wait=0.1"]);
         assert!(
-            waited.contains(&format!("did not appear within 100ms: it ended {how}, ")),
+            waited.contains(&format!("did not start within 100ms: it ended {how}, ")),
             "{waited}"
         );
         let list = said(&rig, &["list"]);
@@ -116,7 +116,7 @@ fn a_mux_that_does_not_know_says_so() {
     mux.ends();
     assert_eq!(read(&rig)["status"], Value::Null);
     let told = refusal(&rig, &[]);
-    assert!(told.contains("it was left by its mux, which did not know how it ended, "), "{told}");
+    assert!(told.contains("it lost its mux, which did not know how the app ended, "), "{told}");
 }
 
 #[test]
@@ -148,11 +148,11 @@ fn what_is_no_such_document_is_not_believed() {
     for (document, why) in [
         ("garbage".to_owned(), "last.json: expected value"),
         (String::new(), "last.json: EOF"),
-        (changed("version", json!(2)), "version 2 of this document is not known"),
+        (changed("version", json!(2)), "unknown version 2 of this document"),
         (changed("ended_ms", json!(-1)), "last.json: invalid value"),
         (changed("status", json!({"status": 999})), "last.json: invalid value"),
         (changed("streams", json!([{"stream": "etc"}])), "last.json: unknown variant"),
-        (large, "last.json: it has more than 65536 bytes"),
+        (large, "last.json: it is larger than 65536 bytes"),
     ] {
         let rig = Rig::new();
         rig.make_app_dir();
@@ -162,10 +162,10 @@ fn what_is_no_such_document_is_not_believed() {
     let rig = Rig::new();
     rig.make_app_dir();
     rig.make_fifo("last.json");
-    assert_not_believed(&rig, "last.json: it is no plain file");
+    assert_not_believed(&rig, "last.json: it is not a regular file");
     fs::remove_file(rig.path("last.json")).unwrap();
     std::os::unix::fs::symlink(Path::new("/dev/zero"), rig.path("last.json")).unwrap();
-    assert_not_believed(&rig, "it is a symbolic link, which is not followed here");
+    assert_not_believed(&rig, "it is a symbolic link");
 }
 
 /// Every reader says one line, or nothing, and the next mux begins as ever.

@@ -129,7 +129,7 @@ fn a_second_mux_of_an_app_is_refused() {
         let said = second.stderr.text();
         let lines: Vec<_> = said.lines().collect();
         let [line] = lines[..] else { panic!("{said}") };
-        assert!(line.starts_with("iottymux: starting app demo: another mux"), "{line}");
+        assert!(line.starts_with("iottymux: cannot start app demo: another mux"), "{line}");
     }
     let mut client = rig.client("stdout");
     rig.writer("stdout").write_all(b"unharmed").unwrap();

@@ -391,8 +391,8 @@ fn what_makes_no_sense_is_refused() {
     for (arguments, why) in [
         (&["--log", "xml:/a"][..], "expected journal, cri:PATH"),
         (&["--log", "cri:"], "cri: expected the path of a file"),
-        (&["--log", "raw:/a", "--log-line-limit", "2M"], "a line's limit"),
-        (&["--log", "raw:/a", "--log-max-size", "1"], "a log's size"),
+        (&["--log", "raw:/a", "--log-line-limit", "2M"], "a number of bytes up to 1M, or 0"),
+        (&["--log", "raw:/a", "--log-max-size", "1"], "a number of bytes, at least 4K"),
         (&["--log", "raw:/a", "--log-policy", "wait"], "hold or drop"),
     ] {
         let mut mux = rig.run(&[&["stream", "--app", APP], arguments].concat());
@@ -401,14 +401,14 @@ fn what_makes_no_sense_is_refused() {
     }
     let mut mux = rig.run(&["stream", "--app", APP, "--log", "raw:/a", "--log", "raw:/a"]);
     assert_eq!(mux.ends(), 2);
-    assert!(mux.stderr.text().contains("asked for twice"), "{}", mux.stderr.text());
+    assert!(mux.stderr.text().contains("two logs have the same target"), "{}", mux.stderr.text());
 }
 
 #[test]
 fn rkts_variables_ask_for_a_kubernetes_log() {
     let rig = Rig::new();
     for (mode, path, why) in [
-        ("k8s", "x/0.log", "there is only k8s-plain"),
+        ("k8s", "x/0.log", "expected k8s-plain"),
         ("k8s-plain", "../x.log", "leads out of its directory"),
         ("k8s-plain", "/etc/x.log", "leads out of its directory"),
         ("k8s-plain", "", "names no file"),

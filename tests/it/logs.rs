@@ -523,8 +523,8 @@ fn what_makes_no_sense_is_refused() {
     for (arguments, why) in [
         (&["logs"][..], "--app"),
         (&["logs", "--app", "A"], "A"),
-        (&["logs", "--file", path, "--since", "soon"], "a time is like"),
-        (&["logs", "--file", path, "--stream", "stdin"], "a log has stdout and stderr"),
+        (&["logs", "--file", path, "--since", "soon"], "expected a time such as"),
+        (&["logs", "--file", path, "--stream", "stdin"], "expected stdout or stderr"),
         (&["logs", "--file", path, "--tail", "-1"], "-1"),
     ] {
         let mut logs = log.rig.run(arguments);

@@ -295,11 +295,15 @@ fn what_makes_no_sense_is_refused() {
     for (arguments, status, why) in [
         (&["tty", "--app", APP, "--record", "raw:/a"][..], 2, "expected cast:PATH"),
         (&["stream", "--app", APP, "--record", "cast:/a"], 2, "unexpected argument"),
-        (&["run", "--app", APP, "--record", "cast:/a", "--", "true"], 2, "--record needs --tty"),
+        (
+            &["run", "--app", APP, "--record", "cast:/a", "--", "true"],
+            2,
+            "--record requires --tty: only a terminal can be recorded",
+        ),
         (
             &["tty", "--app", APP, "--record", "cast:/a", "--record", "cast:/a"],
             2,
-            "asked for twice",
+            "two logs have the same target",
         ),
     ] {
         let mut mux = rig.run(arguments);

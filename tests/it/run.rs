@@ -174,9 +174,9 @@ fn attached_the_end_of_input_is_the_apps() {
 #[test]
 fn options_that_would_do_nothing_are_refused() {
     for (options, why) in [
-        (&["--size", "10x20"][..], "--size needs --tty"),
-        (&["--tty", "--record-input"], "--record-input needs --record"),
-        (&["--record", "cast:x"], "--record needs --tty"),
+        (&["--size", "10x20"][..], "--size requires --tty: only a terminal has a size"),
+        (&["--tty", "--record-input"], "--record-input requires --record"),
+        (&["--record", "cast:x"], "--record requires --tty: only a terminal can be recorded"),
     ] {
         for attach in [&[][..], &["--attach"]] {
             let rig = Rig::new();

@@ -293,7 +293,7 @@ fn who_breaks_the_protocol_is_told_and_dropped_alone() {
             "does not send data of stdout",
         ),
         ([hello(good.clone()), FrameKind::Exit.frame(b"{}")].concat(), "does not send Exit here"),
-        (vec![1, 0, 0, 0, 0, 1, 0, 1], "over the limit"),
+        (vec![1, 0, 0, 0, 0, 1, 0, 1], "exceeds the limit"),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "reserved bytes"),
     ] {
         let mut socket = rig.client("session");
@@ -354,7 +354,7 @@ fn an_attach_that_asks_for_too_much_is_told_why() {
     let mut attach = rig.attach(&["--stdin-once"]);
     assert_eq!(attach.ends(), 1);
     let said = attach.stderr.text();
-    assert!(said.starts_with("iottymux: app demo: the mux refuses: "), "{said}");
+    assert!(said.starts_with("iottymux: app demo: the mux refused: "), "{said}");
     assert!(said.contains("the input of this app cannot be ended"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }

@@ -280,15 +280,15 @@ fn what_is_no_hook_is_refused() {
     let _mux = rig.stream();
     let result = ("SERVICE_RESULT", "success");
     for (what, variables, why) in [
-        ("ended", &[][..], "no ExecStopPost= hook of an app: SERVICE_RESULT"),
+        ("ended", &[][..], "not an ExecStopPost= command of systemd: SERVICE_RESULT"),
         ("ended", &[result, ("EXIT_CODE", "exited")], "EXIT_STATUS"),
         (
             "ended",
             &[result, ("EXIT_CODE", "exited"), ("EXIT_STATUS", "\u{1b}[2J")],
-            "EXIT_CODE=exited with EXIT_STATUS=\\u{1b}[2J is no end of an app",
+            "invalid EXIT_CODE=exited with EXIT_STATUS=\\u{1b}[2J",
         ),
-        ("started", &[], "no ExecStartPost= hook of an app: MAINPID"),
-        ("started", &[("MAINPID", "0")], "MAINPID=0 is no process"),
+        ("started", &[], "not an ExecStartPost= command of systemd: MAINPID"),
+        ("started", &[("MAINPID", "0")], "invalid MAINPID=0"),
     ] {
         assert_refused(hook(&rig, what, variables), why);
     }

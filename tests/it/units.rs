@@ -84,8 +84,8 @@ fn what_is_not_ours_stays() {
     let cases: [(&str, &dyn Fn()); 4] = [
         ("was not written by iottymux", &|| fs::write(&place, "[Unit]\n").unwrap()),
         ("symbolic", &|| std::os::unix::fs::symlink(&target, &place).unwrap()),
-        ("no plain file", &fifo),
-        ("no plain file", &|| fs::create_dir(&place).unwrap()),
+        ("not a regular file", &fifo),
+        ("not a regular file", &|| fs::create_dir(&place).unwrap()),
     ];
     for (why, make) in cases {
         make();
@@ -106,31 +106,28 @@ fn what_cannot_be_is_refused() {
     let long = "x".repeat(252);
     for (words, why) in [
         (&["--tty"][..], "--app"),
-        (&["--app", "A"], "an app name has only"),
+        (&["--app", "A"], "an app name can only have"),
         (&["--app", "a", "--stdin", "log"], "stdin cannot be log"),
         (&["--app", "a", "--stdin", "interactive", "--stdout", "tty"], "interactive goes with"),
         (&["--app", "a", "--stdout", "stderr"], "a mode is"),
         (&["--app", "a", "--tty", "--stdin", "null"], "cannot be used with"),
         (&["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdout=x"], "a mode is"),
-        (
-            &["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdx=tty"],
-            "none that units knows",
-        ),
+        (&["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdx=tty"], "unknown annotation"),
         (&["--app", "a", "--annotation", "coreos.com/rkt/experiment/logmode=x"], "only k8s-plain"),
         (&["--app", "a", "--annotation", "x"], "NAME=VALUE"),
         (&["--app", &long, "--stdin", "tty", "--stdout", "stream"], "at most 255"),
-        (&["--app", "a", "--env", "IOTTYMUX_STREAMS=stdin"], "from the other options"),
-        (&["--app", "a", "--env", "IOTTYMUX_NOTHING=1"], "no mux has an option"),
-        (&["--app", "a", "--env", "IOTTYMUX_BACKLOG=1\n2"], "no control characters"),
-        (&["--app", "a", "--log", "cri:/a,b"], "no comma"),
-        (&["--app", "a", "--state-dir", "run"], "cannot stand in a unit"),
-        (&["--app", "a", "--state-dir", "/a\nb"], "cannot stand in a unit"),
+        (&["--app", "a", "--env", "IOTTYMUX_STREAMS=stdin"], "another option sets"),
+        (&["--app", "a", "--env", "IOTTYMUX_NOTHING=1"], "unknown option of a mux"),
+        (&["--app", "a", "--env", "IOTTYMUX_BACKLOG=1\n2"], "cannot have control characters"),
+        (&["--app", "a", "--log", "cri:/a,b"], "cannot have commas"),
+        (&["--app", "a", "--state-dir", "run"], "cannot be used in a unit"),
+        (&["--app", "a", "--state-dir", "/a\nb"], "cannot be used in a unit"),
         (&["--app", "a", "--binary", "iottymux"], "absolute path"),
         (&["--app", "a", "--binary", "/a'b"], "quotes"),
         (&["--app", "a", "--remove"], "--output"),
         (&["--pod-manifest", "/dev/null"], "pod manifest /dev/null"),
         (&["--pod-manifest", "/nothing"], "No such file"),
-        (&["--pod-manifest", "/dev/zero"], "no plain file"),
+        (&["--pod-manifest", "/dev/zero"], "not a regular file"),
     ] {
         let output = units(words);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -224,10 +221,10 @@ fn a_manifest_that_is_no_file() {
         assert_eq!(refused.status.code(), Some(2), "{said}");
         assert!(said.contains(why) && said.lines().count() == 1, "{said}");
     };
-    refused(&fifo, "fifo: it is no plain file");
+    refused(&fifo, "fifo: it is not a regular file");
     assert!(told(&["--pod-manifest", link.to_str().unwrap()]).contains("demo.service.d"));
     fs::File::options().write(true).open(&file).unwrap().set_len((16 << 20) + 1).unwrap();
-    refused(&link, "more than");
+    refused(&link, "it is larger than");
 }
 
 /// All apps of a pod are taken away, or none.

@@ -360,7 +360,7 @@ fn what_is_refused() {
     refused(&["enable", "game.socket", "--tty"], 2, "expected a service");
     refused(&["enable", "game@", "--tty"], 2, "expected an instance of the template");
     refused(&["enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=lots"], 2, "from 4K to 1G");
-    refused(&["enable", "game", "--tty", "--env", "PATH=/"], 2, "no mux has an option");
+    refused(&["enable", "game", "--tty", "--env", "PATH=/"], 2, "unknown option of a mux");
     refused(&["enable", "game", "--tty", "--log", "cri:a"], 2, "absolute");
     refused(&["disable", "game"], 1, "it is not enabled");
 

@@ -482,7 +482,7 @@ fn the_status_without_hooks() {
         stop_what_runs(&pod, kind);
     }
     let said = pod.console();
-    let warning = "reading /rkt/status/demo: \"\\x1b[2J\" is no status of an app";
+    let warning = "cannot read /rkt/status/demo: invalid exit status \"\\x1b[2J\"";
     assert_eq!(said.matches(warning).count(), 1, "{said}");
 }
 

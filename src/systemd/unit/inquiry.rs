@@ -57,7 +57,8 @@ impl Inquiry {
             return None;
         }
         let app = dir.name().clone();
-        let asked = ask(service).with_context(|| format!("app {app}: asking systemd how it ended"));
+        let asked =
+            ask(service).with_context(|| format!("app {app}: cannot ask systemd how it ended"));
         let systemctl = asked.map_err(|e| log::warn!("{e:#}")).ok();
         let oldest = SystemTime::now().checked_sub(age + limits::CLOCK_TICK);
         let reaper = dir.rkt_status().zip(oldest);
@@ -89,7 +90,7 @@ impl Inquiry {
                 Ok(_) if self.reaped.is_some() => return Poll::Ready(self.reaped()),
                 Ok(MainProcess::Runs) => return Poll::Ready(None),
                 Ok(MainProcess::Unknown) => self.is_early = true,
-                Err(e) => log::warn!("app {}: asking systemd how it ended: {e:#}", self.app),
+                Err(e) => log::warn!("app {}: cannot ask systemd how it ended: {e:#}", self.app),
             }
         }
         let over = now >= self.until;
@@ -115,7 +116,7 @@ impl Inquiry {
             }
         }
         if over && let Some(child) = &mut self.systemctl {
-            log::warn!("app {}: systemctl does not say how it ended", self.app);
+            log::warn!("app {}: systemctl did not report in time how it ended", self.app);
             let _ = child.kill();
         }
         if over || self.systemctl.is_none() && self.reaper.is_none() {
@@ -181,7 +182,7 @@ fn is_doubtful(reaped: AppStatus) -> bool {
 
 /// What the reaper has written by now, not before `oldest`.
 fn read_reaped(path: &Path, oldest: SystemTime) -> Result<Option<AppStatus>> {
-    let what = || format!("reading {}", path.display());
+    let what = || format!("cannot read {}", path.display());
     match read_plain(path, limits::REAPED) {
         // That of an earlier run, or one that is being written.
         Ok((written, text)) if written < oldest || text.is_empty() => Ok(None),

@@ -41,12 +41,13 @@ const LAST_SIGNAL: u8 = 64;
 /// was none, as after an `ExecStartPre=` that failed.
 pub(crate) fn ended() -> Result<Option<AppStatus>> {
     // Set in such a hook only, even when the others are not.
-    env::var("SERVICE_RESULT").context("no ExecStopPost= hook of an app: SERVICE_RESULT")?;
+    env::var("SERVICE_RESULT")
+        .context("not an ExecStopPost= command of systemd: SERVICE_RESULT")?;
     let Ok(code) = env::var("EXIT_CODE") else { return Ok(None) };
     let status = env::var("EXIT_STATUS").context("EXIT_CODE without EXIT_STATUS")?;
     let told = told_to_hook(&code, &status).with_context(|| {
         let (code, status) = (code.escape_debug(), status.escape_debug());
-        format!("EXIT_CODE={code} with EXIT_STATUS={status} is no end of an app")
+        format!("invalid EXIT_CODE={code} with EXIT_STATUS={status}")
     });
     told.map(Some)
 }
@@ -57,11 +58,11 @@ pub(crate) fn started() -> Result<Option<Started>> {
     let pid = match env::var("MAINPID") {
         Ok(pid) => pid,
         Err(_) if is_ours() => return Ok(None),
-        Err(e) => return Err(e).context("no ExecStartPost= hook of an app: MAINPID"),
+        Err(e) => return Err(e).context("not an ExecStartPost= command of systemd: MAINPID"),
     };
     match pid.parse() {
         Ok(pid) if pid > 0 => Ok(Some(Started { pid })),
-        _ => bail!("MAINPID={} is no process", pid.escape_debug()),
+        _ => bail!("invalid MAINPID={}", pid.escape_debug()),
     }
 }
 
@@ -101,7 +102,7 @@ fn shown(text: &str) -> Result<MainProcess> {
         (_, "2" | "3", Ok(signal @ 1..=LAST_SIGNAL)) => {
             MainProcess::Ended(AppStatus::Signal(signal))
         }
-        _ => bail!("{text:?} is no end of an app"),
+        _ => bail!("cannot parse {text:?}"),
     })
 }
 
@@ -112,7 +113,7 @@ fn reaped(text: &[u8]) -> Result<AppStatus> {
     let status = std::str::from_utf8(number).ok().filter(|n| !n.starts_with('+'));
     match status.and_then(|n| n.parse().ok()) {
         Some(status) => Ok(AppStatus::Status(status)),
-        None => bail!("\"{}\" is no status of an app", text.escape_ascii()),
+        None => bail!("invalid exit status \"{}\"", text.escape_ascii()),
     }
 }
 
