@@ -16,6 +16,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::form;
 use crate::proc::{Proc, Said, WATCHDOG};
 
 /// The app of all tests.
@@ -27,7 +28,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Self {
-        Self { dir: tempfile::Builder::new().prefix("it").tempdir().unwrap() }
+        Self { dir: form::directory("it") }
     }
 
     /// A place for files of the test.
@@ -64,7 +65,7 @@ impl Rig {
         command.args(arguments).env_clear().env("IOTTYMUX_STATE_DIR", self.state());
         // Tests that end a mux wait for what attach then does, unless they are about just that.
         command.env("IOTTYMUX_RECONNECT", "0");
-        for kept in ["PATH", "LLVM_PROFILE_FILE"] {
+        for kept in ["PATH", "LLVM_PROFILE_FILE", "IOTTYMUX_LOG_LEVEL"] {
             if let Some(value) = std::env::var_os(kept) {
                 command.env(kept, value);
             }

@@ -169,7 +169,7 @@ fn what_is_said_of_rkts_own_mux_is_tested() {
         fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap_or_default()
     };
     let text = read("docs/units.md");
-    let (_, table) = text.split_once("### In the place of rkt's own mux").unwrap();
+    let (_, table) = text.split_once("### Compared with rkt's own mux").unwrap();
     let named: Vec<_> = table.split('`').filter_map(|word| word.split_once("::")).collect();
     assert!(named.len() > 30, "{named:?}");
     for (module, test) in named {

@@ -9,6 +9,8 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tempfile::TempDir;
 
+use crate::form;
+
 const PODSD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pod/podsd");
 const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
 /// The iottymux under test.
@@ -63,7 +65,7 @@ impl Plan {
             println!("skipped: {reason}");
             return None;
         }
-        let plan = Self { dir: tempfile::Builder::new().prefix("pod").tempdir().unwrap() };
+        let plan = Self { dir: form::directory("pod") };
         fs::create_dir(plan.dir.path().join("shared")).unwrap();
         Some(plan)
     }
