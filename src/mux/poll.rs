@@ -13,6 +13,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags as Flags, 
 use tokio::io::unix::AsyncFd;
 
 use crate::core::hub::ClientId;
+use crate::os::mailbox::Mailbox;
 use crate::os::sys;
 use crate::types::limits;
 
@@ -131,6 +132,13 @@ impl Poller {
         }
         watch.0 = wanted;
         Ok(())
+    }
+
+    /// Watches for the messages of a thread.
+    pub(crate) fn listen<T>(&self, mailbox: &Mailbox<T>, token: Token) -> io::Result<()> {
+        let interest = Some(Interest { read: true, write: false });
+        // It stays in the set for as long as the mailbox lives.
+        self.watch(&mut Registration::default(), mailbox, token, interest)
     }
 
     /// Waits until something is ready, and takes it.

@@ -119,7 +119,7 @@ impl Mux {
     /// Listens to the painter.
     pub(crate) fn begin_terminal(&mut self) {
         if let Some(terminal) = &mut self.terminal {
-            log_watch(terminal.painter.mailbox.listen(&self.poller, Token::Painter));
+            log_watch(self.poller.listen(&terminal.painter.mailbox, Token::Painter));
         }
     }
 
@@ -156,9 +156,9 @@ impl Mux {
     /// The painter has something to tell.
     pub(crate) fn on_painter(&mut self, now: Instant) {
         if let Some(terminal) = &mut self.terminal {
-            terminal.painter.mailbox.hear();
+            terminal.painter.mailbox.clear();
         }
-        while let Some(word) = self.terminal.as_mut().and_then(|t| t.painter.mailbox.word()) {
+        while let Some(word) = self.terminal.as_mut().and_then(|t| t.painter.mailbox.receive()) {
             match word {
                 ScreenEvent::Shown(len, memory) => {
                     if let Some(terminal) = &mut self.terminal {

@@ -5,9 +5,11 @@
 //! | [`state`] | the state directory of an app |
 //! | [`walk`] | opening files without others' links |
 //! | [`diagnostics`], [`print`] | what is said to people |
+//! | [`mailbox`] | threads and their messages to an event loop |
 //! | [`sys`] | all unsafe code |
 
 pub(crate) mod diagnostics;
+pub mod mailbox;
 pub(crate) mod print;
 pub mod state;
 pub mod sys;

@@ -31,10 +31,23 @@ pub(crate) const VERSION: u32 = 1;
 /// Bytes before each payload: kind, three zeros, length as u32 big-endian.
 pub const HEADER: usize = 8;
 
-/// What a frame is. Kinds below 16 go from client to mux, the others from mux to client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum FrameKind {
+/// Declares the kinds of frames, and the list of them.
+macro_rules! frame_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $number:literal,)*) => {
+        /// What a frame is. Kinds below 16 go from client to mux, the others from mux to client.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum FrameKind {
+            $($(#[$doc])* $kind = $number,)*
+        }
+
+        impl FrameKind {
+            const ALL: &[Self] = &[$(Self::$kind,)*];
+        }
+    };
+}
+
+frame_kinds! {
     /// [`Hello`]: the first frame of a client.
     Hello = 1,
     /// Bytes for the app's input.
@@ -86,35 +99,8 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    const ALL: [Self; 24] = [
-        Self::Hello,
-        Self::Stdin,
-        Self::StdinEof,
-        Self::Resize,
-        Self::Status,
-        Self::Request,
-        Self::Welcome,
-        Self::Gap,
-        Self::End,
-        Self::StdinDone,
-        Self::Exit,
-        Self::Closing,
-        Self::Error,
-        Self::Report,
-        Self::Answer,
-        Self::Detached,
-        Self::Ended,
-        Self::Started,
-        Self::Rights,
-        Self::Redraw,
-        Self::Stdout,
-        Self::Stderr,
-        Self::Tty,
-        Self::Screen,
-    ];
-
     fn known(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+        Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
 
     /// The kind that carries the bytes of an output stream.

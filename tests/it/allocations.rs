@@ -173,11 +173,11 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
                 (todo, from) = (todo - len, (from + len) % text.len());
                 log.advance(&mut hub, Now::read().at);
                 if len == 0 {
-                    log.writer().mailbox.await_word(WATCHDOG);
+                    log.writer().mailbox.wait(WATCHDOG);
                 }
-                log.writer().mailbox.hear();
-                while let Some(word) = log.writer().word() {
-                    log.on_word(word, &mut hub, Now::read().at);
+                log.writer().mailbox.clear();
+                while let Some(event) = log.writer().receive() {
+                    log.on_event(event, &mut hub, Now::read().at);
                     chunks += 1;
                 }
             }

@@ -502,7 +502,7 @@ fn a_log_that_cannot_be_finished_is_told() {
     let told = |log: &str| {
         let begin = format!("iottymux: error: log {log}: ");
         let told = stderr.lines().filter_map(|line| line.strip_prefix(&begin));
-        let told = told.filter_map(|line| line.split_once(" are lost: ")).next_back();
+        let told = told.filter_map(|line| line.strip_prefix("lost ")?.split_once(": ")).next_back();
         let (lines, bytes) = told.unwrap().0.split_once(" lines (").unwrap();
         (range(lines), range(bytes.strip_suffix(" bytes)").unwrap()))
     };

@@ -146,7 +146,7 @@ fn a_file_that_is_no_recording_is_left_alone() {
             let failing = rig.status()["logs"][0]["failing"].clone();
             failing.as_str().is_some_and(|why| why.contains("is no recording"))
         });
-        mux.stderr.wait_for("opening it: there is a file that is no recording");
+        mux.stderr.wait_for("cannot open it: there is a file that is no recording");
         assert_eq!(fs::read_to_string(&path).unwrap(), other);
         // When it is out of the way, all is there that was to be.
         fs::remove_file(&path).unwrap();
@@ -271,10 +271,10 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
     let mut more = 0;
     while !log.finish(&mut hub, Now::read().at) {
         let due = log.deadline().map(|at| at.saturating_duration_since(Now::read().at));
-        log.writer().mailbox.await_word(due.unwrap_or(WATCHDOG));
-        log.writer().mailbox.hear();
-        while let Some(word) = log.writer().word() {
-            log.on_word(word, &mut hub, Now::read().at);
+        log.writer().mailbox.wait(due.unwrap_or(WATCHDOG));
+        log.writer().mailbox.clear();
+        while let Some(event) = log.writer().receive() {
+            log.on_event(event, &mut hub, Now::read().at);
         }
         if more == 0 {
             more = print(&mut hub, &mut log);

@@ -51,6 +51,15 @@ impl Hub {
         self.log_places.get(self.followers.len()).is_some_and(|place| place.is_of(log))
     }
 
+    /// Gives the checkpoint of the next log its new number, if it has the old one.
+    pub(crate) fn renumber_log(&mut self, old: u64, new: u64) {
+        if self.is_followed(old)
+            && let Some(checkpoint) = self.log_places.get(self.followers.len())
+        {
+            checkpoint.set_log(new);
+        }
+    }
+
     /// A log, by a number that is its name's. It goes on where one of that name was written to, if
     /// there was one at its place in the memory, else it begins with the next byte of each stream.
     /// The offsets where it begins, and the bytes that it lost because they are kept no more.

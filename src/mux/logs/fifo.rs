@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::pipeline::Chunk;
+use crate::logfmt::chunk::Chunk;
 use crate::logfmt::frame;
 use crate::types::limits;
 

@@ -25,8 +25,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::pipeline::Chunk;
 use crate::logfmt::cast::{self, Cast};
+use crate::logfmt::chunk::Chunk;
 use crate::logfmt::encoder::LogFormat;
 use crate::logfmt::path::LogPath;
 use crate::os::walk::{Links, Walk, is_proc, refusal};

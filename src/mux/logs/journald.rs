@@ -11,7 +11,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
-use super::pipeline::Chunk;
+use crate::logfmt::chunk::Chunk;
 use crate::logfmt::journald::LENGTH;
 use crate::types::limits;
 

@@ -1,4 +1,4 @@
-//! The mux and its logs: opening them, giving them what there is, having them opened anew.
+//! The logs of a mux: how it starts, feeds, reopens and finishes them.
 
 pub(crate) mod fifo;
 pub mod file;
@@ -18,7 +18,7 @@ use self::fifo::Fifo;
 use self::file::{Claims, LogFile};
 use self::journald::JournalSocket;
 use self::pipeline::{Log, LogOptions};
-use self::writer::{LogSink, LogWriter, WriterEvent};
+use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
 use super::poll::Token;
 use super::{Mux, log_watch, source};
 use crate::core::hub::{ClientId, Hub};
@@ -60,15 +60,35 @@ impl LogPlan {
     }
 }
 
-/// A client that waits until the logs are opened anew.
+/// A client that waits until the logs are reopened.
 #[derive(Debug)]
 pub(crate) struct Reopening {
     client: ClientId,
     /// Until when it waits.
     pub(crate) until: Instant,
-    /// For each log how many times it is still to be opened, the last of them for this client.
-    waits: Vec<usize>,
-    errors: Vec<String>,
+    /// The generation that it waits for, per log.
+    generations: Vec<u64>,
+}
+
+impl Reopening {
+    /// The answer for the client; `None` while it waits.
+    fn answer(&self, logs: &[Log], now: Instant) -> Option<Answer> {
+        let (mut errors, mut is_over) = (Vec::new(), true);
+        for (log, generation) in logs.iter().zip(&self.generations) {
+            let name = log.name();
+            match log.reopened() {
+                reopened if reopened.generation < *generation => {
+                    is_over = false;
+                    let time = limits::LOG_REOPEN;
+                    errors.push(format!("log {name}: it hangs, and is not open after {time:?}"));
+                }
+                Reopened { result: Err(e), .. } => errors.push(format!("log {name}: {e}")),
+                _ => {}
+            }
+        }
+        let error = (!errors.is_empty()).then(|| errors.join("; "));
+        (is_over || self.until <= now).then_some(Answer { error })
+    }
 }
 
 /// Starts the logs of an app, and publishes where they are. `size` is that of its terminal.
@@ -172,14 +192,14 @@ fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
     Ok(fifo)
 }
 
-/// The terminal has another size, which recordings have in its place.
+/// The terminal has another size; recordings include it.
 pub(crate) fn resized(logs: &mut [Log], hub: &mut Hub, size: Size) {
     for log in logs {
         log.resized(size, hub, Now::read());
     }
 }
 
-/// The terminal was given the first `len` bytes of this, which recordings may be to have.
+/// The terminal was given the first `len` bytes of this; recordings may include it.
 pub(crate) fn typed(logs: &mut [Log], hub: &mut Hub, [a, b]: [&[u8]; 2], len: usize) {
     let (first, second) = (a.len().min(len), len.saturating_sub(a.len()));
     for log in logs {
@@ -188,49 +208,56 @@ pub(crate) fn typed(logs: &mut [Log], hub: &mut Hub, [a, b]: [&[u8]; 2], len: us
 }
 
 impl Mux {
-    /// Opens the logs, so that they are there before the app says anything, and listens to them.
+    /// Opens the logs, so that they are there before the app writes anything.
     pub(crate) fn begin_logs(&mut self) {
         for (index, log) in self.logs.iter_mut().enumerate() {
-            log_watch(log.writer().mailbox.listen(&self.poller, Token::Log(index)));
+            log_watch(self.poller.listen(&log.writer().mailbox, Token::Log(index)));
         }
         self.reopen_logs();
         // A target that hangs does not keep the app from starting.
         for log in &mut self.logs {
-            log.writer().mailbox.await_word(limits::LOG_RETRY);
+            log.writer().mailbox.wait(limits::LOG_RETRY);
         }
     }
 
-    /// Gives the logs what there is.
+    /// Gives the logs what is in the hub.
     pub(crate) fn write_logs(&mut self, now: Instant) {
         for log in &mut self.logs {
             log.advance(&mut self.hub, now);
         }
     }
 
-    /// The writer of a log has something to tell.
+    /// The writer of a log has events.
     pub(crate) fn on_log(&mut self, index: usize, now: Instant) {
         let Some(log) = self.logs.get_mut(index) else { return };
-        log.writer().mailbox.hear();
-        while let Some(word) = self.logs[index].writer().word() {
-            if let WriterEvent::Reopened(done) = &word {
-                self.reopened(index, done.as_ref().err(), now);
+        log.writer().mailbox.clear();
+        let mut is_reopened = false;
+        while let Some(event) = log.writer().receive() {
+            if let WriterEvent::Reopened(reopened) = &event {
+                is_reopened = true;
+                if let Err(e) = &reopened.result {
+                    log::error!("log {}: cannot open it: {e}", log.name());
+                }
             }
-            self.logs[index].on_word(word, &mut self.hub, now);
+            log.on_event(event, &mut self.hub, now);
         }
-        self.logs[index].advance(&mut self.hub, now);
+        log.advance(&mut self.hub, now);
+        if is_reopened {
+            self.answer_reopened(now);
+        }
     }
 
-    /// Has all logs opened anew.
-    pub(crate) fn reopen_logs(&mut self) -> Vec<usize> {
-        let waits = self.logs.iter_mut().map(|log| log.writer().reopen()).collect();
-        // A new recording has its header then, and one that goes on may have been left with another size.
+    /// Reopens all logs. Returns the generation of the request per log.
+    pub(crate) fn reopen_logs(&mut self) -> Vec<u64> {
+        let generations = self.logs.iter_mut().map(|log| log.writer().reopen()).collect();
+        // A new recording begins with the size, and one that goes on may end with another one.
         if let Some(terminal) = &self.terminal {
             resized(&mut self.logs, &mut self.hub, terminal.sizes.size());
         }
-        waits
+        generations
     }
 
-    /// Has all logs opened anew; the client is answered when they are.
+    /// Reopens all logs, and answers the client when that is done.
     pub(crate) fn reopen_logs_for(&mut self, client: ClientId) -> Result<()> {
         if !self.logs.iter_mut().any(|log| log.writer().is_file()) {
             bail!("it has no log in a file");
@@ -240,42 +267,22 @@ impl Mux {
         if waiting >= limits::LOG_REOPENERS {
             bail!("{waiting} requests wait for the logs already (see its status)");
         }
-        let (waits, now) = (self.reopen_logs(), Instant::now());
+        let (generations, now) = (self.reopen_logs(), Instant::now());
         let until = now + limits::LOG_REOPEN;
-        self.reopening.push_back(Reopening { client, until, waits, errors: Vec::new() });
+        self.reopening.push_back(Reopening { client, until, generations });
         self.answer_reopened(now);
         Ok(())
     }
 
-    /// A log was opened anew, or not.
-    fn reopened(&mut self, index: usize, error: Option<&String>, now: Instant) {
-        let name = self.logs[index].name();
-        if let Some(error) = error {
-            log::error!("log {name}: opening it: {error}");
-        }
-        for asked in &mut self.reopening {
-            // Those who came later wait for the next time.
-            let waits = asked.waits[index];
-            asked.waits[index] = waits.saturating_sub(1);
-            asked.errors.extend(error.filter(|_| waits == 1).map(|e| format!("log {name}: {e}")));
-        }
-        self.answer_reopened(now);
-    }
-
-    /// Answers those who need not wait any longer, or not for a target that hangs.
+    /// Answers the clients whose logs are reopened, or who have waited for too long.
     pub(crate) fn answer_reopened(&mut self, now: Instant) {
-        let is_over =
-            |asked: &Reopening| asked.until <= now || asked.waits.iter().all(|waits| *waits == 0);
-        while self.reopening.front().is_some_and(is_over) {
-            let Some(mut done) = self.reopening.pop_front() else { return };
-            for (log, _) in self.logs.iter().zip(&done.waits).filter(|(_, waits)| **waits > 0) {
-                let (name, time) = (log.name(), limits::LOG_REOPEN);
-                done.errors.push(format!("log {name}: it hangs, and is not open after {time:?}"));
-            }
-            let error = (!done.errors.is_empty()).then(|| done.errors.join("; "));
-            let id = done.client;
+        while let Some(first) = self.reopening.front()
+            && let Some(answer) = first.answer(&self.logs, now)
+        {
+            let id = first.client;
+            self.reopening.pop_front();
             if let Some(client) = self.clients.get_mut(&id) {
-                match client.tell(&FrameKind::Answer.message(&Answer { error })) {
+                match client.tell(&FrameKind::Answer.message(&answer)) {
                     Ok(()) => self.touch(id),
                     Err(e) => self.lose(id, &e.into()),
                 }
@@ -283,7 +290,7 @@ impl Mux {
         }
     }
 
-    /// Whether the logs have everything; what they do not take in time is lost.
+    /// Returns whether the logs have everything; what they do not take in time is lost.
     pub(crate) fn finish_logs(&mut self, now: Instant, until: Instant) -> bool {
         let mut done = true;
         for log in &mut self.logs {
@@ -296,23 +303,23 @@ impl Mux {
         done
     }
 
-    /// Gives up what the logs have not taken, and tells how much that is.
+    /// Gives up what the logs have not taken, and reports how much that is.
     fn give_up_logs(&mut self, now: Instant) {
         for log in &mut self.logs {
             log.give_up(&mut self.hub, now);
         }
         let until = Instant::now() + limits::LOG_LEFT;
         for index in 0..self.logs.len() {
-            while self.logs[index].awaits_rest() && Instant::now() < until {
+            while self.logs[index].is_giving_up() && Instant::now() < until {
                 let left = until.saturating_duration_since(Instant::now());
-                self.logs[index].writer().mailbox.await_word(left);
+                self.logs[index].writer().mailbox.wait(left);
                 self.on_log(index, now);
             }
-            self.logs[index].tell_lost();
+            self.logs[index].report_lost();
         }
     }
 
-    /// What the logs have to tell of themselves.
+    /// The state of the logs, for a report.
     pub(crate) fn log_reports(&self) -> Vec<LogReport> {
         let report = |log: &Log| LogReport {
             log: log.name().to_owned(),

@@ -1,73 +1,84 @@
-//! The thread of a log's target: it alone touches the target, and may wait for it.
+//! The thread that writes a log: only it touches the target, and it may wait for it.
 //!
-//! It gets few chunks at a time, and has each until the target has it all. Between two attempts with a
-//! target that fails it rests; an order to reopen it is obeyed meanwhile.
+//! It has few chunks at a time, and each until the target has all of it. It rests between two attempts
+//! with a target that fails; a request to reopen the target interrupts the rest.
 
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::fifo::Fifo;
 use super::file::LogFile;
 use super::journald::JournalSocket;
-use super::pipeline::Chunk;
-use crate::mux::sink::thread::{Mailbox, Notifier, Over, mailbox, spawn};
+use crate::logfmt::chunk::Chunk;
+use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::types::limits;
 
 /// Where chunks go.
 #[derive(Debug)]
 pub enum LogSink {
-    /// A file of ours, or a FIFO.
+    /// A file, a FIFO or a device.
     File(Box<LogFile>),
     /// journald.
     Journal(JournalSocket),
-    /// Whatever a test does with it.
-    #[cfg(test)]
-    Test(tests::Does),
     /// `iojournal@NAME.service`.
     Fifo(Fifo),
+    /// A function of a test.
+    #[cfg(test)]
+    Test(tests::Does),
 }
 
-/// What the thread is to do.
+/// A command for the thread.
 #[derive(Debug)]
 enum WriterCommand {
+    /// The first chunk does not continue what an earlier mux wrote.
     Begin,
     Write(Chunk),
-    Reopen,
+    /// Reopen the target, as this generation.
+    Reopen(u64),
     GiveUp,
 }
 
-/// What the thread has to tell.
+/// An event of the thread.
 #[derive(Debug)]
 pub enum WriterEvent {
-    /// The target has a chunk, which is given back for its memory.
+    /// The target has a chunk, whose memory can be reused.
     Written(Chunk),
-    /// The target has only so much of a chunk as was done: the thread has panicked over the rest, twice.
+    /// The target has only a part of a chunk: the thread panicked twice while writing the rest.
     Lost(Chunk),
-    /// The target does not work; it is tried again.
+    /// The target fails; the thread tries again.
     Failing(String),
-    /// It was opened anew, or why that failed: then the old file is still written.
-    Reopened(Result<(), String>),
-    /// It has given up, and these are what the target has not, or not all of: the first of them.
+    /// The target was reopened, or why not: then the old file is still written.
+    Reopened(Reopened),
+    /// The thread gave up. The target lacks these chunks, the first one perhaps in part.
     Left(Vec<Chunk>),
 }
 
-/// The way to the thread. When this is dropped the thread ends, at the latest after its next attempt.
+/// The result of reopening a target.
+#[derive(Clone, Debug)]
+pub struct Reopened {
+    /// It includes all requests up to this generation.
+    pub(crate) generation: u64,
+    pub(crate) result: Result<(), String>,
+}
+
+/// The loop's side of the thread. When it is dropped, the thread ends, at the latest after its next
+/// attempt.
 #[derive(Debug)]
 pub struct LogWriter {
-    orders: Sender<WriterCommand>,
+    commands: mpsc::Sender<WriterCommand>,
     moved: Arc<Moved>,
     /// Whether its target is a file, which can be reopened.
     is_file: bool,
-    /// It has been asked to open its target anew, and has not answered.
-    reopening: bool,
-    /// It is asked once more when it has.
-    again: bool,
-    /// What it tells; its words are told by [`LogWriter::word`].
+    /// The generation of the last request to reopen the target.
+    requested: u64,
+    /// The last result; a request of a higher generation is on its way or waits.
+    reopened: Reopened,
+    /// The events of the thread; [`LogWriter::receive`] takes them.
     pub mailbox: Mailbox<WriterEvent>,
 }
 
@@ -75,18 +86,14 @@ impl LogWriter {
     /// Starts the thread of a target.
     pub fn start(name: &str, target: LogSink) -> io::Result<Self> {
         let is_file = matches!(target, LogSink::File(_));
-        let (orders, inbox) = channel();
-        let (mouth, mailbox) = mailbox()?;
+        let (commands, inbox) = channel();
+        let (events, mailbox) = mailbox()?;
         let moved = Arc::new(Moved { start: Instant::now(), millis: AtomicU64::new(0) });
-        let thread = WriterThread {
-            target,
-            next: VecDeque::new(),
-            orders: inbox,
-            mouth,
-            moved: Arc::clone(&moved),
-        };
+        let (chunks, commands_in, seen) = (VecDeque::new(), inbox, Arc::clone(&moved));
+        let thread = WriterThread { target, chunks, commands: commands_in, events, moved: seen };
         spawn(format!("log {name}"), move || thread.work())?;
-        Ok(Self { orders, moved, is_file, reopening: false, again: false, mailbox })
+        let reopened = Reopened { generation: 0, result: Ok(()) };
+        Ok(Self { commands, moved, is_file, requested: 0, reopened, mailbox })
     }
 
     /// Whether its target is a file, which can be reopened.
@@ -94,33 +101,35 @@ impl LogWriter {
         self.is_file
     }
 
-    /// Nothing was written there by a mux that this one goes on for: to be told before the first chunk.
+    /// The first chunk does not continue what an earlier mux wrote.
     pub(crate) fn begin(&self) {
-        let _ = self.orders.send(WriterCommand::Begin);
+        self.send(WriterCommand::Begin);
     }
 
-    /// Has a chunk written; its end is told by a word.
+    /// Writes a chunk; an event reports the end.
     pub(crate) fn write(&mut self, chunk: Chunk) {
-        // The thread ends only after this.
-        let _ = self.orders.send(WriterCommand::Write(chunk));
+        self.send(WriterCommand::Write(chunk));
     }
 
-    /// Has the target opened anew; the answer is a word: the next one that tells of it, or the one
-    /// after that. However often this is asked of a target that hangs, no more than one order waits.
-    pub(crate) fn reopen(&mut self) -> usize {
-        if self.reopening {
-            // That one may have been opened before this was asked.
-            self.again = true;
-            return 2;
+    /// Requests that the target is reopened. Returns the generation of the request. If a target hangs,
+    /// no more than one command waits for it.
+    pub(crate) fn reopen(&mut self) -> u64 {
+        let is_idle = self.requested == self.reopened.generation;
+        self.requested += 1;
+        if is_idle {
+            self.send(WriterCommand::Reopen(self.requested));
         }
-        self.reopening = true;
-        let _ = self.orders.send(WriterCommand::Reopen);
-        1
+        self.requested
     }
 
-    /// Has it end when a write has failed, or all is written, and tell what is left.
+    /// The last result of reopening the target.
+    pub(crate) fn reopened(&self) -> &Reopened {
+        &self.reopened
+    }
+
+    /// Ends the thread when a write has failed, or all is written; it reports what is left.
     pub(crate) fn give_up(&mut self) {
-        let _ = self.orders.send(WriterCommand::GiveUp);
+        self.send(WriterCommand::GiveUp);
     }
 
     /// When the target last took something.
@@ -128,75 +137,80 @@ impl LogWriter {
         self.moved.start + Duration::from_millis(self.moved.millis.load(Ordering::Relaxed))
     }
 
-    /// The next word, if there is one.
-    pub fn word(&mut self) -> Option<WriterEvent> {
-        let word = self.mailbox.word()?;
-        if let WriterEvent::Reopened(_) = word {
-            self.reopening = false;
-            if std::mem::take(&mut self.again) {
-                self.reopen();
+    /// Takes the next event.
+    pub fn receive(&mut self) -> Option<WriterEvent> {
+        let event = self.mailbox.receive()?;
+        if let WriterEvent::Reopened(reopened) = &event {
+            if reopened.generation < self.requested {
+                self.send(WriterCommand::Reopen(self.requested));
             }
+            self.reopened = reopened.clone();
         }
-        Some(word)
+        Some(event)
+    }
+
+    fn send(&self, command: WriterCommand) {
+        // The thread ends only after this is dropped, or has given up.
+        let _ = self.commands.send(command);
     }
 }
 
-/// The thread's side.
+/// The thread.
 struct WriterThread {
     target: LogSink,
-    /// Came while the one before was not written.
-    next: VecDeque<Chunk>,
-    orders: Receiver<WriterCommand>,
-    mouth: Notifier<WriterEvent>,
+    /// Chunks to be written, the oldest first.
+    chunks: VecDeque<Chunk>,
+    commands: Receiver<WriterCommand>,
+    events: Sender<WriterEvent>,
     moved: Arc<Moved>,
 }
 
-/// When a target last took something: a slow one is not one that hangs.
+/// When a target last took something: a slow target does not count as one that hangs.
 #[derive(Debug)]
 struct Moved {
     start: Instant,
-    /// Since then.
+    /// Milliseconds after the start.
     millis: AtomicU64,
 }
 
 impl WriterThread {
     fn work(mut self) {
-        while let Ok(order) = self.orders.recv() {
-            let Ok(()) = self.obey(order) else { return };
-            while let Some(chunk) = self.next.pop_front() {
+        while let Ok(command) = self.commands.recv() {
+            let Ok(()) = self.obey(command) else { return };
+            while let Some(chunk) = self.chunks.pop_front() {
                 let Ok(()) = self.write(chunk) else { return };
             }
         }
     }
 
-    fn obey(&mut self, order: WriterCommand) -> Result<(), Over> {
-        match order {
+    fn obey(&mut self, command: WriterCommand) -> Result<(), Disconnected> {
+        match command {
             WriterCommand::Begin => {
                 if let LogSink::File(file) = &mut self.target
                     && let Err(panic) = contain(|| file.begin())
                 {
-                    return self.mouth.tell(WriterEvent::Failing(panic));
+                    return self.events.send(WriterEvent::Failing(panic));
                 }
                 Ok(())
             }
-            WriterCommand::Reopen => {
+            WriterCommand::Reopen(generation) => {
                 let target = &mut self.target;
-                let done = contain(|| target.reopen());
-                let done = done.and_then(|done| done.map_err(|e| e.to_string()));
-                self.mouth.tell(WriterEvent::Reopened(done))
+                let result = contain(|| target.reopen());
+                let result = result.and_then(|done| done.map_err(|e| e.to_string()));
+                self.events.send(WriterEvent::Reopened(Reopened { generation, result }))
             }
             WriterCommand::Write(chunk) => {
-                self.next.push_back(chunk);
+                self.chunks.push_back(chunk);
                 Ok(())
             }
             WriterCommand::GiveUp => {
-                self.mouth.tell(WriterEvent::Left(self.next.drain(..).collect()))?;
-                Err(Over)
+                self.events.send(WriterEvent::Left(self.chunks.drain(..).collect()))?;
+                Err(Disconnected)
             }
         }
     }
 
-    fn write(&mut self, mut chunk: Chunk) -> Result<(), Over> {
+    fn write(&mut self, mut chunk: Chunk) -> Result<(), Disconnected> {
         let mut has_panicked = false;
         while chunk.done < chunk.bytes.len() {
             let done = chunk.done;
@@ -209,41 +223,38 @@ impl WriterThread {
                 }
                 Ok(Err(e)) => e.to_string(),
                 Err(panic) => {
-                    // What it left behind is not used again, as far as that can be.
+                    // The state that the panic left is not used again, as far as possible.
                     chunk.done = done;
                     let _ = contain(|| target.reopen());
                     if has_panicked {
                         self.moved.now();
-                        return self.mouth.tell(WriterEvent::Lost(chunk));
+                        return self.events.send(WriterEvent::Lost(chunk));
                     }
                     has_panicked = true;
                     panic
                 }
             };
-            self.mouth.tell(WriterEvent::Failing(why))?;
-            match self.orders.recv_timeout(limits::LOG_RETRY) {
+            self.events.send(WriterEvent::Failing(why))?;
+            match self.commands.recv_timeout(limits::LOG_RETRY) {
                 Ok(WriterCommand::GiveUp) => {
-                    self.next.push_front(chunk);
+                    self.chunks.push_front(chunk);
                     return self.obey(WriterCommand::GiveUp);
                 }
-                Ok(order) => self.obey(order)?,
+                Ok(command) => self.obey(command)?,
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Over),
+                Err(RecvTimeoutError::Disconnected) => return Err(Disconnected),
             }
         }
-        self.mouth.tell(WriterEvent::Written(chunk))
+        self.events.send(WriterEvent::Written(chunk))
     }
 }
 
-/// Does something with a target; a panic ends nothing, and is told: the log goes on after it.
+/// Does something with a target. A panic becomes an error: the log goes on after it.
 fn contain<T>(does: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(does)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        format!(
-            "a defect of iottymux: its writer panicked: {}",
-            text.unwrap_or("no reason is known")
-        )
+        format!("a bug in iottymux: its writer panicked: {}", text.unwrap_or("for unknown reasons"))
     })
 }
 
@@ -283,10 +294,11 @@ mod tests {
 
     use super::*;
     use crate::core::hub::Hub;
-    use crate::core::hub::memory::Memory;
+    use crate::core::hub::memory::{Memory, rings_len};
+    use crate::logfmt::chunk::Lost;
     use crate::logfmt::encoder::FormatOptions;
     use crate::logfmt::format::find;
-    use crate::mux::logs::pipeline::{Log, LogOptions, Lost};
+    use crate::mux::logs::pipeline::{Log, LogOptions, number};
     use crate::types::stream::{Epoch, Stream};
     use crate::types::time::Now;
 
@@ -319,7 +331,12 @@ mod tests {
         /// After so many panics the target works.
         fn new(most: u64) -> Self {
             let streams = [Stream::Stdout];
-            let mut hub = Hub::new(&streams, 1 << 16, Memory::new(&streams, 1 << 16), Epoch(1));
+            let memory = Memory::new(&streams, 1 << 16);
+            Self::with(Hub::new(&streams, 1 << 16, memory, Epoch(1)), most)
+        }
+
+        /// The same with this hub.
+        fn with(mut hub: Hub, most: u64) -> Self {
             let (has, panics) = (Arc::<Mutex<String>>::default(), Arc::<AtomicU64>::default());
             let (to, count) = (Arc::clone(&has), Arc::clone(&panics));
             let write = move |chunk: &mut Chunk| {
@@ -351,10 +368,10 @@ mod tests {
                     return;
                 }
                 assert!(Instant::now() < until, "{:?}", self.log.failing());
-                self.log.writer().mailbox.await_word(limits::LOG_STUCK);
-                self.log.writer().mailbox.hear();
-                while let Some(word) = self.log.writer().word() {
-                    self.log.on_word(word, &mut self.hub, Instant::now());
+                self.log.writer().mailbox.wait(limits::LOG_STUCK);
+                self.log.writer().mailbox.clear();
+                while let Some(event) = self.log.writer().receive() {
+                    self.log.on_event(event, &mut self.hub, Instant::now());
                 }
             }
         }
@@ -383,5 +400,26 @@ mod tests {
             "one\niottymux: 2 lines (10 bytes) were lost here\ntwo\n"
         );
         assert_eq!(rig.log.failing(), None);
+    }
+
+    /// An earlier version numbered the checkpoint by another hash.
+    #[test]
+    fn a_log_continues_where_an_earlier_version_stopped() {
+        let streams = [Stream::Stdout];
+        let words = Memory::new(&streams, 1 << 16).words;
+        let rings = vec![b'x'; rings_len(&streams, 1 << 16)];
+        let open = || Hub::new(&streams, 1 << 16, Memory::again(words, &rings), Epoch(1));
+        let mut hub = open();
+        let (log, ..) = hub.follow(number::old("test"), Now::read().stamp);
+        hub.space(Stream::Stdout, 30).into_iter().for_each(|space| space.fill(b'x'));
+        hub.commit(Stream::Stdout, 30, Now::read());
+        let mut ends = [0; Stream::ALL.len()];
+        ends[Stream::Stdout as usize] = 10;
+        hub.log_written(log, ends);
+        for lines in ["xxxxxxxxxxxxxxxxxxxx\n", "more\n"] {
+            let mut rig = Rig::with(open(), 0);
+            rig.write(lines.trim_start_matches('x'));
+            assert_eq!(*rig.has.lock().unwrap(), lines);
+        }
     }
 }

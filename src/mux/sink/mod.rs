@@ -4,4 +4,3 @@ pub(crate) mod client;
 pub(crate) mod kept;
 pub(crate) mod listener;
 pub(crate) mod painter;
-pub(crate) mod thread;

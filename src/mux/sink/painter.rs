@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{self, Receiver, channel};
 use std::time::{Duration, Instant};
 
 use super::kept::Kept;
-use super::thread::{Mailbox, Notifier, Over, mailbox, spawn};
 use crate::core::hub::ClientId;
 use crate::core::screen::Screen;
+use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::types::limits;
 use crate::wire::Size;
 
@@ -86,7 +86,7 @@ enum ScreenThread {
     /// Nowhere before the first order; here, without a screen, when there is no thread to be had.
     Waits(Box<WorkerState>),
     /// In the thread.
-    Works(Sender<ScreenCommand>),
+    Works(mpsc::Sender<ScreenCommand>),
 }
 
 /// The thread's side.
@@ -94,7 +94,7 @@ struct WorkerState {
     size: Size,
     /// From the beginning until it cannot go on.
     screen: Option<Screen>,
-    mouth: Notifier<ScreenEvent>,
+    mouth: Sender<ScreenEvent>,
     /// Where screens are kept for the next mux, and how many bytes are shown between two of them.
     kept: Option<(Kept, u64)>,
     /// Offset before which all is in what is kept.
@@ -215,7 +215,7 @@ impl ScreenWorker {
         }
         // An end of the thread, or of its words, comes only after this.
         let _ = match &mut self.thread {
-            ScreenThread::Works(orders) => orders.send(order).map_err(|_| Over),
+            ScreenThread::Works(orders) => orders.send(order).map_err(|_| Disconnected),
             ScreenThread::Waits(blind) => blind.take(order),
         };
     }
@@ -228,13 +228,13 @@ impl fmt::Debug for WorkerState {
 }
 
 impl WorkerState {
-    fn new(size: Size, mouth: Notifier<ScreenEvent>, kept: Option<(Kept, u64)>) -> Self {
+    fn new(size: Size, mouth: Sender<ScreenEvent>, kept: Option<(Kept, u64)>) -> Self {
         let (inbox, waiting, draws) = (None, VecDeque::new(), None);
         Self { size, screen: None, mouth, kept, kept_at: 0, inbox, waiting, draws }
     }
 
     /// Begins the thread.
-    fn begin(mut self) -> io::Result<Sender<ScreenCommand>> {
+    fn begin(mut self) -> io::Result<mpsc::Sender<ScreenCommand>> {
         let (orders, inbox) = channel();
         self.inbox = Some(inbox);
         let work = move || {
@@ -253,7 +253,7 @@ impl WorkerState {
     }
 
     /// Draws for those who wait, behind nothing but what the app has printed: all before the offset `at` is shown.
-    fn draw_between(&mut self, at: u64) -> Result<(), Over> {
+    fn draw_between(&mut self, at: u64) -> Result<(), Disconnected> {
         self.waiting.extend(self.inbox.iter().flat_map(Receiver::try_iter));
         let shows = |order: &ScreenCommand| matches!(order, ScreenCommand::Show { .. });
         while let Some(next) = self.waiting.iter().position(|order| !shows(order))
@@ -267,16 +267,21 @@ impl WorkerState {
         Ok(())
     }
 
-    fn draw(&mut self, id: ClientId, window: Option<Size>, at: Option<u64>) -> Result<(), Over> {
+    fn draw(
+        &mut self,
+        id: ClientId,
+        window: Option<Size>,
+        at: Option<u64>,
+    ) -> Result<(), Disconnected> {
         let window = window.unwrap_or(Size { rows: 0, cols: 0 });
         let began = Instant::now();
         let screen = self.screen.as_ref().and_then(|screen| screen.redraw(window));
         let (screen, took) = (screen.unwrap_or_default(), began.elapsed());
-        self.mouth.tell(ScreenEvent::Drawn { id, screen, at, took })
+        self.mouth.send(ScreenEvent::Drawn { id, screen, at, took })
     }
 
     /// Obeys an order; a screen that cannot go on is given up, and all else goes on without.
-    fn take(&mut self, order: ScreenCommand) -> Result<(), Over> {
+    fn take(&mut self, order: ScreenCommand) -> Result<(), Disconnected> {
         let (mut len, mut draws) = (0, None);
         match &order {
             ScreenCommand::Show { bytes, .. } => len = bytes.len(),
@@ -287,16 +292,16 @@ impl WorkerState {
         obeyed.unwrap_or_else(|_| {
             self.screen = None;
             // Who waits for it waits no more.
-            self.mouth.tell(ScreenEvent::Shown(len, Vec::new()))?;
+            self.mouth.send(ScreenEvent::Shown(len, Vec::new()))?;
             if let Some(id) = draws.or(self.draws.take()) {
                 let (screen, at, took) = (Vec::new(), None, Duration::ZERO);
-                self.mouth.tell(ScreenEvent::Drawn { id, screen, at, took })?;
+                self.mouth.send(ScreenEvent::Drawn { id, screen, at, took })?;
             }
-            self.mouth.tell(ScreenEvent::Off("it cannot be drawn".into()))
+            self.mouth.send(ScreenEvent::Off("it cannot be drawn".into()))
         })
     }
 
-    fn obey(&mut self, order: ScreenCommand) -> Result<(), Over> {
+    fn obey(&mut self, order: ScreenCommand) -> Result<(), Disconnected> {
         match (order, self.screen.as_mut()) {
             (ScreenCommand::Show { bytes, end, answers, is_stream }, _) => {
                 let mut left = bytes.len();
@@ -311,10 +316,10 @@ impl WorkerState {
                 if let Some(screen) = self.screen.as_mut() {
                     let asked: Vec<_> = screen.queries().filter(|_| answers).collect();
                     for answer in asked.iter().filter_map(|asked| screen.answer(asked)) {
-                        self.mouth.tell(ScreenEvent::Answer(answer))?;
+                        self.mouth.send(ScreenEvent::Answer(answer))?;
                     }
                 }
-                self.mouth.tell(ScreenEvent::Shown(bytes.len(), bytes))?;
+                self.mouth.send(ScreenEvent::Shown(bytes.len(), bytes))?;
                 self.keep(end);
                 if is_stream {
                     self.draw_between(end)?;
@@ -329,7 +334,7 @@ impl WorkerState {
             (ScreenCommand::Resize(_) | ScreenCommand::Reset, None) => {}
         }
         match self.screen.as_mut().and_then(Screen::why_off) {
-            Some(why) => self.mouth.tell(ScreenEvent::Off(why)),
+            Some(why) => self.mouth.send(ScreenEvent::Off(why)),
             None => Ok(()),
         }
     }
@@ -381,7 +386,7 @@ mod tests {
             easel.take(order).unwrap();
         }
         let mut words = Vec::new();
-        while let Some(word) = mailbox.word() {
+        while let Some(word) = mailbox.receive() {
             words.push(match word {
                 ScreenEvent::Drawn { id, at, screen, .. } => (id.0, at, !screen.is_empty()),
                 ScreenEvent::Shown(..) => (0, None, false),

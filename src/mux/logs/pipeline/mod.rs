@@ -1,29 +1,34 @@
 //! A log: what the app wrote, in a format that readers expect, on its way to one target.
 //!
-//! The log reads the hub in the order of reading, splits what it reads into entries, encodes these
-//! into chunks, and hands the chunks to a writer, which alone touches the target and may wait for
-//! it. Invariants: what is logged depends on the app's bytes and the clock alone; nothing here
-//! blocks; while the target works the app waits for it and no line is lost (or, if so asked, the
-//! other way round); while it fails the newest lines are kept, and the others are counted and told
-//! of in their place.
+//! The log reads the hub in the order of reading, splits the bytes into entries, encodes these into
+//! chunks, and hands the chunks to a writer. Only the writer touches the target and may wait for it.
+//!
+//! Invariants: what is logged depends only on the app's bytes and the clock. Nothing here blocks. While
+//! the target works, the app waits for it and no line is lost (with [`LogPolicy::Drop`] the other way
+//! round). While it fails, the newest lines are kept; the others are counted, and a marker in their place
+//! says so.
 
+mod losses;
 mod notes;
-mod rest;
+pub(crate) mod number;
+mod pauses;
+mod queue;
+mod target;
 
-use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
-pub(crate) use crate::logfmt::chunk::{Chunk, Lost};
-
+use self::losses::Losses;
 use self::notes::{Note, Notes};
-use self::rest::Rest;
+use self::pauses::Pauses;
+use self::queue::Queue;
+use self::target::Target;
+use super::file::Rotation;
+use super::writer::{LogWriter, Reopened, WriterEvent};
 use crate::core::hub::{Hub, LogId};
+use crate::logfmt::chunk::{Chunk, Lost};
 use crate::logfmt::encoder::Encoder;
 use crate::logfmt::lines::{Entry, Splitter};
 use crate::logfmt::stamp::StampText;
-use crate::mux::logs::file::Rotation;
-use crate::mux::logs::writer::{LogWriter, WriterEvent};
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
@@ -82,58 +87,28 @@ impl Default for LogOptions {
 /// See the module.
 #[derive(Debug)]
 pub struct Log {
-    /// Where it stands in the hub.
+    /// Its number in the hub.
     id: LogId,
     name: String,
     encoder: Box<dyn Encoder>,
-    options: LogOptions,
-    /// Bytes of an entry at most.
-    worst: usize,
     splitter: Splitter,
-    /// What a recording has beside the app's bytes, and has not come to.
+    /// The sizes and the input of a recorded terminal.
     notes: Notes,
-    writer: LogWriter,
-    /// The time of the entries now: times of a log never go back.
+    /// The time of the next entry. Times of a log never go back.
     stamp: StampText,
-    /// What is being filled.
-    filling: Chunk,
-    /// Full chunks that wait for the writer; none while it works.
-    queue: VecDeque<Chunk>,
-    /// Room for chunks, kept.
-    spare: Vec<Vec<u8>>,
-    /// What of the app is in the chunks that the writer has: the one that it writes, and the next.
-    handed: VecDeque<Lost>,
-    /// Since when it has had the first of them.
-    writing: Option<Instant>,
-    /// Whether the one that it was given last ends without a line end.
-    handed_half: bool,
-    /// Why the target does not work, while it does not.
-    failing: Option<String>,
-    /// What was lost and not told yet, and when the last of it was read.
-    untold: (Lost, Stamp),
-    /// The size of a recorded terminal after what was lost, if it changed there.
-    untold_size: Option<Size>,
-    /// What was lost, all in all.
-    lost: Lost,
-    /// Since when half a line waits, per stream.
-    half: [Option<Instant>; Stream::ALL.len()],
-    /// Since when another stream waits for the rest of a line that was split.
-    other_waits: Option<Instant>,
-    /// The other stream has waited for long enough: the parts of its lines come between.
-    mixed: bool,
-    /// There is no room before the writer has written.
-    full: bool,
-    /// Where the app has ended in the streams, before that was read so far.
-    app_ends: [Option<u64>; Stream::ALL.len()],
-    /// What is left with the writer, once the log is given up.
-    rest: Option<Rest>,
-    /// How far the streams have been read.
+    /// The offset of the next byte of each stream.
     at: [u64; Stream::ALL.len()],
+    /// The offset at which the app ended in each stream, until the log reaches it.
+    app_ends: [Option<u64>; Stream::ALL.len()],
+    pauses: Pauses,
+    queue: Queue,
+    target: Target,
+    losses: Losses,
 }
 
 impl Log {
-    /// A log that begins with the next byte, or goes on where the mux before this one was.
-    /// `name` is how people know it.
+    /// A log that begins with the next byte, or continues where the log of an earlier mux stopped.
+    /// `name` is for people, and tells the logs of an app apart.
     pub fn new(
         name: String,
         encoder: Box<dyn Encoder>,
@@ -142,75 +117,63 @@ impl Log {
         hub: &mut Hub,
     ) -> Self {
         let now = Now::read().stamp;
-        let mut hasher = DefaultHasher::new();
-        name.hash(&mut hasher);
-        let number = hasher.finish().max(1);
+        let number = number::number(&name);
+        hub.renumber_log(number::old(&name), number);
         if !hub.is_followed(number) {
             writer.begin();
         }
         let (id, at, bytes) = hub.follow(number, now);
-        let lost = Lost { lines: 0, bytes };
         let splitter = encoder.splitter(options.line_limit);
-        let options = LogOptions {
-            flush: encoder.flush(options.flush),
-            chunk: encoder.chunk(options.chunk),
-            ..options
-        };
+        let options = LogOptions { chunk: encoder.chunk(options.chunk), ..options };
         Self {
             id,
-            at,
             name,
-            worst: encoder.worst(splitter.limit()),
-            splitter,
             notes: Notes::default(),
-            encoder,
-            options,
-            writer,
             stamp: StampText::new(Stamp::default()),
-            filling: Chunk::default(),
-            queue: VecDeque::new(),
-            spare: Vec::new(),
-            handed: VecDeque::new(),
-            writing: None,
-            handed_half: false,
-            failing: None,
-            untold: (lost, now),
-            untold_size: None,
-            lost,
-            half: [None; Stream::ALL.len()],
-            other_waits: None,
-            mixed: false,
-            full: false,
+            at,
             app_ends: [None; Stream::ALL.len()],
-            rest: None,
+            pauses: Pauses::new(encoder.flush(options.flush)),
+            queue: Queue::new(&options, encoder.worst(splitter.limit())),
+            target: Target::new(writer),
+            losses: Losses::new(Lost { lines: 0, bytes }, now),
+            splitter,
+            encoder,
         }
     }
 
-    /// How people know it.
+    /// Its name for people.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Who has its target.
+    /// The thread that writes to its target.
     pub fn writer(&mut self) -> &mut LogWriter {
-        &mut self.writer
+        &mut self.target.writer
     }
 
-    /// Why its target does not work, while it does not.
+    /// The last result of reopening its target.
+    pub(crate) fn reopened(&self) -> &Reopened {
+        self.target.writer.reopened()
+    }
+
+    /// Why its target fails, while it does.
     pub(crate) fn failing(&self) -> Option<&str> {
-        self.failing.as_deref()
+        self.target.failing()
     }
 
-    /// What was lost, all in all.
+    /// How much it lost.
     pub(crate) fn lost(&self) -> Lost {
-        self.lost
+        self.losses.total
     }
 
-    /// Takes what there is in the hub, as far as there is room for it, and hands it over.
+    /// Takes what is in the hub, as far as there is room for it, and hands it to the writer.
     pub fn advance(&mut self, hub: &mut Hub, now: Instant) {
-        self.watch(now);
+        // A write that hangs is a failure, too.
+        if self.target.stuck_at().is_some_and(|at| at <= now) {
+            self.fail(format!("a write has not come back for {:?}", limits::LOG_STUCK));
+        }
         while self.has_room(now) {
-            if self.take_note() || self.end_line() {
+            if self.take_note() || self.end_line(now) {
                 continue;
             }
             let Some(stream) = self.next_stream(hub, now) else { break };
@@ -221,20 +184,17 @@ impl Log {
             self.set_stamp(stamp);
             let len = self.take(stream, hub.bytes(stream, range), now);
             hub.read_on(self.id, stream, len);
-            self.half[stream as usize] = (self.splitter.waiting(stream) > 0).then_some(now);
+            self.pauses.set_half(stream, self.splitter.waiting(stream) > 0, now);
         }
         for stream in Stream::ALL {
-            if self.half[stream as usize].is_some_and(|since| since + self.options.flush <= now)
-                && self.has_room(now)
-            {
-                self.half[stream as usize] = None;
-                self.flush(stream, false);
+            if self.pauses.is_due(stream, now) && self.has_room(now) {
+                self.flush(stream, false, now);
             }
         }
         self.hand_over(now);
     }
 
-    /// The app's terminal has this size from here on, or when the log begins: a recording has it.
+    /// The app's terminal has this size from here on.
     pub fn resized(&mut self, size: Size, hub: &mut Hub, now: Now) {
         if self.encoder.records_sizes() {
             let lost = self.notes.resized(end_of_terminal(hub), now.stamp, size);
@@ -242,7 +202,7 @@ impl Log {
         }
     }
 
-    /// The app's terminal was given this input: a recording has it, if it was asked for.
+    /// The app's terminal was given this input.
     pub fn typed(&mut self, pieces: [&[u8]; 2], hub: &mut Hub, now: Now) {
         if self.encoder.records_input() {
             let at = end_of_terminal(hub);
@@ -254,13 +214,12 @@ impl Log {
 
     fn noted(&mut self, lost: usize, hub: &mut Hub, now: Now) {
         if lost > 0 {
-            self.count_lost(0, lost as u64, now.stamp);
+            self.losses.count(Lost { lines: 0, bytes: lost as u64 }, now.stamp);
         }
         self.advance(hub, now.at);
     }
 
-    /// The app has ended, and will be started again perhaps: what it has printed so far ends with a line
-    /// end, whether it had one or not.
+    /// The app ended, and may be started again: its unfinished lines end here.
     pub(crate) fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
         if self.encoder.ends_lines_with_app() {
             self.app_ends = Stream::ALL.map(|stream| hub.extent(stream).map(|(end, _)| end));
@@ -270,90 +229,135 @@ impl Log {
 
     /// When something is due though nothing happens.
     pub fn deadline(&self) -> Option<Instant> {
-        let halves = self.half.iter().flatten().chain(&self.other_waits);
-        let pause = halves.min().filter(|_| !self.full).map(|since| *since + self.options.flush);
-        let stuck = self.stuck_at().filter(|_| self.failing.is_none());
-        pause.into_iter().chain(stuck).min()
+        let pause = self.pauses.deadline().filter(|_| !self.queue.is_blocked);
+        pause.into_iter().chain(self.target.stuck_at()).min()
     }
 
-    /// The app has ended, and everything is in the hub: takes the rest; whether the target has all
+    /// The app ended, and everything is in the hub: takes the rest. Returns whether the target has all
     /// of it.
     pub fn finish(&mut self, hub: &mut Hub, now: Instant) -> bool {
-        self.mixed = true;
+        self.pauses.mix();
         self.advance(hub, now);
         if hub.unread_first(self.id).is_none() && self.has_room(now) {
             for stream in Stream::ALL {
-                self.half[stream as usize] = None;
-                self.flush(stream, true);
+                self.flush(stream, true, now);
             }
             self.hand_over(now);
         }
-        self.writing.is_none() && self.filling.bytes.is_empty() && self.queue.is_empty()
+        self.target.is_idle() && self.queue.is_empty()
     }
 
-    /// The writer has something to tell.
-    pub fn on_word(&mut self, word: WriterEvent, hub: &mut Hub, now: Instant) {
-        match word {
+    /// Handles an event of the writer.
+    pub fn on_event(&mut self, event: WriterEvent, hub: &mut Hub, now: Instant) {
+        match event {
             WriterEvent::Written(chunk) => {
-                self.handed.pop_front();
-                self.writing = (!self.handed.is_empty()).then_some(now);
-                if chunk.ends != [0; Stream::ALL.len()] {
+                self.target.done(now);
+                if !chunk.is_marker() {
                     hub.log_written(self.id, chunk.ends);
                 }
-                if let Some(why) = self.failing.take() {
+                if let Some(why) = self.target.recover() {
                     log::warn!("log {}: works again after: {why}", self.name);
                 }
-                self.recycle(chunk);
+                self.queue.recycle(chunk);
                 self.hand_over(now);
             }
             WriterEvent::Lost(chunk) => {
-                self.handed.pop_front();
-                self.writing = (!self.handed.is_empty()).then_some(now);
-                // Where it is not known how much the target has, all counts as lost.
-                let (_, lost) = self.rest_of(&chunk);
+                self.target.done(now);
+                // If the format cannot tell how much the target has, all counts as lost.
+                let (_, lost) = self.lost_of(&chunk);
                 let Lost { lines, bytes } = lost;
                 let name = &self.name;
                 log::error!(
-                    "log {name}: {lines} lines ({bytes} bytes) are lost: its writer panicked over them \
-                     twice, and goes on"
+                    "log {name}: lost {lines} lines ({bytes} bytes): the writer panicked twice while \
+                     writing them; it continues with the next lines"
                 );
                 if chunk.is_marker() {
-                    // That much is counted already, and is to be told still.
-                    self.untold.0.add(lost);
-                    self.untold.1 = chunk.last.max(self.untold.1);
+                    self.losses.put_back(lost, chunk.last);
                 } else {
-                    self.lose(&Chunk { lines, text: bytes, ..chunk });
+                    self.lose(&chunk, lost);
                 }
                 self.hand_over(now);
             }
             WriterEvent::Failing(why) => self.fail(why),
             WriterEvent::Reopened(_) => {}
-            WriterEvent::Left(chunks) => self.left(&chunks),
+            WriterEvent::Left(chunks) => {
+                let (mut least, mut most) = (Lost::default(), Lost::default());
+                for chunk in &chunks {
+                    let (chunk_least, chunk_most) = self.lost_of(chunk);
+                    least.add(chunk_least);
+                    most.add(chunk_most);
+                }
+                self.target.given_up(least, most);
+            }
         }
+    }
+
+    // ---- giving up ----
+
+    /// Time is over: what is not written counts as lost. The writer is asked how much it has.
+    pub(crate) fn give_up(&mut self, hub: &mut Hub, now: Instant) {
+        if self.target.failing().is_none() {
+            self.target.fail("the target was too slow".to_owned());
+        }
+        if !self.finish(hub, now) {
+            self.target.give_up();
+        }
+    }
+
+    /// Whether it is given up, and the writer has not reported how much it has.
+    pub(crate) fn is_giving_up(&self) -> bool {
+        self.target.is_giving_up()
+    }
+
+    /// Reports how much is lost after the log was given up, as narrowly as it is known.
+    pub(crate) fn report_lost(&mut self) {
+        let Some((least, most)) = self.target.lost() else { return };
+        let certain = self.queue.text().plus(self.losses.pending);
+        let (least, most) = (least.plus(certain), most.plus(certain));
+        let range = |least: u64, most: u64| {
+            if least == most { most.to_string() } else { format!("{least} to {most}") }
+        };
+        if most != Lost::default() {
+            let (name, lines) = (&self.name, range(least.lines, most.lines));
+            let bytes = range(least.bytes, most.bytes);
+            let why = self.target.failing().unwrap_or_default();
+            log::error!("log {name}: lost {lines} lines ({bytes} bytes): {why}");
+        }
+    }
+
+    /// How much of a chunk the target lacks, at least and at most. They differ if the format cannot
+    /// count its entries.
+    fn lost_of(&self, chunk: &Chunk) -> (Lost, Lost) {
+        let all = chunk.text();
+        if chunk.is_marker() || chunk.done == 0 {
+            return (all, all);
+        }
+        let Some(Lost { lines, bytes }) = self.encoder.count(&chunk.bytes[..chunk.done]) else {
+            return (Lost::default(), all);
+        };
+        let lines = all.lines.saturating_sub(lines);
+        let rest = Lost { lines, bytes: all.bytes.saturating_sub(bytes) };
+        (rest, rest)
     }
 
     // ---- from the hub to chunks ----
 
-    /// The stream whose turn it is: that of the bytes that were read first, unless these would come
-    /// into the middle of another one's line, which some readers cannot bear.
+    /// The next stream: that of the bytes that were read first, unless they would split a line of
+    /// another stream, which some readers do not accept.
     fn next_stream(&mut self, hub: &Hub, now: Instant) -> Option<Stream> {
         let first = hub.unread_first(self.id)?;
         match self.splitter.open() {
-            None => self.mixed = false,
-            Some(open) if open != first && !self.mixed && !self.encoder.may_mix_lines() => {
-                let since = *self.other_waits.get_or_insert(now);
-                if now < since + self.options.flush && !hub.is_pressed(self.id, first) {
+            Some(open) if open != first && !self.encoder.may_mix_lines() => {
+                if self.pauses.holds_other(hub.is_pressed(self.id, first), now) {
                     return hub.unread(self.id, open).map(|_| open);
                 }
-                self.mixed = true;
             }
-            Some(_) => {}
+            open => self.pauses.release_other(open.is_none()),
         }
-        self.other_waits = None;
         Some(first)
     }
 
-    /// Takes the next note, or a piece of it, if its place has come; whether it had.
+    /// Takes the next note, or a piece of it, if the log has reached it. Returns whether it has.
     fn take_note(&mut self) -> bool {
         let Some((at, stamp)) = self.notes.next() else { return false };
         if at > self.at[Stream::Tty as usize] {
@@ -365,14 +369,14 @@ impl Log {
             Some(Note::Typed(bytes)) => {
                 let mut rest = bytes;
                 if let Some(entry) = self.splitter.next(Stream::Stdin, &mut rest) {
-                    self.encoder.put(&mut self.filling, &self.stamp, &entry);
+                    self.encoder.put(&mut self.queue.filling, &self.stamp, &entry);
                 }
                 len = bytes.len() - rest.len();
             }
             Some(Note::Size(size)) => {
                 let stamp = self.stamp.stamp();
-                self.encoder.encode_size(&mut self.filling.bytes, stamp, size);
-                self.filling.count(0, 0, stamp);
+                self.encoder.encode_size(&mut self.queue.filling.bytes, stamp, size);
+                self.queue.filling.count(0, 0, stamp);
             }
             None => {}
         }
@@ -380,15 +384,15 @@ impl Log {
         true
     }
 
-    /// Ends the next line whose app has ended there; whether there was one.
-    fn end_line(&mut self) -> bool {
+    /// Ends the next unfinished line of an app that ended there. Returns whether there was one.
+    fn end_line(&mut self, now: Instant) -> bool {
         for stream in Stream::ALL {
             let (end, at) = (self.app_ends[stream as usize], self.at[stream as usize]);
             if end.is_some_and(|end| end <= at) {
                 self.app_ends[stream as usize] = None;
-                self.half[stream as usize] = None;
+                self.pauses.set_half(stream, false, now);
                 if let Some(entry) = self.splitter.end(stream) {
-                    self.encoder.put(&mut self.filling, &self.stamp, &entry);
+                    self.encoder.put(&mut self.queue.filling, &self.stamp, &entry);
                     self.note_cut();
                     return true;
                 }
@@ -397,14 +401,13 @@ impl Log {
         false
     }
 
-    /// Times of a log do not go back, whatever the clock does.
     fn set_stamp(&mut self, stamp: Stamp) {
         if stamp > self.stamp.stamp() {
             self.stamp = StampText::new(stamp);
         }
     }
 
-    /// Takes bytes of a stream; how many, for the room may end.
+    /// Takes bytes of a stream. Returns how many, because the room may end.
     fn take(&mut self, stream: Stream, pieces: [&[u8]; 2], now: Instant) -> usize {
         let mut taken = 0;
         for piece in pieces {
@@ -412,7 +415,7 @@ impl Log {
             while !rest.is_empty() && self.has_room(now) {
                 let before = rest.len();
                 if let Some(entry) = self.splitter.next(stream, &mut rest) {
-                    self.encoder.put(&mut self.filling, &self.stamp, &entry);
+                    self.encoder.put(&mut self.queue.filling, &self.stamp, &entry);
                     self.note_cut();
                 }
                 self.at[stream as usize] += (before - rest.len()) as u64;
@@ -422,57 +425,53 @@ impl Log {
         taken
     }
 
-    /// Where the file can be cut, if it could not before.
+    /// Notes where the file can be cut first.
     fn note_cut(&mut self) {
-        if self.filling.cut.is_none() && self.splitter.open().is_none() {
-            self.filling.cut = Some(self.filling.bytes.len());
+        let filling = &mut self.queue.filling;
+        if filling.cut.is_none() && self.splitter.open().is_none() {
+            filling.cut = Some(filling.bytes.len());
         }
     }
 
-    /// Gives what waits for its line end as a part.
-    fn flush(&mut self, stream: Stream, end: bool) {
+    /// Writes half a line as a part.
+    fn flush(&mut self, stream: Stream, end: bool, now: Instant) {
+        self.pauses.set_half(stream, false, now);
         if let Some(entry) = self.splitter.flush(stream, end) {
-            self.encoder.put(&mut self.filling, &self.stamp, &entry);
+            self.encoder.put(&mut self.queue.filling, &self.stamp, &entry);
         }
     }
 
-    /// Whether one more entry fits, after making room for it if that may be.
+    /// Whether one more entry fits, after making room for it if that is allowed.
     #[inline]
     fn has_room(&mut self, now: Instant) -> bool {
-        // Asked for each line.
-        let bytes = &self.filling.bytes;
-        bytes.capacity() - bytes.len() >= self.worst || self.make_room(now)
+        self.queue.has_room() || self.make_room(now)
     }
 
     fn make_room(&mut self, now: Instant) -> bool {
-        let worst = self.worst;
-        let capacity = self.options.chunk.max(worst);
-        self.full = false;
-        if self.filling.bytes.len() + worst > capacity {
-            let keeps = self.failing.is_some() || self.options.policy == LogPolicy::Drop;
-            if self.handed.len() + self.queue.len() >= limits::LOG_AHEAD && !keeps {
-                self.full = true;
+        self.queue.is_blocked = false;
+        if self.queue.is_filled() {
+            let keeps = self.target.failing().is_some() || self.queue.drops;
+            if self.target.len() + self.queue.len() >= limits::LOG_AHEAD && !keeps {
+                self.queue.is_blocked = true;
                 return false;
             }
             let full = self.take_filling();
-            self.queue.push_back(full);
-            // What a target that works can have is not kept, and so not forgotten.
+            self.queue.push(full);
+            // What the target can take is not dropped.
             self.hand_over(now);
-            self.forget_oldest();
+            while let Some(oldest) = self.queue.pop_excess() {
+                self.lose(&oldest, oldest.text());
+                self.queue.recycle(oldest);
+            }
         }
-        if self.filling.bytes.capacity() == 0 {
-            // Room for a chunk is made once, and then goes round.
-            self.filling.bytes = self.spare.pop().unwrap_or_default();
-            self.filling.bytes.reserve(capacity);
-            self.filling.cut = self.splitter.open().is_none().then_some(0);
-        }
+        self.queue.begin(self.splitter.open().is_none());
         true
     }
 
-    /// What is being filled, as it is; what of the streams waits for its line end is not in it.
+    /// Takes the chunk that is being filled, with the offsets up to which it has the streams.
     fn take_filling(&mut self) -> Chunk {
-        let mut chunk = std::mem::take(&mut self.filling);
-        // What was typed is counted nowhere.
+        let mut chunk = std::mem::take(&mut self.queue.filling);
+        // The stream of the input has no offsets.
         let written =
             |s: Stream| self.at[s as usize].saturating_sub(self.splitter.waiting(s) as u64);
         chunk.ends = Stream::ALL.map(written);
@@ -481,97 +480,46 @@ impl Log {
 
     // ---- from chunks to the writer ----
 
-    /// Gives the writer what there is, if it waits for something, and the next full chunk, so that it
-    /// need not wait.
+    /// Hands the writer what there is, if it has nothing, and the next full chunk, so that it need not
+    /// wait.
     fn hand_over(&mut self, now: Instant) {
-        while self.rest.is_none()
-            && self.handed.len() < limits::LOG_AHEAD
-            && (self.handed.is_empty() || self.failing.is_none())
-        {
-            let next = self.marker().or_else(|| self.queue.pop_front()).or_else(|| {
-                let some = self.handed.is_empty() && !self.filling.bytes.is_empty();
+        while self.target.takes_more() {
+            let next = self.marker().or_else(|| self.queue.pop()).or_else(|| {
+                let some = self.target.is_idle() && !self.queue.filling.bytes.is_empty();
                 some.then(|| self.take_filling())
             });
             let Some(chunk) = next else { return };
-            self.handed.push_back(chunk.text());
-            self.handed_half = chunk.bytes.last().is_some_and(|byte| *byte != b'\n');
-            self.writer.write(chunk);
-            self.writing.get_or_insert(now);
+            self.target.write(chunk, now);
         }
     }
 
-    /// A line that tells what was lost, in the place of what was lost.
+    /// An entry that stands for lost output.
     fn marker(&mut self) -> Option<Chunk> {
-        let (Lost { lines, bytes }, stamp) = std::mem::take(&mut self.untold);
-        if bytes == 0 && lines == 0 {
-            return None;
-        }
-        let text = self.encoder.marker(Lost { lines, bytes });
-        let breaks = self.encoder.runs_lines_together() && self.handed_half;
+        let (lost, stamp) = self.losses.take()?;
+        let text = self.encoder.marker(lost);
+        let breaks = self.encoder.runs_lines_together() && self.target.ends_amid_line;
         let pieces = [if breaks { b"\n" } else { &b""[..] }, text.as_bytes()];
-        let stream = self.encoder.own_stream();
-        let entry = Entry { stream, first: true, last: true, pieces };
-        let mut chunk = Chunk { cut: Some(0), lines, text: bytes, ..Chunk::default() };
+        let entry = Entry { stream: self.encoder.own_stream(), first: true, last: true, pieces };
+        let Lost { lines, bytes: text } = lost;
+        let mut chunk = Chunk { cut: Some(0), lines, text, ..Chunk::default() };
         self.encoder.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
-        if let Some(size) = self.untold_size.take() {
+        if let Some(size) = self.losses.size.take() {
             self.encoder.encode_size(&mut chunk.bytes, stamp, size);
         }
         Some(chunk)
     }
 
-    /// Keeps no more for a target that does not take it than was asked for.
-    fn forget_oldest(&mut self) {
-        let mut kept: usize = self.queue.iter().map(|chunk| chunk.bytes.len()).sum();
-        while kept > self.options.buffer.max(limits::LOG_CHUNK)
-            && let Some(oldest) = self.queue.pop_front()
-        {
-            kept -= oldest.bytes.len();
-            self.lose(&oldest);
-            self.recycle(oldest);
-        }
-    }
-
-    fn lose(&mut self, chunk: &Chunk) {
-        self.count_lost(chunk.lines, chunk.text, chunk.last);
-        if self.encoder.records_sizes() {
-            self.untold_size = self.encoder.last_size(&chunk.bytes).or(self.untold_size);
-        }
-    }
-
-    fn count_lost(&mut self, lines: u64, bytes: u64, at: Stamp) {
-        let (untold, stamp) = &mut self.untold;
-        for lost in [untold, &mut self.lost] {
-            lost.lines += lines;
-            lost.bytes += bytes;
-        }
-        *stamp = at;
-    }
-
-    fn recycle(&mut self, mut chunk: Chunk) {
-        chunk.bytes.clear();
-        // The writer's, and the one that is filled meanwhile.
-        if chunk.bytes.capacity() >= self.options.chunk && self.spare.len() <= limits::LOG_AHEAD {
-            self.spare.push(chunk.bytes);
-        }
-    }
-
-    /// When the target counts as failing if it has taken nothing by then.
-    fn stuck_at(&self) -> Option<Instant> {
-        self.writing.map(|since| since.max(self.writer.moved()) + limits::LOG_STUCK)
-    }
-
-    /// A write that does not come back is a failure, too.
-    fn watch(&mut self, now: Instant) {
-        if self.failing.is_none() && self.stuck_at().is_some_and(|at| at <= now) {
-            self.fail(format!("a write has not come back for {:?}", limits::LOG_STUCK));
-        }
+    /// Counts so much of a chunk as lost.
+    fn lose(&mut self, chunk: &Chunk, lost: Lost) {
+        self.losses.count(lost, chunk.last);
+        self.losses.size = self.encoder.last_size(&chunk.bytes).or(self.losses.size);
     }
 
     fn fail(&mut self, why: String) {
-        if self.failing.is_none() {
-            log::error!("log {}: {why}; trying again", self.name);
+        let text = format!("log {}: {why}; trying again", self.name);
+        if self.target.fail(why) {
+            log::error!("{text}");
         }
-        self.failing = Some(why);
     }
 }
 

@@ -1,0 +1,61 @@
+//! The app's output that a log lost: in all, and what its next marker reports. Pure.
+
+use crate::logfmt::chunk::Lost;
+use crate::types::time::Stamp;
+use crate::wire::Size;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Losses {
+    /// In all.
+    pub(crate) total: Lost,
+    /// Not yet reported by a marker.
+    pub(crate) pending: Lost,
+    /// When the last pending byte was read.
+    at: Stamp,
+    /// The last size of a recorded terminal in the pending output.
+    pub(crate) size: Option<Size>,
+}
+
+impl Losses {
+    /// Begins with the output that was lost before this log, which ended then.
+    pub(crate) fn new(before: Lost, at: Stamp) -> Self {
+        Self { total: before, pending: before, at, size: None }
+    }
+
+    /// Counts lost output, the last of which was read then.
+    pub(crate) fn count(&mut self, lost: Lost, at: Stamp) {
+        self.total.add(lost);
+        self.pending.add(lost);
+        self.at = at;
+    }
+
+    /// Puts back what a marker was to report, because the marker itself was lost.
+    pub(crate) fn put_back(&mut self, lost: Lost, at: Stamp) {
+        self.pending.add(lost);
+        self.at = at.max(self.at);
+    }
+
+    /// Takes what the next marker reports, and its time.
+    pub(crate) fn take(&mut self) -> Option<(Lost, Stamp)> {
+        let pending = std::mem::take(&mut self.pending);
+        (pending != Lost::default()).then_some((pending, self.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_reports_each_loss_once() {
+        let lost = |lines, bytes| Lost { lines, bytes };
+        let mut losses = Losses::new(lost(0, 5), Stamp(1));
+        losses.count(lost(1, 2), Stamp(3));
+        assert_eq!(losses.take(), Some((lost(1, 7), Stamp(3))));
+        assert_eq!(losses.take(), None);
+        losses.put_back(lost(1, 7), Stamp(2));
+        assert_eq!(losses.take(), Some((lost(1, 7), Stamp(3))));
+        assert_eq!(losses.total, lost(1, 7));
+    }
+}

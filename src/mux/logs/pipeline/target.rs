@@ -1,0 +1,122 @@
+//! The target of a log as the log sees it: the writer, its chunks, and whether it works.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::logfmt::chunk::{Chunk, Lost};
+use crate::mux::logs::writer::LogWriter;
+use crate::types::limits;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) writer: LogWriter,
+    /// The app's output in the chunks of the writer: the one that it writes, and the next.
+    handed: VecDeque<Lost>,
+    /// Since when the writer has the first of them.
+    since: Option<Instant>,
+    /// Whether the last chunk ends without a line end.
+    pub(crate) ends_amid_line: bool,
+    /// Why the target fails, while it does.
+    failing: Option<String>,
+    state: State,
+}
+
+/// Whether the writer is still used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Works,
+    /// The log is given up, and the writer does not yet report what is left.
+    GivingUp,
+    /// Of the chunks of the writer so much is lost, at least and at most.
+    GivenUp(Lost, Lost),
+}
+
+impl Target {
+    pub(crate) fn new(writer: LogWriter) -> Self {
+        let (handed, failing, state) = (VecDeque::new(), None, State::Works);
+        Self { writer, handed, since: None, ends_amid_line: false, failing, state }
+    }
+
+    /// Why the target fails, while it does.
+    pub(crate) fn failing(&self) -> Option<&str> {
+        self.failing.as_deref()
+    }
+
+    /// The target fails from now on. Returns whether it worked before.
+    pub(crate) fn fail(&mut self, why: String) -> bool {
+        self.failing.replace(why).is_none()
+    }
+
+    /// The target works. Returns why it failed before.
+    pub(crate) fn recover(&mut self) -> Option<String> {
+        self.failing.take()
+    }
+
+    /// The number of chunks that the writer has.
+    pub(crate) fn len(&self) -> usize {
+        self.handed.len()
+    }
+
+    /// Whether the writer has nothing to write.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.handed.is_empty()
+    }
+
+    /// Whether the writer takes another chunk: one more than it writes, unless its target fails.
+    pub(crate) fn takes_more(&self) -> bool {
+        self.state == State::Works
+            && self.handed.len() < limits::LOG_AHEAD
+            && (self.handed.is_empty() || self.failing.is_none())
+    }
+
+    /// Hands a chunk to the writer.
+    pub(crate) fn write(&mut self, chunk: Chunk, now: Instant) {
+        self.handed.push_back(chunk.text());
+        self.ends_amid_line = chunk.bytes.last().is_some_and(|byte| *byte != b'\n');
+        self.writer.write(chunk);
+        self.since.get_or_insert(now);
+    }
+
+    /// The writer is done with its first chunk.
+    pub(crate) fn done(&mut self, now: Instant) {
+        self.handed.pop_front();
+        self.since = (!self.handed.is_empty()).then_some(now);
+    }
+
+    /// When the target counts as failing if it takes nothing until then.
+    pub(crate) fn stuck_at(&self) -> Option<Instant> {
+        let since = self.since.filter(|_| self.failing.is_none())?;
+        Some(since.max(self.writer.moved()) + limits::LOG_STUCK)
+    }
+
+    /// Gives the writer up, which then reports what is left.
+    pub(crate) fn give_up(&mut self) {
+        self.state = State::GivingUp;
+        self.writer.give_up();
+    }
+
+    /// Whether the writer is given up, and has not reported what is left.
+    pub(crate) fn is_giving_up(&self) -> bool {
+        self.state == State::GivingUp
+    }
+
+    /// The writer reports what is left: so much is lost, at least and at most.
+    pub(crate) fn given_up(&mut self, least: Lost, most: Lost) {
+        self.handed.clear();
+        self.state = State::GivenUp(least, most);
+    }
+
+    /// How much of the writer's chunks is lost, at least and at most; `None` if it is not given up.
+    pub(crate) fn lost(&self) -> Option<(Lost, Lost)> {
+        match self.state {
+            State::Works => None,
+            State::GivenUp(least, most) => Some((least, most)),
+            // A write hangs: the target may have nothing or all of the chunks.
+            State::GivingUp => {
+                let most = self.handed.iter().copied().fold(Lost::default(), Lost::plus);
+                Some((Lost::default(), most))
+            }
+        }
+    }
+}

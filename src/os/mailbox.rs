@@ -1,0 +1,117 @@
+//! Threads beside an event loop, and their messages to it: a queue, and a waker that can be polled.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::SigSet;
+
+/// Starts a thread that blocks all signals: the event loop handles those of the process, and here they
+/// would interrupt a wait.
+pub(crate) fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let quietly = move || {
+        // It does not fail for a valid set of signals.
+        let _ = SigSet::all().thread_block();
+        work();
+    };
+    thread::Builder::new().name(name).spawn(quietly).map(drop)
+}
+
+/// The thread's side of a mailbox.
+#[derive(Debug)]
+pub(crate) struct Sender<T> {
+    messages: mpsc::Sender<T>,
+    waker: Arc<EventFd>,
+}
+
+/// The loop's side of a mailbox. Its descriptor is readable when a message has come since
+/// [`Mailbox::clear`].
+#[derive(Debug)]
+pub struct Mailbox<T> {
+    messages: Receiver<T>,
+    waker: Arc<EventFd>,
+}
+
+/// The event loop does not receive messages any more: the thread has to end.
+#[derive(Debug)]
+pub(crate) struct Disconnected;
+
+/// Makes both sides of a mailbox.
+pub(crate) fn mailbox<T>() -> io::Result<(Sender<T>, Mailbox<T>)> {
+    let waker = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
+    let (sender, messages) = channel();
+    let sender = Sender { messages: sender, waker: Arc::clone(&waker) };
+    Ok((sender, Mailbox { messages, waker }))
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self { messages: self.messages.clone(), waker: Arc::clone(&self.waker) }
+    }
+}
+
+impl<T> Sender<T> {
+    /// Sends a message and wakes the loop.
+    pub(crate) fn send(&self, message: T) -> Result<(), Disconnected> {
+        self.messages.send(message).map_err(|_| Disconnected)?;
+        // It fails only if the waker is at its limit: then the loop wakes in any case.
+        let _ = self.waker.write(1);
+        Ok(())
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// Takes the next message.
+    pub(crate) fn receive(&mut self) -> Option<T> {
+        self.messages.try_recv().ok()
+    }
+
+    /// Waits for a message, at most for this time.
+    pub fn wait(&self, time: Duration) {
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        // An interruption ends the wait early.
+        let _ = poll(&mut [PollFd::new(self.waker.as_fd(), PollFlags::POLLIN)], timeout);
+    }
+
+    /// Resets the waker. Call it before taking the messages.
+    pub fn clear(&mut self) {
+        let _ = self.waker.read();
+    }
+}
+
+impl<T> AsFd for Mailbox<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_wakes_the_loop_once() {
+        let (sender, mut mailbox) = mailbox().unwrap();
+        let is_ready = |mailbox: &Mailbox<u8>| {
+            let mut fds = [PollFd::new(mailbox.as_fd(), PollFlags::POLLIN)];
+            poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+        };
+        assert!(!is_ready(&mailbox));
+        sender.clone().send(1).unwrap();
+        sender.send(2).unwrap();
+        assert!(is_ready(&mailbox));
+        mailbox.clear();
+        assert!(!is_ready(&mailbox));
+        assert_eq!(
+            [mailbox.receive(), mailbox.receive(), mailbox.receive()],
+            [Some(1), Some(2), None]
+        );
+        drop(mailbox);
+        assert!(sender.send(3).is_err());
+    }
+}
