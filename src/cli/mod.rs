@@ -31,6 +31,7 @@ use crate::cli::values::{Since, Wait};
 use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
+use crate::logfmt::format;
 use crate::logfmt::spec::{self, LogSpec};
 use crate::logfmt::syslog;
 use crate::mux::app::AWAIT_CLIENT;
@@ -498,8 +499,8 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// App whose log to show (cri or json-file).
-    #[arg(long, value_name = "NAME", env = "IOTTYMUX_APP", required_unless_present = "file")]
+    #[arg(long, value_name = "NAME", env = "IOTTYMUX_APP", required_unless_present = "file",
+          help = format!("App whose log to show ({})", format::readable()))]
     pub(crate) app: Option<AppName>,
     /// Show new lines too, until the app ends.
     #[arg(long)]

@@ -1,10 +1,10 @@
-//! The process of `iojournal@NAME.service`: what comes out of a FIFO as frames goes to journald, as messages
-//! of another unit, which only root may send.
+//! The process of `iojournal@NAME.service`: it reads frames from a FIFO and sends them to journald as
+//! messages of another unit, which only root may do.
 //!
-//! What fills the FIFO, a mux, is not trusted. So all that could be wanted of the system is done first:
-//! then this process may read, write and end, and the kernel kills it for anything else. It knows by
-//! its own command line whose messages they are; of a frame it takes bytes of a message, one of eight
-//! priorities and one of two streams. Nothing is allocated once it has begun.
+//! The mux that fills the FIFO is not trusted. So this process opens all that it needs first. Then it may
+//! only read, write and exit, and the kernel kills it for anything else. Its command line says whose
+//! messages they are. A frame chooses only the text, one of eight priorities and one of two streams.
+//! After the start nothing is allocated.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,19 +26,19 @@ use crate::types::limits;
 use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 
-/// What is put in the place of what was no frame.
-const MALFORMED: &[u8] = b"iottymux: something that was no line was dropped here";
+/// The message in the place of bytes that are not a frame.
+const MALFORMED: &[u8] = b"iottymux: bytes that are not a line were dropped here";
 /// The priority of that: `LOG_WARNING` of syslog(3).
 const WARNING: u8 = 4;
 
-/// How the process ends: of use for people only, for systemd starts it again in any case.
+/// Exit codes, for people only: systemd restarts the process in any case.
 const DONE: u8 = 0;
 const LOST_JOURNALD: u8 = 1;
 const NO_INPUT: u8 = 3;
 
-/// Is the process; the words are those behind [`JOURNAL_WRITER`]. Returns only when it cannot begin.
-pub(crate) fn main(words: &[OsString]) -> Exit {
-    let (why, exit) = match Identity::parse(words) {
+/// Runs the process; the arguments are those behind [`JOURNAL_WRITER`]. Returns only if it cannot start.
+pub(crate) fn main(arguments: &[OsString]) -> Exit {
+    let (why, exit) = match Identity::parse(arguments) {
         Err(why) => (why, Exit::Usage),
         Ok(identity) => match begin(&identity) {
             Err(e) => (e.to_string(), Exit::Failed),
@@ -62,16 +62,16 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     setsockopt(&socket, sockopt::SndBuf, &limits::JOURNAL_SEND)?;
     let mut packet = vec![0; PACKET].into_boxed_slice();
     let mut entry = JournalDatagram::new(identity);
-    // What is read is in the FIFO or with journald: a process that waits for more can end.
+    // A process that waits has nothing in hand, so it can end.
     sys::interrupt_on(Signal::SIGTERM)?;
-    // Where it fails nothing is lost but memory.
+    // A failure costs only memory.
     let _ = sys::forget_startup_code();
     sys::allow_only_reading_and_writing()?;
     let send = |datagram: &[u8]| {
         loop {
             match rustix::io::write(&socket, datagram) {
                 Err(Errno::INTR) => {}
-                // A message that journald can never have is dropped, and no reason to end.
+                // A message that is too long for journald is dropped.
                 Ok(_) | Err(Errno::MSGSIZE) => return true,
                 Err(_) => return false,
             }
@@ -80,8 +80,8 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     sys::exit_now(relay(&mut entry, &mut packet, rustix::stdio::stdin(), send))
 }
 
-/// Reads and sends until one of both is at its end; with which code the process is to end. `send` tells
-/// whether journald is still there.
+/// Reads and sends until the input ends or journald is lost, and returns the exit code. `send` returns
+/// whether journald still receives.
 fn relay(
     entry: &mut JournalDatagram,
     packet: &mut [u8],
@@ -91,12 +91,12 @@ fn relay(
     loop {
         let len = match rustix::io::read(&input, &mut *packet) {
             Ok(0) => {
-                // Nobody is left who would send the rest.
+                // No mux is left that could send the rest.
                 let sent = entry.finish().is_none_or(&mut send);
                 return if sent { DONE } else { LOST_JOURNALD };
             }
             Ok(len) => len,
-            // It was empty, and this process is to end.
+            // SIGTERM came, and the FIFO is empty.
             Err(Errno::INTR) if entry.is_empty() => return DONE,
             Err(Errno::INTR) => continue,
             Err(_) => return NO_INPUT,
@@ -107,7 +107,7 @@ fn relay(
     }
 }
 
-/// Whose messages these are.
+/// The owner of the messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
     unit: ServiceName,
@@ -116,43 +116,47 @@ struct Identity {
 }
 
 impl Identity {
-    /// Reads `--unit UNIT --identifier TEXT --facility NUMBER`: no parser of command lines is touched,
-    /// for what it takes of memory stays.
-    fn parse(words: &[OsString]) -> Result<Self, String> {
-        let [unit_option, unit, identifier_option, identifier, facility_option, facility] = words
+    /// Parses `--unit UNIT --identifier TEXT --facility NUMBER`. The usual parser of command lines would
+    /// take memory for as long as the process lives.
+    fn parse(arguments: &[OsString]) -> Result<Self, String> {
+        let [unit_option, unit, identifier_option, identifier, facility_option, facility] =
+            arguments
         else {
-            return Err("takes --unit UNIT --identifier TEXT --facility NUMBER".to_owned());
+            return Err("expected --unit UNIT --identifier TEXT --facility NUMBER".to_owned());
         };
         let text = |option: &OsString, name: &str, value: &OsString| {
             let value = value.to_str().filter(|_| option == name);
-            value.map(str::to_owned).ok_or_else(|| format!("{name} is expected"))
+            value.map(str::to_owned).ok_or_else(|| format!("expected {name}"))
         };
         let unit = text(unit_option, "--unit", unit)?;
         let unit = unit.parse().map_err(|why| format!("--unit: {why}"))?;
         let identifier = text(identifier_option, "--identifier", identifier)?;
         if !is_identifier(&identifier) {
-            return Err("--identifier: has 1 to 255 bytes and no control character".to_owned());
+            return Err(
+                "--identifier: expected 1 to 255 bytes without control characters".to_owned()
+            );
         }
         let facility = text(facility_option, "--facility", facility)?;
         let facility = facility.parse().ok().filter(|number| *number <= LOCAL7);
-        let facility = facility.ok_or("--facility: is a number from 0 to 23")?;
+        let facility = facility.ok_or("--facility: expected a number from 0 to 23")?;
         Ok(Self { unit, identifier, facility })
     }
 }
 
-/// A datagram for journald, in the making: fields that are always the same, a priority and a stream that
-/// are set, and the message in the form that may have any bytes.
+/// A datagram for journald: constant fields, a priority, a stream, and the message in the form that may
+/// have any bytes.
 #[derive(Debug)]
 struct JournalDatagram {
     bytes: Box<[u8]>,
-    /// Where the digit of the priority is, the name of the stream, the length of the message, and it.
+    /// The offsets of the digit of the priority, the name of the stream, the length of the message, and
+    /// the message.
     priority: usize,
     stream: usize,
     len: usize,
     message: usize,
-    /// Where the message ends, as far as it has come.
+    /// Where the message ends so far.
     end: usize,
-    /// What came before this was no frame, and nothing has told so yet.
+    /// Whether bytes that are not a frame came before, and are not reported yet.
     is_malformed: bool,
 }
 
@@ -171,7 +175,7 @@ impl JournalDatagram {
         let len = bytes.len();
         bytes.extend_from_slice(&0u64.to_le_bytes());
         let message = bytes.len();
-        // And the line end behind the message. What no message needs is never touched, and costs nothing.
+        // With the line end behind the message. Memory that no message needs is never touched.
         let mut all = vec![0; message + limits::JOURNAL_LINE + 1].into_boxed_slice();
         all[..message].copy_from_slice(&bytes);
         let (bytes, end) = (all, message);
@@ -183,7 +187,7 @@ impl JournalDatagram {
         self.end == self.message
     }
 
-    /// Takes the frames of a packet, and sends each message that is whole; whether that could be sent.
+    /// Takes the frames of a packet, and sends each whole message. Returns whether journald receives.
     fn take(&mut self, mut packet: &[u8], send: &mut impl FnMut(&[u8]) -> bool) -> bool {
         while let Some(frame) = frame::next(&mut packet) {
             let sent = match frame {
@@ -210,7 +214,7 @@ impl JournalDatagram {
             }
         }
         if frame.first {
-            // What has no end was begun by a mux that was killed: the next one sends all of it again.
+            // A killed mux left half a message; the next mux sends all of it again.
             self.end = self.message;
         }
         let room = self.bytes.len() - 1 - self.end;
@@ -228,7 +232,7 @@ impl JournalDatagram {
         self.put(self.stream, stream);
     }
 
-    /// Adds to the message what there is room for: a frame has less than a message may.
+    /// Adds text to the message. There is room: a frame has less than a message may have.
     fn append(&mut self, text: &[u8]) {
         let room = self.bytes.len() - 1 - self.end;
         let text = &text[..text.len().min(room)];
@@ -242,7 +246,7 @@ impl JournalDatagram {
         }
     }
 
-    /// The datagram of the message, if one has begun: the next begins.
+    /// The datagram of the message, if one has begun. The next message begins.
     fn finish(&mut self) -> Option<&[u8]> {
         let end = std::mem::replace(&mut self.end, self.message);
         let len = (end - self.message) as u64;
@@ -295,7 +299,7 @@ mod tests {
         fields
     }
 
-    /// What is sent when these packets are read.
+    /// The messages of these packets.
     fn sent(packets: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut entry = JournalDatagram::new(&identity());
         let mut sent = Vec::new();
@@ -337,23 +341,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mux_that_was_killed_has_begun_is_left_out() {
+    fn half_a_message_of_a_killed_mux_is_left_out() {
         let long = frames(&[b'x'; 10_000]);
         assert_eq!(sent(&[&long[..PACKET], &frames(b"next")]), [b"next"]);
-        // What no mux comes back to is sent as far as it came; so is the end of what another writer has begun.
+        // If no mux continues a message, its beginning is sent; so is the end of a message of a killed writer.
         assert_eq!(sent(&[&long[..PACKET]])[0].len(), 4090);
         assert_eq!(sent(&[&long[PACKET..2 * PACKET], &long[2 * PACKET..]])[0].len(), 10_000 - 4090);
     }
 
     #[test]
-    fn what_is_no_frame_is_told_of_once() {
+    fn malformed_bytes_are_reported_once() {
         let good = frames(b"good");
         let bad = [&frames(b"one")[..], b"hello\n_UID=0\n", &good].concat();
         assert_eq!(sent(&[&bad, b"\0\0\0", &good]), [b"one", MALFORMED, b"good"]);
     }
 
     #[test]
-    fn words_that_are_taken() {
+    fn arguments() {
         let parse = |words: &str| {
             Identity::parse(&words.split('|').map(OsString::from).collect::<Vec<_>>())
         };
@@ -373,8 +377,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a mux writes: each datagram has the same fields, and nothing panics, for in the
-        /// real process that would be the end.
+        /// Whatever a mux writes, each datagram has the same fields, and nothing panics.
         #[test]
         fn whatever_comes(packets in prop::collection::vec(
             prop_oneof![

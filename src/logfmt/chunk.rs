@@ -8,19 +8,19 @@ use crate::types::time::Stamp;
 pub struct Chunk {
     /// The entries.
     pub(crate) bytes: Vec<u8>,
-    /// How many of the bytes the target has.
+    /// The number of bytes that the target has.
     pub(crate) done: usize,
-    /// Where no line is split for the first time: a new file can begin there.
+    /// The first offset that is not amid a line: a new file can begin there.
     pub(crate) cut: Option<usize>,
-    /// What the times of a recording's events that are not done count from, microseconds since 1970.
+    /// The time that the times of a recording's unwritten events count from, microseconds since 1970.
     pub(crate) zero: u64,
-    /// Lines that end in it, or that it tells of as lost.
+    /// Lines that end in it, or that it reports as lost.
     pub(crate) lines: u64,
-    /// Bytes of the app in it, likewise.
+    /// Bytes of the app that are in it, or that it reports as lost.
     pub(crate) text: u64,
     /// When its last entry was read.
     pub(crate) last: Stamp,
-    /// Offsets in the streams after what is in it.
+    /// The offsets in the streams up to which it has them; all 0 for a marker.
     pub(crate) ends: [u64; Stream::ALL.len()],
 }
 
@@ -46,16 +46,17 @@ impl Lost {
 }
 
 impl Chunk {
-    /// Whether it has nothing of the app, but tells what was lost.
+    /// Whether it only reports lost output.
     pub(crate) fn is_marker(&self) -> bool {
         self.ends == [0; Stream::ALL.len()]
     }
 
-    /// What of the app it stands for.
+    /// The app's output in it, or that it reports as lost.
     pub(crate) fn text(&self) -> Lost {
         Lost { lines: self.lines, bytes: self.text }
     }
 
+    /// Counts an entry that was added.
     pub(crate) fn count(&mut self, lines: u64, text: usize, stamp: Stamp) {
         self.lines += lines;
         self.text += text as u64;

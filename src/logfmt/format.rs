@@ -23,6 +23,12 @@ fn readers() -> impl Iterator<Item = &'static Reader> {
     FORMATS.into_iter().filter_map(|format| format.reader.as_ref())
 }
 
+/// The names of the formats that can be read, for people.
+pub(crate) fn readable() -> String {
+    let readable = FORMATS.into_iter().filter(|format| format.reader.is_some());
+    readable.map(|format| format.name).collect::<Vec<_>>().join(" or ")
+}
+
 /// Parses an entry of any format. An entry without a line end is being written, or was torn off: no line
 /// ends with it. If no format can begin so, the first one says why.
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {

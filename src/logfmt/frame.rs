@@ -1,9 +1,9 @@
 //! Messages on their way to `iojournal@NAME.service`: frames in a FIFO, written by a mux and read by
 //! [`crate::commands::journal_writer`]. Pure.
 //!
-//! A frame is six bytes and a piece of a message; a longer message is several frames. What is written at
-//! once is whole frames and no more than [`PACKET`], which the kernel takes as a whole or not at all, and
-//! which the reader gets as a whole (`O_DIRECT` of pipe(2)). So a mux or a reader that is killed tears no frame.
+//! A frame is six bytes and a piece of a message; a longer message is several frames. One write has only
+//! whole frames, [`PACKET`] bytes at most. The kernel takes it as a whole or not at all, and the reader
+//! gets it as a whole (`O_DIRECT` of pipe(2)). So a mux or a reader that is killed leaves no half frame.
 
 use super::syslog::{DEBUG, Message};
 use crate::types::stream::Stream;
@@ -14,7 +14,7 @@ pub(crate) const PACKET: usize = 4096;
 const HEADER: usize = 6;
 /// Bytes of a message in one frame, at most.
 const PIECE: usize = PACKET - HEADER;
-/// What a frame begins with; a frame of another form would have another one.
+/// The first byte of a frame. Another form of frames would have another one.
 const MAGIC: u8 = 0xf1;
 /// It begins a message.
 const FIRST: u8 = 1;
@@ -62,11 +62,11 @@ pub(crate) fn encode(out: &mut Vec<u8>, message: &Message<'_>) {
     }
 }
 
-/// What is no frame.
+/// The bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// How many bytes of these frames of our own are to be written at once.
+/// The number of bytes of these valid frames for one write.
 pub(crate) fn packet(frames: &[u8]) -> usize {
     let mut rest = frames;
     let mut len = 0;
@@ -80,7 +80,7 @@ pub(crate) fn packet(frames: &[u8]) -> usize {
     len
 }
 
-/// The next frame of a packet, unless what is there is none; `None` at the end.
+/// Takes the next frame of a packet; `None` at the end.
 pub(crate) fn next<'a>(packet: &mut &'a [u8]) -> Option<Result<Frame<'a>, Malformed>> {
     if packet.is_empty() {
         return None;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_once_is_whole_frames() {
+    fn one_write_has_only_whole_frames() {
         for lens in [&[1][..], &[4090], &[4091], &[10000, 1, 1], &[100; 100], &[48 * 1024, 5]] {
             let all = frames(lens);
             let mut rest = &all[..];
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame() {
+    fn other_bytes_are_malformed() {
         let good = frames(&[3]);
         assert!(next(&mut &good[..]).unwrap().is_ok());
         for (at, byte) in [(0, 0), (1, 4), (2, 8), (3, 2), (4, 4), (4, 0), (5, 1)] {

@@ -37,7 +37,7 @@ impl LogPath {
                 _ => return Err("it leads out of its directory".into()),
             }
         }
-        let name = below.pop().filter(|name| name != "..").ok_or("it names no file")?;
+        let name = below.pop().filter(|name| name != "..").ok_or("it does not name a file")?;
         if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err("it names a directory".into());
         }

@@ -8,7 +8,7 @@ use crate::types::time::Stamp;
 /// The length of each such time.
 const LEN: usize = "2016-10-06T00:17:09.669794202Z".len();
 
-/// A time, and its text, which is made once for all the lines of a read.
+/// A time and its text, which is formatted once for all lines of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampText {
     stamp: Stamp,
@@ -20,7 +20,7 @@ impl StampText {
     pub fn new(stamp: Stamp) -> Self {
         let mut text = [b'0'; LEN];
         let time = UNIX_EPOCH + Duration::from_nanos(stamp.0);
-        // It has this length for every time up to the year 9999.
+        // The text has this length for all times up to the year 9999.
         let _ = write!(&mut text[..], "{}", humantime::format_rfc3339_nanos(time));
         Self { stamp, text }
     }
@@ -30,7 +30,7 @@ impl StampText {
         self.stamp
     }
 
-    /// Its text, without an end of any kind.
+    /// Its text.
     pub(crate) fn as_bytes(&self) -> &[u8; LEN] {
         &self.text
     }

@@ -1,8 +1,7 @@
-//! `logs`: which logs the mux of an app writes, for those who read them.
+//! `logs`: the log files of an app's mux, for programs that read them.
 //!
 //! Format: one line of JSON, version 1: `{"version":1,"logs":[{"format":"cri","path":"/x.log"}]}`.
-//! Written whole when the mux has opened its logs; it stays when the mux has ended. It says where a
-//! log is, and nothing of what is in it.
+//! The mux writes it when it starts its logs. It stays after the mux has ended.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use super::document;
 use crate::os::state::{AppDir, LOGS, PRIVATE};
 use crate::types::limits;
 
-/// The version that is written and understood.
+/// The version of the format.
 const VERSION: u32 = 1;
 
 /// The whole document.
@@ -37,17 +36,17 @@ pub(crate) struct LoggedFile {
 pub(crate) const UNREADABLE: &str = "other";
 
 impl Logged {
-    /// The document of a mux that writes these logs.
+    /// The document for these logs.
     pub(crate) fn new(logs: Vec<LoggedFile>) -> Self {
         Self { version: VERSION, logs }
     }
 
-    /// Writes the document, whole.
+    /// Writes the document.
     pub(crate) fn publish(&self, dir: &AppDir) -> Result<()> {
         document::publish(dir, LOGS, PRIVATE, self)
     }
 
-    /// Reads the document of an app; `None` when there is none.
+    /// Reads the document of an app; `None` if it has none.
     pub(crate) fn read(dir: &AppDir) -> Result<Option<Self>> {
         let what = || format!("reading {}", dir.path(LOGS).display());
         match dir.read(LOGS, limits::LOGGED) {
@@ -61,7 +60,7 @@ impl Logged {
         document::parse(text, VERSION)
     }
 
-    /// The first log whose format a reader is known for, with that.
+    /// The first log that can be read, with what `reader` returns for the name of its format.
     pub(crate) fn readable<R>(&self, reader: impl Fn(&str) -> Option<R>) -> Option<(R, &Path)> {
         let log = self.logs.iter().find_map(|log| Some((reader(&log.format)?, log.path.as_path())));
         log.filter(|(_, path)| path.is_absolute())

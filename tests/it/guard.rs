@@ -191,7 +191,7 @@ fn the_directory_of_a_log_is_looked_at_again() {
     eventually("it is written", || fs::metadata(&log).is_ok_and(|log| log.len() > 0));
     dir_of(&dir, OTHER, 0o755);
     write_numbered(&stdout, 10, 1000);
-    mux.stderr.wait_for("it is not rotated: directory");
+    mux.stderr.wait_for("cannot rotate it: directory");
     let mut control = rig.run(&["control", "--app", APP, "reopen-logs"]);
     assert_eq!(control.ends(), 1);
     assert!(control.stderr.text().contains("belongs to user 54321"), "{}", control.stderr.text());
@@ -625,7 +625,7 @@ fn what_becomes_no_log_is_not_printed() {
         log.write_all(text.as_bytes()).unwrap();
     };
     append("root:secret:1\n");
-    logs.stderr.wait_for("line 1 is no entry, it has no time; skipped: \"\u{2026}\"\n");
+    logs.stderr.wait_for("line 1 is not an entry: it has no time; skipped: \"\u{2026}\"\n");
     append("2020-01-01T00:00:00.000000001Z stdout F text\n");
     logs.stdout.wait_for("text\n");
     append("shown\n");

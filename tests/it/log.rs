@@ -411,7 +411,7 @@ fn rkts_variables_ask_for_a_kubernetes_log() {
         ("k8s", "x/0.log", "expected k8s-plain"),
         ("k8s-plain", "../x.log", "leads out of its directory"),
         ("k8s-plain", "/etc/x.log", "leads out of its directory"),
-        ("k8s-plain", "", "names no file"),
+        ("k8s-plain", "", "does not name a file"),
     ] {
         let mut command = rig.command(["stream", "--app", APP]);
         command.env("STAGE1_LOGMODE", mode).env("KUBERNETES_LOG_PATH", path);

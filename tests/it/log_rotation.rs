@@ -255,7 +255,7 @@ fn what_cannot_be_rotated_is_written_on() {
     let log = rig.file(&"n".repeat(255));
     let mux = logging(&rig, &log, &["--log-max-size", "4K"]);
     write_numbered(rig.writer("stdout"), 0, 1000);
-    mux.stderr.wait_for("it is not rotated");
+    mux.stderr.wait_for("cannot rotate it");
     end(mux);
     let text = fs::read(&log).unwrap();
     assert_eq!(account(cri(&text).iter().map(|entry| entry.text), 0, 1000), 0);

@@ -198,7 +198,7 @@ fn broken_entries_are_told_and_passed_over() {
     append(&log.path, line(3) + "\n2020-01-01T00:00:03Z stdo");
     let path = log.path.display();
     let told = |place: &str, why: &str, text: &str| {
-        format!("iottymux: warn: {path}: {place} is no entry, {why}; skipped: \"{text}\"\n")
+        format!("iottymux: warn: {path}: {place} is not an entry: {why}; skipped: \"{text}\"\n")
     };
     let long = "\u{fffd}".to_owned() + &"x".repeat(63) + "…";
     let want = told("line 2", "it has no time", "no \\u{1b}[2J entry")
@@ -216,9 +216,9 @@ fn broken_entries_are_told_and_passed_over() {
     append(&log.path, "no\n".repeat(30) + &line(4));
     let (stdout, stderr) = log.says(&[]);
     assert_eq!(stdout, printed(1..=4));
-    assert!(stderr.contains("line 8 is no entry, its stream is neither"), "{stderr}");
+    assert!(stderr.contains("line 8 is not an entry: its stream is neither"), "{stderr}");
     assert_eq!(stderr.lines().count(), 9);
-    assert!(stderr.ends_with("there are more such entries, which are skipped without a word\n"));
+    assert!(stderr.ends_with("more broken entries are skipped without a message\n"));
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn rotated_files_are_read_in_their_order() {
     append(&log.rotated("20191231-000000.gz"), "\x1f");
     append(&log.rotated("20191230-000000.gz"), "\x1f");
     let told = format!(
-        "iottymux: warn: {} and what is older is compressed, and left out\n",
+        "iottymux: warn: skipping {} and older files: they are compressed\n",
         log.rotated("20191231-000000.gz").display()
     );
     assert_eq!(log.says(&[]), (printed(1..=4), told));
@@ -539,7 +539,7 @@ fn what_makes_no_sense_is_refused() {
     fs::create_dir(&log.path).unwrap();
     let mut logs = log.read(&["--follow"]);
     assert_eq!(logs.ends(), 1);
-    assert_eq!(logs.stderr.text(), format!("iottymux: reading {path}: it is no plain file\n"));
+    assert_eq!(logs.stderr.text(), format!("iottymux: reading {path}: it is not a regular file\n"));
     fs::remove_dir(&log.path).unwrap();
     nix::unistd::mkfifo(&log.path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(log.read(&[]).ends(), 1);
@@ -621,7 +621,7 @@ fn following_waits_for_what_hides_the_log() {
             "directory" => fs::create_dir(&path).unwrap(),
             _ => nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
         }
-        told(number - 1, "it is no plain file; waiting");
+        told(number - 1, "it is not a regular file; waiting");
         // What it has open is read on.
         append(&aside, line(10 * number));
         logs.stdout.wait_for(&printed([10 * number]));
@@ -692,7 +692,7 @@ fn who_is_far_behind_misses_no_file_that_is_there() {
     logs.stdout.wait_for(&printed([29]));
     assert_eq!(logs.stdout.so_far(), printed(1..30));
     // The kubelet compresses what is older.
-    let told = format!("iottymux: warn: {} is gone: what was written", log.path.display());
+    let told = format!("iottymux: warn: {} is gone: entries between", log.path.display());
     assert!(logs.stderr.so_far().starts_with(&told), "{}", logs.stderr.so_far());
 }
 

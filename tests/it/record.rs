@@ -144,9 +144,9 @@ fn a_file_that_is_no_recording_is_left_alone() {
         rig.slave().write_all(b"shown").unwrap();
         eventually("it fails", || {
             let failing = rig.status()["logs"][0]["failing"].clone();
-            failing.as_str().is_some_and(|why| why.contains("is no recording"))
+            failing.as_str().is_some_and(|why| why.contains("is not a recording"))
         });
-        mux.stderr.wait_for("cannot open it: there is a file that is no recording");
+        mux.stderr.wait_for("cannot open it: the file exists and is not a recording");
         assert_eq!(fs::read_to_string(&path).unwrap(), other);
         // When it is out of the way, all is there that was to be.
         fs::remove_file(&path).unwrap();

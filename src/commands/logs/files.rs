@@ -1,9 +1,9 @@
 //! The files of a log: the one that is written, and beside it those that were rotated away.
 //!
 //! `NAME.1`, `NAME.2`, … with the newest first, or `NAME.20060102-150405` with the oldest first.
-//! Files are known by what they are and not by their names, which change under a reader. Invariants:
-//! of one log each file is opened once, in the order in which they were written, and held open until
-//! it has been read, whatever happens to its name. What is in them is not looked at here.
+//! Files are identified by their inodes, because their names change while they are read. Invariant: each
+//! file of a log is opened once, in the order of writing, and stays open until it has been read, whatever
+//! happens to its name.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -24,8 +24,8 @@ use crate::os::walk::{Links, Walk, refusal};
 use crate::types::limits;
 use crate::types::time::Stamp;
 
-/// What a file is, for as long as somebody has it open; with the time at which it was made, where
-/// the file system keeps that, also beyond: then the number goes to another file.
+/// The identity of a file. The number of a deleted file is given to another one; the time of creation
+/// tells them apart, if the file system keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Id {
     device: u64,
@@ -39,7 +39,7 @@ impl From<&Metadata> for Id {
     }
 }
 
-/// How a file stands to the others of its log, oldest first.
+/// The order of the files of a log, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Age {
     Dated(String),
@@ -47,7 +47,7 @@ enum Age {
     Written,
 }
 
-/// A file of the log as it is found.
+/// A file of the log in its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FoundFile {
     age: Age,
@@ -56,12 +56,12 @@ struct FoundFile {
     id: Id,
 }
 
-/// Who has named a log.
+/// Who named the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named {
-    /// The user of this program, who may name any file.
+    /// The user of this program: any file.
     ByUser,
-    /// The document of a mux, which is another user's perhaps: the file must be a log in this format.
+    /// The document of a mux, perhaps of another user: only a log of this format.
     ByMux(Reader),
 }
 
@@ -89,27 +89,27 @@ impl Opened {
 pub(crate) struct Files {
     path: PathBuf,
     named: Named,
-    /// The path without links, once it has led to a file.
+    /// The path without links, once a file was found.
     real: Option<PathBuf>,
-    /// Files that were not written at this time or later are not wanted.
+    /// Only files that were written at this time or later are read.
     since: SystemTime,
-    /// To be read, oldest first; the last one is the newest that is known.
+    /// Files to be read, oldest first.
     open: VecDeque<Opened>,
-    /// Not all could be opened yet.
+    /// Whether some files are not opened yet because of a limit.
     cut: bool,
-    /// Those that were there at the last look and are not still to be opened. Names do not tell it
-    /// all: who rotates may change, and the names of one do not go with those of another.
+    /// The files of the last look, without those that are still to be opened. Names are not enough:
+    /// another program may rotate now, with other names.
     seen: Vec<Id>,
-    /// The newest compressed file that was there at first.
+    /// The newest compressed file at the first look.
     compressed: Option<PathBuf>,
     opened: u64,
 }
 
 impl Files {
-    /// The files of the log that is written at this path, as far as they can have anything of this
-    /// time or later. None is opened before [`Files::look`].
+    /// The files of the log at this path that may have entries of this time or later. [`Files::look`]
+    /// opens them.
     pub(crate) fn new(path: PathBuf, named: Named, since: Stamp) -> Self {
-        // The kernel's time of a file may be a little behind the clock.
+        // The times of files may be a little behind the clock.
         let since = Duration::from_nanos(since.0).saturating_sub(limits::CLOCK_TICK);
         Self {
             path,
@@ -129,27 +129,27 @@ impl Files {
         &self.open
     }
 
-    /// Whether the user of this program has named the log, and knows what is in it.
+    /// Whether the user of this program named the log.
     pub(crate) fn are_named_by_user(&self) -> bool {
         matches!(self.named, Named::ByUser)
     }
 
-    /// Whether there are more than may be open at once.
+    /// Whether more files exist than may be open at once.
     pub(crate) fn are_cut(&self) -> bool {
         self.cut
     }
 
-    /// The newest file that is left out because it is compressed.
+    /// The newest file that is skipped because it is compressed.
     pub(crate) fn compressed(&self) -> Option<&Path> {
         self.compressed.as_deref()
     }
 
-    /// Lets go of the oldest file.
+    /// Closes the oldest file.
     pub(crate) fn done(&mut self) {
         self.open.pop_front();
     }
 
-    /// Whether a file after the oldest has something in it: then whoever writes has left that one.
+    /// Whether a file after the oldest is not empty: then the writer has left the oldest.
     pub(crate) fn writer_is_past(&self) -> io::Result<bool> {
         for later in self.open.iter().skip(1) {
             if later.size()? > 0 {
@@ -159,7 +159,7 @@ impl Files {
         Ok(self.cut)
     }
 
-    /// The path of the file that is written, without links as far as that is known.
+    /// The path of the current file, without links if it was found.
     pub(crate) fn path(&mut self) -> &Path {
         if self.real.is_none() {
             let reached = self.reach().ok();
@@ -169,7 +169,7 @@ impl Files {
         self.real.as_ref().unwrap_or(&self.path)
     }
 
-    /// The way to the directory of the file that is written, and its name there.
+    /// Opens the directory of the current file; also returns its name there.
     fn reach(&self) -> io::Result<(Walk, OsString)> {
         let links = if matches!(self.named, Named::ByUser) { Links::All } else { Links::Trusted };
         let mut walk = Walk::new()?;
@@ -177,22 +177,20 @@ impl Files {
         Ok((walk, name))
     }
 
-    /// Opens what has come. At the first time all that there is; with `newest`, where these are too
-    /// many, the newest of them instead of the oldest.
+    /// Opens new files. If there are too many the first time, `newest` prefers the newest ones.
     pub(crate) fn look(&mut self, newest: bool) -> Result<()> {
         for _ in 0..limits::LOG_LOOKS {
-            // Names only move on, and none comes back: what has not changed between two looks was
-            // all there at one time.
+            // No name comes back: if two lists are equal, all files existed at one time.
             let found = self.list()?;
             if found == self.list()? && self.take(found, newest)? {
                 return Ok(());
             }
         }
-        // Who rotates has told of a change, and another look will come.
+        // The rotation causes another event, and another look.
         Ok(())
     }
 
-    /// Opens those of the files that are new; not if one of them has changed its name meanwhile.
+    /// Opens the new ones of these files. Returns false if one of them was renamed meanwhile.
     fn take(&mut self, mut found: Vec<FoundFile>, newest: bool) -> Result<bool> {
         if self.open.is_empty() && self.opened == 0 {
             self.compressed = found.iter().rfind(|f| f.compressed).map(|f| f.path.clone());
@@ -209,7 +207,7 @@ impl Files {
             && after == 0
         {
             log::warn!(
-                "{} is gone: what was written between it and {} may be missing",
+                "{} is gone: entries between it and {} may be missing",
                 known.path.display(),
                 first.path.display()
             );
@@ -241,7 +239,7 @@ impl Files {
         if let Named::ByMux(reader) = self.named
             && !is_log(&file, reader).with_context(what)?
         {
-            let why = "it is not a log in the format that the mux names; nothing of it is printed";
+            let why = "it is not a log in the format that the mux names, and is not printed";
             return Err(refusal(why.into())).with_context(what);
         }
         self.opened += 1;
@@ -249,7 +247,7 @@ impl Files {
         Ok(true)
     }
 
-    /// The files that are there, oldest first.
+    /// Lists the files, oldest first.
     fn list(&mut self) -> Result<Vec<FoundFile>> {
         let (since, at_first) = (self.since, self.opened == 0);
         let path = self.path().to_owned();
@@ -275,7 +273,7 @@ impl Files {
             };
             if !metadata.is_file() {
                 if age == Age::Written {
-                    return Err(io::Error::new(ErrorKind::InvalidData, "it is no plain file"))
+                    return Err(io::Error::new(ErrorKind::InvalidData, "it is not a regular file"))
                         .with_context(|| format!("reading {}", path.display()));
                 }
                 continue;
@@ -291,27 +289,26 @@ impl Files {
     }
 }
 
-/// Opens a file of a directory, without following a link and without waiting for anybody.
+/// Opens a file of a directory, without following a link or waiting.
 fn open(walk: &Walk, name: &OsStr, flags: OFlags) -> io::Result<File> {
     let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(openat(walk.fd(), name, flags | always, Mode::empty())?.into())
 }
 
-/// Whether a file begins with an entry of this format, as far as there is anything in it.
+/// Whether a file is empty or begins with an entry of this format.
 fn is_log(file: &File, reader: Reader) -> io::Result<bool> {
     let mut head = vec![0; limits::LOG_READ];
     let len = file.read_at(&mut head, 0)?;
     let head = &head[..len];
     let parses = match memchr(b'\n', head) {
         Some(end) => (reader.parse)(&head[..end]).is_ok(),
-        // Its end is not there yet, or further on.
+        // The entry has no end yet, or is longer.
         None => true,
     };
     Ok(head.is_empty() || (reader.begins)(head) && parses)
 }
 
-/// Whether an error means that something is in the way of a log, or it may not be read: both may be
-/// so for a moment only.
+/// Whether an error may be temporary: another file is in the place of the log, or it is not readable.
 pub(crate) fn is_hidden(error: &anyhow::Error) -> bool {
     use ErrorKind::{InvalidData, NotADirectory, PermissionDenied};
     let is_hidden =
@@ -319,8 +316,8 @@ pub(crate) fn is_hidden(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_hidden)
 }
 
-/// How a file of this name stands to the log of that name, if it belongs to it; and whether it is
-/// compressed.
+/// The order of a file among those of a log, by both names, and whether it is compressed; `None` if it
+/// does not belong to the log.
 fn age(log: &OsStr, name: &OsStr) -> Option<(Age, bool)> {
     let rest = name.as_bytes().strip_prefix(log.as_bytes())?;
     if rest.is_empty() {

@@ -1,8 +1,7 @@
-//! From entries to what is printed: parts become lines again, and only what is wanted. Pure.
+//! Makes the printed text of entries: joins the parts of lines, and selects the wanted lines. Pure.
 //!
-//! Invariant: of each stream whole lines are printed as the app wrote them, or nothing; with the
-//! exception of a last one that has no end yet. Nothing is held back: a part is printed when it is
-//! read, for lines have no longest length and a prompt no end.
+//! Invariant: each line is printed whole, as the app wrote it, or not at all; only the last one may
+//! have no end yet. A part is printed when it is read: a line can be very long, and a prompt has no end.
 
 use super::colours::Colours;
 use crate::logfmt::entry::LoggedEntry;
@@ -10,19 +9,19 @@ use crate::types::escape::is_unsafe;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
-/// What is wanted of a log.
+/// Which lines of a log are wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wants {
     /// Only this stream.
     pub(crate) stream: Option<Stream>,
     /// Only lines that begin at this time or later.
     pub(crate) since: Stamp,
-    /// The time before each line.
+    /// Whether the time is printed before each line.
     pub(crate) stamps: bool,
 }
 
 impl Wants {
-    /// Whether anything of this stream is wanted.
+    /// Whether lines of this stream are wanted.
     pub(crate) fn includes(&self, stream: Stream) -> bool {
         self.stream.is_none_or(|only| only == stream)
     }
@@ -32,20 +31,20 @@ impl Wants {
 #[derive(Debug)]
 pub(crate) struct EntryPrinter {
     wants: Wants,
-    /// What is on at standard output and standard error, where they are terminals.
+    /// The colours at standard output and standard error, if they are terminals.
     screens: [Option<Colours>; 2],
-    /// Of each stream: whether the line is printed in which it is.
+    /// Whether the current line of each stream is printed; `None` between lines.
     inside: [Option<bool>; 2],
 }
 
 impl EntryPrinter {
-    /// All lines that are wanted; `screens` tells for which stream a terminal shows them.
+    /// Prints the wanted lines; `screens` says which output is a terminal.
     pub(crate) fn new(wants: Wants, screens: [bool; 2]) -> Self {
         let screens = screens.map(|is_screen| is_screen.then(Colours::default));
         Self { wants, screens, inside: [None; 2] }
     }
 
-    /// Appends what is to be printed of an entry.
+    /// Appends the printed text of an entry.
     pub(crate) fn print(&mut self, entry: &LoggedEntry<'_>, out: &mut Vec<u8>) {
         let index = index(entry.stream);
         let begins = self.inside[index].is_none();
@@ -74,7 +73,7 @@ impl EntryPrinter {
         }
     }
 
-    /// Appends what switches off what is on at a stream's terminal, until the next entry.
+    /// Appends what switches off the colours of a stream's terminal, until the next entry.
     pub(crate) fn rest(&mut self, stream: Stream, out: &mut Vec<u8>) {
         if let Some(colours) = &mut self.screens[index(stream)] {
             colours.rest(out);
@@ -82,13 +81,12 @@ impl EntryPrinter {
     }
 }
 
-/// The place of a stream among the two that logs know.
+/// The index of a stream: logs have two.
 pub(crate) fn index(stream: Stream) -> usize {
     usize::from(stream == Stream::Stderr)
 }
 
-/// Appends text for a terminal: as it is, with its colours, but with all else escaped that a
-/// terminal would obey.
+/// Appends text for a terminal: all control sequences other than colours are escaped.
 fn escape(text: &[u8], colours: &mut Colours, out: &mut Vec<u8>) {
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();

@@ -1,8 +1,8 @@
-//! Reading the log of an app: what it wrote, as it wrote it.
+//! `iottymux logs`: prints the log of an app as the app wrote it.
 //!
-//! The log is read from its files, with no help of a mux, which may be long gone. One thread: it
-//! reads, prints, and sleeps until a file changes. Nothing is written anywhere but to the two
-//! outputs. What is read may be what others have written: it is taken apart, never believed.
+//! It reads the files of the log, without a mux, which may have ended. One thread reads, prints, and
+//! sleeps until a file changes. It writes only to its two outputs. The files may be of another user: all
+//! input is checked.
 
 mod colours;
 mod files;
@@ -29,22 +29,22 @@ use crate::logfmt::format;
 use crate::os::state::AppDir;
 use crate::wire::logged::Logged;
 
-/// What is to be read.
+/// What to read, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct LogsRequest {
-    /// The app: its log, and whether it has ended.
+    /// The app.
     pub(crate) app: Option<AppDir>,
-    /// This file instead of the app's own log.
+    /// This file instead of the app's log.
     pub(crate) file: Option<PathBuf>,
-    /// Go on with what is still to be written, until the app ends.
+    /// Whether to print new entries until the app ends.
     pub(crate) follow: bool,
-    /// Begin with this many lines at most.
+    /// Begin with the last lines: this many at most.
     pub(crate) tail: Option<usize>,
-    /// What to print.
+    /// Which lines to print.
     pub(crate) wants: Wants,
 }
 
-/// Prints a log. That its reader has seen enough is no error.
+/// Prints a log. A closed output is not an error.
 pub(crate) fn show(request: &LogsRequest) -> Result<()> {
     let is_closed = |e: &io::Error| e.kind() == ErrorKind::BrokenPipe;
     match read(request) {
@@ -68,13 +68,13 @@ fn read(request: &LogsRequest) -> Result<()> {
         None => Start::default(),
     };
     if let (None, Some(compressed)) = (start.at, files.compressed()) {
-        log::warn!("{} and what is older is compressed, and left out", compressed.display());
+        log::warn!("skipping {} and older files: they are compressed", compressed.display());
     }
     let mut reader = Reader::new(files, start);
     let mut output = Output::new(request.wants);
     let mut hidden = false;
     loop {
-        // Asked before reading: what an app that has ended wrote is all there.
+        // Checked before reading: after the end of the app, nothing is added.
         let ends_in = request.app.as_ref().filter(|_| request.follow).and_then(ends_in);
         if ends_in == Some(Duration::ZERO) {
             look(&mut reader.files, watch.as_ref(), request)?;
@@ -88,7 +88,7 @@ fn read(request: &LogsRequest) -> Result<()> {
                 look_again(&mut reader.files, watch, request, &mut hidden)?;
             }
         }
-        // It may have been the mux that has gone, of which nothing else will tell.
+        // The end of the mux causes no other event.
         if reader.files.are_cut() || names_changed {
             let found = match &watch {
                 Some(watch) => look_again(&mut reader.files, watch, request, &mut hidden)?,
@@ -113,8 +113,8 @@ fn read(request: &LogsRequest) -> Result<()> {
     }
 }
 
-/// As [`look`], while following: what hides the log then may go again, and is waited for. Whether
-/// nothing does; `hidden` is whether something did, which is told once.
+/// Like [`look`], while following: waits until a hidden log is there again. Returns whether it is there.
+/// `hidden` says whether it was hidden before, which is reported once.
 fn look_again(
     files: &mut Files,
     watch: &FileWatch,
@@ -124,7 +124,7 @@ fn look_again(
     match look(files, Some(watch), request) {
         Err(e) if files::is_hidden(&e) => {
             if !std::mem::replace(hidden, true) {
-                log::warn!("{e:#}; waiting until it is a log that can be read");
+                log::warn!("{e:#}; waiting for a readable log");
             }
         }
         looked => {
@@ -135,13 +135,13 @@ fn look_again(
     Ok(!*hidden)
 }
 
-/// Opens the files that have come, and watches for others from before that on.
+/// Watches for new files, then opens those that exist.
 fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> Result<()> {
     if let Some(watch) = watch {
         let dir = files.path().parent().unwrap_or(Path::new("/")).to_owned();
         let watched = watch.dir(&dir);
-        // Without its log the directory may go, too, and does not tell while a file of it is open:
-        // the one above does, if that may be watched.
+        // The directory may be removed with its log, without an event while a file of it is open. So
+        // its parent is watched, if that is allowed.
         if (watched.is_err() || !files.path().exists())
             && let Some(above) = dir.parent()
             && watch.dir(above).is_ok()
@@ -156,14 +156,14 @@ fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> 
     files.look(request.tail.is_some())
 }
 
-/// The file that is written, and who has named it. What the mux of another root names is looked for there.
+/// The path of the log, and who named it. The path of a mux in another root is below that root.
 fn path(request: &LogsRequest) -> Result<(PathBuf, Named)> {
     if let Some(file) = &request.file {
         let path = std::path::absolute(file);
         let path = path.with_context(|| format!("opening {}", file.display()))?;
         return Ok((path, Named::ByUser));
     }
-    let Some(app) = &request.app else { bail!("logs: which app, or which file?") };
+    let Some(app) = &request.app else { bail!("logs: expected an app or a file") };
     let Some(logged) = Logged::read(app)? else {
         bail!(
             "app {}: no log file is known (its mux writes none, or has never run; see journalctl)",
@@ -172,7 +172,11 @@ fn path(request: &LogsRequest) -> Result<(PathBuf, Named)> {
     };
     let readers = |name: &str| format::find(name)?.reader;
     let Some((reader, path)) = logged.readable(readers) else {
-        bail!("app {}: it has no log in a file, as cri or json-file (see journalctl)", app.name());
+        bail!(
+            "app {}: it has no log in a file, as {} (see journalctl)",
+            app.name(),
+            format::readable()
+        );
     };
     let root = app.root().with_context(|| format!("app {}", app.name()))?;
     let path = match (root, path.strip_prefix("/")) {

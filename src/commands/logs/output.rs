@@ -10,23 +10,23 @@ use crate::os::print::write_all;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
-/// Both outputs. Nothing is held back when [`Output::rest`] was called.
+/// Both outputs. After [`Output::rest`] nothing waits in the buffer.
 #[derive(Debug)]
 pub(crate) struct Output {
     lines: EntryPrinter,
     buffer: Vec<u8>,
-    /// Where the buffer belongs: the two may lead to the same place, where the order is seen.
+    /// The output of the buffer. Both may be one terminal or file, so their order matters.
     to: Stream,
 }
 
 impl Output {
-    /// The outputs of this process, for what is wanted.
+    /// The outputs of this process.
     pub(crate) fn new(wants: Wants) -> Self {
         let screens = [io::stdout().is_terminal(), io::stderr().is_terminal()];
         Self { lines: EntryPrinter::new(wants, screens), buffer: Vec::new(), to: Stream::Stdout }
     }
 
-    /// Prints what is wanted of an entry.
+    /// Prints an entry, if it is wanted.
     pub(crate) fn print(&mut self, entry: &LoggedEntry<'_>) -> Result<()> {
         self.turn_to(entry.stream)?;
         if self.buffer.len() >= limits::LOG_READ {
@@ -36,8 +36,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what is waiting, and switches off what colours the app has left on at a terminal, for this
-    /// may be the end.
+    /// Writes the buffer, and switches off the colours that the app left on at a terminal: more output
+    /// may never come.
     pub(crate) fn rest(&mut self) -> Result<()> {
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.turn_to(stream)?;
@@ -54,7 +54,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what is waiting.
+    /// Writes the buffer.
     fn flush(&mut self) -> Result<()> {
         let written = match self.to {
             Stream::Stderr => write_all(&io::stderr(), &self.buffer),

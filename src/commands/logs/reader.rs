@@ -1,7 +1,7 @@
-//! Reading a log on, entry by entry, over all its files.
+//! Reads a log forward, entry by entry, over all its files.
 //!
-//! Invariant: each entry is given once, in the order in which it was written; of what is broken it is
-//! told and it goes on. A file is left when its writer has left it: then it is complete.
+//! Invariant: each entry is given once, in the order of writing. A broken entry is reported and skipped.
+//! The reader leaves a file after its writer has left it: then it is complete.
 
 use std::os::unix::fs::FileExt;
 
@@ -23,24 +23,24 @@ pub(crate) struct Reader {
     start: Start,
     /// The number of the file that is being read.
     number: u64,
-    /// What was read and not given yet: the beginning of an entry.
+    /// The beginning of an entry, which was read and not given yet.
     buffer: Vec<u8>,
-    /// So much of the buffer has no line end.
+    /// The number of bytes of the buffer without a line end.
     searched: usize,
-    /// Where in the file the buffer begins.
+    /// The offset in the file at which the buffer begins.
     offset: u64,
-    /// Line ends before that, where the file was read from its beginning.
+    /// Line ends before that, if the file was read from its beginning.
     lines: Option<u64>,
     /// In the middle of an entry that is too long.
     skipping: bool,
-    /// Broken entries told of.
-    told: usize,
-    /// The file that is being read has an entry: it is a log.
+    /// Broken entries so far.
+    broken: usize,
+    /// Whether the file has a valid entry: then it is a log.
     is_log: bool,
 }
 
 impl Reader {
-    /// Reads from there on.
+    /// Reads from this start on.
     pub(crate) fn new(files: Files, start: Start) -> Self {
         Self {
             files,
@@ -51,17 +51,17 @@ impl Reader {
             offset: 0,
             lines: None,
             skipping: false,
-            told: 0,
+            broken: 0,
             is_log: false,
         }
     }
 
-    /// Reads a piece and gives its entries; whether there was any, or another file is next.
+    /// Reads a piece and gives its entries. Returns whether there was any, or another file is next.
     pub(crate) fn read(
         &mut self,
         give: &mut impl FnMut(&LoggedEntry<'_>) -> Result<()>,
     ) -> Result<bool> {
-        // Asked before reading: what is not there when the writer has left will not come.
+        // Checked before reading: after the writer has left, nothing is added.
         let is_left = self.files.writer_is_past().context("reading a log")?;
         let Some(number) = self.files.open().front().map(|opened| opened.number) else {
             return Ok(false);
@@ -87,7 +87,7 @@ impl Reader {
             return Ok(true);
         }
         if opened.size().with_context(what)? < at {
-            // It was copied and truncated.
+            // The file was copied and truncated.
             self.restart(0);
             return Ok(true);
         }
@@ -98,7 +98,7 @@ impl Reader {
         Ok(is_left)
     }
 
-    /// Gives what is there of an entry that has no end; if it is none, and never will be, tells so.
+    /// Gives the last entry if it has no line end. If it is broken and `complete`, reports it.
     pub(crate) fn finish(
         &mut self,
         complete: bool,
@@ -112,7 +112,7 @@ impl Reader {
         match format::parse(&rest) {
             Ok(entry) if self.is_wanted(&entry, self.offset) => give(&entry),
             Err(why) if complete => {
-                self.tell(self.offset, self.lines, &rest, why);
+                self.report_broken(self.offset, self.lines, &rest, why);
                 Ok(())
             }
             _ => Ok(()),
@@ -143,7 +143,7 @@ impl Reader {
                             give(&entry)?;
                         }
                     }
-                    Err(why) => self.tell(offset, self.lines, line, why),
+                    Err(why) => self.report_broken(offset, self.lines, line, why),
                 }
             }
             self.lines = self.lines.map(|lines| lines + 1);
@@ -154,7 +154,7 @@ impl Reader {
         self.offset += done as u64;
         if buffer.len() > limits::LOG_ENTRY {
             if !self.skipping {
-                self.tell(self.offset, self.lines, &buffer, "it is too long");
+                self.report_broken(self.offset, self.lines, &buffer, "it is too long");
             }
             self.skipping = true;
             self.offset += buffer.len() as u64;
@@ -169,12 +169,12 @@ impl Reader {
         (self.number, offset) >= self.start.streams[index(entry.stream)]
     }
 
-    /// Tells of a broken entry, once, and not of too many.
-    fn tell(&mut self, offset: u64, lines: Option<u64>, line: &[u8], why: &str) {
-        self.told += 1;
-        if self.told > limits::LOG_BROKEN {
-            if self.told == limits::LOG_BROKEN + 1 {
-                log::warn!("there are more such entries, which are skipped without a word");
+    /// Reports a broken entry, up to a number of them.
+    fn report_broken(&mut self, offset: u64, lines: Option<u64>, line: &[u8], why: &str) {
+        self.broken += 1;
+        if self.broken > limits::LOG_BROKEN {
+            if self.broken == limits::LOG_BROKEN + 1 {
+                log::warn!("more broken entries are skipped without a message");
             }
             return;
         }
@@ -183,14 +183,14 @@ impl Reader {
             Some(lines) => format!("line {}", lines + 1),
             None => format!("byte {offset}"),
         };
-        // What is in a file that is perhaps no log is not shown.
+        // The text of a file that may not be a log is not shown.
         let line =
             if self.is_log { line.strip_suffix(b"\n").unwrap_or(line) } else { b"\xe2\x80\xa6" };
         let excerpt = &line[..line.len().min(limits::LOG_EXCERPT)];
         let more = if excerpt.len() < line.len() { "…" } else { "" };
         let excerpt = String::from_utf8_lossy(excerpt);
         log::warn!(
-            "{}: {place} is no entry, {why}; skipped: \"{}{more}\"",
+            "{}: {place} is not an entry: {why}; skipped: \"{}{more}\"",
             path.unwrap_or_default().escape_debug(),
             excerpt.escape_debug()
         );

@@ -1,4 +1,4 @@
-//! Where the last lines of a log begin: from its end backwards, not further than they reach.
+//! Finds where the last lines of a log begin, from its end backwards.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,47 +12,47 @@ use super::lines::{Wants, index};
 use crate::logfmt::format;
 use crate::types::limits;
 
-/// A place in a log: the number of a file, and an offset in it.
-pub(crate) type Place = (u64, u64);
+/// A position in a log: the number of a file, and an offset in it.
+pub(crate) type FilePosition = (u64, u64);
 
-/// Where to begin.
+/// Where to begin reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// With the first entry of all that are wanted; `None` for the beginning.
-    pub(crate) at: Option<Place>,
-    /// Entries of a stream before this place belong to lines that are not wanted.
-    pub(crate) streams: [Place; 2],
+    /// The first wanted entry; `None` for the beginning of the log.
+    pub(crate) at: Option<FilePosition>,
+    /// Entries of a stream before this position belong to unwanted lines.
+    pub(crate) streams: [FilePosition; 2],
 }
 
-/// What is known of a stream, on the way back.
+/// What the search has seen of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     /// Nothing.
     Nothing,
-    /// The first of its lines that are wanted, which may begin further back.
+    /// The first of its wanted lines, which may begin further back.
     Line,
     /// Where the first of its lines begins.
     Beginning,
 }
 
-/// The start of the last `count` lines, by their ends, of the streams that are wanted.
+/// The start of the last `count` lines of the wanted streams, in the order of their ends.
 pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io::Result<Start> {
     let mut start = Start::default();
     if let (Some(newest), 0) = (files.back(), count) {
         let mut entries = Backwards::new(&newest.file)?;
-        let end = entries.place();
-        // An entry that is being written is one that is still to come.
+        let end = entries.offset();
+        // An entry without a line end is still to come.
         let unfinished = entries.previous()?.filter(|(_, line)| !line.ends_with(b"\n"));
         start.at = Some((newest.number, unfinished.map_or(end, |(offset, _)| offset)));
         return Ok(start);
     }
     let mut seen = [Seen::Nothing; 2];
     let mut lines = 0;
-    // Bytes looked at since there are enough lines, or since the last part of one of them.
+    // Bytes searched since there are enough lines, or since the last part of one of them.
     let mut beyond = 0;
     for opened in files.iter().rev() {
         let mut entries = Backwards::new(&opened.file)?;
-        start.at.get_or_insert((opened.number, entries.place()));
+        start.at.get_or_insert((opened.number, entries.offset()));
         while lines < count || seen.contains(&Seen::Line) && beyond < limits::LOG_PARTS {
             let Some((offset, line)) = entries.previous()? else { break };
             if lines == count {
@@ -65,7 +65,7 @@ pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io:
             let stream = index(entry.stream);
             let begins_line = entry.ends || seen[stream] == Seen::Nothing;
             seen[stream] = match (begins_line, seen[stream]) {
-                // Looking back, a line begins with its end.
+                // Backwards, a line begins with its end.
                 (true, Seen::Nothing | Seen::Line) if lines < count => {
                     lines += 1;
                     Seen::Line
@@ -89,14 +89,14 @@ pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io:
             return Ok(start);
         }
     }
-    // All of it was read: it begins where it begins.
+    // The whole log was searched.
     Ok(Start { at: if lines < count { None } else { start.at }, ..start })
 }
 
 /// The entries of a file, the last one first.
 struct Backwards<'a> {
     file: &'a File,
-    /// Of the file from `from` on; beyond `end` it is done.
+    /// The file from `from` on; the bytes from `end` on are done.
     buffer: Vec<u8>,
     from: u64,
     end: usize,
@@ -107,13 +107,13 @@ impl<'a> Backwards<'a> {
         Ok(Self { file, buffer: Vec::new(), from: file.metadata()?.len(), end: 0 })
     }
 
-    /// Behind the last entry.
-    fn place(&self) -> u64 {
+    /// The offset behind the last entry.
+    fn offset(&self) -> u64 {
         self.from + self.end as u64
     }
 
-    /// The entry before those that were given, with its line end, and its offset. One that is far too
-    /// long comes in pieces.
+    /// The previous entry with its line end, and its offset. An entry that is far too long comes in
+    /// pieces.
     fn previous(&mut self) -> io::Result<Option<(u64, &[u8])>> {
         let start = loop {
             let before = &self.buffer[..self.end.saturating_sub(1)];
@@ -128,16 +128,16 @@ impl<'a> Backwards<'a> {
         Ok((!line.is_empty()).then(|| (self.from + start as u64, &self.buffer[line])))
     }
 
-    /// Reads what is before the buffer; more each time, for a long entry would be moved often.
+    /// Reads more before the buffer; twice as much each time, so that a long entry is not moved often.
     fn extend(&mut self) -> io::Result<()> {
         self.buffer.truncate(self.end);
         let len = self.buffer.len().max(limits::LOG_READ);
         let len = usize::try_from(self.from).map_or(len, |from| from.min(len));
-        // Room for both: growing would need it twice.
+        // Memory for both, so that it does not grow twice.
         let mut block = Vec::with_capacity(len + self.end);
         block.resize(len, 0);
         match self.file.read_exact_at(&mut block, self.from - len as u64) {
-            // It was truncated just now: there is nothing to go back to.
+            // The file has just been truncated: nothing is before.
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
                 (self.from, self.end) = (0, 0);
                 self.buffer.clear();

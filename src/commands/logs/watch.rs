@@ -1,4 +1,4 @@
-//! Waiting for more of a log, or for the end of its app, or of whoever reads.
+//! Waits for new entries, for the end of the app, or for a closed output.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,14 +17,14 @@ use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::last::Last;
 
-/// Why waiting is over.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// Something was written, or the time is over.
+    /// A file was written, or the time is over.
     Writing,
-    /// Files have come, gone, or changed their names or who may read them.
+    /// Files were created, removed or renamed, or their modes changed.
     Names,
-    /// An output is closed: nobody reads any more.
+    /// An output is closed.
     Closed,
 }
 
@@ -39,10 +39,10 @@ impl FileWatch {
         Inotify::init(flags).map(Self).context("watching files")
     }
 
-    /// Watches a directory, and as long as there is none, the nearest above it. To be called before
-    /// each look, which then misses nothing.
+    /// Watches a directory, or the nearest existing one above it. Call it before each look, which then
+    /// misses nothing.
     pub(crate) fn dir(&self, dir: &Path) -> Result<()> {
-        // A directory and not the file: a file goes by several names, and others take its place.
+        // The directory and not the file, because files are renamed and replaced.
         let also =
             AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE;
         if find::watch_path(&self.0, dir, also)? {
@@ -51,8 +51,8 @@ impl FileWatch {
         Err(io::Error::from(Errno::EACCES)).with_context(|| format!("watching {}", dir.display()))
     }
 
-    /// Whether files have come, gone, changed their names or who may read them since this was asked
-    /// last, or waiting was over.
+    /// Whether files were created, removed or renamed, or their modes changed, since the last call or
+    /// wait.
     pub(crate) fn names_changed(&self) -> Result<bool> {
         let content = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let mut changed = false;
@@ -74,7 +74,7 @@ impl FileWatch {
         });
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let mut fds = vec![PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        // Of these it is told only when their other end is gone.
+        // These report only that their other end is closed.
         if wants.includes(Stream::Stdout) {
             fds.push(PollFd::new(stdout.as_fd(), PollFlags::empty()));
         }
@@ -92,15 +92,14 @@ impl FileWatch {
     }
 }
 
-/// In how long an app counts as ended: at once when its mux is gone and says so, after a while when
-/// the mux may be one that is just restarted; `None` when there is a mux, or nothing is known. To be
-/// asked again after that time.
+/// The time until an app counts as ended: none if its mux ended and says so, some time if the mux may be
+/// restarted just now; `None` if there is a mux, or nothing is known. Call it again after that time.
 pub(crate) fn ends_in(dir: &AppDir) -> Option<Duration> {
     if dir.has(ENDPOINTS) {
         return None;
     }
     if dir.is_locked() {
-        // The lock goes without an event: a file is told closed before its lock is let go.
+        // A lock is released without an event.
         return Some(limits::LOOK_AGAIN);
     }
     let last = Last::read(dir).ok()??;

@@ -1,4 +1,4 @@
-//! The FIFO that `iojournal@NAME.service` reads: packets go into it as a whole.
+//! The FIFO that `iojournal@NAME.service` reads. A packet is written as a whole.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -17,12 +17,12 @@ use crate::logfmt::chunk::Chunk;
 use crate::logfmt::frame;
 use crate::types::limits;
 
-/// The end that is written to.
+/// The writing end.
 #[derive(Debug)]
 pub struct Fifo(OwnedFd);
 
 impl Fifo {
-    /// Makes this the FIFO that is written to.
+    /// Writes to this FIFO.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
         fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK | OFlag::O_DIRECT))?;
@@ -43,7 +43,7 @@ impl Fifo {
                 let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
                 let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
                 match poll(&mut fds, wait)? {
-                    0 => Err(io::Error::new(ErrorKind::TimedOut, "nobody reads it")),
+                    0 => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
                     _ => Ok(()),
                 }
             }
@@ -52,8 +52,8 @@ impl Fifo {
     }
 }
 
-/// Opens a FIFO that is made if there is none, for both directions, so that it never lacks a reader: what a reader
-/// that was killed has not read waits for the next one.
+/// Opens a FIFO, and makes it if it is missing. It is open in both directions, so that it never lacks a
+/// reader: what a killed reader did not read waits for the next one.
 pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
     match mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR) {
         Err(e) if e != Errno::EEXIST => return Err(e.into()),
@@ -62,7 +62,7 @@ pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = O_NONBLOCK | O_NOFOLLOW;
     let fifo = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
     if !fifo.metadata()?.file_type().is_fifo() {
-        return Err(io::Error::other("it is no FIFO"));
+        return Err(io::Error::other("it is not a FIFO"));
     }
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     Ok(fifo.into())

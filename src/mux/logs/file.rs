@@ -1,11 +1,11 @@
 //! A log that is a file: opened for appending, made with its directories, rotated by renaming.
 //!
-//! Everything goes through a descriptor of the file's directory, and the file itself is opened without
-//! following a link: an app that can write the directory could replace its log by a link to any file.
-//! Where the mux is root, it also refuses directories that another user could exchange; each opening
-//! and each rotation looks again. Invariants: no byte of a log is ever
-//! overwritten or truncated, but for the half of an event that a mux which was killed has left at the
-//! end of a recording; a rotation that is broken off at any step loses nothing.
+//! The file is opened through a descriptor of its directory, without following a link: an app that can
+//! write the directory could replace its log by a link to any file. A mux that is root also refuses
+//! directories that another user could exchange. Each opening and each rotation checks that again.
+//!
+//! Invariants: no byte of a log is overwritten or truncated, except half an event that a killed mux left
+//! at the end of a recording. A rotation that is interrupted at any step loses nothing.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -34,16 +34,16 @@ use crate::types::limits;
 
 /// Mode of a log.
 const MODE: Mode = Mode::from_raw_mode(0o640);
-/// Where a process finds its own descriptors: a link that leads there is one to what the mux has already.
+/// The directory of a process's own descriptors. A link to it leads to a file that the mux has open.
 const OWN: &[u8] = b"/proc/self/fd/";
 
-/// How a log is rotated by ourselves.
+/// How the mux rotates a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Bytes of a file at most, but for the rest of a line that was split: that is kept together as
-    /// long as the file does not become twice as large.
+    /// Bytes of a file at most. A line that was split is kept together as long as the file does not
+    /// become twice as large.
     pub(crate) size: u64,
-    /// Files kept beside the one that is written: `NAME.1` is the newest.
+    /// Rotated files that are kept: `NAME.1` is the newest.
     pub(crate) files: u32,
 }
 
@@ -56,21 +56,21 @@ pub struct LogFile {
     format: &'static LogFormat,
     recording: Option<Recording>,
     open: Option<Open>,
-    /// The file may end with a line that an app before this one has begun.
+    /// Whether the file may end with an unfinished line of an earlier app.
     begins: bool,
-    /// Files beyond the number that is kept have been removed.
+    /// Whether rotated files beyond the number that is kept are removed.
     is_tidy: bool,
-    /// The file that has the chunk up to where it is done.
+    /// The file that has the written part of the chunk.
     begun: Option<FileId>,
-    /// Up to this size it is not tried to rotate it again: it could not be.
+    /// Up to this size, rotation is not tried again after a failure.
     unrotated: u64,
 }
 
-/// What a file that is a recording has more.
+/// The state of a file that is a recording.
 #[derive(Debug)]
 struct Recording {
     cast: Cast,
-    /// The file whose header is known: written, or read.
+    /// The file whose header was written or read.
     of: Option<FileId>,
 }
 
@@ -79,20 +79,20 @@ struct Open {
     dir: OwnedFd,
     file: File,
     size: u64,
-    /// Whether it ends amid an entry of which nothing is known here.
+    /// Whether it ends amid an entry of an earlier mux.
     is_torn: bool,
 }
 
 /// Device and inode.
 type FileId = (u64, u64);
 
-/// The files that the logs of an app have: no two may have the same one, by whatever names. That is found
-/// out when it is open, and not at the start: looking may take as long as a target hangs.
+/// The files of the logs of an app. No two logs may have the same file, whatever its names. It is checked
+/// when a log opens its file, not at the start: a target may hang.
 #[derive(Clone, Debug, Default)]
 pub struct Claims(Arc<Mutex<Vec<(LogPath, FileId)>>>);
 
 impl Claims {
-    /// Makes a file that of the log with this path, and of no other one from now on.
+    /// Reserves a file for the log with this path, and releases its earlier one.
     fn claim(&self, path: &LogPath, file: FileId) -> io::Result<()> {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if claims.iter().any(|(other, its)| other != path && *its == file) {
@@ -105,7 +105,7 @@ impl Claims {
 }
 
 impl LogPath {
-    /// The directory of the file, made if it is not there.
+    /// Opens the directory of the file, and makes it if it is missing.
     fn open_dir(&self) -> io::Result<OwnedFd> {
         let is_root = Uid::effective().is_root();
         let walk = Walk::new()?.making();
@@ -125,7 +125,7 @@ impl LogPath {
         Ok(walk.into_fd())
     }
 
-    /// Opens the file, but not by a link: the app's user may have put it there.
+    /// Opens the file, but not through a link: the app's user may have made it.
     fn open_name(&self, dir: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         match openat(dir, &self.name, flags | OFlags::NOFOLLOW, MODE) {
@@ -133,14 +133,14 @@ impl LogPath {
             opened => return Ok(opened?),
         }
         if is_proc(dir) {
-            // One of the kernel's, which nobody else can make.
+            // A link of the kernel.
             return Ok(openat(dir, &self.name, flags, MODE)?);
         }
         let target = readlinkat(dir, &self.name, Vec::new())?.into_bytes();
         let is_own = target.strip_prefix(OWN).is_some_and(|fd| fd.iter().all(u8::is_ascii_digit));
         let owner = statat(dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
         if is_own && Walk::new()?.owners().trust(&owner) {
-            // /dev/stdout, which leads to what this mux was started with.
+            // /dev/stdout: what this mux was started with.
             return Ok(openat(CWD, target, flags, MODE)?);
         }
         let (path, target) = (self.path(), Path::new(std::ffi::OsStr::from_bytes(&target)));
@@ -152,13 +152,13 @@ impl LogPath {
         )))
     }
 
-    /// The file, for appending. A FIFO that nobody reads is an error, and never a wait.
+    /// Opens the file for appending. A FIFO without a reader is an error, not a wait.
     fn open(&self) -> io::Result<Open> {
         let dir = self.open_dir()?;
         let flags = OFlags::WRONLY | OFlags::APPEND;
         let file = match self.open_name(&dir, flags | OFlags::CREATE | OFlags::EXCL) {
             Ok(new) => {
-                // Whatever the umask is.
+                // The umask does not apply.
                 rustix::fs::fchmod(&new, MODE)?;
                 new
             }
@@ -171,18 +171,18 @@ impl LogPath {
         Ok(Open { dir, file: file.into(), size, is_torn })
     }
 
-    /// Renames the file, unless its path leads to another directory by now: then that has the next one.
+    /// Renames the file, unless its path leads to another directory now: then the next file is there.
     fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
         let now = self.open_dir()?;
         if id(&fstat(&now)?) == id(&fstat(dir)?) { rotate(dir, &self.name, files) } else { Ok(()) }
     }
 
-    /// Whether a file ends amid a line, as far as it can be read.
+    /// Whether a file ends amid a line, if it can be read.
     fn is_torn(&self, dir: &OwnedFd, size: u64) -> bool {
         self.read_end(dir, size, 1).is_ok_and(|last| last != b"\n")
     }
 
-    /// The last bytes of a file of this size, as many as there are of these.
+    /// Reads the last `len` bytes of a file of this size, or all of it.
     fn read_end(&self, dir: &OwnedFd, size: u64, len: usize) -> io::Result<Vec<u8>> {
         let file = File::from(self.open_name(dir, OFlags::RDONLY)?);
         let mut end = vec![0; usize::try_from(size).map_or(len, |size| size.min(len))];
@@ -193,8 +193,8 @@ impl LogPath {
 }
 
 impl LogFile {
-    /// A log that is opened when something is written, or by [`LogFile::reopen`]. `claims` are those of
-    /// all logs of its app.
+    /// A log that is opened at the first write, or by [`LogFile::reopen`]. All logs of an app share
+    /// `claims`.
     pub fn new(
         path: LogPath,
         claims: &Claims,
@@ -206,7 +206,7 @@ impl LogFile {
         Self { path, claims, rotation, format, recording, open, begins, is_tidy, begun, unrotated }
     }
 
-    /// A recording, which has a header and is one file always.
+    /// A recording, which has a header and is never rotated.
     pub fn recording(
         path: LogPath,
         claims: &Claims,
@@ -217,25 +217,25 @@ impl LogFile {
         Self { recording, ..Self::new(path, claims, None, format) }
     }
 
-    /// What is written next is of another app than what is there.
+    /// The next chunk does not continue the file.
     pub(crate) fn begin(&mut self) {
         self.begins = true;
     }
 
-    /// Opens the file anew, as it is found by its name now; on failure the old one is kept.
+    /// Reopens the file by its name; on failure the old one is kept.
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
-        self.open_anew()?;
+        self.open_by_name()?;
         Ok(())
     }
 
-    fn open_anew(&mut self) -> io::Result<&mut Open> {
+    fn open_by_name(&mut self) -> io::Result<&mut Open> {
         let mut open = self.path.open()?;
         let stat = fstat(&open.file)?;
         if is_plain(&stat) {
             self.claims.claim(&self.path, id(&stat))?;
         }
         if let Some(recording) = &mut self.recording {
-            recording.meet(&self.path, &mut open, self.begun)?;
+            recording.resume(&self.path, &mut open, self.begun)?;
         }
         if let Some(rotation) = self.rotation.filter(|_| !self.is_tidy) {
             remove_beyond(&open.dir, &self.path.name, rotation.files);
@@ -244,7 +244,7 @@ impl LogFile {
         Ok(self.open.insert(open))
     }
 
-    /// Appends some of what is left of a chunk.
+    /// Appends some of the rest of a chunk.
     pub(crate) fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let stat = self.be_open()?;
         self.go_back(chunk, &stat);
@@ -259,7 +259,7 @@ impl LogFile {
         let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
         let knows_it = self.begun == Some(id(&stat)) || self.recording.is_some();
         if self.format.is_lines && open.is_torn && !knows_it {
-            // An entry that a mux before this one could not end.
+            // An earlier mux could not end its entry.
             open.file.write_all(b"\n")?;
             (open.size, self.begun) = (open.size + 1, Some(id(&stat)));
         }
@@ -278,16 +278,16 @@ impl LogFile {
                     }
                     Err(e) => {
                         let path = self.path.path();
-                        log::error!("log {}: it is not rotated: {e}", path.display());
-                        // The file grows meanwhile, for that is better than to lose lines.
+                        log::error!("log {}: cannot rotate it: {e}", path.display());
+                        // A larger file is better than lost lines.
                         self.unrotated = open.size.saturating_add(rotation.size);
                     }
                 }
             }
-            // First the rest of the line that is split.
+            // The rest of the split line comes first.
             end = end.min(cut.unwrap_or(end));
         }
-        // Whole entries, so that a file that is truncated meanwhile begins with one.
+        // Whole entries: a file that is truncated meanwhile begins with one.
         end = memrchr(b'\n', &chunk.bytes[chunk.done..end]).map_or(end, |at| chunk.done + at + 1);
         match open.file.write(&chunk.bytes[chunk.done..end]) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -297,17 +297,17 @@ impl LogFile {
                 self.begun = Some(id(&stat));
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            // A FIFO whose reader is slow.
+            // The reader of a FIFO is slow.
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 let mut fds = [PollFd::new(open.file.as_fd(), PollFlags::POLLOUT)];
                 let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
                 if poll(&mut fds, wait)? == 0 {
-                    return Err(io::Error::new(ErrorKind::TimedOut, "nobody reads it"));
+                    return Err(io::Error::new(ErrorKind::TimedOut, "no process reads it"));
                 }
             }
             Err(e) => {
                 match e.kind() {
-                    // There may be room again.
+                    // There may be room later.
                     ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
                     }
                     // The next reader begins with a whole entry.
@@ -325,8 +325,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Puts the ends of lines that an app before this one has begun before the first entry. A file that may
-    /// not be read is written on as it is.
+    /// Ends the unfinished lines of an earlier app before the first entry, if the file can be read.
     fn close_lines(&mut self, chunk: &mut Chunk) {
         let Some(open) = &self.open else { return };
         let tail = self.path.read_end(&open.dir, open.size, limits::LOG_OPEN_TAIL);
@@ -335,7 +334,7 @@ impl LogFile {
         chunk.bytes.splice(0..0, ends);
     }
 
-    /// Opens the file if there is none that is open, or if it was removed.
+    /// Opens the file if it is not open, or was removed.
     fn be_open(&mut self) -> io::Result<Stat> {
         if let Some(open) = &self.open {
             let stat = fstat(&open.file)?;
@@ -343,12 +342,12 @@ impl LogFile {
                 return Ok(stat);
             }
         }
-        let open = self.open_anew()?;
+        let open = self.open_by_name()?;
         Ok(fstat(&open.file)?)
     }
 
-    /// What a file has of an entry is completed in that file. In another one, or where somebody has
-    /// truncated it, the entry is written whole: a file begins with an entry.
+    /// Goes back to the beginning of an entry if the rest of it would go to another file, or to one that
+    /// was truncated: a file begins with an entry.
     fn go_back(&self, chunk: &mut Chunk, stat: &Stat) {
         if self.format.is_lines && (self.begun != Some(id(stat)) || is_empty(stat)) {
             let end = memrchr(b'\n', &chunk.bytes[..chunk.done]);
@@ -358,9 +357,9 @@ impl LogFile {
 }
 
 impl Recording {
-    /// Reads a file that is there, and was not written last: it must be a recording, which then goes on
-    /// behind its last whole event.
-    fn meet(&mut self, path: &LogPath, open: &mut Open, begun: Option<FileId>) -> io::Result<()> {
+    /// Reads an existing file, unless it is the one that was written last. It must be a recording, which
+    /// continues behind its last whole event.
+    fn resume(&mut self, path: &LogPath, open: &mut Open, begun: Option<FileId>) -> io::Result<()> {
         let stat = fstat(&open.file)?;
         if !is_plain(&stat) || begun == Some(id(&stat)) {
             return Ok(());
@@ -371,7 +370,7 @@ impl Recording {
         }
         let mut file = File::from(path.open_name(&open.dir, OFlags::RDONLY)?);
         if id(&fstat(&file)?) != id(&stat) {
-            return Err(io::Error::other("it was replaced just now"));
+            return Err(io::Error::other("it has just been replaced"));
         }
         let (mut head, mut end) = (Vec::new(), Vec::new());
         Read::by_ref(&mut file).take(limits::RECORD_HEAD as u64).read_to_end(&mut head)?;
@@ -383,7 +382,7 @@ impl Recording {
         let resumed =
             first.zip(last).is_some_and(|(first, (last, _))| self.cast.resume(first, last));
         let Some((_, half)) = last.filter(|_| resumed) else {
-            let why = "there is a file that is no recording (asciicast v2 with a timestamp)";
+            let why = "the file exists and is not a recording (asciicast v2 with a timestamp)";
             return Err(io::Error::new(ErrorKind::InvalidData, why));
         };
         if half > 0 {
@@ -394,7 +393,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Sets the times of a chunk for a file, with the header before it if that begins with it.
+    /// Sets the times of a chunk for a file, and adds the header to a new one.
     fn place(&mut self, chunk: &mut Chunk, stat: &Stat) {
         if self.of != Some(id(stat)) || is_empty(stat) {
             self.cast.begin(chunk);
@@ -422,13 +421,11 @@ fn id(stat: &Stat) -> FileId {
 }
 
 /// Renames `NAME` to `NAME.1`, after `NAME.1` to `NAME.2`, and so on up to the first number that is
-/// free, or the last that is kept. From the highest down: whatever step is the last, no file has
-/// two names or none, and the next rotation goes on from there.
-///
-/// A link stays: what it leads to would be found by nobody.
+/// free, or the last that is kept. It begins with the highest: if it is interrupted, each file has one
+/// name, and the next rotation continues. A link is not renamed: its target would be lost from sight.
 fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
     if statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| !is_plain(&stat)) {
-        return Err(io::Error::other("it is a link"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let last = files.max(1);
     let is_free =
@@ -436,7 +433,7 @@ fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
     let free = (1..last).find(is_free).unwrap_or(last);
     for number in (0..free).rev() {
         match renameat(dir, numbered(name, number), dir, numbered(name, number + 1)) {
-            // Somebody has put it elsewhere.
+            // Another program has moved it.
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             renamed => renamed?,
         }
@@ -444,14 +441,14 @@ fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the files that an earlier mux has rotated away and kept, which was to keep more of them.
-/// From the highest down, so that those that are left are the newest whatever step is the last.
+/// Removes the rotated files of an earlier mux that kept more of them. It begins with the highest: if it
+/// is interrupted, the newest files are left.
 fn remove_beyond(dir: &OwnedFd, name: &OsString, files: u32) {
     for number in (files.saturating_add(1)..=limits::LOG_FILES_MAX).rev() {
         let name = numbered(name, number);
         let stat = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW);
         if stat.is_ok_and(|stat| is_plain(&stat)) {
-            // One that cannot be removed is kept, which harms nothing but the disk.
+            // A file that cannot be removed only takes space.
             let _ = unlinkat(dir, &name, AtFlags::empty());
         }
     }

@@ -1,4 +1,4 @@
-//! The way to journald: a datagram for each entry, or a memfd where that is too long for one.
+//! The socket of journald: a datagram for each entry, or a memfd if the entry is too long for one.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write as _};
@@ -15,7 +15,7 @@ use crate::logfmt::chunk::Chunk;
 use crate::logfmt::journald::LENGTH;
 use crate::types::limits;
 
-/// The way to journald.
+/// See the module.
 #[derive(Debug)]
 pub struct JournalSocket {
     path: PathBuf,
@@ -23,10 +23,10 @@ pub struct JournalSocket {
 }
 
 impl JournalSocket {
-    /// A way to the journald that listens there, now or later.
+    /// Sends to the journald that listens at this path, now or later.
     pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
-        // One that does not read for so long counts as failing.
+        // If journald does not read for so long, the log fails.
         socket.set_write_timeout(Some(limits::LOG_STUCK))?;
         Ok(Self { path, socket })
     }
@@ -63,7 +63,7 @@ impl JournalSocket {
     }
 }
 
-/// Bytes in memory that nobody can change any more.
+/// A file in memory that cannot be changed any more.
 fn sealed(bytes: &[u8]) -> nix::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let mut file = File::from(memfd_create(c"entry", flags)?);

@@ -35,7 +35,7 @@ use crate::types::time::Now;
 use crate::wire::logged::{Logged, LoggedFile, UNREADABLE};
 use crate::wire::{Answer, FrameKind, LogReport, Size};
 
-/// Name of the FIFO of the journal in systemd's store.
+/// The name of the FIFO of the journal in systemd's store.
 const STORED: &str = "journal";
 
 /// The logs of an app.
@@ -178,10 +178,10 @@ fn open_journal(
     Ok(None)
 }
 
-/// Makes the FIFO of the journal for a mux that is not root, and has systemd keep it.
+/// Makes the FIFO of the journal for a mux that is not root, and stores it in systemd.
 pub(crate) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
     let fifo = open_fifo(dir).context("making the FIFO of the journal")?;
-    // In place of the one that a mux before has had: what is in the FIFO stays while this one is open.
+    // It replaces the one of an earlier mux: the contents of the FIFO stay while this one is open.
     notify.store_anew(STORED, &fifo);
     Ok(())
 }

@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// A raw log of what an app writes, to a target that panics over all that has this word in it.
+    /// A raw log to a target that panics over each chunk with the word "bad".
     struct Rig {
         hub: Hub,
         log: Log,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     impl Rig {
-        /// After so many panics the target works.
+        /// The target works after so many panics.
         fn new(most: u64) -> Self {
             let streams = [Stream::Stdout];
             let memory = Memory::new(&streams, 1 << 16);
@@ -356,7 +356,7 @@ mod tests {
             Self { hub, log, has, panics }
         }
 
-        /// The app writes this, and the target has all that it takes.
+        /// The app writes this, and the log writes it to the target.
         fn write(&mut self, text: &str) {
             let [space, _] = self.hub.space(Stream::Stdout, text.len());
             space.copy_from_slice(text.as_bytes());

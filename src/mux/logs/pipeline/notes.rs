@@ -1,8 +1,8 @@
-//! What happens beside what the app prints, and has its place in it: for a recording.
+//! Sizes and input of a terminal, for a recording: each belongs to an offset of the app's output.
 //!
-//! Pure. A recording may be behind the app, so a note waits until the recording comes to the byte that
-//! the app printed next, which always begins a read. Invariant: the notes and what was typed have a
-//! limit each; of more the oldest are forgotten, and what was typed in these is counted.
+//! Pure. A recording may be behind the app. So a note waits until the recording reaches the byte that the
+//! app printed next, which always begins a read. Invariant: the notes and their input have a limit each.
+//! The oldest notes are dropped, and their input is counted.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::types::limits;
 use crate::types::time::Stamp;
 use crate::wire::Size;
 
-/// What happened.
+/// A note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note<'a> {
     /// The terminal was given a size.
@@ -26,7 +26,7 @@ enum NoteKind {
     Typed(usize),
 }
 
-/// One note.
+/// A note that waits.
 #[derive(Debug)]
 struct PendingNote {
     /// The offset of the byte that the app printed next.
@@ -39,17 +39,17 @@ struct PendingNote {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     list: VecDeque<PendingNote>,
-    /// What was typed, of all notes.
+    /// The input of all notes.
     typed: VecDeque<u8>,
 }
 
 impl Notes {
-    /// The terminal was given a size; how many bytes of what was typed had to go.
+    /// The terminal was given a size. Returns the number of dropped bytes of input.
     pub(crate) fn resized(&mut self, at: u64, stamp: Stamp, size: Size) -> usize {
         self.push(PendingNote { at, stamp, what: NoteKind::Size(size) })
     }
 
-    /// The app was given input; how many bytes of what was typed had to go.
+    /// The app was given input. Returns the number of dropped bytes of input.
     pub(crate) fn typed(&mut self, at: u64, stamp: Stamp, bytes: &[u8]) -> usize {
         self.typed.extend(bytes);
         self.push(PendingNote { at, stamp, what: NoteKind::Typed(bytes.len()) })
@@ -68,12 +68,12 @@ impl Notes {
         lost
     }
 
-    /// Where the next note has its place, and when it was taken.
+    /// The offset and the time of the next note.
     pub(crate) fn next(&self) -> Option<(u64, Stamp)> {
         self.list.front().map(|note| (note.at, note.stamp))
     }
 
-    /// What the next note says; of what was typed as much as there is in one piece.
+    /// The next note; of its input as much as lies in one piece.
     pub(crate) fn first(&self) -> Option<Note<'_>> {
         Some(match self.list.front()?.what {
             NoteKind::Size(size) => Note::Size(size),
@@ -84,7 +84,7 @@ impl Notes {
         })
     }
 
-    /// The next note is dealt with, or so many bytes of what it says was typed.
+    /// Removes the next note, or so many bytes of its input.
     pub(crate) fn done(&mut self, bytes: usize) {
         if let Some(PendingNote { what: NoteKind::Typed(len), .. }) = self.list.front_mut() {
             self.typed.drain(..bytes.min(*len));
@@ -128,7 +128,7 @@ mod tests {
         let all = (0..limits::RECORD_NOTES as u64 + 10).map(|at| notes.typed(at, Stamp(at), b"xy"));
         assert_eq!(all.sum::<usize>(), 20);
         assert_eq!(notes.next(), Some((10, Stamp(10))));
-        // What is longer than all of them goes itself, and takes them with it.
+        // Input that is longer than the limit is dropped with all notes before it.
         let lost = notes.typed(0, Stamp(0), &vec![b'x'; limits::RECORD_TYPED + 1]);
         assert_eq!(lost, 2 * limits::RECORD_NOTES + limits::RECORD_TYPED + 1);
         assert_eq!((notes.resized(7, Stamp(7), SIZE), notes.first()), (0, Some(Note::Size(SIZE))));
