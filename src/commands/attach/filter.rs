@@ -253,7 +253,7 @@ impl Filter {
                 }
                 self.state = ScanState::Text;
             }
-            ScanStep::Again => {
+            ScanStep::Restart => {
                 self.is_broken |= match self.verdict {
                     Verdict::Open if !is_string(&self.head) => {
                         self.show_head(out);

@@ -169,7 +169,7 @@ impl Attached<'_> {
                     self.input.is_unconfirmed |= !io::stdin().is_terminal();
                 }
             }
-            // One key at a time: the bytes behind it, as of an arrow key, belong to it.
+            // One key at a time: the bytes after it, as of an arrow key, belong to it.
             (Some(_), [key, ..]) => match page::command(*key, self.input.typing()) {
                 Some(command) => self.on_command(command)?,
                 None => self.leave_page()?,
