@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 pub(crate) use crate::cli::units::{
     DeferredStep, DisableArgs, EnableArgs, LayoutArg, ModeArgs, UnitsArgs,
@@ -40,7 +40,7 @@ use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::types::stream::{Position, Stream};
-use crate::wire::Size;
+use crate::wire::{Redraw, Size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -398,7 +398,7 @@ pub(crate) struct AttachArgs {
     ///
     /// The default is screen, unless --from is given or the output is not a terminal.
     #[arg(long, value_name = "WHAT", env = "IOTTYMUX_REDRAW", value_enum)]
-    pub(crate) redraw: Option<RedrawArg>,
+    pub(crate) redraw: Option<Redraw>,
     #[command(flatten)]
     pub(crate) pass: PassArgs,
     /// Wait until the app appears, at most SECONDS if given.
@@ -432,17 +432,6 @@ pub(crate) struct PassArgs {
     /// always receive the output unfiltered.
     #[arg(long, value_name = "WORDS", env = "IOTTYMUX_PASS", default_value = "none")]
     pub(crate) pass: Pass,
-}
-
-/// [`Redraw`](crate::wire::Redraw) as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RedrawArg {
-    /// The current screen.
-    Screen,
-    /// All output that the mux keeps.
-    Backlog,
-    /// Output from the position of --from on.
-    None,
 }
 
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::values::Since;
 use super::{
     AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs,
-    PrepareArgs, RecordArgs, RedrawArg, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
@@ -31,7 +31,7 @@ use crate::types::rights::Lists;
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
-use crate::wire::{ControlRequest, Exclusive, Redraw, Size};
+use crate::wire::{ControlRequest, Exclusive, Size};
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
 pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
@@ -271,12 +271,7 @@ pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Atta
             _ => None,
         },
         from: args.from,
-        redraw: match args.redraw {
-            Some(RedrawArg::Screen) => Some(Redraw::Screen),
-            Some(RedrawArg::Backlog) => Some(Redraw::Backlog),
-            Some(RedrawArg::None) => None,
-            None => attach::usual_redraw(args.from),
-        },
+        redraw: args.redraw.unwrap_or_else(|| attach::default_redraw(args.from)),
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
         suspend_key: args.keys.suspend_key.clone(),

@@ -286,7 +286,7 @@ impl Mux {
             return Ok(());
         }
         match redraw {
-            None => {}
+            None | Some(Redraw::None) => {}
             Some(Redraw::Screen) => {
                 let goes_on = resumes && session.fits(size);
                 session.view = Some(if goes_on { View::Bytes } else { View::Due });

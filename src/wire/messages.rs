@@ -147,14 +147,17 @@ impl Size {
     }
 }
 
-/// What stands for what a terminal showed before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The first view of a terminal. A hello leaves out `None`; a backlog comes without queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Redraw {
-    /// The screen as it is.
+    /// The current screen.
     Screen,
-    /// The bytes that are kept, without what would have the client's terminal answer.
+    /// All output that the mux keeps.
     Backlog,
+    /// Output from the position of --from on.
+    #[serde(skip)]
+    None,
 }
 
 /// Bytes that this client lost.

@@ -120,7 +120,7 @@ fn the_pure_modules_know_nothing_of_the_system() {
         ("logfmt", &["types", "wire::Size", "logfmt", "core::screen::scan"]),
         ("wire/mod.rs", &["types", "wire"]),
         ("wire/messages.rs", &["types", "wire"]),
-        ("commands/attach/undo.rs", &["core::screen"]),
+        ("commands/attach/restore.rs", &["core::screen"]),
         ("commands/attach/keys.rs", &["types"]),
         ("commands/attach/mode.rs", &["types"]),
         ("commands/attach/page.rs", &["types", "wire", "commands::attach::keys"]),

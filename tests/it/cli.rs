@@ -61,7 +61,7 @@ fn a_usage_error_is_one_line() {
         (&["stream", "--app", "demo", "--backlog", "1"], "expected a number of bytes"),
         (&["tty", "--app", "demo", "--size", "0x0"], "expected ROWSxCOLS"),
         (&["attach", "--app", "demo", "--wait=soon"], "expected a number of seconds"),
-        (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is no key"),
+        (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is not a key"),
         (&["run", "--app", "demo"], "CMD"),
         (&["list", "--nonsense"], "--nonsense' found (see iottymux list --help)"),
         (&["--log-level", "warn", "disable"], "(see iottymux disable --help)"),

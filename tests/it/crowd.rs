@@ -85,8 +85,7 @@ fn told_missing(attach: &Proc) -> usize {
     let last = lines.next_back().unwrap_or_default();
     assert!(lines.all(|line| line.ends_with("were lost here: this output is slow")), "{said}");
     let told = last.strip_prefix("iottymux: attached to app demo: ");
-    let told = told
-        .and_then(|t| t.strip_suffix(" bytes were lost: more came meanwhile than the mux keeps"));
+    let told = told.and_then(|t| t.strip_suffix(" bytes were lost: this client was too slow"));
     told.unwrap_or_else(|| panic!("{said}")).parse().unwrap()
 }
 

@@ -15,9 +15,9 @@ fn what_is_missing_is_told_with_what_there_is() {
     let rig = Rig::new();
     let _mux = rig.mux(["stream", "--app", APP, "--streams", "stdin,stdout"]);
     for (mode, why) in [
-        ("stderr", "attaching to app demo: it has no stderr, only stdin,stdout"),
-        ("tty", "attaching to app demo: it has no tty, only stdin,stdout"),
-        ("stdout,stderr", "attaching to app demo: it has no stderr, only stdin,stdout"),
+        ("stderr", "cannot attach to app demo: it has no stderr, only stdin,stdout"),
+        ("tty", "cannot attach to app demo: it has no tty, only stdin,stdout"),
+        ("stdout,stderr", "cannot attach to app demo: it has no stderr, only stdin,stdout"),
     ] {
         assert_fails(&mut rig.attach(&["--mode", mode]), 1, why);
     }
@@ -40,7 +40,7 @@ fn without_a_mux_it_says_so() {
     assert_fails(
         &mut rig.attach(&[]),
         1,
-        "app demo is not running under a mux (--wait waits for it)",
+        "app demo is not running under a mux (use --wait to wait for it)",
     );
     // Who has no such option is not told of it.
     assert_fails(

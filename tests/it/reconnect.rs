@@ -42,8 +42,8 @@ fn another_mux_that_cannot_know_what_was_missed() {
     assert_eq!(
         attach.stderr.text(),
         format!(
-            "{AWAY}\n{BACK}; what it wrote meanwhile may be missing\n\
-             iottymux: attached to app demo: what it wrote between two muxes may be missing\n"
+            "{AWAY}\n{BACK}; output written meanwhile may be missing\n\
+             iottymux: attached to app demo: output written between two muxes may be missing\n"
         )
     );
 }
@@ -86,7 +86,7 @@ fn input_of_a_program_waits_for_the_next_mux() {
 
 #[test]
 fn input_that_nobody_knows_of_is_no_success() {
-    const UNSURE: &str = "whether the app was given all of the input is not known";
+    const UNSURE: &str = "the app may not have received all of the input";
     let rig = Rig::new();
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         let mut mux = rig.stream();

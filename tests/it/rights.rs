@@ -247,14 +247,14 @@ fn who_may_only_look_cannot_type_resize_or_end_anything() {
     let pty = Pty::open(10, 133);
     let mut viewer =
         pty.spawn(as_other(&rig, GROUP, &["attach", "--app", APP, "--detach-keys", "ctrl-x"]));
-    pty.shown.wait_for("you only look: user 54321 may only look");
+    pty.shown.wait_for("you cannot type: user 54321 may only look");
     pty.press(b"typed by a viewer\n");
     slave.write_all(b"shown").unwrap();
     pty.shown.wait_for("shown");
     // A pipe that asks for both is a viewer, too, and keeps its bytes.
     let mut piped = attach_as_other(&rig, GROUP, &[]);
     piped.stdin().write_all(b"piped by a viewer\n").unwrap();
-    piped.stderr.wait_for("you only look");
+    piped.stderr.wait_for("you cannot type");
     // One that asks for nothing else is refused.
     let mut only = attach_as_other(&rig, GROUP, &["--mode", "tty-in"]);
     assert_eq!(only.ends(), 1);
@@ -338,7 +338,7 @@ fn one_types_alone_until_it_goes_or_is_overtaken() {
 
     let mut alone = rig.attach(&["--mode", "stdin,stdout", "--exclusive"]);
     let mut alone_types = alone.stdin();
-    everybody.stderr.wait_for("you only look: client");
+    everybody.stderr.wait_for("you cannot type: client");
     // What others type waits, by raw socket, too.
     everybody_types.write_all(b"late\n").unwrap();
     let mut raw = rig.client("stdin");
@@ -358,15 +358,15 @@ fn one_types_alone_until_it_goes_or_is_overtaken() {
     assert_eq!(holder["types"], true);
 
     let mut third = rig.attach(&["--mode", "stdin,stdout", "--take-over"]);
-    alone.stderr.wait_for("you only look: client");
+    alone.stderr.wait_for("you cannot type: client");
     third.stdin().write_all(b"taken\n").unwrap();
     app.wait_for("taken\n");
     assert_eq!(app.so_far(), "all\nalone\ntaken\n");
     // It goes, however: all type again, and nothing was lost.
     third.signal(Signal::SIGKILL);
     third.ends();
-    alone.stderr.wait_for("you type again");
-    everybody.stderr.wait_for("you type again");
+    alone.stderr.wait_for("you can type again");
+    everybody.stderr.wait_for("you can type again");
     app.wait_for("late\n");
     app.wait_for("raw\n");
     alone_types.write_all(b"again\n").unwrap();
@@ -394,7 +394,7 @@ fn the_end_of_one_clients_input_is_the_apps() {
     assert_eq!(late.ends(), 1);
     assert!(late.stderr.text().contains("input has ended"), "{}", late.stderr.text());
     let reader = rig.attach(&[]);
-    reader.stderr.wait_for("you only look: its input has ended");
+    reader.stderr.wait_for("you cannot type: its input has ended");
     assert_eq!(rest(rig.client("stdin")), "");
     // An app that is started again is not stuck in opening its input.
     let _second = File::open(rig.path("stage2-stdin")).unwrap();

@@ -93,7 +93,7 @@ fn it_detaches_behind_a_paste_that_nobody_takes() {
     let paste = vec![b'x'; 1_000_000];
     let mut desk = Desk::new(&["--exclusive"]);
     let other = desk.rig.attach(&["--mode", "tty-in"]);
-    other.stderr.wait_for("you only look");
+    other.stderr.wait_for("you cannot type");
     desk.local.press(&paste);
     desk.local.press(b"\x10?");
     desk.local.shown.wait_for("types alone (here)");
@@ -101,8 +101,8 @@ fn it_detaches_behind_a_paste_that_nobody_takes() {
     assert_eq!(desk.attach.ends(), 0);
     assert!(desk.local.is_as_before());
     assert_eq!(desk.local.unread(), 0);
-    desk.local.shown.wait_for("detached from app demo; not all that was typed was taken");
-    other.stderr.wait_for("you type again");
+    desk.local.shown.wait_for("detached from app demo; some input was not sent");
+    other.stderr.wait_for("you can type again");
     let clients = desk.rig.status()["clients"].clone();
     let listed = |pid: i32| clients.as_array().unwrap().iter().any(|client| client["pid"] == pid);
     assert!(!listed(desk.attach.pid().as_raw()) && listed(other.pid().as_raw()), "{clients}");
@@ -202,7 +202,7 @@ fn the_page_is_shown_in_place_of_the_app_and_left_by_any_key() {
     desk.local
         .shown
         .wait_for(&format!("uid {}  pid {own}  types (here)\r\n", nix::unistd::getuid()));
-    desk.local.shown.wait_for(&format!("pid {}  looks\r\n", other.pid()));
+    desk.local.shown.wait_for(&format!("pid {}  reads only\r\n", other.pid()));
     for keys in ["ctrl-] q  ", "ctrl-z  ", "ctrl-] ?  "] {
         desk.local.shown.wait_for(keys);
     }
@@ -273,7 +273,7 @@ fn the_page_needs_no_mux_that_answers() {
     let mut desk = Desk::new(&[]);
     desk.mux.stop();
     desk.local.press(b"\x10?");
-    desk.local.shown.wait_for("Asking who is attached");
+    desk.local.shown.wait_for("Asking for the attached clients");
     desk.local.press(b"d");
     assert_eq!(desk.attach.ends(), 0);
     assert!(desk.local.is_as_before());
@@ -290,7 +290,7 @@ fn keys_that_hide_each_other_are_refused() {
         assert_eq!(refused.ends(), 2);
         assert_eq!(
             refused.stderr.text(),
-            "iottymux: the keys ctrl-p ctrl-q detach and ctrl-p suspend: one hides the other\n"
+            "iottymux: the detach keys ctrl-p ctrl-q and the suspend keys ctrl-p conflict: one begins the other\n"
         );
     }
 }
@@ -330,26 +330,26 @@ fn who_comes_is_told_of_others() {
 fn who_is_attached_takes_over_and_lets_go() {
     let mut desk = Desk::new(&[]);
     let mut alone = desk.rig.attach(&["--exclusive"]);
-    desk.local.shown.wait_for("you only look: client");
+    desk.local.shown.wait_for("you cannot type: client");
     desk.local.press(b"lost\x10?t");
     desk.local.shown.wait_for("iottymux: attached to app demo: you type alone\x1b");
-    alone.stderr.wait_for("you only look: client");
+    alone.stderr.wait_for("you cannot type: client");
     let mut types = alone.stdin();
     types.write_all(b"late").unwrap();
     desk.local.press(b"k");
     desk.assert_typed("k".as_bytes());
     desk.local.press(b"\x10?a");
-    desk.local.shown.wait_for("iottymux: attached to app demo: you type alone no more\x1b");
-    alone.stderr.wait_for("you type again");
+    desk.local.shown.wait_for("iottymux: attached to app demo: you no longer type alone\x1b");
+    alone.stderr.wait_for("you can type again");
     desk.assert_typed(b"late");
     // Who does not type alone lets go of nothing: the page has no such key.
     let _taker = desk.rig.attach(&["--take-over"]);
-    let losses = || alone.stderr.so_far().matches("you only look").count();
+    let losses = || alone.stderr.so_far().matches("you cannot type").count();
     eventually("it is taken over again", || losses() == 2);
     let before = desk.local.shown.so_far().len();
     let page = || desk.local.shown.so_far().split_off(before);
     desk.local.press(b"\x10?");
-    eventually("the page is shown again", || page().contains("t  types alone, also"));
+    eventually("the page is shown again", || page().contains("t  type alone, even"));
     desk.local.press(b"a\x10?d");
     assert_eq!(desk.attach.ends(), 0);
     assert!(!page().contains("a  lets") && !page().contains("not so"), "{}", page());
@@ -363,7 +363,7 @@ fn who_looks_gets_no_right_to_type_at_the_end() {
     let desk = Desk::new(&["--exclusive"]);
     let mut others = [(); 3].map(|()| desk.rig.attach(&[]));
     for other in &others {
-        other.stderr.wait_for("you only look");
+        other.stderr.wait_for("you cannot type");
     }
     desk.mux.signal(Signal::SIGTERM);
     for other in &mut others {
@@ -377,10 +377,10 @@ fn who_looks_gets_no_right_to_type_at_the_end() {
 fn who_suspends_lets_others_type() {
     let desk = Desk::new(&["--exclusive"]);
     let other = desk.rig.attach(&[]);
-    other.stderr.wait_for("you only look");
+    other.stderr.wait_for("you cannot type");
     desk.attach.signal(Signal::SIGTSTP);
-    other.stderr.wait_for("you type again");
-    desk.local.shown.wait_for("you type alone no more");
+    other.stderr.wait_for("you can type again");
+    desk.local.shown.wait_for("you no longer type alone");
 }
 
 /// A mux that does not go on for the one before has a screen of its own; what is told of that is not wiped
@@ -398,7 +398,7 @@ fn what_is_told_of_another_mux_is_on_its_screen() {
     drop(mux);
     local.shown.wait_for("trying again");
     let _mux = rig.tty();
-    let told = "app demo: attached again; what it wrote meanwhile may be missing";
+    let told = "app demo: attached again; output written meanwhile may be missing";
     local.shown.wait_for(told);
     let shown = local.shown_before_mark();
     assert!(shown.rfind(told) > shown.rfind("\x1b[H\x1b[J"), "{shown:?}");
@@ -409,14 +409,17 @@ fn what_is_told_of_another_mux_is_on_its_screen() {
 fn what_is_told_in_a_full_screen_is_on_its_last_line() {
     let mut desk = Desk::new(&[]);
     let alone = desk.rig.attach(&["--exclusive"]);
-    desk.local.shown.wait_for("Hiottymux: attached to app demo: you only look: client");
+    desk.local.shown.wait_for("Hiottymux: attached to app demo: you cannot type: client");
     desk.app.write_all(b"\x1b[?1049hfull screen").unwrap();
     desk.local.shown.wait_for("full screen");
     drop(alone);
-    let line = "\x1b[33;1Hiottymux: attached to app demo: you type again\x1b[0m";
+    let line = "\x1b[33;1Hiottymux: attached to app demo: you can type again\x1b[0m";
     desk.local.shown.wait_for(line);
     assert!(
-        !desk.local.shown_before_mark().contains("\r\niottymux: attached to app demo: you type")
+        !desk
+            .local
+            .shown_before_mark()
+            .contains("\r\niottymux: attached to app demo: you can type")
     );
 }
 
@@ -449,7 +452,7 @@ fn what_one_types_who_only_looks_is_thrown_away() {
         desk.local.press(b"touch typed\r\x1b[?1;2c");
         eventually("it is read", || desk.local.unread() == 0);
         desk.local.press(b"\x10?");
-        desk.local.shown.wait_for("looks (here)");
+        desk.local.shown.wait_for("reads only (here)");
         desk.local.press(b"q");
         desk.app.write_all(b"seen").unwrap();
         desk.local.shown.wait_for("seen");

@@ -221,13 +221,13 @@ fn a_line_comes_between_the_sequences_of_the_app() {
         app.write_all(&[b"<begun>", begun].concat()).unwrap();
         shown(count, "<begun>");
         let other = rig.attach(&["--take-over"]);
-        shown(count, "you only look");
+        shown(count, "you cannot type");
         app.write_all(&[rest, b"<ends>"].concat()).unwrap();
         shown(count, "<ends>");
         let so_far = local.shown.so_far();
         assert!(so_far.ends_with(&format!("\r\n{whole}<ends>")), "{so_far:?}");
         drop(other);
-        shown(count, "you type again");
+        shown(count, "you can type again");
     }
     app.write_all(b"<last>\x1b[3").unwrap();
     shown(1, "<last>");

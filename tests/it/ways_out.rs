@@ -256,7 +256,7 @@ fn by_request(scene: &mut Scene) {
 
 fn taken_over(scene: &mut Scene) {
     scene.others.push(scene.rig.attach(&["--take-over"]));
-    scene.window.wait_for("you only look: client");
+    scene.window.wait_for("you cannot type: client");
     scene.detach();
 }
 
@@ -284,7 +284,7 @@ fn who_typed_alone_is_told_behind_the_screen_that_all_do() {
     scene.kill(Signal::SIGTSTP);
     scene.window.wait_for("is suspended");
     scene.window.press(&["Enter"]);
-    scene.window.wait_for("you type alone no more");
+    scene.window.wait_for("you no longer type alone");
     // Other screens do not wipe it away.
     for (size, text) in [(Size { rows: 20, ..SIZE }, "more"), (SIZE, "and more")] {
         scene.window.resize(size);
@@ -293,7 +293,7 @@ fn who_typed_alone_is_told_behind_the_screen_that_all_do() {
         eventually("it is", || size_of(&terminal).0 == size.rows);
         write!(scene.app.as_mut().unwrap(), "\x1b[5H{text}").unwrap();
         scene.window.wait_for(text);
-        scene.window.wait_for("you type alone no more");
+        scene.window.wait_for("you no longer type alone");
     }
     scene.detach();
     scene.assert_over(0, true);
@@ -308,12 +308,12 @@ fn our_lines_do_not_move_with_those_of_the_app() {
     scene.app.as_mut().unwrap().write_all(b"\r\n\ntyped and not ended").unwrap();
     scene.window.wait_for("ended");
     scene.others.push(scene.rig.attach(&["--take-over"]));
-    scene.window.wait_for("you only look");
+    scene.window.wait_for("you cannot type");
     assert!(scene.window.text().contains("\ntyped and not ended\n"), "{}", scene.window.text());
     let lines = (1..60).map(|number| format!("\r\nline {number}")).collect::<Vec<_>>().concat();
     scene.app.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     scene.window.wait_for("line 59");
-    scene.window.wait_for("you only look");
+    scene.window.wait_for("you cannot type");
     scene.detach();
     scene.assert_over(0, true);
     let all = scene.window.all_text();

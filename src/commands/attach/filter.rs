@@ -1,10 +1,14 @@
 //! Keeps strings of the app away from a viewer's terminal that do more than draw: titles, the clipboard,
 //! notifications, files, passthrough.
 //!
-//! Pure, with constant memory. Invariant: text is never held back; a sequence is held until it is known
-//! what it is, [`limits::SEQUENCE`] bytes at the most. A refused string is swallowed whole, however long
-//! it is and however it is cut. Strings that are not known to only draw are refused, so a terminal's
-//! next extension is, too. The 8-bit forms (C1) of introducers become U+FFFD.
+//! Pure, with constant memory. Invariant: text is never held back. A sequence is held back until its
+//! class is known, for at most [`limits::SEQUENCE`] bytes. A refused string is dropped as a whole,
+//! however long it is and however it is cut. Unknown strings are refused, and so is a terminal's next
+//! extension. The 8-bit forms (C1) of introducers become U+FFFD.
+//!
+//! The filter runs the state machine of [`scan`](crate::core::screen::scan), but not its `Scanner`. A
+//! `Scanner` cuts strings as terminals read them and holds them back whole. The filter decides at their
+//! head, and drops strings as tmux and screen read them: with a doubled ESC, or after `ESC k`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,13 +20,10 @@ use crate::types::limits;
 
 /// Which strings of the app reach a terminal that attach writes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a word of --pass")]
-pub(crate) struct Pass {
-    title: bool,
-    clipboard: bool,
-    notify: bool,
-    other: bool,
-}
+pub(crate) struct Pass([bool; WORDS.len()]);
+
+/// The words of `--pass`, in the order of [`Pass`].
+const WORDS: [&str; 4] = ["title", "clipboard", "notify", "other"];
 
 /// A word that `--pass` does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +44,11 @@ impl FromStr for Pass {
     fn from_str(text: &str) -> Result<Self, PassError> {
         let mut pass = Self::default();
         for word in text.split(',') {
-            match word {
-                "none" | "" => pass = Self::default(),
-                "all" => pass = Self { title: true, clipboard: true, notify: true, other: true },
-                "title" => pass.title = true,
-                "clipboard" => pass.clipboard = true,
-                "notify" => pass.notify = true,
-                "other" => pass.other = true,
-                word => return Err(PassError(word.to_owned())),
+            match (word, WORDS.iter().position(|known| *known == word)) {
+                (_, Some(at)) => pass.0[at] = true,
+                ("none" | "", _) => pass = Self::default(),
+                ("all", _) => pass = Self([true; WORDS.len()]),
+                _ => return Err(PassError(word.to_owned())),
             }
         }
         Ok(pass)
@@ -61,18 +59,18 @@ impl Pass {
     fn allows(self, class: Class) -> bool {
         match class {
             Class::Drawing => true,
-            Class::Title | Class::SaveTitle | Class::RestoreTitle => self.title,
-            Class::Clipboard => self.clipboard,
-            Class::Notify => self.notify,
-            Class::Other => self.other,
+            Class::Title | Class::SaveTitle | Class::RestoreTitle => self.0[0],
+            Class::Clipboard => self.0[1],
+            Class::Notify => self.0[2],
+            Class::Other => self.0[3],
         }
     }
 }
 
-/// What a sequence does.
+/// The effect of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// It changes nothing but what is drawn, or asks for something.
+    /// It only draws, or queries the terminal.
     Drawing,
     /// It sets the title of the window or its icon.
     Title,
@@ -82,14 +80,14 @@ enum Class {
     RestoreTitle,
     Clipboard,
     Notify,
-    /// Files, pictures in files, printers, function keys, passthrough, and what is not known.
+    /// Files, pictures in files, printers, function keys, passthrough, and anything unknown.
     Other,
 }
 
-/// What becomes of the sequence that has begun.
+/// The decision on the current sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Not known yet: its bytes are held.
+    /// Its bytes are held back.
     Open,
     Shown,
     Refused,
@@ -99,25 +97,25 @@ enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Filter {
     pass: Pass,
-    place: ScanState,
+    state: ScanState,
     verdict: Verdict,
     /// The sequence so far, while its verdict is open.
     head: Vec<u8>,
-    /// The terminal was given the beginning of a sequence that the app has broken off with an ESC.
+    /// The terminal has got the beginning of a sequence that the app then broke off with an ESC.
     is_broken: bool,
-    /// The string is one of tmux, in which an ESC is written twice.
+    /// The string is tmux's passthrough, in which each ESC is doubled.
     doubles: bool,
     character: Character,
-    /// Titles on the terminal's stack: first the one from before attach, then the app's.
+    /// Titles on the terminal's stack: the one from before attach, then the app's.
     saved: u8,
 }
 
-/// Where in a UTF-8 character the stream is.
+/// The position in a UTF-8 character.
 #[derive(Debug, Default)]
 struct Character {
-    /// Its first byte, when no other has come.
+    /// Its first byte, until the next one comes.
     lead: u8,
-    /// Bytes to come.
+    /// Bytes that are still to come.
     left: u8,
 }
 
@@ -125,17 +123,17 @@ struct Character {
 const TITLES: u8 = 8;
 /// Saves the titles of window and icon.
 const SAVE_TITLE: &str = "\x1b[22;0t";
-/// Takes them back.
+/// Restores them.
 const RESTORE_TITLE: &str = "\x1b[23;0t";
-/// Breaks off a sequence.
+/// Cancels a sequence.
 const CANCEL: u8 = 0x18;
 
 impl Filter {
-    /// For a terminal to which no app has written.
+    /// A filter for a terminal that has got no output of the app.
     pub(crate) const fn new(pass: Pass) -> Self {
         Self {
             pass,
-            place: ScanState::Text,
+            state: ScanState::Text,
             verdict: Verdict::Open,
             head: Vec::new(),
             is_broken: false,
@@ -145,16 +143,16 @@ impl Filter {
         }
     }
 
-    /// What the terminal is to be given of these bytes; `out` is memory for it.
+    /// The bytes that the terminal gets; `out` is memory for them.
     pub(crate) fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
-        if self.place == ScanState::Text && memchr(ESC, bytes).is_none() && bytes.is_ascii() {
+        if self.state == ScanState::Text && memchr(ESC, bytes).is_none() && bytes.is_ascii() {
             self.character = Character::default();
             return bytes;
         }
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            let run = match (self.place, self.verdict) {
+            let run = match (self.state, self.verdict) {
                 (ScanState::Text, _) => memchr(ESC, rest).unwrap_or(rest.len()),
                 (ScanState::Command | ScanState::String, Verdict::Shown | Verdict::Refused) => {
                     let ends = |byte: &u8| matches!(*byte, ESC | 0x07 | CANCEL | 0x1a);
@@ -163,11 +161,11 @@ impl Filter {
                 _ => 0,
             };
             if run > 0 {
-                if self.place == ScanState::Text || self.verdict == Verdict::Shown {
+                if self.state == ScanState::Text || self.verdict == Verdict::Shown {
                     self.show(&rest[..run], out);
                 }
                 at += run;
-            } else if self.place == ScanState::Text {
+            } else if self.state == ScanState::Text {
                 self.begin();
                 at += 1;
             } else {
@@ -177,58 +175,58 @@ impl Filter {
         out
     }
 
-    /// What puts back the title from before attach, if the app has set one.
-    pub(crate) fn undo(&self) -> String {
-        let end = if self.place == ScanState::Text { "" } else { "\x1b\\" };
+    /// The sequence that restores the title from before attach, if the app has set one.
+    pub(crate) fn restore_title(&self) -> String {
+        let end = if self.state == ScanState::Text { "" } else { "\x1b\\" };
         match self.saved {
             0 => String::new(),
             saved => end.to_owned() + &RESTORE_TITLE.repeat(saved.into()),
         }
     }
 
-    /// The title was put back.
-    pub(crate) fn forget(&mut self) {
+    /// The title was restored.
+    pub(crate) fn forget_title(&mut self) {
         self.saved = 0;
     }
 
-    /// The app goes on with nothing that has begun.
-    pub(crate) fn break_off(&mut self) {
+    /// The app does not complete the current sequence.
+    pub(crate) fn cancel_sequence(&mut self) {
         self.head.clear();
-        (self.place, self.is_broken) = (ScanState::Text, false);
+        (self.state, self.is_broken) = (ScanState::Text, false);
     }
 
     /// An ESC begins a sequence.
     fn begin(&mut self) {
         self.head.clear();
         self.head.push(ESC);
-        (self.place, self.verdict, self.doubles) = (ScanState::Escape, Verdict::Open, false);
+        (self.state, self.verdict, self.doubles) = (ScanState::Escape, Verdict::Open, false);
     }
 
-    /// One more byte of a sequence; whether it was used.
+    /// Reads one more byte of a sequence. Whether it was used.
     fn step(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
-        let was = self.place;
+        let was = self.state;
         if was == ScanState::StringEscape && self.doubles && byte == ESC {
-            self.place = ScanState::String;
+            self.state = ScanState::String;
             return true;
         }
-        if was == ScanState::Escape && byte == b'k' && !self.pass.title {
-            // The title of a window of screen and tmux, up to a string terminator.
-            self.place = ScanState::String;
+        if was == ScanState::Escape && byte == b'k' && !self.pass.allows(Class::Title) {
+            // The window title of screen and tmux, up to a string terminator.
+            self.state = ScanState::String;
             self.judge(Class::Title, out);
             return true;
         }
         match step(was, byte) {
-            ScanStep::On(place) => {
-                self.place = place;
+            ScanStep::On(state) => {
+                self.state = state;
                 match self.verdict {
                     Verdict::Open => {
                         self.head.push(byte);
                         // An ESC in a string ends it, or begins something else.
-                        if place != ScanState::StringEscape {
+                        if state != ScanState::StringEscape {
                             self.look(false, out);
                         }
                     }
-                    Verdict::Shown if place != ScanState::StringEscape => self.show(&[byte], out),
+                    Verdict::Shown if state != ScanState::StringEscape => self.show(&[byte], out),
                     _ => {}
                 }
             }
@@ -241,7 +239,7 @@ impl Filter {
                     Verdict::Shown => Self::end(was, byte, out),
                     Verdict::Refused => {}
                 }
-                self.place = ScanState::Text;
+                self.state = ScanState::Text;
             }
             ScanStep::Cancel => {
                 match self.verdict {
@@ -253,9 +251,9 @@ impl Filter {
                     Verdict::Shown => Self::end(was, byte, out),
                     Verdict::Refused => {}
                 }
-                self.place = ScanState::Text;
+                self.state = ScanState::Text;
             }
-            ScanStep::Again => {
+            ScanStep::Restart => {
                 self.is_broken |= match self.verdict {
                     Verdict::Open if !is_string(&self.head) => {
                         self.show_head(out);
@@ -271,7 +269,7 @@ impl Filter {
         true
     }
 
-    /// The last byte of a sequence that is shown, with the ESC before it that was held.
+    /// Shows the last byte of a sequence, with the ESC before it that was held back.
     fn end(was: ScanState, byte: u8, out: &mut Vec<u8>) {
         if was == ScanState::StringEscape {
             out.push(ESC);
@@ -279,7 +277,7 @@ impl Filter {
         out.push(byte);
     }
 
-    /// Judges the sequence, as soon as it is known what it does.
+    /// Decides on the sequence as soon as its class is known.
     fn look(&mut self, is_whole: bool, out: &mut Vec<u8>) {
         match class(&self.head, is_whole) {
             Some(class) => self.judge(class, out),
@@ -298,7 +296,7 @@ impl Filter {
             }
             match class {
                 Class::SaveTitle if self.saved <= TITLES => self.saved += 1,
-                // The first one is ours.
+                // The first title is not the app's.
                 Class::RestoreTitle if self.saved > 1 => self.saved -= 1,
                 Class::SaveTitle | Class::RestoreTitle => is_shown = false,
                 _ => {}
@@ -315,7 +313,7 @@ impl Filter {
         self.is_broken = false;
     }
 
-    /// Ends for the terminal what the app has broken off with something that is not shown.
+    /// Cancels a sequence that the app broke off with one that is not shown.
     fn cancel(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_broken) {
             out.push(CANCEL);
@@ -329,7 +327,7 @@ impl Filter {
         self.head.clear();
     }
 
-    /// Appends bytes, without introducers of 8 bits unless everything is allowed.
+    /// Appends bytes; 8-bit introducers are replaced unless `other` is allowed.
     fn show(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if bytes.is_ascii() {
             self.character = Character::default();
@@ -341,7 +339,7 @@ impl Filter {
                 out.push(*byte);
                 continue;
             }
-            // Its first byte, if it is of two and came now.
+            // Removes the first byte of a two-byte introducer.
             out.pop_if(|last| *last == 0xc2);
             out.extend_from_slice("\u{fffd}".as_bytes());
         }
@@ -349,12 +347,12 @@ impl Filter {
 }
 
 impl Character {
-    /// Reads along; whether this byte ends, or is, an introducer of a sequence or string.
+    /// Reads the next byte. Whether it completes an introducer of a sequence or string.
     fn introduces(&mut self, byte: u8) -> bool {
         let is_introducer = matches!(byte, 0x90 | 0x98 | 0x9b | 0x9d..=0x9f);
         let lead = std::mem::take(&mut self.lead);
         match byte {
-            // No character is written in more bytes than it needs.
+            // UTF-8 has no character in more bytes than it needs.
             0x80..=0xbf
                 if self.left > 0 && !matches!((lead, byte), (0xe0, ..=0x9f) | (0xf0, ..=0x8f)) =>
             {
@@ -383,12 +381,12 @@ fn is_string(head: &[u8]) -> bool {
     matches!(head, [ESC, b']' | b'P' | b'X' | b'^' | b'_', ..])
 }
 
-/// What a sequence does, of which this is the beginning or the whole; `None` while that is not known.
+/// The class of a sequence, given its beginning or all of it; `None` while that is undecided.
 fn class(head: &[u8], is_whole: bool) -> Option<Class> {
     match head {
         [ESC, b']', body @ ..] => command(body),
         [ESC, b'P', body @ ..] => device(body, is_whole),
-        // Start of string, privacy message, application: pictures in files, commands of programs.
+        // SOS, PM, APC: pictures in files, commands of programs.
         [ESC, b'X' | b'^' | b'_', ..] => Some(Class::Other),
         _ if is_whole => Some(Control::parse(head).map_or(Class::Drawing, |c| control(&c))),
         _ => None,
@@ -400,15 +398,15 @@ fn command(body: &[u8]) -> Option<Class> {
     let digits = body.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let number = || std::str::from_utf8(&body[..digits]).ok()?.parse().ok();
     Some(match (*body.get(digits)?, digits) {
-        // The palette of a Linux console, which has no terminator.
+        // The palette of the Linux console has no terminator.
         (b'P' | b'R', 0) => Class::Drawing,
-        // Those of Sun and dtterm; none is 0.
+        // Titles of Sun and dtterm; no number means 0.
         (b'l' | b'L' | b'I' | b';', 0) => Class::Title,
         (b';' | 0x07 | ESC, 1..) => match number() {
             Some(0..=2) => Class::Title,
             Some(52 | 5522) => Class::Clipboard,
             Some(9 | 99 | 777) => Class::Notify,
-            // Colours, hyperlinks, the shape of the pointer, marks of a shell's prompts.
+            // Colours, hyperlinks, pointer shapes, prompt marks.
             Some(4 | 5 | 8 | 10..=19 | 22 | 104 | 105 | 110..=119 | 133) => Class::Drawing,
             _ => Class::Other,
         },
@@ -422,7 +420,7 @@ fn device(body: &[u8], is_whole: bool) -> Option<Class> {
     let Some(end) = end else { return is_whole.then_some(Class::Other) };
     let numbers = |text: &[u8]| text.iter().all(|b| b.is_ascii_digit() || *b == b';');
     Some(match (&body[..end], body[end]) {
-        // Questions for settings and capabilities; updates at once.
+        // Queries for settings and capabilities; synchronized updates.
         (b"$" | b"+", b'q') | (b"=1" | b"=2", b's') => Class::Drawing,
         // Sixels.
         (parameters, b'q') if numbers(parameters) => Class::Drawing,
@@ -437,7 +435,7 @@ fn control(control: &Control<'_>) -> Class {
             23 => Class::RestoreTitle,
             _ => Class::Drawing,
         },
-        // How titles are written.
+        // The encoding of titles.
         (b'>', 0, b't' | b'T') => Class::Title,
         // The printer.
         (_, _, b'i') => Class::Other,
@@ -458,18 +456,18 @@ mod tests {
     }
 
     fn check(pass: &str, bytes: &[u8], want: &[u8]) {
-        let told = || format!("{pass}: {}", bytes.escape_ascii());
+        let context = || format!("{pass}: {}", bytes.escape_ascii());
         let escaped = |bytes: Vec<u8>| bytes.escape_ascii().to_string();
         let want = escaped(want.to_vec());
-        assert_eq!(escaped(shown(pass, &[bytes])), want, "{}", told());
+        assert_eq!(escaped(shown(pass, &[bytes])), want, "{}", context());
         let cut: Vec<_> = bytes.chunks(1).collect();
-        // Of an introducer of two bytes that is cut the first may have been shown.
+        // The first byte of a cut two-byte introducer may have been shown.
         let got = escaped(shown(pass, &cut)).replace("\\xc2\\xef\\xbf\\xbd", "\\xef\\xbf\\xbd");
-        assert_eq!(got, want, "cut: {}", told());
+        assert_eq!(got, want, "cut: {}", context());
     }
 
     #[test]
-    fn what_only_draws_is_shown() {
+    fn drawing_is_shown() {
         for bytes in [
             &b"plain\r\n\ttext\x07\x05\x0e\x0f"[..],
             "é \u{201d} \u{1f600} 你好 \u{85}".as_bytes(),
@@ -487,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_more_is_swallowed_whole() {
+    fn other_strings_are_dropped_whole() {
         for (word, string) in [
             ("title", &b"\x1b]0;t\x07"[..]),
             ("title", b"\x1b]2;t\x1b\\"),
@@ -529,15 +527,15 @@ mod tests {
                 check(word, &bytes, &bytes);
             }
         }
-        // Of tmux and screen, around another one.
+        // Passthrough of tmux and screen.
         check("none", b"a\x1bPtmux;\x1b\x1b]52;c;aGk=\x07\x1b\x1b[m\x1b\\b", b"ab");
         check("none", b"a\x1bP\x1b]52;c;aGk=\x07\x1b\\b", b"a\x1b\\b");
-        // Broken off, by itself and after something that is shown.
+        // Broken off, and after a sequence that is shown.
         check("none", b"a\x1b]52;c;aGk=\x18b", b"ab");
         check("none", b"a\x1b]52;c;\x1b[1mb", b"a\x1b[1mb");
         check("none", b"a\x1b]8;;x\x1b]52;c;aGk=\x07b", b"a\x1b]8;;x\x18b");
         check("none", b"a\x1b[1\x1b]52;c;aGk=\x07b", b"a\x1b[1\x18b");
-        // In 8 bits.
+        // 8-bit introducers.
         let c1 = "a\u{9d}52;c;aGk=\u{9c}\u{90}x\u{9b}5ib";
         check("none", c1.as_bytes(), "a\u{fffd}52;c;aGk=\u{9c}\u{fffd}x\u{fffd}5ib".as_bytes());
         check(
@@ -560,47 +558,47 @@ mod tests {
         }
         assert!(out.capacity() < 4096 && filter.head.capacity() < 4096);
         assert_eq!(filter.read(b"\x07b", &mut out), b"b");
-        // One that says what it is only at its end.
+        // A sequence whose class is known at its end.
         assert_eq!(filter.read(&[&b"\x1b["[..], &[b'1'; 4096]].concat(), &mut out), b"");
         assert!(filter.head.len() <= limits::SEQUENCE);
         assert_eq!(filter.read(b"mb", &mut out), b"b");
     }
 
     #[test]
-    fn an_allowed_title_is_put_back() {
+    fn an_allowed_title_is_restored() {
         let mut filter = Filter::new("title".parse().unwrap());
         let mut out = Vec::new();
         filter.read(b"text\x1b[1m", &mut out);
-        assert_eq!(filter.undo(), "");
+        assert_eq!(filter.restore_title(), "");
         assert_eq!(filter.read(b"a\x1b]2;t\x07", &mut out), b"a\x1b[22;0t\x1b]2;t\x07");
         assert_eq!(filter.read(b"\x1b]2;u\x07", &mut out), b"\x1b]2;u\x07");
-        assert_eq!(filter.undo(), "\x1b[23;0t");
-        // The app takes only back what it has saved, and saves no more than a terminal keeps.
+        assert_eq!(filter.restore_title(), "\x1b[23;0t");
+        // The app restores only titles that it has saved, and saves no more than a terminal keeps.
         assert_eq!(filter.read(b"\x1b[23;2t", &mut out), b"");
         assert_eq!(filter.read(b"\x1b[22;2t", &mut out), b"\x1b[22;2t");
-        assert_eq!(filter.undo(), "\x1b[23;0t\x1b[23;0t");
+        assert_eq!(filter.restore_title(), "\x1b[23;0t\x1b[23;0t");
         assert_eq!(filter.read(b"\x1b[23;2t\x1b[23;2t", &mut out), b"\x1b[23;2t");
         filter.read(&b"\x1b[22t".repeat(100), &mut out);
-        assert_eq!(filter.undo(), RESTORE_TITLE.repeat(9));
-        filter.forget();
-        assert_eq!(filter.undo(), "");
+        assert_eq!(filter.restore_title(), RESTORE_TITLE.repeat(9));
+        filter.forget_title();
+        assert_eq!(filter.restore_title(), "");
         filter.read(b"\x1b]2;begun", &mut out);
-        assert_eq!(filter.undo(), "\x1b\\\x1b[23;0t");
-        filter.break_off();
+        assert_eq!(filter.restore_title(), "\x1b\\\x1b[23;0t");
+        filter.cancel_sequence();
         assert_eq!(filter.read(b"text\x1b[1", &mut out), b"text");
-        filter.break_off();
+        filter.cancel_sequence();
         assert_eq!(filter.read(b"mtext", &mut out), b"mtext");
     }
 
     #[test]
-    fn words_of_the_option() {
+    fn the_words_of_the_option() {
         let all: Pass = "all".parse().unwrap();
         for (text, want) in [
             ("none", Ok(Pass::default())),
             ("", Ok(Pass::default())),
             ("title,clipboard,notify,other", Ok(all)),
             ("all,none", Ok(Pass::default())),
-            ("title", Ok(Pass { title: true, ..Pass::default() })),
+            ("title", Ok(Pass([true, false, false, false]))),
             ("titles", Err(PassError("titles".into()))),
         ] {
             assert_eq!(text.parse::<Pass>(), want, "{text:?}");
@@ -608,7 +606,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, however it is cut, and whoever reads along: no string that is refused.
+        /// No refused string gets through, however the stream is cut.
         #[test]
         fn nothing_that_is_refused_gets_through(
             bytes in prop::collection::vec(prop_oneof![

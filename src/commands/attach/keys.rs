@@ -1,8 +1,8 @@
-//! The keys that attach keeps for itself: their syntax, which is docker's, and finding them in what is
-//! typed.
+//! Key sequences that attach handles itself: their syntax, which is docker's, and finding them in the
+//! input.
 //!
-//! Pure. Invariant: every byte typed comes out, in order, but for complete sequences; the beginning of
-//! one is held back for a bounded time only.
+//! Pure. Invariant: every typed byte comes out in order, except complete sequences. The beginning of a
+//! sequence is held back for a limited time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::types::limits;
 
-/// A sequence of keys; empty when there is none.
+/// A sequence of keys; may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence(Vec<u8>);
 
@@ -28,7 +28,7 @@ impl Sequence {
     }
 }
 
-/// As it is typed in the option, but with blanks.
+/// As in the option, but with blanks in the place of commas.
 impl fmt::Display for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, key) in self.0.iter().enumerate() {
@@ -43,10 +43,10 @@ impl fmt::Display for Sequence {
     }
 }
 
-/// Why a text is no sequence.
+/// Why a text is not a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SequenceError {
-    /// Not a character, and not `ctrl-` with one of those that have a control code.
+    /// Neither an ASCII character nor `ctrl-` and one that has a control code.
     Key(String),
     /// More than [`limits::DETACH_KEYS`] keys.
     TooLong,
@@ -57,9 +57,9 @@ impl fmt::Display for SequenceError {
         match self {
             Self::Key(key) => write!(
                 f,
-                "{key:?} is no key; a key is one character, or ctrl- and one of a-z @ [ \\ ] ^ _"
+                "{key:?} is not a key: expected one character, or ctrl- and one of a-z @ [ \\ ] ^ _"
             ),
-            Self::TooLong => write!(f, "at most {} keys make a sequence", limits::DETACH_KEYS),
+            Self::TooLong => write!(f, "a sequence has at most {} keys", limits::DETACH_KEYS),
         }
     }
 }
@@ -93,35 +93,35 @@ fn key(text: &str) -> Result<u8, SequenceError> {
     }
 }
 
-/// What a person's keys can ask of attach itself.
+/// A command to attach itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyCommand {
-    /// To leave the app.
+    /// Leave the app.
     Detach,
-    /// To stop attach for a while, as the shell's ^Z does.
+    /// Stop this process for a while, as the shell's ^Z does.
     Suspend,
-    /// To show the page: these keys, and who is there.
+    /// Show the page.
     Page,
-    /// To type alone from now on.
+    /// Type alone from now on.
     TakeOver,
-    /// To let all type again.
+    /// Let all clients type again.
     LetGo,
 }
 
-/// The sequences that are looked for, and what they ask for.
+/// The sequences and their commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys(Vec<(Sequence, KeyCommand)>);
 
 impl Keys {
-    /// Those of a person: one sequence to detach and one to suspend, either may be empty. Where there can
-    /// be a `page`, the first key of the former, then `?`, shows it; a single key has no such.
+    /// The keys of a person. Either sequence may be empty. With `page` the first key of `detach`, then `?`,
+    /// shows the page; a sequence of one key has no page.
     pub(crate) fn new(detach: &Sequence, suspend: &Sequence, page: bool) -> Result<Self, String> {
         let both = [detach, suspend].map(|sequence| &sequence.0[..]);
         if both.iter().all(|keys| !keys.is_empty())
             && (both[0].starts_with(both[1]) || both[1].starts_with(both[0]))
         {
             return Err(format!(
-                "the keys {detach} detach and {suspend} suspend: one hides the other"
+                "the detach keys {detach} and the suspend keys {suspend} conflict: one begins the other"
             ));
         }
         let mut keys =
@@ -135,12 +135,12 @@ impl Keys {
         Ok(Self(keys))
     }
 
-    /// None: for a program's input.
+    /// For the input of a program.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// The keys for a command, if there are any.
+    /// The keys of a command, if it has any.
     pub(crate) fn of(&self, command: KeyCommand) -> Option<&Sequence> {
         self.0.iter().find(|(_, asks)| *asks == command).map(|(sequence, _)| sequence)
     }
@@ -154,28 +154,26 @@ impl Keys {
     }
 }
 
-/// Looks for sequences in what is typed.
+/// Finds sequences in the input.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     keys: Keys,
-    /// The beginning of a sequence.
+    /// The beginning of a sequence, held back.
     held: Vec<u8>,
     held_since: Option<Instant>,
 }
 
 impl Matcher {
-    /// Nothing typed yet.
     pub(crate) fn new(keys: Keys) -> Self {
         Self { keys, held: Vec::new(), held_since: None }
     }
 
-    /// What is looked for.
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Takes what was typed, up to the end of the first sequence that is complete, and puts out what
-    /// is for the app. How many bytes were taken, and what the sequence asks for.
+    /// Reads input up to the end of the first complete sequence, and appends the input of the app to `out`.
+    /// Returns the number of bytes read, and the command of the sequence.
     pub(crate) fn push(
         &mut self,
         typed: &[u8],
@@ -194,12 +192,12 @@ impl Matcher {
         (typed.len(), None)
     }
 
-    /// Until when keys are held back, if any are.
+    /// When keys that are held back are to be released.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.held_since.map(|since| since + limits::DETACH_HOLD)
     }
 
-    /// Puts out what has been held back for too long.
+    /// Releases keys after the deadline.
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             out.append(&mut self.held);
@@ -207,7 +205,7 @@ impl Matcher {
         }
     }
 
-    /// Keeps of what is held back only what a sequence begins with.
+    /// Releases keys that begin no sequence.
     fn settle(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<KeyCommand> {
         while !self.held.is_empty() {
             if let Some(command) = self.keys.complete(&self.held) {
@@ -264,7 +262,7 @@ mod tests {
         Matcher::new(Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap(), true).unwrap())
     }
 
-    /// What comes out for the app of these reads, and which commands.
+    /// The app's input and the commands in these reads.
     fn typed(matcher: &mut Matcher, reads: &[&[u8]]) -> (Vec<u8>, Vec<KeyCommand>) {
         let (mut out, mut commands) = (Vec::new(), Vec::new());
         for read in reads {
@@ -279,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_found_and_beginnings_of_them_passed_on() {
+    fn sequences_are_found_and_their_beginnings_released() {
         use KeyCommand::{Detach, Page, Suspend};
         for (detach, suspend, reads, out, commands) in [
             ("ctrl-p,ctrl-q", "", &["ab\x10\x11cd"][..], "abcd", &[Detach][..]),
@@ -289,7 +287,7 @@ mod tests {
             ("a,a,b", "", &["aaaab"], "aa", &[Detach]),
             ("a,b,a,c", "", &["ababac"], "ab", &[Detach]),
             ("", "", &["\x10\x11\x10?"], "\x10\x11\x10?", &[]),
-            // The page is behind the first key, whatever that is; one key alone has no room for it.
+            // The page is behind the first key, whatever that is; a single key has no page.
             ("ctrl-p,ctrl-q", "", &["?\x10", "?x"], "?x", &[Page]),
             ("ctrl-p,ctrl-q", "", &["\x10\x10?"], "\x10", &[Page]),
             ("a,b", "", &["\x10?a?"], "\x10?", &[Page]),
@@ -327,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_key_is_passed_on_after_a_pause() {
+    fn a_held_key_is_released_after_a_pause() {
         let now = Instant::now();
         let mut matcher = matcher("ctrl-p,ctrl-q,x", "");
         let mut out = Vec::new();
@@ -344,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_key_is_swallowed(pieces in prop::collection::vec("[abc]{0,5}", 0..10)) {
+        fn no_key_is_lost(pieces in prop::collection::vec("[abc]{0,5}", 0..10)) {
             let mut matcher = matcher("a,b,a,z", "b,c,y");
             let reads: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
             let (mut out, commands) = typed(&mut matcher, &reads);

@@ -1,18 +1,17 @@
-//! What of an app is to be attached: rkt's words for it.
+//! `--mode`: which streams of an app to attach, in rkt's words. Pure.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::types::stream::Stream;
 
-/// A wish, before it is known what the app has.
+/// The streams as typed, before the app's are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AttachMode {
-    /// Everything that the app has.
+    /// All streams of the app.
     Auto,
-    /// Nothing: show what there is.
+    /// None: list the streams.
     List,
-    /// Just these.
     Only(WantedStreams),
 }
 
@@ -25,14 +24,13 @@ pub(crate) struct WantedStreams {
     pub(crate) outputs: Vec<Stream>,
 }
 
-/// Why a text is no mode.
+/// Why a text is not a mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModeError {
-    /// An unknown word.
     Unknown(String),
-    /// The terminal together with streams.
+    /// The terminal together with other streams.
     Incompatible,
-    /// No word at all.
+    /// An empty word.
     Nothing,
 }
 
@@ -41,7 +39,7 @@ impl fmt::Display for ModeError {
         match self {
             Self::Unknown(word) => write!(
                 f,
-                "unknown mode {word:?}; there are auto, list, tty, tty-in, tty-out, and any of \
+                "unknown mode {word:?}: expected auto, list, tty, tty-in, tty-out, or any of \
                  stdin,stdout,stderr"
             ),
             Self::Incompatible => {
@@ -80,6 +78,27 @@ impl FromStr for AttachMode {
     }
 }
 
+impl AttachMode {
+    /// The streams to attach of those that an app has, or why there are none.
+    pub(crate) fn resolve(&self, has: &[Stream]) -> Result<WantedStreams, String> {
+        let wanted = match self {
+            Self::Only(wanted) => wanted.clone(),
+            Self::Auto | Self::List => WantedStreams {
+                input: has.iter().copied().find(|s| s.is_input()),
+                outputs: has.iter().copied().filter(|s| s.is_output()).collect(),
+            },
+        };
+        if let Some(missing) = wanted.all().find(|s| !has.contains(s)) {
+            let has: Vec<&str> = has.iter().map(|s| s.name()).collect();
+            return Err(format!("it has no {missing}, only {}", has.join(",")));
+        }
+        if wanted.all().next().is_none() {
+            return Err("it has no stream that can be attached".to_owned());
+        }
+        Ok(wanted)
+    }
+}
+
 impl WantedStreams {
     /// Adds a stream in one direction or both.
     pub(crate) fn add(
@@ -101,14 +120,6 @@ impl WantedStreams {
         Ok(())
     }
 
-    /// Everything that an app has.
-    pub(crate) fn everything(streams: &[Stream]) -> Self {
-        Self {
-            input: streams.iter().copied().find(|s| s.is_input()),
-            outputs: streams.iter().copied().filter(|s| s.is_output()).collect(),
-        }
-    }
-
     /// Each stream once.
     pub(crate) fn all(&self) -> impl Iterator<Item = Stream> + '_ {
         let input = self.input.filter(|s| !self.outputs.contains(s));
@@ -120,6 +131,20 @@ impl WantedStreams {
 mod tests {
     use super::*;
     use Stream::{Stderr, Stdin, Stdout, Tty};
+
+    #[test]
+    fn streams_are_chosen_from_those_of_the_app() {
+        let resolve = |mode: &str, has: &[Stream]| {
+            let wanted = mode.parse::<AttachMode>().unwrap().resolve(has);
+            wanted.map(|wanted| (wanted.input, wanted.outputs))
+        };
+        assert_eq!(resolve("auto", &[Tty]), Ok((Some(Tty), vec![Tty])));
+        assert_eq!(resolve("auto", &[Stdin, Stderr]), Ok((Some(Stdin), vec![Stderr])));
+        assert_eq!(resolve("stderr", &[Stdin, Stderr]), Ok((None, vec![Stderr])));
+        let missing = Err("it has no tty, only stdin,stderr".to_owned());
+        assert_eq!(resolve("tty-out", &[Stdin, Stderr]), missing);
+        assert!(resolve("auto", &[]).is_err());
+    }
 
     #[test]
     fn modes_as_rkt_has_them() {

@@ -1,23 +1,22 @@
-//! The page that attach shows of itself: the keys that it keeps, and who else is attached.
+//! The page of attach itself: its keys, and the clients of the app.
 //!
-//! Pure. Everything on it is ours or a number: nothing that the app or a peer said.
+//! Pure. Everything on it is our own text or a number, never text of the app or a peer.
 
 use super::keys::{KeyCommand, Keys};
 use crate::types::name::AppName;
 use crate::wire::{ClientReport, Report, Size};
 
-/// What is known of who is attached.
+/// The clients of the app.
 #[derive(Debug)]
-pub(crate) enum Presence {
-    /// The mux has been asked.
-    Asked,
-    /// What it answered.
+pub(crate) enum ClientList {
+    /// The mux has not answered yet.
+    Requested,
     Known(Report),
-    /// Why it did not, in one line.
+    /// Why the mux did not answer, in one line.
     Unknown(String),
 }
 
-/// One line on how many others are attached, for who comes and can look at the page by these keys.
+/// The number of other clients in one line, with the keys of the page.
 pub(crate) fn others(app: &AppName, count: usize, keys: &Keys) -> String {
     let are = if count == 1 { "other is" } else { "others are" };
     let keys =
@@ -25,18 +24,18 @@ pub(crate) fn others(app: &AppName, count: usize, keys: &Keys) -> String {
     format!("app {app}: {count} {are} attached{keys}")
 }
 
-/// What whoever sits here may type, which decides what the page has keys for.
+/// Our right to type, which decides what keys the page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TypingState {
-    /// Nothing.
+    /// No input is sent (any more).
     Never,
-    /// As others do, or nothing as long as one of them types alone.
+    /// Other clients may type, too, or one of them types alone.
     Shared,
-    /// Everything, and nobody else does.
+    /// Only we type.
     Alone,
 }
 
-/// What a key asks for while the page is shown.
+/// The command of a key while the page is shown.
 pub(crate) fn command(key: u8, typing: TypingState) -> Option<KeyCommand> {
     match (key, typing) {
         (b'd', _) => Some(KeyCommand::Detach),
@@ -51,43 +50,43 @@ pub(crate) fn command(key: u8, typing: TypingState) -> Option<KeyCommand> {
 fn here(typing: TypingState) -> impl Iterator<Item = &'static str> {
     let alone = match typing {
         TypingState::Never => None,
-        TypingState::Shared => Some("      t  types alone, also where another does so now"),
-        TypingState::Alone => Some("      a  lets all type again"),
+        TypingState::Shared => Some("      t  type alone, even if another client does now"),
+        TypingState::Alone => Some("      a  let all clients type again"),
     };
-    let keys = ["", "Here  d  detaches             z  suspends"].into_iter().chain(alone);
-    keys.chain(["", "Any other key goes back.", ""])
+    let keys = ["", "Here  d  detach               z  suspend"].into_iter().chain(alone);
+    keys.chain(["", "Any other key returns to the app.", ""])
 }
 
-/// The page's text for a window of this size, for a terminal that is raw; `own` is our process.
+/// The page's text for a raw terminal with a window of this size. `own` is our process.
 pub(crate) fn text(
     app: &AppName,
     (keys, typing): (&Keys, TypingState),
-    presence: &Presence,
+    clients: &ClientList,
     size: Size,
     own: u32,
 ) -> String {
     let mut head = vec![format!("iottymux: attached to app {app}"), String::new()];
     for (command, does) in [
-        (KeyCommand::Detach, "detaches: the app goes on"),
-        (KeyCommand::Suspend, "suspends attach, until fg"),
-        (KeyCommand::Page, "shows this page"),
+        (KeyCommand::Detach, "detach; the app keeps running"),
+        (KeyCommand::Suspend, "suspend attach until fg"),
+        (KeyCommand::Page, "show this page"),
     ] {
         if let Some(sequence) = keys.of(command) {
             head.push(format!("  {:16} {does}", sequence.to_string()));
         }
     }
     head.extend(here(typing).map(str::to_owned));
-    let people = match presence {
-        Presence::Asked => vec!["Asking who is attached ...".to_owned()],
-        Presence::Unknown(why) => {
-            vec![format!("Who is attached is not known: {}", why.escape_debug())]
+    let clients = match clients {
+        ClientList::Requested => vec!["Asking for the attached clients ...".to_owned()],
+        ClientList::Unknown(why) => {
+            vec![format!("Cannot list the attached clients: {}", why.escape_debug())]
         }
-        Presence::Known(report) => people(report, own),
+        ClientList::Known(report) => client_lines(report, own),
     };
-    // What cannot be seen is said to be there; the last row stays empty, for the cursor.
+    // A line says that clients are hidden. The last row stays empty for the cursor.
     let room = usize::from(size.rows).saturating_sub(head.len() + 1);
-    let hidden = people.len().saturating_sub(room);
-    head.extend(people);
+    let hidden = clients.len().saturating_sub(room);
+    head.extend(clients);
     if hidden > 0 {
         head.truncate(usize::from(size.rows).saturating_sub(2));
         head.push("... and more, see iottymux status".to_owned());
@@ -97,14 +96,14 @@ pub(crate) fn text(
     lines.collect()
 }
 
-fn people(report: &Report, own: u32) -> Vec<String> {
+fn client_lines(report: &Report, own: u32) -> Vec<String> {
     let is_attached = |client: &&ClientReport| client.types || !client.streams.is_empty();
     let line = |client: &ClientReport| {
         let ClientReport { client: number, uid, pid, types, exclusive, .. } = client;
         let does = match (types, exclusive) {
             (_, true) => "types alone",
             (true, _) => "types",
-            (false, _) => "looks",
+            (false, _) => "reads only",
         };
         let is_own = u32::try_from(*pid) == Ok(own);
         let own = if is_own { " (here)" } else { "" };
@@ -112,7 +111,7 @@ fn people(report: &Report, own: u32) -> Vec<String> {
     };
     let listed = report.clients.iter().filter(is_attached).map(line);
     let more = (report.unlisted > 0).then(|| format!("  and {} more", report.unlisted));
-    ["Attached are:".to_owned()].into_iter().chain(listed).chain(more).collect()
+    ["Attached clients:".to_owned()].into_iter().chain(listed).chain(more).collect()
 }
 
 #[cfg(test)]
@@ -139,34 +138,34 @@ mod tests {
         .unwrap()
     }
 
-    fn shown(presence: &Presence, rows: u16, cols: u16) -> Vec<String> {
+    fn shown(clients: &ClientList, rows: u16, cols: u16) -> Vec<String> {
         let keys =
             Keys::new(&"ctrl-p,ctrl-q".parse().unwrap(), &"ctrl-z".parse().unwrap(), true).unwrap();
         let app: AppName = "demo".parse().unwrap();
-        let text = text(&app, (&keys, TypingState::Shared), presence, Size { rows, cols }, 71);
+        let text = text(&app, (&keys, TypingState::Shared), clients, Size { rows, cols }, 71);
         text.split_terminator("\r\n").map(str::to_owned).collect()
     }
 
     #[test]
-    fn it_tells_the_keys_and_who_is_there() {
-        let lines = shown(&Presence::Known(report(3)), 24, 80);
+    fn it_shows_the_keys_and_the_clients() {
+        let lines = shown(&ClientList::Known(report(3)), 24, 80);
         for line in [
             "iottymux: attached to app demo",
-            "  ctrl-p ctrl-q    detaches: the app goes on",
-            "  ctrl-z           suspends attach, until fg",
-            "  ctrl-p ?         shows this page",
+            "  ctrl-p ctrl-q    detach; the app keeps running",
+            "  ctrl-z           suspend attach until fg",
+            "  ctrl-p ?         show this page",
             "  client 1  uid 1000  pid 71  types (here)",
-            "  client 2  uid 1000  pid 72  looks",
+            "  client 2  uid 1000  pid 72  reads only",
             "  client 3  uid 1000  pid 73  types",
         ] {
             assert!(lines.iter().any(|shown| shown == line), "{line:?} is not in {lines:?}");
         }
-        let lines = shown(&Presence::Unknown("why".into()), 24, 80);
-        assert_eq!(lines.last().unwrap(), "Who is attached is not known: why");
+        let lines = shown(&ClientList::Unknown("why".into()), 24, 80);
+        assert_eq!(lines.last().unwrap(), "Cannot list the attached clients: why");
     }
 
     #[test]
-    fn only_the_keys_that_do_something_are_shown_and_do_it() {
+    fn only_keys_with_an_effect_are_shown() {
         use TypingState::{Alone, Never, Shared};
         for (typing, takes, lets_go) in
             [(Never, false, false), (Shared, true, false), (Alone, false, true)]
@@ -182,14 +181,14 @@ mod tests {
     #[test]
     fn it_fits_any_window() {
         for (rows, cols) in [(24, 80), (12, 40), (8, 10), (2, 3), (1, 1)] {
-            for presence in [Presence::Asked, Presence::Known(report(100))] {
-                let lines = shown(&presence, rows, cols);
+            for clients in [ClientList::Requested, ClientList::Known(report(100))] {
+                let lines = shown(&clients, rows, cols);
                 // The last line ends the one before the last row, or is the only one.
                 assert!(lines.len() < usize::from(rows).max(2), "{rows}: {lines:?}");
                 assert!(lines.iter().all(|line| line.chars().count() <= usize::from(cols)));
             }
         }
-        let lines = shown(&Presence::Known(report(100)), 24, 80);
+        let lines = shown(&ClientList::Known(report(100)), 24, 80);
         assert_eq!(lines.last().unwrap(), "... and more, see iottymux status");
         assert_eq!(lines.len(), 23);
     }

@@ -1,4 +1,4 @@
-//! What the emulator does not know, said in what it knows.
+//! Translates sequences that the emulator does not know into ones that it knows.
 //!
 //! Each translation is for something that real programs do and that would spoil their screen.
 
@@ -10,7 +10,8 @@ use super::modes::ScreenModes;
 use super::scan::{Control, ESC, number, text_len};
 use crate::types::limits;
 
-/// What the emulator is given for a whole sequence that is no string; none if it knows it. `modes` are those before it.
+/// The replacement of a complete sequence that is not a string; `None` if the emulator knows it. `modes`
+/// are those before it.
 pub(crate) fn translate(raw: &[u8], modes: &ScreenModes, model: &Model) -> Option<Vec<u8>> {
     match raw {
         [ESC, b'D'] => return Some(b"\n".to_vec()),
@@ -35,13 +36,13 @@ pub(crate) fn translate(raw: &[u8], modes: &ScreenModes, model: &Model) -> Optio
             let stops = col.min(model.size().cols - 1).div_ceil(TAB);
             Some(format!("\x1b[{}G", stops.saturating_sub(count) * TAB + 1).into_bytes())
         }
-        // More than the screen holds shows nothing else, and takes its time.
+        // Repeating beyond the size of the screen changes nothing and takes long.
         (0, 0, b'b') => {
             let most = u16::try_from(cells(model)).unwrap_or(u16::MAX);
             (most < count).then(|| format!("\x1b[{most}b").into_bytes())
         }
         (0, 0, b'r') => {
-            // One that is none is passed over, and the cursor goes home whatever scrolls.
+            // An invalid region is ignored. The cursor goes home in any mode.
             let last = Some(control.value(1)).filter(|last| *last != 0).unwrap_or(u16::MAX);
             let holds = count < last.min(model.size().rows);
             Some(if holds { [raw, b"\x1b[H"].concat() } else { Vec::new() })
@@ -49,7 +50,7 @@ pub(crate) fn translate(raw: &[u8], modes: &ScreenModes, model: &Model) -> Optio
         (0, b'!', b'p') => Some(b"\x1b[m\x1b7\x1b[r\x1b8".to_vec()),
         (b'?', 0, b'h' | b'l') => {
             let known = alternate(&control);
-            // Where lines did not go on the cursor was in the last column, and never behind it.
+            // Without wrapping the cursor was in the last column, never after it.
             let size = model.size();
             if model.cursor().1 < size.cols || modes.wraps() || !control.values().any(|n| n == 7) {
                 return known;
@@ -61,7 +62,7 @@ pub(crate) fn translate(raw: &[u8], modes: &ScreenModes, model: &Model) -> Optio
     }
 }
 
-/// Columns from one tabulator to the next.
+/// Columns from one tab stop to the next.
 const TAB: u16 = 8;
 
 fn cells(model: &Model) -> usize {
@@ -69,7 +70,7 @@ fn cells(model: &Model) -> usize {
     usize::from(size.rows) * usize::from(size.cols)
 }
 
-/// Alternate screens and saved cursors of other numbers.
+/// Alternate screens and saved cursors with other mode numbers.
 fn alternate(control: &Control<'_>) -> Option<Vec<u8>> {
     if !control.values().any(|n| matches!(n, 1047 | 1048)) {
         return None;
@@ -85,7 +86,7 @@ fn alternate(control: &Control<'_>) -> Option<Vec<u8>> {
     Some(control.values().map(one).collect::<String>().into_bytes())
 }
 
-/// Kinds of underlines are underlines, their colours are none, and colours may have parts.
+/// Reduces underline styles to underline, drops underline colours, and splits colours with `:`.
 fn colours(numbers: &[u8]) -> Option<Vec<u8>> {
     if knows_colours(numbers) {
         return None;
@@ -100,13 +101,13 @@ fn colours(numbers: &[u8]) -> Option<Vec<u8>> {
             ([4, 0, ..], _) => vec![24],
             ([4, _, ..] | [21], _) => vec![4],
             ([n], true) => {
-                // The colour is in the numbers that follow.
+                // The colour is in the following numbers.
                 let kind = parts.next().map_or(0, number);
                 let more = if kind == 2 { 3 } else { 1 };
                 let rest = parts.by_ref().take(more).map(number);
                 [*n, kind].into_iter().chain(rest).collect()
             }
-            // With or without a number of the colour space.
+            // With or without a colour space.
             ([n, 2, _, r, g, b, ..] | [n, 2, r, g, b], true) => vec![*n, 2, *r, *g, *b],
             ([n, 5, i, ..], true) => vec![*n, 5, *i],
             (_, true) => Vec::new(),
@@ -120,30 +121,30 @@ fn colours(numbers: &[u8]) -> Option<Vec<u8>> {
         }
     }
     let all = [b"\x1b[", out.strip_suffix(b";").unwrap_or(&out), b"m"].concat();
-    // With nothing left it would mean a reset.
+    // An empty sequence would be a reset.
     Some(if out.is_empty() { Vec::new() } else { all })
 }
 
-/// The characters for drawing lines, from `_` to `~`.
+/// The line-drawing characters from `_` to `~`.
 const LINES: [char; 32] = [
     ' ', '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─',
     '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
 ];
 
-/// Makes the character before it an emoji, which is wider. The emulator may panic over one that then no
-/// longer fits into its line.
+/// Makes the character before it a wide emoji. The emulator may panic when that does not fit into its
+/// line any more.
 const SELECTOR: &[u8] = "\u{fe0f}".as_bytes();
 
-/// Whether there is something in these bytes that only [`show_text`] shows right, whatever the modes are.
+/// Whether these bytes need [`show_text`] in any mode.
 pub(crate) fn has_selector(bytes: &[u8]) -> bool {
     memmem::find(bytes, SELECTOR).is_some()
 }
 
-/// Numbers of a control sequence that are looked at in [`plain_len`], bytes: more are unusual.
+/// Bytes of a control sequence that [`plain_len`] reads: longer ones are unusual.
 const USUAL: usize = 64;
 
-/// How many bytes at the beginning the emulator takes as they are, and nobody else needs to know of: text,
-/// colours, and moving the cursor and erasing, which is most of what there is.
+/// The length of the beginning that only the emulator needs, as it is: text, colours, moving the cursor
+/// and erasing. Most output is such.
 pub(crate) fn plain_len(bytes: &[u8]) -> usize {
     let mut len = 0;
     loop {
@@ -167,7 +168,7 @@ pub(crate) fn plain_len(bytes: &[u8]) -> usize {
         };
         let plain = match last {
             b'm' => known && value != 58 && value != 21,
-            // Erasing the screen is looked at: it may be erased already.
+            // Not `J`: the screen may be erased already.
             b'@'..=b'H' | b'K'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'`' | b'd' | b'f' => true,
             _ => false,
         };
@@ -192,7 +193,7 @@ pub(crate) fn knows_colours(numbers: &[u8]) -> bool {
     !foreign(value)
 }
 
-/// Shows text that the emulator alone would show in another way.
+/// Shows text that the emulator alone would show wrong.
 pub(crate) fn show_text(text: &[u8], modes: &mut ScreenModes, model: &mut Model) {
     let mut rest = text;
     while !rest.is_empty() {
@@ -203,20 +204,20 @@ pub(crate) fn show_text(text: &[u8], modes: &mut ScreenModes, model: &mut Model)
             model.process(&rest[..len]);
         }
         rest = &rest[len..];
-        if let Some(behind) = rest.strip_prefix(SELECTOR) {
+        if let Some(after) = rest.strip_prefix(SELECTOR) {
             if model.cursor().1 < model.size().cols {
                 model.process(SELECTOR);
             }
-            rest = behind;
+            rest = after;
         }
     }
 }
 
-/// Shows text character by character.
+/// Shows text character by character, in modes that the emulator does not know.
 fn show_slowly(text: &[u8], modes: &mut ScreenModes, model: &mut Model) {
     for character in text.utf8_chunks().flat_map(|chunk| chunk.valid().chars()) {
         let cols = model.size().cols;
-        // Where lines do not go on, the last column is written again and again.
+        // Without wrapping the last column is overwritten.
         let takes_place = character.width().is_some_and(|width| width > 0);
         if takes_place && !modes.wraps() && model.cursor().1 >= cols {
             model.process(format!("\x1b[{cols}G").as_bytes());

@@ -1,4 +1,4 @@
-//! What an app's terminal shows, and how to show it again on any other.
+//! What an app's terminal shows, and how to redraw it on any other terminal.
 //!
 //! ```text
 //! bytes ─▶ scan ─┬▶ modes                    ─┐
@@ -6,14 +6,14 @@
 //!                └▶ dialect ─▶ model (vt100) ─┘   model ─▶ reflow
 //! ```
 //!
-//! Pure. Invariant: whatever bytes come, in whatever pieces, memory stays bounded and nothing panics; when
-//! the emulator does, it is given up, and all else goes on. Strings (titles, the clipboard, pictures)
-//! never reach the emulator.
+//! Pure. Invariant: for any bytes in any pieces, memory stays bounded and nothing panics. When the
+//! emulator panics, it is dropped, and everything else goes on. Strings (titles, the clipboard,
+//! pictures) never reach the emulator.
 //!
-//! A redraw needs nothing but a terminal that is like xterm, asks nothing, and leaves what was scrolled away
-//! as it is. It ends with the sequence or character that the app had begun, so that the app's next bytes
-//! follow behind it. Not redrawn, because the emulator does not know it: tabulators that the app has set, and
-//! blinking, hidden and struck text.
+//! A redraw works on any xterm-like terminal, contains no query, and keeps the scrollback. It ends with
+//! the incomplete sequence or character of the app, so that the app's next bytes continue it. Not
+//! redrawn, because the emulator does not know them: tab stops that the app has set, and blinking,
+//! hidden and struck text.
 
 mod dialect;
 mod model;
@@ -36,22 +36,22 @@ use crate::wire::Size;
 pub struct Screen {
     scanner: Scanner,
     state: State,
-    /// The bytes of a character that has begun: the model takes whole ones only.
+    /// The bytes of an incomplete character: the model takes complete ones only.
     begun: Vec<u8>,
 }
 
-/// What whole pieces change.
+/// The state that complete pieces change.
 struct State {
     modes: ScreenModes,
     model: Model,
     title: Option<String>,
     asked: Vec<PendingQuery>,
-    /// Bytes of the app before those that are being processed.
+    /// Bytes of the app before the current ones.
     before: u64,
 }
 
 impl Screen {
-    /// An empty screen of this size; of one that is too large a part.
+    /// An empty screen of this size, or of the largest one that the model takes.
     pub fn new(size: Size) -> Self {
         let state = State {
             modes: ScreenModes::default(),
@@ -63,7 +63,7 @@ impl Screen {
         Self { scanner: Scanner::default(), state, begun: Vec::new() }
     }
 
-    /// Shows what the app prints.
+    /// Processes output of the app.
     pub fn process(&mut self, bytes: &[u8]) {
         let rest = &bytes[self.finish_character(bytes)..];
         let (whole, begun) = rest.split_at(rest.len() - scan::unfinished(rest));
@@ -76,7 +76,7 @@ impl Screen {
         }
     }
 
-    /// Shows the character that had begun, if it ends now; returns how many bytes belong to it.
+    /// Shows the incomplete character if these bytes complete it. Returns how many bytes belong to it.
     fn finish_character(&mut self, bytes: &[u8]) -> usize {
         if self.begun.is_empty() {
             return 0;
@@ -85,7 +85,7 @@ impl Screen {
         while scan::unfinished(&self.begun) > 0 {
             match bytes.get(used) {
                 Some(byte @ 0x80..=0xbf) => self.begun.push(*byte),
-                // Broken off: it is nothing.
+                // Broken off: not a character.
                 Some(_) => break,
                 None => {
                     self.state.before += used as u64;
@@ -100,10 +100,10 @@ impl Screen {
         used
     }
 
-    /// Shows bytes that do not end within a character, unless it is within a sequence.
+    /// Processes bytes that do not end within a character, except inside a sequence.
     fn pieces(&mut self, bytes: &[u8]) {
         let Self { scanner, state, .. } = self;
-        // What the emulator has not been given yet begins at `run`: it is fastest with large pieces.
+        // The emulator has got the bytes before `run`: it is fastest with large pieces.
         let (mut run, mut at) = (0, 0);
         let selectors = dialect::has_selector(bytes);
         loop {
@@ -128,23 +128,23 @@ impl Screen {
         self.state.before += bytes.len() as u64;
     }
 
-    /// The app's window has another size.
+    /// Changes the size of the app's window.
     pub fn resize(&mut self, size: Size) {
         self.state.model.resize(size);
         self.state.modes.resized();
     }
 
-    /// Why there is nothing to redraw any more; told once.
+    /// Why the screen cannot be redrawn any more; returned once.
     pub fn why_off(&mut self) -> Option<String> {
         self.state.model.why()
     }
 
-    /// The queries that the app has made since this was called last, [`limits::QUERIES`] at the most.
+    /// The app's queries since the last call, at most [`limits::QUERIES`].
     pub fn queries(&mut self) -> impl Iterator<Item = PendingQuery> + '_ {
         self.state.asked.drain(..)
     }
 
-    /// What a plain terminal would answer, if it answers that.
+    /// The answer of a plain terminal, if it has one.
     pub fn answer(&self, asked: &PendingQuery) -> Option<Vec<u8>> {
         asked.answer(self.state.model.size(), &self.state.modes)
     }
@@ -154,16 +154,16 @@ impl Screen {
         &self.state.modes
     }
 
-    /// What the app calls its window.
+    /// The window title that the app has set.
     pub fn title(&self) -> Option<&str> {
         self.state.title.as_deref()
     }
 
-    /// What makes a terminal with this window show the screen as it is; none when the model is off.
+    /// The bytes that draw the screen on a terminal with this window; `None` without a working model.
     ///
-    /// In a larger window the screen is at the top left. In a smaller one columns on the right are cut, and
-    /// of the main screen so many rows above that the cursor is visible; of the alternate screen, whose
-    /// programs know where they draw, rows below.
+    /// In a larger window the screen is at the top left. A smaller window cuts columns on the right. It
+    /// cuts rows of the main screen at the top, so that the cursor is visible, and rows of the alternate
+    /// screen at the bottom.
     pub fn redraw(&self, window: Size) -> Option<Vec<u8>> {
         let State { modes, model, title, .. } = &self.state;
         if !model.works() {
@@ -173,7 +173,7 @@ impl Screen {
         let some = |wanted: u16, else_: u16| if wanted == 0 { else_ } else { wanted };
         let window =
             Size { rows: some(window.rows, size.rows), cols: some(window.cols, size.cols) };
-        // What the terminal may be in the middle of is broken off.
+        // CAN breaks off a sequence that the terminal may be in.
         let mut out = String::from("\x18\x1b[?1049l");
         out.push_str(&modes.reset());
         out.push_str("\x1b[?25l\x1b[H\x1b[J");
@@ -187,7 +187,7 @@ impl Screen {
             let top = top_row(&main, window);
             out.push_str(&main.draw(window, top));
             out.push_str(&main.put_cursor(window, top, main.cursor().0 - top + 1));
-            out.push_str(&modes.main_keyboard_again());
+            out.push_str(&modes.set_main_keyboard());
             out.push_str("\x1b[?1049h");
             out.push_str(modes.forget_keyboard());
             out.push_str("\x1b[m\x1b[H\x1b[2J");
@@ -197,16 +197,16 @@ impl Screen {
         out.push_str(&model.draw(window, top));
         let region = self.state.region().filter(|(_, last)| top == 0 && *last <= window.rows);
         if let Some(saved) = modes.saved() {
-            out.push_str(&save_again(model, saved, region, window, top));
+            out.push_str(&repeat_saved(model, saved, region, window, top));
         }
         if let Some((first, last)) = region {
             let _ = write!(out, "\x1b[{first};{last}r");
         }
-        out.push_str(&modes.set_again());
+        out.push_str(&modes.set_changed());
         let row = model.cursor().0.saturating_sub(top).min(window.rows - 1) + 1;
         let first = region.filter(|_| modes.counts_from_region()).map_or(1, |(first, _)| first);
         out.push_str(&model.put_cursor(window, top, row.saturating_sub(first - 1).max(1)));
-        out.push_str(&modes.sets_again());
+        out.push_str(&modes.select_charsets());
         if modes.shows_cursor() {
             out.push_str("\x1b[?25h");
         }
@@ -217,8 +217,8 @@ impl Screen {
     }
 }
 
-/// Saves again what the program has saved, on a screen that was drawn and whose modes are the usual ones.
-fn save_again(
+/// Repeats the app's saved cursor, on a drawn screen with default modes.
+fn repeat_saved(
     model: &Model,
     saved: Saved,
     region: Option<(u16, u16)>,
@@ -236,18 +236,18 @@ fn save_again(
         out.push_str("\x1b[?6h");
     }
     out.push_str(&model.put_cursor(window, top, row - region.map_or(0, |(first, _)| first - 1)));
-    out.push_str(&saved.sets_again());
+    out.push_str(&saved.select_charsets());
     out.push_str("\x1b7\x1b(B\x1b)B\x0f\x1b[?6l\x1b[r\x1b[m");
     out
 }
 
-/// The first row that is shown of a main screen.
+/// The first row of a main screen that is shown.
 fn top_row(model: &Model, window: Size) -> u16 {
     model.cursor().0.saturating_sub(window.rows - 1)
 }
 
 impl State {
-    /// The first and the last row that scroll, from 1, if not all do.
+    /// The first and the last row of the scroll region, from 1, if it is not the whole screen.
     fn region(&self) -> Option<(u16, u16)> {
         let rows = self.model.size().rows;
         let (first, last) = self.modes.region()?;
@@ -255,8 +255,8 @@ impl State {
         (first < region.1 && region != (1, rows)).then_some(region)
     }
 
-    /// Whether the emulator takes a piece of the stream as it is, with what is around it; all that is to be
-    /// known of it is then known. Most of a stream is such.
+    /// Whether the emulator takes a piece as it is, together with its neighbours; its modes are then read.
+    /// Most of a stream is such.
     fn takes(&mut self, piece: Piece<'_>, selectors: bool) -> bool {
         let Piece::Sequence(raw) = piece else {
             return match piece {
@@ -273,7 +273,7 @@ impl State {
                 self.modes.read(piece);
                 true
             }
-            // Alternate screens and saved cursors need more than a look, and so does the end of not wrapping.
+            // Alternate screens, saved cursors and the end of no-wrap are translated elsewhere.
             [ESC, b'[', b'?', numbers @ .., b'h' | b'l']
                 if self.modes.wraps()
                     && !numbers.windows(3).any(|part| part == b"104")
@@ -286,7 +286,7 @@ impl State {
         }
     }
 
-    /// A piece that ends `end` bytes after `before`. The emulator has all that was printed before it.
+    /// Processes a piece that ends `end` bytes after `before`. The emulator has everything before it.
     fn piece(&mut self, piece: Piece<'_>, end: usize) {
         match piece {
             Piece::Text(text) => dialect::show_text(text, &mut self.modes, &mut self.model),

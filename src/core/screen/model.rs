@@ -1,7 +1,7 @@
 //! The cells of a terminal: the only file that knows the emulator (the vt100 crate).
 //!
-//! What it is given is whole sequences and text. A panic inside of it is caught, prints nothing, and ends
-//! the model, never the caller; the reason is kept. Memory: see [`limits::CELLS`].
+//! It takes complete sequences and text. A panic inside it is caught and silent. It ends the model, never
+//! the caller, and its reason is kept. Memory: see [`limits::CELLS`].
 
 use std::any::Any;
 use std::cell::Cell;
@@ -19,23 +19,23 @@ use crate::wire::Size;
 
 /// See the module.
 pub(crate) struct Model {
-    /// None when the emulator has panicked.
+    /// `None` after the emulator has panicked.
     parser: Option<Parser>,
     why: Option<String>,
-    /// The largest window of late. As long as it is smaller, what then no longer fits is kept, so that it is
-    /// there again when whoever has a small one has gone.
-    home: Size,
-    /// All as it was when the window changed first while the alternate screen was shown: the main screen is
-    /// changed when it is seen again.
-    behind: Option<Box<Model>>,
-    /// From where to its end the screen is erased, with which look: nothing has been printed there since.
+    /// The last large window. While the window is smaller, rows that no longer fit are kept, so that they
+    /// are there again when the client with the small window has gone.
+    largest: Size,
+    /// A copy from before the first resize on the alternate screen. The main screen is resized from this
+    /// copy when it is shown again.
+    unresized: Option<Box<Model>>,
+    /// The screen is erased from here to its end, with this look.
     erased: Option<((u16, u16), Look)>,
     /// How often the emulator has erased a part of the screen.
     #[cfg(test)]
     pub(crate) erasures: usize,
 }
 
-/// The colours and the like of text.
+/// The colours and attributes of text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Look {
     text: Color,
@@ -45,22 +45,22 @@ struct Look {
 }
 
 const PLAIN: Look = Look { text: Color::Default, back: Color::Default, flags: [false; 5] };
-/// The look of a space that ends a line which is broken anew, where it would seem to go on ([`may_go_on`]). Nobody
-/// else prints such in the last column.
+/// The look of a space that marks the end of a rewrapped line, where the line would seem to continue
+/// ([`may_wrap`]). Programs do not print such a space in the last column.
 const END: Look = Look { flags: [false, true, true, false, false], ..PLAIN };
-/// How these are chosen.
+/// The numbers that select these flags.
 const FLAGS: [u8; 5] = [1, 2, 3, 4, 7];
 
 impl Model {
     /// An empty screen.
     pub(crate) fn new(size: Size) -> Self {
         let (rows, cols) = bounded(size);
-        let home = Size { rows: rows.get(), cols: cols.get() };
+        let largest = Size { rows: rows.get(), cols: cols.get() };
         let mut model = Self {
             parser: None,
             why: None,
-            home,
-            behind: None,
+            largest,
+            unresized: None,
             erased: None,
             #[cfg(test)]
             erasures: 0,
@@ -72,11 +72,11 @@ impl Model {
         model
     }
 
-    /// Shows bytes. A character that is not finished by them is none: of one that comes in two pieces the
-    /// emulator sometimes loses what is behind it.
+    /// Processes bytes. An incomplete character at the end is dropped: of a character in two pieces the
+    /// emulator sometimes loses what follows it.
     pub(crate) fn process(&mut self, bytes: &[u8]) {
         let (mut whole, mut end) = (bytes, usize::MAX);
-        // Before the beginning of a character may be another one, which what comes next does not end.
+        // Another incomplete character may be before the dropped one.
         while whole.len() < end {
             end = whole.len();
             whole = &whole[..end - scan::unfinished(whole)];
@@ -89,7 +89,7 @@ impl Model {
         }
         self.with(|parser| parser.process(whole));
         if !self.is_alternate()
-            && let Some(mut main) = self.behind.take()
+            && let Some(mut main) = self.unresized.take()
         {
             main.process(whole);
             main.resize(self.size());
@@ -97,8 +97,8 @@ impl Model {
         }
     }
 
-    /// Erases from the cursor to the end of the screen (`ED 0`), or all of it (`ED 2`). In a large window that is
-    /// the dearest thing that three bytes can ask for, so what is erased already is left.
+    /// Erases from the cursor to the end of the screen (`ED 0`), or all of it (`ED 2`). In a large window
+    /// this is expensive, so an erased screen is not erased again.
     pub(crate) fn erase(&mut self, raw: &[u8], all: bool) {
         let Some(look) = self.parser.as_ref().map(|parser| current(parser.screen())) else {
             return;
@@ -116,7 +116,7 @@ impl Model {
         self.erased = Some((from, look));
     }
 
-    /// Changes the size: lines are broken anew, and what does not fit above goes.
+    /// Changes the size: lines are rewrapped, and rows that do not fit are dropped at the top.
     pub(crate) fn resize(&mut self, size: Size) {
         let (rows, cols) = bounded(size);
         let size = Size { rows: rows.get(), cols: cols.get() };
@@ -125,23 +125,23 @@ impl Model {
         }
         self.erased = None;
         if self.is_alternate() {
-            if self.behind.is_none() {
-                self.behind = Some(Box::new(self.copy()));
+            if self.unresized.is_none() {
+                self.unresized = Some(Box::new(self.copy()));
             }
             return self.with(|parser| parser.set_size(rows, cols));
         }
         let mut above = 0;
-        if rows.get() >= self.home.rows && cols.get() >= self.home.cols {
-            self.home = size;
+        if rows.get() >= self.largest.rows && cols.get() >= self.largest.cols {
+            self.largest = size;
         } else {
             // Wide characters may leave the last column empty.
-            let pieces = self.home.cols.div_ceil(cols.get() - 1);
-            above = usize::from(self.home.rows) * usize::from(pieces);
+            let pieces = self.largest.cols.div_ceil(cols.get() - 1);
+            above = usize::from(self.largest.rows) * usize::from(pieces);
         }
         self.with(|parser| *parser = resized(parser, (rows, cols), above));
     }
 
-    /// Why there is no model any more; told once.
+    /// Why the model does not work any more; returned once.
     pub(crate) fn why(&mut self) -> Option<String> {
         self.why.take()
     }
@@ -160,8 +160,8 @@ impl Model {
         })
     }
 
-    /// The row and column of the cursor, from 0. Behind the last column when the next character begins a
-    /// line.
+    /// The row and column of the cursor, from 0. The column is after the last one when the next character
+    /// wraps.
     pub(crate) fn cursor(&self) -> (u16, u16) {
         self.parser.as_ref().map_or((0, 0), |parser| parser.screen().cursor_position())
     }
@@ -171,8 +171,8 @@ impl Model {
         self.parser.as_ref().is_some_and(|parser| parser.screen().alternate_screen())
     }
 
-    /// A copy that shows the main screen behind the alternate one, as it will be when the program leaves;
-    /// with the cursor that was saved, if one was.
+    /// A copy that shows the main screen behind the alternate one, as it will be when the program leaves,
+    /// with the saved cursor if `saved`.
     pub(crate) fn main(&self, saved: bool) -> Self {
         let mut main = self.copy();
         main.process(if saved { b"\x1b[?1049l" } else { b"\x1b[?47l" });
@@ -181,8 +181,8 @@ impl Model {
 
     fn copy(&self) -> Self {
         let mut copy = Self::new(self.size());
-        copy.home = self.home;
-        copy.behind = self.behind.as_ref().map(|behind| Box::new(behind.copy()));
+        copy.largest = self.largest;
+        copy.unresized = self.unresized.as_ref().map(|model| Box::new(model.copy()));
         copy.with(|parser| {
             if let Some(from) = &self.parser {
                 *parser.screen_mut() = from.screen().clone();
@@ -191,37 +191,37 @@ impl Model {
         copy
     }
 
-    /// A copy with the cursor that the program has saved on the screen that is shown now.
+    /// A copy with the cursor that the program has saved on the current screen.
     pub(crate) fn restored(&self) -> Self {
         let mut restored = self.copy();
         restored.process(b"\x1b8");
         restored
     }
 
-    /// Draws on a cleared screen of this size, and leaves the cursor anywhere. `top` is the first row that
-    /// is drawn.
+    /// The bytes that draw on a cleared screen of this size, from the row `top` on. They leave the cursor
+    /// anywhere.
     pub(crate) fn draw(&self, window: Size, top: u16) -> String {
         let draw = |parser: &Parser| contain(|| draw(parser.screen(), window, top)).ok();
         self.parser.as_ref().and_then(draw).unwrap_or_default()
     }
 
-    /// Moves the cursor to this row of the window (from 1), and chooses the look of what comes next.
+    /// The bytes that move the cursor to this row of the window (from 1) and select its look.
     pub(crate) fn put_cursor(&self, window: Size, top: u16, row: u16) -> String {
         let put = |parser: &Parser| contain(|| put_cursor(parser.screen(), window, top, row)).ok();
         self.parser.as_ref().and_then(put).unwrap_or_default()
     }
 
-    fn with(&mut self, does: impl FnOnce(&mut Parser)) {
+    fn with(&mut self, work: impl FnOnce(&mut Parser)) {
         let Some(parser) = &mut self.parser else { return };
-        // What it left behind is not used again.
-        if let Err(why) = contain(|| does(parser)) {
+        // A parser that has panicked is not used again.
+        if let Err(why) = contain(|| work(parser)) {
             self.parser = None;
             self.why = Some(why);
         }
     }
 }
 
-/// Whether these bytes do nothing but move the cursor and choose the look of what comes next.
+/// Whether these bytes only move the cursor and select a look.
 fn moves_only(mut bytes: &[u8]) -> bool {
     while let [scan::ESC, b'[', body @ ..] = bytes {
         let Some(end) = body.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';')) else {
@@ -235,7 +235,7 @@ fn moves_only(mut bytes: &[u8]) -> bool {
     bytes.is_empty()
 }
 
-/// Clamped to what the emulator and our memory bear.
+/// The size clamped to the limits of the emulator and of our memory.
 fn bounded(size: Size) -> (NonZeroU16, NonZeroU16) {
     let most = u16::try_from(limits::CELLS / usize::from(limits::MODEL_COLS)).unwrap_or(u16::MAX);
     let cols = size.cols.clamp(limits::MODEL_COLS, most);
@@ -248,12 +248,12 @@ fn bounded(size: Size) -> (NonZeroU16, NonZeroU16) {
 }
 
 thread_local! {
-    /// Whether a panic of this thread is one of the emulator.
+    /// Whether this thread runs the emulator.
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something that may panic, and keeps that silent.
-fn contain<T>(does: impl FnOnce() -> T) -> Result<T, String> {
+/// Runs something that may panic, silently.
+fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let report = panic::take_hook();
@@ -264,20 +264,20 @@ fn contain<T>(does: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     CONTAINED.set(true);
-    let done = panic::catch_unwind(AssertUnwindSafe(does));
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
     CONTAINED.set(false);
     done.map_err(|panic| reason(&*panic))
 }
 
-/// What the panic said, as a piece of a line.
+/// The message of a panic, as a part of a line.
 fn reason(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it does not say why").escape_debug().take(limits::REASON).collect()
+    text.unwrap_or("no message").escape_debug().take(limits::REASON).collect()
 }
 
-/// A screen in another size, which keeps so many rows `above` it. The rows below the cursor that are empty are
-/// given up first; then what is above.
+/// A screen in another size, which keeps this many rows `above` it. Empty rows below the cursor are dropped
+/// first, then rows at the top.
 fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) -> Parser {
     let mut old = all_rows(parser.screen_mut());
     let now = take_cursor(parser);
@@ -296,25 +296,25 @@ fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) ->
             pen.glyph(glyph);
         }
         let Some(next) = kept.get(number + 1) else { continue };
-        if !row.goes_on && may_go_on(row, next, size.1.get()) {
+        if !row.wraps && may_wrap(row, next, size.1.get()) {
             pen.look(END);
             pen.out.push(' ');
         }
-        if !row.goes_on || row.len() < size.1.get() {
+        if !row.wraps || row.len() < size.1.get() {
             pen.out.push_str("\r\n");
         }
     }
     pen.origin(saved.counts_from_region);
-    pen.place(saved_at, top);
+    pen.move_to(saved_at, top);
     pen.look(saved.look);
     pen.out.push_str("\x1b7");
     pen.origin(now.counts_from_region);
-    pen.place(at, top);
+    pen.move_to(at, top);
     if let Some(last) = rows.get(at.row).and_then(|row| row.glyphs.last())
         && at.col == size.1.get()
     {
-        // Behind the last column: only a character printed there brings the cursor back to it.
-        pen.place(CellPosition { col: at.col - last.cols, ..at }, top);
+        // After the last column: only printing a character there moves the cursor to it.
+        pen.move_to(CellPosition { col: at.col - last.cols, ..at }, top);
         pen.glyph(last);
     }
     pen.look(now.look);
@@ -323,15 +323,15 @@ fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) ->
     parser
 }
 
-/// A cursor: where it is in all rows, and what comes with it.
+/// A cursor and its state, with its position in all rows.
 struct ScreenCursor {
     at: CellPosition,
     look: Look,
-    /// Whether rows are counted from the first one that scrolls.
+    /// Origin mode.
     counts_from_region: bool,
 }
 
-/// The cursor, of a screen that is not needed any more: how rows are counted is to be seen only by moving it.
+/// Takes the cursor of a screen that is not needed any more: origin mode shows only by moving the cursor.
 fn take_cursor(parser: &mut Parser) -> ScreenCursor {
     let screen = parser.screen();
     let (row, col) = screen.cursor_position();
@@ -341,7 +341,7 @@ fn take_cursor(parser: &mut Parser) -> ScreenCursor {
     ScreenCursor { at, look, counts_from_region: parser.screen().cursor_position().0 > 0 }
 }
 
-/// The rows that are kept above the screen, and its own.
+/// The rows above the screen, and its own.
 fn all_rows(screen: &mut vt100::Screen) -> Vec<Row<Look>> {
     let height = screen.size().0.get();
     let mut above = screen.scrollback_len();
@@ -356,19 +356,19 @@ fn all_rows(screen: &mut vt100::Screen) -> Vec<Row<Look>> {
         }
         above -= usize::from(seen);
     }
-    // Where a wide character did not fit the emulator does not know that the line goes on. Nor is it known here, but
-    // most rows that look so do.
+    // Where a wide character did not fit, the emulator does not know that the line wraps. This is a guess
+    // that is mostly right.
     let cols = screen.size().1.get();
     for at in 1..rows.len() {
         let [row, next] = &mut rows[at - 1..=at] else { break };
         let ends = row.glyphs.pop_if(|glyph| glyph.text == " " && glyph.look == END).is_some();
-        row.goes_on |= !ends && may_go_on(row, next, cols);
+        row.wraps |= !ends && may_wrap(row, next, cols);
     }
     rows
 }
 
-/// Whether a row may end before its last column because the next one begins with a wide character.
-fn may_go_on(row: &Row<Look>, next: &Row<Look>, cols: u16) -> bool {
+/// Whether a row may end before its last column because the next row begins with a wide character.
+fn may_wrap(row: &Row<Look>, next: &Row<Look>, cols: u16) -> bool {
     row.len() == cols - 1 && next.glyphs.first().is_some_and(|glyph| glyph.cols == 2)
 }
 
@@ -382,21 +382,19 @@ fn one_row(screen: &vt100::Screen, row: u16) -> Row<Look> {
         glyphs.push(Glyph { text, cols, look });
         col += cols;
     }
-    let goes_on = screen.row_wrapped(row);
-    while !goes_on && glyphs.pop_if(|glyph| glyph.text.is_empty() && glyph.look == PLAIN).is_some()
-    {
-    }
-    Row { glyphs, goes_on }
+    let wraps = screen.row_wrapped(row);
+    while !wraps && glyphs.pop_if(|glyph| glyph.text.is_empty() && glyph.look == PLAIN).is_some() {}
+    Row { glyphs, wraps }
 }
 
 fn draw(screen: &vt100::Screen, window: Size, top: u16) -> String {
     let (rows, cols) = screen.size();
     let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
-    // A line that goes on in the next is drawn so that the terminal knows it, too.
+    // A wrapped line is drawn so that the terminal wraps it, too.
     let same = cols.get() == window.cols;
     for row in top..rows.get().min(top.saturating_add(window.rows)) {
-        let goes_on = same && row > top && screen.row_wrapped(row - 1);
-        draw_row(screen, &mut pen, row, row - top, window.cols, goes_on);
+        let wraps = same && row > top && screen.row_wrapped(row - 1);
+        draw_row(screen, &mut pen, row, row - top, window.cols, wraps);
     }
     pen.look(PLAIN);
     pen.out
@@ -408,7 +406,7 @@ fn draw_row(
     row: u16,
     to: u16,
     window_cols: u16,
-    goes_on: bool,
+    wraps: bool,
 ) {
     let cols = screen.size().1.get();
     let shown = cols.min(window_cols);
@@ -419,12 +417,12 @@ fn draw_row(
         let width = if this.is_wide() { 2 } else { 1 };
         if is_whole(screen, row, col) && col + width <= shown {
             let behind_the_last = pen.at == Some((to.wrapping_sub(1), cols));
-            if !(goes_on && col == 0 && behind_the_last) {
+            if !(wraps && col == 0 && behind_the_last) {
                 pen.go(to, col);
             }
             pen.look(look(this));
             pen.out.push_str(this.contents());
-            // What several characters are together, terminals do not agree upon.
+            // Terminals disagree on the width of combined characters.
             pen.at = (this.contents().chars().nth(1).is_none()).then_some((to, col + width));
             col += width;
             continue;
@@ -443,7 +441,7 @@ fn draw_row(
     }
 }
 
-/// Whether there is a character in this cell, and all of it.
+/// Whether this cell holds a complete character.
 fn is_whole(screen: &vt100::Screen, row: u16, col: u16) -> bool {
     screen.cell(row, col).is_some_and(|cell| {
         let other_half =
@@ -459,7 +457,7 @@ fn put_cursor(screen: &vt100::Screen, window: Size, top: u16, row: u16) -> Strin
     let fits = from >= top && from - top < window.rows && cols.get() == window.cols;
     let last = cols.get() - 1;
     if col > last && fits && from < rows.get() {
-        // Behind the last column: only a character drawn there brings the cursor back to it.
+        // After the last column: only drawing a character there moves the cursor to it.
         let wide = screen.cell(from, last).is_some_and(vt100::Cell::is_wide_continuation);
         let at = if wide { last - 1 } else { last };
         let cell = screen.cell(from, at);
@@ -475,7 +473,7 @@ fn put_cursor(screen: &vt100::Screen, window: Size, top: u16, row: u16) -> Strin
     pen.out
 }
 
-/// The look of what is printed next.
+/// The look of the next character.
 fn current(screen: &vt100::Screen) -> Look {
     Look {
         text: screen.fgcolor(),
@@ -486,7 +484,7 @@ fn current(screen: &vt100::Screen) -> Look {
 
 fn look(cell: &vt100::Cell) -> Look {
     if !cell.has_contents() {
-        // Erased cells have no look but the colour behind.
+        // Erased cells have only a background colour.
         return Look { back: cell.bgcolor(), ..PLAIN };
     }
     Look {
@@ -496,7 +494,7 @@ fn look(cell: &vt100::Cell) -> Look {
     }
 }
 
-/// What draws, and what is known of the terminal that it draws on.
+/// Draws on a terminal, whose cursor and look it knows.
 struct Pen {
     out: String,
     at: Option<(u16, u16)>,
@@ -504,20 +502,20 @@ struct Pen {
 }
 
 impl Pen {
-    /// Prints it where the cursor is.
+    /// Prints a glyph at the cursor.
     fn glyph(&mut self, glyph: &Glyph<Look>) {
         self.look(glyph.look);
         self.at = None;
         self.out.push_str(if glyph.text.is_empty() { " " } else { &glyph.text });
     }
 
-    /// Moves the cursor to a place in rows of which this one is the first of the screen.
-    fn place(&mut self, place: CellPosition, top: usize) {
-        let row = u16::try_from(place.row.saturating_sub(top)).unwrap_or(u16::MAX);
-        self.go(row, place.col);
+    /// Moves the cursor to a position in rows of which `top` is the first one on the screen.
+    fn move_to(&mut self, position: CellPosition, top: usize) {
+        let row = u16::try_from(position.row.saturating_sub(top)).unwrap_or(u16::MAX);
+        self.go(row, position.col);
     }
 
-    /// Counts rows from the first one that scrolls, or from the first, where the cursor is then.
+    /// Sets origin mode, which moves the cursor.
     fn origin(&mut self, counts_from_region: bool) {
         self.at = None;
         self.out.push_str(if counts_from_region { "\x1b[?6h" } else { "\x1b[?6l" });
@@ -557,7 +555,7 @@ impl Pen {
 
 #[cfg(test)]
 impl Model {
-    /// All that can be seen, row by row; spaces are as good as erased cells.
+    /// Everything visible, row by row; spaces count as erased cells.
     pub(crate) fn seen(&self) -> Vec<String> {
         let Some(parser) = &self.parser else { return Vec::new() };
         let screen = parser.screen();
@@ -604,7 +602,7 @@ mod tests {
         model.process(b"text");
         model.resize(Size { rows: 1, cols: 1 });
         assert_eq!(model.draw(Size { rows: 3, cols: 10 }, 0), "");
-        // Other panics are still told of.
+        // Other panics are still reported.
         assert!(!CONTAINED.get());
     }
 

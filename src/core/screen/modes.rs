@@ -1,7 +1,7 @@
-//! The modes of a terminal that a program has changed: how to take them back, and how to set them again.
+//! The terminal modes that a program has changed: how to undo them, and how to set them again.
 //!
-//! Constant memory. It knows modes that outlive a program, and that a fresh terminal would lack. It is
-//! no terminal: what is on the screen it does not know.
+//! Constant memory. It knows the modes that outlive a program and that a fresh terminal lacks. It does
+//! not know the content of the screen.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::types::limits;
 struct ModeNumber {
     private: bool,
     number: u16,
-    /// How it is in a shell's terminal.
+    /// The value in a shell's terminal.
     usual: bool,
 }
 
@@ -30,17 +30,17 @@ const fn public(number: u16) -> ModeNumber {
     ModeNumber { private: false, number, usual: false }
 }
 
-/// All that are known, in the order in which they are undone.
+/// All known modes, in the order in which they are undone.
 const MODES: [ModeNumber; 31] = [
-    // Wrapping lines, showing the cursor, no echo by the terminal itself.
+    // Wrapping, cursor shown, no local echo.
     usual(true, 7),
     usual(true, 25),
     usual(false, 12),
-    // A locked keyboard, inserting, newlines that return the carriage.
+    // Locked keyboard, insert mode, newline mode.
     public(2),
     public(4),
     public(20),
-    // Keys of the cursor, inverse screen, origin, blinking cursor, wrapping backwards, keypad, margins.
+    // Cursor keys, inverse screen, origin, blinking cursor, reverse wrap, keypad, margins, mouse.
     private(1),
     private(5),
     private(6),
@@ -53,37 +53,36 @@ const MODES: [ModeNumber; 31] = [
     private(1001),
     private(1002),
     private(1003),
-    // Focus, encodings of the mouse.
+    // Focus, mouse encodings.
     private(1004),
     private(1005),
     private(1006),
     private(1015),
     private(1016),
-    // Paste, updates that wait for their end, clusters, news of colours and of size.
+    // Paste, synchronized updates, grapheme clusters, reports of colours and size.
     private(2004),
     private(2026),
     private(2027),
     private(2031),
     private(2048),
-    // The alternate screens come last, so that what is undone before is undone on the screen on which it
-    // was done.
+    // The alternate screens come last: the other modes are undone on the screen on which they were set.
     private(47),
     private(1047),
     private(1049),
 ];
-/// The first of them: wrapping lines.
+/// The index of wrapping.
 const WRAP: usize = 0;
-/// The first of the alternate screens.
+/// The index of the first alternate screen.
 const ALTERNATE: usize = MODES.len() - 3;
-/// Not set again: the screen must not freeze for an update whose beginning this terminal has not seen.
+/// Synchronized update. Not set again: the terminal would freeze until the update ends.
 const UPDATE: u16 = 2026;
-/// The mode of showing the cursor.
+/// Cursor shown.
 const CURSOR: u16 = 25;
-/// Of each of these groups the one that was set last counts.
-const MICE: [u16; 5] = [9, 1000, 1001, 1002, 1003];
-const ENCODINGS: [u16; 4] = [1005, 1006, 1015, 1016];
+/// In each of these groups the mode that was set last counts.
+const MOUSE_MODES: [u16; 5] = [9, 1000, 1001, 1002, 1003];
+const MOUSE_ENCODINGS: [u16; 4] = [1005, 1006, 1015, 1016];
 
-/// The modes of the keyboard that a program has stacked on one screen (`CSI > … u`).
+/// The keyboard modes that a program has stacked on one screen (`CSI > … u`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Keyboard {
     /// Set without a stack.
@@ -92,10 +91,10 @@ struct Keyboard {
     depth: usize,
 }
 
-/// What a program has saved beside the cursor's place and look (`ESC 7`).
+/// The state that `ESC 7` saves, apart from position and colours of the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
-    /// Whether rows were counted from the first that scrolls.
+    /// Origin mode.
     pub(crate) origin: bool,
     sets: [u8; 2],
     shifted: bool,
@@ -108,19 +107,19 @@ pub struct ScreenModes {
     mouse: u16,
     encoding: u16,
     keypad: bool,
-    /// The shape of the cursor; none if it was never chosen.
+    /// The cursor shape, if it was ever set.
     cursor: Option<u16>,
-    /// How keys with modifiers are told (`CSI > 4 … m`); none if it was never chosen.
+    /// The encoding of keys with modifiers (`CSI > 4 … m`), if it was ever set.
     modified_keys: Option<u16>,
-    /// On the main and on the alternate screen.
+    /// For the main and the alternate screen.
     keyboards: [Keyboard; 2],
     keyboards_used: bool,
     /// The character sets G0 and G1, by their final bytes.
     sets: [u8; 2],
     shifted: bool,
-    /// What was saved on the main and on the alternate screen.
+    /// The saved state of the main and of the alternate screen.
     saved: [Option<Saved>; 2],
-    /// The first and the last row that scroll, from 1.
+    /// The first and the last row of the scroll region, from 1.
     region: Option<(u16, u16)>,
 }
 
@@ -144,7 +143,7 @@ impl Default for ScreenModes {
 }
 
 impl ScreenModes {
-    /// Reads along.
+    /// Reads the modes that a piece changes.
     pub fn read(&mut self, piece: Piece<'_>) {
         match piece {
             Piece::Sequence(raw) => self.sequence(raw),
@@ -156,17 +155,17 @@ impl ScreenModes {
         }
     }
 
-    /// The first character set is chosen again.
+    /// Selects the first character set.
     pub(crate) fn shift_in(&mut self) {
         self.shifted = false;
     }
 
-    /// The window has changed: everything scrolls again.
+    /// The window has changed: the scroll region is the whole screen again.
     pub fn resized(&mut self) {
         self.region = None;
     }
 
-    /// What takes everything back.
+    /// The bytes that undo all changes.
     pub fn undo(&self) -> String {
         let mut out = String::new();
         let (modes, alternates) = MODES.split_at(ALTERNATE);
@@ -178,7 +177,7 @@ impl ScreenModes {
         };
         undo(&mut out, modes, changed);
         if self.region.is_some() {
-            // It moves the cursor.
+            // This moves the cursor.
             out.push_str("\x1b7\x1b[r\x1b8");
         }
         if self.cursor.is_some_and(|style| style != 0) {
@@ -203,10 +202,10 @@ impl ScreenModes {
         out
     }
 
-    /// What makes any terminal that shows this program a usual one, but for its screen.
+    /// The bytes that set any terminal to default modes. The screen stays.
     pub(crate) fn reset(&self) -> String {
         let mut out = String::from("\x1b[r\x1b(B\x1b)B\x0f\x1b>\x1b[m");
-        // Some terminals take no more than 16 numbers at once.
+        // Some terminals take at most 16 numbers.
         for modes in MODES[..ALTERNATE].chunks(16) {
             for (private, usual) in [(true, true), (true, false), (false, true), (false, false)] {
                 let numbers: Vec<String> = modes
@@ -221,7 +220,7 @@ impl ScreenModes {
                 }
             }
         }
-        // Known to few terminals: only what this program has used.
+        // Few terminals know these: only if the program has used them.
         if self.cursor.is_some() {
             out.push_str("\x1b[0 q");
         }
@@ -232,17 +231,17 @@ impl ScreenModes {
         out
     }
 
-    /// What sets everything again, behind [`ScreenModes::reset`], on the screen that is shown now. Moves the
-    /// cursor.
-    pub(crate) fn set_again(&self) -> String {
+    /// The bytes that set all changed modes after [`ScreenModes::reset`], on the current screen. They move
+    /// the cursor.
+    pub(crate) fn set_changed(&self) -> String {
         let mut out = String::new();
         for (mode, _) in MODES[..ALTERNATE].iter().zip(self.changed).filter(|(_, changed)| *changed)
         {
             let other = |group: &[u16], last| group.contains(&mode.number) && mode.number != last;
             let passed_over = mode.private
                 && (matches!(mode.number, UPDATE | CURSOR)
-                    || other(&MICE, self.mouse)
-                    || other(&ENCODINGS, self.encoding));
+                    || other(&MOUSE_MODES, self.mouse)
+                    || other(&MOUSE_ENCODINGS, self.encoding));
             if !passed_over {
                 switch(&mut out, mode, !mode.usual);
             }
@@ -256,33 +255,33 @@ impl ScreenModes {
         if let Some(value) = self.modified_keys.filter(|value| *value != 0) {
             let _ = write!(out, "\x1b[>4;{value}m");
         }
-        self.keyboards[usize::from(self.is_alternate())].set_again(&mut out);
+        self.keyboards[usize::from(self.is_alternate())].set_changed(&mut out);
         out
     }
 
-    /// The keyboard's modes of the main screen, to be set before the alternate one is shown.
-    pub(crate) fn main_keyboard_again(&self) -> String {
+    /// The bytes that set the keyboard modes of the main screen, before the alternate one is shown.
+    pub(crate) fn set_main_keyboard(&self) -> String {
         let mut out = String::new();
-        self.keyboards[0].set_again(&mut out);
+        self.keyboards[0].set_changed(&mut out);
         out
     }
 
-    /// What resets the keyboard's modes of the screen that is shown now.
+    /// The bytes that reset the keyboard modes of the current screen.
     pub(crate) fn forget_keyboard(&self) -> &'static str {
         if self.keyboards_used { FORGET_KEYBOARDS } else { "" }
     }
 
-    /// Chooses the character sets again.
-    pub(crate) fn sets_again(&self) -> String {
-        sets_again(self.sets, self.shifted)
+    /// The bytes that select the character sets.
+    pub(crate) fn select_charsets(&self) -> String {
+        select_charsets(self.sets, self.shifted)
     }
 
-    /// What was saved on the screen that is shown now, if anything was.
+    /// The state that was saved on the current screen, if any.
     pub(crate) fn saved(&self) -> Option<Saved> {
         self.saved[usize::from(self.is_alternate())]
     }
 
-    /// Whether a mode is set; none if it is not known.
+    /// Whether a mode is set; `None` if it is unknown.
     pub(crate) fn is_set(&self, private: bool, number: u16) -> Option<bool> {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         MODES.iter().position(known).map(|at| self.changed[at] != MODES[at].usual)
@@ -293,27 +292,27 @@ impl ScreenModes {
         self.is_set(true, CURSOR) == Some(true)
     }
 
-    /// Whether rows are counted from the first that scrolls.
+    /// Whether origin mode is set: rows count from the scroll region.
     pub(crate) fn counts_from_region(&self) -> bool {
         self.is_set(true, 6) == Some(true)
     }
 
-    /// Whether text goes on in the next line.
+    /// Whether text wraps.
     pub(crate) fn wraps(&self) -> bool {
         !self.changed[WRAP]
     }
 
-    /// Whether text is drawn with the characters for lines.
+    /// Whether the line-drawing characters are selected.
     pub(crate) fn draws_lines(&self) -> bool {
         self.sets[usize::from(self.shifted)] == b'0'
     }
 
-    /// Whether text may need more than to be put where the cursor is.
+    /// Whether text needs more than printing it at the cursor.
     pub(crate) fn has_special_text(&self) -> bool {
         self.shifted || self.draws_lines() || !self.wraps()
     }
 
-    /// The first and the last row that scroll, from 1, if not all do.
+    /// The first and the last row of the scroll region, from 1, if it is not the whole screen.
     pub(crate) fn region(&self) -> Option<(u16, u16)> {
         self.region
     }
@@ -324,7 +323,7 @@ impl ScreenModes {
 
     fn sequence(&mut self, raw: &[u8]) {
         match raw {
-            // Colours are most of what there is.
+            // Most sequences are colours.
             [ESC, b'[', b'0'..=b';', .., b'm'] | [ESC, b'[', b'm'] => {}
             [ESC, b'[', ..] => {
                 if let Some(control) = Control::parse(raw) {
@@ -369,7 +368,7 @@ impl ScreenModes {
         }
     }
 
-    /// Switches a mode, with the cursor that some save and restore.
+    /// Switches a mode; some modes also save or restore the cursor.
     fn change(&mut self, private: bool, number: u16, on: bool) {
         match (private, number, on) {
             (true, 1048, true) => self.save(),
@@ -377,7 +376,7 @@ impl ScreenModes {
             (true, 1049, true) => {
                 self.save();
                 self.switch(private, number, on);
-                // That screen is a new one.
+                // The alternate screen is a new one.
                 self.saved[1] = None;
             }
             (true, 1049, false) => {
@@ -405,10 +404,10 @@ impl ScreenModes {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         let Some(at) = MODES.iter().position(known) else { return };
         self.changed[at] = on != MODES[at].usual;
-        if private && MICE.contains(&number) {
+        if private && MOUSE_MODES.contains(&number) {
             self.mouse = if on { number } else { 0 };
         }
-        if private && ENCODINGS.contains(&number) {
+        if private && MOUSE_ENCODINGS.contains(&number) {
             self.encoding = if on { number } else { 0 };
         }
     }
@@ -439,7 +438,7 @@ impl ScreenModes {
     }
 }
 
-/// More than any program has stacked: the last one empties the stack and resets the modes.
+/// Pops more than any program has pushed, which empties the stack and resets the modes.
 const FORGET_KEYBOARDS: &str = "\x1b[<99u";
 
 impl Keyboard {
@@ -448,7 +447,7 @@ impl Keyboard {
         match control.marker {
             b'>' => {
                 if self.depth == limits::KEYBOARDS {
-                    // As terminals do, the oldest is forgotten.
+                    // Terminals drop the oldest.
                     self.stack.rotate_left(1);
                     self.depth -= 1;
                 }
@@ -480,7 +479,7 @@ impl Keyboard {
         }
     }
 
-    fn set_again(&self, out: &mut String) {
+    fn set_changed(&self, out: &mut String) {
         if self.base != 0 {
             let _ = write!(out, "\x1b[={}u", self.base);
         }
@@ -491,14 +490,14 @@ impl Keyboard {
 }
 
 impl Saved {
-    /// Chooses the character sets that were saved, behind [`ScreenModes::reset`].
-    pub(crate) fn sets_again(self) -> String {
-        sets_again(self.sets, self.shifted)
+    /// The bytes that select the saved character sets after [`ScreenModes::reset`].
+    pub(crate) fn select_charsets(self) -> String {
+        select_charsets(self.sets, self.shifted)
     }
 }
 
-/// Chooses character sets, where the usual ones are chosen.
-fn sets_again(sets: [u8; 2], shifted: bool) -> String {
+/// The bytes that select character sets, after the default ones.
+fn select_charsets(sets: [u8; 2], shifted: bool) -> String {
     let mut out = String::new();
     for (name, set) in ['(', ')'].into_iter().zip(sets).filter(|(_, set)| *set != b'B') {
         let _ = write!(out, "\x1b{name}{}", char::from(set));

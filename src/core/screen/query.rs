@@ -1,67 +1,67 @@
-//! What programs ask a terminal, and what a plain one answers.
+//! The queries of programs to their terminal, and the answers of a plain one.
 
 use super::dialect;
 use super::modes::ScreenModes;
 use super::scan::{Control, ENQ, ESC, Piece, Scanner, number, string};
 use crate::wire::Size;
 
-/// A question to the terminal.
+/// A query to the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// What it is (DA1).
+    /// Its type (DA1).
     Attributes,
-    /// Which version (DA2).
+    /// Its version (DA2).
     Attributes2,
     /// Its serial number (DA3).
     Attributes3,
-    /// Whether it works (DSR 5).
+    /// Its health (DSR 5).
     Status,
-    /// Where the cursor is (DSR 6).
+    /// The cursor position (DSR 6).
     Cursor,
-    /// Where the cursor is (6), and other things (`CSI ? … n`).
+    /// The cursor position (6) and more (`CSI ? … n`).
     PrivateStatus(u16),
     /// The window: its size in characters (18), in pixels (14), and more.
     Window(u16),
     /// Its name (XTVERSION).
     Name,
-    /// Whether a mode is set, and whether that is one of the private ones (DECRQM).
+    /// Whether a mode is set (DECRQM). The flag is for private modes.
     Mode(bool, u16),
-    /// Colours and whatever else strings set (`OSC … ?`).
+    /// Colours and other values of strings (`OSC … ?`).
     Value(u16),
-    /// How something is set (DECRQSS).
+    /// A setting (DECRQSS).
     Setting,
-    /// What it is capable of (XTGETTCAP).
+    /// A capability (XTGETTCAP).
     Capability,
-    /// The modes of its keyboard (`CSI ? u`).
+    /// The keyboard modes (`CSI ? u`).
     Keyboard,
-    /// How its keys are told (`CSI ? … m`).
+    /// The key encoding (`CSI ? … m`).
     Keys,
-    /// Parameters of its line (DECREQTPARM).
+    /// Line parameters (DECREQTPARM).
     Parameters,
-    /// Its pictures (`CSI ? … S`).
+    /// Graphics attributes (`CSI ? … S`).
     Graphics,
-    /// Its tabulators and more (DECRQPSR).
+    /// Tab stops and more (DECRQPSR).
     Presentation,
-    /// A sum over the screen (DECRQCRA).
+    /// A checksum of the screen (DECRQCRA).
     Checksum,
     /// Whether it shows pictures (`APC G`).
     Picture,
-    /// Its name, which is any text (ENQ).
+    /// Its answerback, which is any text (ENQ).
     Enquiry,
 }
 
-/// A query, and when it was made.
+/// A query, and the state in which it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingQuery {
-    /// What was asked.
+    /// The query.
     pub query: Query,
-    /// Bytes that the app had printed then, with the query.
+    /// Bytes of the app up to the end of the query.
     pub(crate) end: u64,
-    /// Row and column of the cursor then, from 1.
+    /// Row and column of the cursor, from 1.
     pub(crate) cursor: (u16, u16),
 }
 
-/// What a reply, or the beginning of one, is recognised by.
+/// The head of a reply, by which it is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyPattern {
     /// One of `[]P_`.
@@ -70,9 +70,9 @@ pub(crate) struct ReplyPattern {
     pub(crate) marker: u8,
     /// See [`Control`].
     pub(crate) mark: u8,
-    /// See [`Control`]; of a string without one the first letter, if it has one.
+    /// See [`Control`]. For other strings the first letter, or 0.
     pub(crate) last: u8,
-    /// The first number; none if any will do.
+    /// The first number; `None` matches any.
     pub(crate) first: Option<u16>,
 }
 
@@ -85,7 +85,7 @@ impl ReplyPattern {
         Self { first: Some(first), ..self }
     }
 
-    /// Whether a reply with the head `other`, which has a number, is one of these.
+    /// Whether a reply with the head `other`, which has a number, matches.
     pub(crate) fn fits(self, other: Self) -> bool {
         self.first.is_none_or(|first| other.first == Some(first))
             && self == Self { first: self.first, ..other }
@@ -93,7 +93,7 @@ impl ReplyPattern {
 }
 
 impl Query {
-    /// Tells of each query in a piece of the stream; whether there was one.
+    /// Calls `found` for each query in a piece of the stream. Whether there was one.
     pub(crate) fn of(piece: Piece<'_>, mut found: impl FnMut(Self)) -> bool {
         match piece {
             Piece::Control(ENQ) => {
@@ -156,7 +156,7 @@ impl Query {
                 let parts = text.split(|byte| *byte == b';').skip(1);
                 for (at, part) in (0u16..).zip(parts) {
                     if part == b"?" || part.ends_with(b"=?") {
-                        // Of the first colours each has a number of its own.
+                        // The colours from 10 on have consecutive numbers.
                         let next = if (10..20).contains(&code) { at } else { 0 };
                         found(Self::Value(code.saturating_add(next)));
                     }
@@ -166,7 +166,7 @@ impl Query {
         }
     }
 
-    /// How the reply begins; none if it is any text.
+    /// The head of the reply; `None` if it is any text.
     pub(crate) fn reply(self) -> Option<ReplyPattern> {
         let control = |marker, mark, last| ReplyPattern::new(b'[', marker, mark, last);
         let device = |marker, mark, last| ReplyPattern::new(b'P', marker, mark, last);
@@ -202,12 +202,12 @@ impl Query {
 }
 
 impl PendingQuery {
-    /// What a plain terminal of this size and with these modes answers. None where programs do without
-    /// an answer, or where one would be a lie (colours, pixels, names).
+    /// The answer of a plain terminal of this size in these modes. `None` where programs do without one,
+    /// or where the truth is unknown (colours, pixels, names).
     pub(crate) fn answer(&self, size: Size, modes: &ScreenModes) -> Option<Vec<u8>> {
         let (row, col) = self.cursor;
         let text = match self.query {
-            // A VT220 with colours, of no version that programs know peculiarities of.
+            // A VT220 with colours. Programs know no quirks of this version.
             Query::Attributes => "\x1b[?62;22c".to_owned(),
             Query::Attributes2 => "\x1b[>0;0;0c".to_owned(),
             Query::Attributes3 => "\x1bP!|00000000\x1b\\".to_owned(),
@@ -233,19 +233,19 @@ impl PendingQuery {
     }
 }
 
-/// Finds the queries in what an app prints.
+/// Finds the queries in the output of an app.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     scanner: Scanner,
 }
 
 impl Finder {
-    /// Tells of each query that ends in these bytes.
+    /// Calls `found` for each query that ends in these bytes.
     pub(crate) fn find(&mut self, bytes: &[u8], mut found: impl FnMut(Query)) {
         let mut at = 0;
         loop {
             if self.scanner.is_in_text() {
-                // Most of what there is asks nothing, and is passed over in less time.
+                // Most output has no query; this skips it fast.
                 at += dialect::plain_len(&bytes[at..]);
             }
             let Some(piece) = self.scanner.next(bytes, &mut at) else { return };
@@ -254,15 +254,14 @@ impl Finder {
     }
 }
 
-/// Takes the queries out of bytes that are shown again, so that no terminal answers them twice.
+/// Removes the queries from output that is shown again, so that no terminal answers them twice.
 #[derive(Debug, Default)]
 pub struct Strip {
     scanner: Scanner,
 }
 
 impl Strip {
-    /// Appends `bytes` to `out`, without the queries, and without the beginning of a sequence that has not
-    /// ended yet.
+    /// Appends `bytes` to `out`, without queries and without an incomplete sequence at the end.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let mut at = 0;
         while let Some(piece) = self.scanner.next(bytes, &mut at) {
@@ -274,7 +273,7 @@ impl Strip {
         }
     }
 
-    /// What is still held back, which goes on with what comes next.
+    /// The incomplete sequence at the end.
     pub fn held(&self) -> &[u8] {
         self.scanner.held()
     }
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_query() {
+    fn queries_are_recognised() {
         use Query as Q;
         for (raw, want) in [
             ("\x1b[c", &[Q::Attributes][..]),

@@ -1,83 +1,83 @@
-//! Rows of a screen in another width: what a terminal has broken into rows is joined, and broken anew.
+//! Rewraps the rows of a screen for another width.
 //!
-//! Pure. Invariant: no character comes or goes, and each row fits.
+//! Pure. Invariant: no character is added or lost, and each row fits.
 
-/// What one cell shows, or two beside each other.
+/// The content of a cell, or of two neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Glyph<L> {
-    /// Nothing in a cell that was erased.
+    /// Empty in an erased cell.
     pub(crate) text: String,
     /// 1 or 2.
     pub(crate) cols: u16,
     pub(crate) look: L,
 }
 
-/// A row, as far as there is something in it.
+/// A row up to its last glyph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row<L> {
     pub(crate) glyphs: Vec<Glyph<L>>,
-    /// Whether the next row is of the same line.
-    pub(crate) goes_on: bool,
+    /// Whether the line continues in the next row.
+    pub(crate) wraps: bool,
 }
 
 impl<L> Row<L> {
-    /// Columns of its glyphs.
+    /// The width of its glyphs.
     pub(crate) fn len(&self) -> u16 {
         self.glyphs.iter().map(|glyph| glyph.cols).sum()
     }
 }
 
-/// A row, and a column from 0; the column behind the last is one, too.
+/// A row, and a column from 0; the column after the last one is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellPosition {
     pub(crate) row: usize,
     pub(crate) col: u16,
 }
 
-/// The same in rows of so many columns, at least 2, and where these places are then.
+/// The same text in rows of this many columns, at least 2, and where these positions are then.
 pub(crate) fn reflow<L, const N: usize>(
     rows: Vec<Row<L>>,
     cols: u16,
-    places: [CellPosition; N],
+    positions: [CellPosition; N],
 ) -> (Vec<Row<L>>, [CellPosition; N]) {
     let mut out = Vec::with_capacity(rows.len());
     let mut moved = [None; N];
-    let mut row = Row { glyphs: Vec::new(), goes_on: false };
+    let mut row = Row { glyphs: Vec::new(), wraps: false };
     let mut at = 0;
-    for (index, Row { glyphs, goes_on }) in rows.into_iter().enumerate() {
+    for (index, Row { glyphs, wraps }) in rows.into_iter().enumerate() {
         let mut from = 0;
         for glyph in glyphs {
             if at + glyph.cols > cols {
-                out.push(Row { goes_on: true, ..row });
-                (row, at) = (Row { glyphs: Vec::new(), goes_on: false }, 0);
+                out.push(Row { wraps: true, ..row });
+                (row, at) = (Row { glyphs: Vec::new(), wraps: false }, 0);
             }
-            for (place, to) in places.iter().zip(&mut moved) {
-                if place.row == index && (from..from + glyph.cols).contains(&place.col) {
-                    *to = Some(CellPosition { row: out.len(), col: at + place.col - from });
+            for (position, to) in positions.iter().zip(&mut moved) {
+                if position.row == index && (from..from + glyph.cols).contains(&position.col) {
+                    *to = Some(CellPosition { row: out.len(), col: at + position.col - from });
                 }
             }
             at += glyph.cols;
             from += glyph.cols;
             row.glyphs.push(glyph);
         }
-        for (place, to) in places.iter().zip(&mut moved) {
-            if place.row == index && to.is_none() {
-                // Only what was printed may be behind the last column.
-                let most = if place.col > from { cols - 1 } else { cols };
-                let col = at.saturating_add(place.col.saturating_sub(from)).min(most);
+        for (position, to) in positions.iter().zip(&mut moved) {
+            if position.row == index && to.is_none() {
+                // Only a cursor after printed text may be after the last column.
+                let most = if position.col > from { cols - 1 } else { cols };
+                let col = at.saturating_add(position.col.saturating_sub(from)).min(most);
                 *to = Some(CellPosition { row: out.len(), col });
             }
         }
-        if !goes_on {
+        if !wraps {
             out.push(row);
-            (row, at) = (Row { glyphs: Vec::new(), goes_on: false }, 0);
+            (row, at) = (Row { glyphs: Vec::new(), wraps: false }, 0);
         }
     }
     if at > 0 {
         out.push(row);
     }
     let end = CellPosition { row: out.len().saturating_sub(1), col: 0 };
-    (out, moved.map(|place| place.unwrap_or(end)))
+    (out, moved.map(|position| position.unwrap_or(end)))
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Rows as a text: `>` at the end of those that go on, a capital for what takes two columns.
+    /// Rows as text: `>` ends rows that wrap, capitals are two columns wide.
     fn rows(text: &str) -> Vec<Row<()>> {
         let row = |line: &str| {
             let glyph = |c: char| Glyph {
@@ -94,7 +94,7 @@ mod tests {
                 look: (),
             };
             let glyphs = line.trim_end_matches('>').chars().map(glyph).collect();
-            Row { glyphs, goes_on: line.ends_with('>') }
+            Row { glyphs, wraps: line.ends_with('>') }
         };
         text.split('\n').map(row).collect()
     }
@@ -102,13 +102,13 @@ mod tests {
     fn text(rows: &[Row<()>]) -> String {
         let line = |row: &Row<()>| {
             let text: String = row.glyphs.iter().map(|glyph| glyph.text.as_str()).collect();
-            text + if row.goes_on { ">" } else { "" }
+            text + if row.wraps { ">" } else { "" }
         };
         rows.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn lines_are_broken_anew() {
+    fn lines_are_rewrapped() {
         for (before, cols, after) in [
             ("abcdef\n\ngh", 3, "abc>\ndef\n\ngh"),
             ("abc>\ndef\n\ngh", 6, "abcdef\n\ngh"),
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn places_go_along() {
+    fn positions_move_with_the_text() {
         let at = |row, col| CellPosition { row, col };
         for (before, cols, from, to) in [
             ("abcdef", 3, at(0, 0), at(0, 0)),
             ("abcdef", 3, at(0, 4), at(1, 1)),
-            // Behind the last character, and behind the last column.
+            // After the last character, and after the last column.
             ("abcdef", 3, at(0, 6), at(1, 3)),
             ("abcde", 3, at(0, 5), at(1, 2)),
             ("abc>\ndef", 8, at(1, 3), at(0, 6)),
@@ -141,27 +141,27 @@ mod tests {
             ("abX", 3, at(0, 3), at(1, 1)),
             ("x", 3, at(7, 7), at(0, 0)),
         ] {
-            let (_, [place]) = reflow(rows(before), cols, [from]);
-            assert_eq!(place, to, "{before:?} in {cols} at {from:?}");
+            let (_, [position]) = reflow(rows(before), cols, [from]);
+            assert_eq!(position, to, "{before:?} in {cols} at {from:?}");
         }
     }
 
     proptest! {
-        /// Whoever comes and goes with a smaller window leaves everything as it was.
+        /// A smaller window that comes and goes changes nothing.
         #[test]
         fn there_and_back(lines in prop::collection::vec("[a-dXY]{0,12}", 1..6), cols in 2u16..20,
                           line in 0usize..6, col in 0u16..12) {
-            let (wide, [place]) = reflow(rows(&lines.join("\n")), 40, [CellPosition { row: line.min(lines.len() - 1), col }]);
-            let (narrow, [moved]) = reflow(wide.clone(), cols, [place]);
+            let (wide, [position]) = reflow(rows(&lines.join("\n")), 40, [CellPosition { row: line.min(lines.len() - 1), col }]);
+            let (narrow, [moved]) = reflow(wide.clone(), cols, [position]);
             for row in &narrow {
                 prop_assert!(row.len() <= cols);
             }
-            let len = wide[place.row].len();
+            let len = wide[position.row].len();
             let (back, [again]) = reflow(narrow, 40, [moved]);
             prop_assert_eq!(text(&back), text(&wide));
-            prop_assert_eq!(again.row, place.row);
-            if place.col <= len {
-                prop_assert_eq!(again.col, place.col);
+            prop_assert_eq!(again.row, position.row);
+            if position.col <= len {
+                prop_assert_eq!(again.col, position.col);
             }
         }
     }

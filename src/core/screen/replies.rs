@@ -1,8 +1,7 @@
-//! What one client's terminal replies to queries, told apart from what is typed there.
+//! Separates the replies of a client's terminal from what is typed there.
 //!
-//! While a reply is waited for, it is dropped or passed on when it comes, in as many reads as it likes.
-//! Anything else is input and stays as it is; without a query outstanding everything is. Memory and time
-//! are bounded: the time is an argument.
+//! An expected reply is dropped or passed on, in however many reads it comes. Everything else is input and
+//! stays as it is. Memory and waiting are bounded; the time is an argument.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -17,7 +16,7 @@ use crate::types::limits;
 #[derive(Debug)]
 pub struct Replies {
     expected: VecDeque<Expected>,
-    place: ReplyState,
+    state: ReplyState,
     /// The beginning of what may be a reply.
     head: [u8; limits::REPLY_HEAD],
     len: usize,
@@ -32,13 +31,13 @@ struct Expected {
     until: Instant,
 }
 
-/// Where in the input it is.
+/// The position in the input.
 #[derive(Clone, Copy, Debug)]
 enum ReplyState {
     Typed,
-    /// In what may be a reply.
-    Maybe,
-    /// In a reply that is a string; whether it passes, how much of it may follow and until when, and
+    /// In the head of a possible reply.
+    Head,
+    /// In a reply that is a string: whether it passes, how many bytes may follow and until when, and
     /// whether the last byte was an ESC.
     Reply {
         passes: bool,
@@ -48,13 +47,13 @@ enum ReplyState {
     },
 }
 
-/// What the beginning of a sequence turns out to be.
+/// What the head of a sequence is.
 enum ReplyVerdict {
     Unknown,
     Typed,
-    /// A whole reply.
+    /// A complete reply.
     Whole(ReplyPattern),
-    /// A reply that goes on to its end.
+    /// The beginning of a reply.
     Begun(ReplyPattern),
 }
 
@@ -62,7 +61,7 @@ impl Default for Replies {
     fn default() -> Self {
         Self {
             expected: VecDeque::new(),
-            place: ReplyState::Typed,
+            state: ReplyState::Typed,
             head: [0; limits::REPLY_HEAD],
             len: 0,
             until: None,
@@ -71,8 +70,8 @@ impl Default for Replies {
 }
 
 impl Replies {
-    /// This client's terminal is shown a query: its reply `passes` on to the app, or is dropped. Of more
-    /// than [`limits::REPLIES`] the oldest is no longer waited for.
+    /// This client's terminal gets a query. Its reply `passes` on to the app, or is dropped. Beyond
+    /// [`limits::REPLIES`] the oldest is no longer expected.
     pub fn expect(&mut self, query: Query, passes: bool, now: Instant) {
         let Some(head) = query.reply() else { return };
         if self.expected.len() == limits::REPLIES {
@@ -81,12 +80,12 @@ impl Replies {
         self.expected.push_back(Expected { head, passes, until: now + limits::REPLY });
     }
 
-    /// Appends to `out` what of `typed` is input.
+    /// Appends to `out` the part of `typed` that is input.
     pub fn filter(&mut self, typed: &[u8], now: Instant, out: &mut Vec<u8>) {
         self.expire(now, out);
         let mut rest = typed;
         while !rest.is_empty() {
-            rest = match self.place {
+            rest = match self.state {
                 ReplyState::Typed if self.expected.is_empty() => {
                     out.extend_from_slice(rest);
                     return;
@@ -95,34 +94,34 @@ impl Replies {
                     let len = memchr(ESC, rest).unwrap_or(rest.len());
                     out.extend_from_slice(&rest[..len]);
                     if len < rest.len() {
-                        self.place = ReplyState::Maybe;
+                        self.state = ReplyState::Head;
                     }
                     &rest[len..]
                 }
-                ReplyState::Maybe => {
-                    self.maybe(rest[0], now, out);
+                ReplyState::Head => {
+                    self.read_head(rest[0], now, out);
                     &rest[1..]
                 }
-                ReplyState::Reply { .. } => self.reply(rest, out),
+                ReplyState::Reply { .. } => self.read_string(rest, out),
             };
         }
-        let holds = matches!(self.place, ReplyState::Maybe);
+        let holds = matches!(self.state, ReplyState::Head);
         self.until = holds.then(|| self.until.unwrap_or(now + limits::REPLY_HOLD));
     }
 
-    /// When [`Replies::expire`] is to be called, if nothing is typed before.
+    /// When to call [`Replies::expire`] if nothing is typed before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.until
     }
 
-    /// Appends to `out` what was held back for too long, and forgets replies that did not come.
+    /// Appends to `out` input that was held back too long, and forgets replies that are late.
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
         if self.until.is_some_and(|until| until <= now) {
             self.release(out);
-            self.place = ReplyState::Typed;
+            self.state = ReplyState::Typed;
         }
-        if matches!(self.place, ReplyState::Reply { until, .. } if until <= now) {
-            self.place = ReplyState::Typed;
+        if matches!(self.state, ReplyState::Reply { until, .. } if until <= now) {
+            self.state = ReplyState::Typed;
         }
         while self.expected.front().is_some_and(|expected| expected.until <= now) {
             self.expected.pop_front();
@@ -135,14 +134,14 @@ impl Replies {
         self.until = None;
     }
 
-    /// One more byte of what may be a reply.
-    fn maybe(&mut self, byte: u8, now: Instant, out: &mut Vec<u8>) {
+    /// Reads one more byte of a possible reply.
+    fn read_head(&mut self, byte: u8, now: Instant, out: &mut Vec<u8>) {
         if byte == ESC && self.len > 0 {
             self.release(out);
         }
         self.head[self.len] = byte;
         self.len += 1;
-        let found = match judge(&self.head[..self.len]) {
+        let found = match classify(&self.head[..self.len]) {
             ReplyVerdict::Unknown if self.len < limits::REPLY_HEAD && self.is_expected_kind() => {
                 return;
             }
@@ -150,12 +149,12 @@ impl Replies {
             ReplyVerdict::Whole(head) => self.take(head).map(|expected| (expected, false)),
             ReplyVerdict::Begun(head) => self.take(head).map(|expected| (expected, true)),
         };
-        self.place = ReplyState::Typed;
+        self.state = ReplyState::Typed;
         if let Some((expected, begun)) = found {
             if begun {
                 let until = expected.until.max(now);
                 let (passes, left) = (expected.passes, limits::REPLY_LEN);
-                self.place = ReplyState::Reply { passes, left, until, escape: false };
+                self.state = ReplyState::Reply { passes, left, until, escape: false };
             }
             if !expected.passes {
                 self.len = 0;
@@ -165,22 +164,22 @@ impl Replies {
         self.release(out);
     }
 
-    /// More of a reply that is a string; returns what is behind it.
-    fn reply<'a>(&mut self, rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
-        let ReplyState::Reply { passes, left, until, mut escape } = self.place else { return rest };
+    /// Reads more of a reply that is a string. Returns the rest.
+    fn read_string<'a>(&mut self, rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+        let ReplyState::Reply { passes, left, until, mut escape } = self.state else { return rest };
         let mut len = 0;
         let mut ends = false;
         for byte in rest.iter().take(left) {
             if escape && *byte != b'\\' {
-                // It was broken off by another sequence.
-                self.place = ReplyState::Maybe;
+                // Another sequence has broken it off.
+                self.state = ReplyState::Head;
                 if passes {
                     out.extend_from_slice(&rest[..len]);
                 }
                 self.head[0] = ESC;
                 self.len = usize::from(!passes);
                 if passes {
-                    self.place = ReplyState::Typed;
+                    self.state = ReplyState::Typed;
                 }
                 return &rest[len..];
             }
@@ -195,7 +194,7 @@ impl Replies {
             out.extend_from_slice(&rest[..len]);
         }
         let left = left - len;
-        self.place = if ends || left == 0 {
+        self.state = if ends || left == 0 {
             ReplyState::Typed
         } else {
             ReplyState::Reply { passes, left, until, escape }
@@ -203,7 +202,7 @@ impl Replies {
         &rest[len..]
     }
 
-    /// Whether replies of this kind are waited for at all: other keys are not held back.
+    /// Whether a reply of this kind is expected: other keys are not held back.
     fn is_expected_kind(&self) -> bool {
         let kind = self.head[..self.len].get(1);
         kind.is_none_or(|kind| self.expected.iter().any(|expected| expected.head.kind == *kind))
@@ -215,7 +214,7 @@ impl Replies {
     }
 }
 
-fn judge(head: &[u8]) -> ReplyVerdict {
+fn classify(head: &[u8]) -> ReplyVerdict {
     let [ESC, kind, body @ ..] = head else { return ReplyVerdict::Unknown };
     let string = |last, first| ReplyPattern { kind: *kind, marker: 0, mark: 0, last, first };
     match (kind, body) {
@@ -243,7 +242,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    /// What of `typed` is input, with these queries outstanding; in pieces of `size`.
+    /// The part of `typed` that is input, with these queries outstanding; in pieces of `size`.
     fn input(queries: &[(Query, bool)], typed: &[u8], size: usize) -> String {
         let now = Instant::now();
         let mut replies = Replies::default();
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_waited_for_or_held_back_for_long() {
+    fn waiting_for_replies_is_limited() {
         let now = Instant::now();
         let mut replies = Replies::default();
         let mut out = Vec::new();
@@ -327,7 +326,7 @@ mod tests {
         replies.filter(b"\x1b]11;rgb", now, &mut out);
         replies.filter(b"later", now + limits::REPLY + Duration::from_secs(1), &mut out);
         assert_eq!(out, b"keyslater");
-        // Only so many are waited for.
+        // The number of expected replies is limited.
         for _ in 0..1000 {
             replies.expect(Query::Cursor, false, now);
         }

@@ -1,9 +1,9 @@
-//! Where in a stream of bytes the escape sequences are.
+//! Finds the escape sequences in a stream of bytes.
 //!
-//! Cuts the stream into text and whole sequences, however it comes in pieces, and understands none of
-//! them. Invariant: all pieces, and what is held at last, are the stream, byte for byte. A sequence
-//! longer than [`limits::SEQUENCE`] is passed on and means nothing; so is one that was broken off.
-//! The forms of eight bits (C1) are no sequences here: in UTF-8 they are parts of characters.
+//! [`Scanner`] cuts the stream into text and complete sequences, in whatever pieces it comes. Invariant:
+//! all pieces and the held rest are the stream, byte for byte. A sequence longer than
+//! [`limits::SEQUENCE`] is passed on as [`Piece::Opaque`], as is one that was broken off. The 8-bit forms
+//! (C1) are not sequences here: in UTF-8 they are parts of characters.
 
 use memchr::memchr3;
 
@@ -11,11 +11,11 @@ use crate::types::limits;
 
 /// The byte that begins a sequence.
 pub(crate) const ESC: u8 = 0x1b;
-/// Asks a terminal for its name.
+/// Queries a terminal's answerback.
 pub(crate) const ENQ: u8 = 0x05;
-/// Chooses the second character set.
+/// Selects the second character set.
 pub(crate) const SHIFT_OUT: u8 = 0x0e;
-/// Chooses the first character set again.
+/// Selects the first character set again.
 pub(crate) const SHIFT_IN: u8 = 0x0f;
 
 /// A part of the stream.
@@ -25,20 +25,19 @@ pub enum Piece<'a> {
     Text(&'a [u8]),
     /// [`ENQ`] or [`SHIFT_OUT`].
     Control(u8),
-    /// A whole sequence, from its [`ESC`] to its last byte.
+    /// A complete sequence, from its [`ESC`] to its last byte.
     Sequence(&'a [u8]),
-    /// Something of a sequence that means nothing.
+    /// A part of a sequence that is too long or broken off.
     Opaque(&'a [u8]),
 }
 
-/// Where in a sequence the stream is.
+/// The position in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanState {
-    /// In none.
     Text,
     /// After `ESC`.
     Escape,
-    /// After `ESC` and something that must be followed by one more byte at least.
+    /// After `ESC` and a byte that needs a final byte.
     Intermediate,
     /// After `ESC [`.
     Control,
@@ -46,51 +45,51 @@ pub(crate) enum ScanState {
     Command,
     /// After `ESC P`, `X`, `^` or `_`.
     String,
-    /// After an `ESC` in one of these; whether it ends with BEL, too.
+    /// After an `ESC` in one of these.
     StringEscape,
 }
 
-/// What one more byte does.
+/// The effect of one more byte.
 pub(crate) enum ScanStep {
-    /// The sequence goes on.
+    /// The sequence continues.
     On(ScanState),
     /// The sequence ends with it.
     End,
-    /// The sequence is broken off by it.
+    /// The byte cancels the sequence.
     Cancel,
-    /// The sequence was broken off before the last `ESC`.
-    Again,
+    /// The last `ESC` breaks the sequence off and begins another one.
+    Restart,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Scanner {
-    place: ScanState,
+    state: ScanState,
     kept: [u8; limits::SEQUENCE],
     len: usize,
-    /// The sequence is longer than what is kept.
+    /// The sequence is longer than [`limits::SEQUENCE`].
     long: bool,
     /// A sequence has begun with the `ESC` that broke off the one before.
-    again: bool,
+    restarted: bool,
 }
 
 impl Default for Scanner {
     fn default() -> Self {
         let kept = [0; limits::SEQUENCE];
-        Self { place: ScanState::Text, kept, len: 0, long: false, again: false }
+        Self { state: ScanState::Text, kept, len: 0, long: false, restarted: false }
     }
 }
 
 impl Scanner {
-    /// The next piece of `bytes` from `at` on, which moves behind it. None when all is used up; the
-    /// beginning of a sequence is then held.
+    /// The next piece of `bytes` from `at` on; `at` moves past it. `None` at the end; an incomplete
+    /// sequence is then held.
     pub fn next<'a>(&'a mut self, bytes: &'a [u8], at: &mut usize) -> Option<Piece<'a>> {
-        if self.again {
-            self.begin_again();
+        if self.restarted {
+            self.restart();
         }
         let rest = bytes.get(*at..).filter(|rest| !rest.is_empty())?;
         let mut i = 0;
-        if self.place == ScanState::Text {
+        if self.state == ScanState::Text {
             let text = text_len(rest);
             if text > 0 {
                 *at += text;
@@ -104,34 +103,34 @@ impl Scanner {
                 *at += len;
                 return Some(Piece::Sequence(&rest[..len]));
             }
-            self.place = ScanState::Escape;
+            self.state = ScanState::Escape;
             i = 1;
         }
-        let entered = self.place;
+        let entered = self.state;
         while i < rest.len() {
             if !self.long && self.len + i == limits::SEQUENCE {
                 self.long = true;
                 if self.len > 0 {
-                    self.place = entered;
+                    self.state = entered;
                     return Some(Piece::Opaque(&self.kept[..std::mem::take(&mut self.len)]));
                 }
             }
-            match step(self.place, rest[i]) {
+            match step(self.state, rest[i]) {
                 ScanStep::On(place) => {
-                    self.place = place;
+                    self.state = place;
                     i += 1;
                 }
                 ScanStep::End => return Some(self.end(rest, i + 1, at, true)),
                 ScanStep::Cancel => return Some(self.end(rest, i + 1, at, false)),
-                ScanStep::Again if self.place != ScanState::StringEscape => {
+                ScanStep::Restart if self.state != ScanState::StringEscape => {
                     return Some(self.end(rest, i, at, false));
                 }
-                ScanStep::Again if i > 0 => return Some(self.end(rest, i - 1, at, false)),
-                ScanStep::Again if self.len > 1 => {
-                    self.again = true;
+                ScanStep::Restart if i > 0 => return Some(self.end(rest, i - 1, at, false)),
+                ScanStep::Restart if self.len > 1 => {
+                    self.restarted = true;
                     return Some(Piece::Opaque(&self.kept[..self.len - 1]));
                 }
-                ScanStep::Again => self.begin_again(),
+                ScanStep::Restart => self.restart(),
             }
         }
         *at += i;
@@ -140,32 +139,32 @@ impl Scanner {
             self.len += i;
             return None;
         }
-        // An ESC may begin something else.
-        let held = usize::from(self.place == ScanState::StringEscape);
+        // An ESC may begin another sequence.
+        let held = usize::from(self.state == ScanState::StringEscape);
         self.kept[0] = ESC;
         self.len = held;
         (i > held).then_some(Piece::Opaque(&rest[..i - held]))
     }
 
-    /// The beginning of a sequence that has not ended yet, as far as it was not passed on.
+    /// The incomplete sequence, as far as it was not passed on.
     pub(crate) fn held(&self) -> &[u8] {
-        if self.again { &[ESC] } else { &self.kept[..self.len] }
+        if self.restarted { &[ESC] } else { &self.kept[..self.len] }
     }
 
-    /// Whether no sequence has begun.
+    /// Whether the stream is outside of sequences.
     pub(crate) fn is_in_text(&self) -> bool {
-        self.place == ScanState::Text && !self.again
+        self.state == ScanState::Text && !self.restarted
     }
 
-    fn begin_again(&mut self) {
+    fn restart(&mut self) {
         self.kept[0] = ESC;
-        (self.place, self.len, self.long, self.again) = (ScanState::Escape, 1, false, false);
+        (self.state, self.len, self.long, self.restarted) = (ScanState::Escape, 1, false, false);
     }
 
     /// The sequence ends after the first `len` bytes of `rest`.
     fn end<'a>(&'a mut self, rest: &'a [u8], len: usize, at: &mut usize, whole: bool) -> Piece<'a> {
         *at += len;
-        self.place = ScanState::Text;
+        self.state = ScanState::Text;
         let long = std::mem::take(&mut self.long);
         let raw = match std::mem::take(&mut self.len) {
             0 => &rest[..len],
@@ -178,7 +177,7 @@ impl Scanner {
     }
 }
 
-/// Bytes that are looked at one by one, before a search that takes longer to begin is worth it.
+/// Bytes that are compared one by one before a vectorised search, whose start is slower.
 const NEAR: usize = 16;
 
 /// The length of the text at the beginning.
@@ -191,8 +190,8 @@ pub(crate) fn text_len(bytes: &[u8]) -> usize {
     })
 }
 
-/// The length of a control sequence at the beginning, if it is all there and nothing unusual is in it: what
-/// the state machine would find, in less time.
+/// The length of a complete control sequence at the beginning, without unusual bytes: a fast path of the
+/// state machine.
 fn control_len(bytes: &[u8]) -> Option<usize> {
     let [ESC, b'[', body @ ..] = bytes else { return None };
     let body = &body[..body.len().min(limits::SEQUENCE - 2)];
@@ -200,12 +199,12 @@ fn control_len(bytes: &[u8]) -> Option<usize> {
     (0x40..=0x7e).contains(&body[end]).then_some(end + 3)
 }
 
-/// The state machine of the standards, as all terminals have it. In text there is nothing to step.
+/// The state machine of ECMA-48, as terminals have it. Not for [`ScanState::Text`].
 pub(crate) fn step(place: ScanState, byte: u8) -> ScanStep {
     match (place, byte) {
         (_, 0x18 | 0x1a) => ScanStep::Cancel,
         (ScanState::Command | ScanState::String, ESC) => ScanStep::On(ScanState::StringEscape),
-        (_, ESC) => ScanStep::Again,
+        (_, ESC) => ScanStep::Restart,
         (ScanState::Escape, b'[') => ScanStep::On(ScanState::Control),
         (ScanState::Escape, b']') => ScanStep::On(ScanState::Command),
         (ScanState::Escape, b'P' | b'X' | b'^' | b'_') => ScanStep::On(ScanState::String),
@@ -214,27 +213,27 @@ pub(crate) fn step(place: ScanState, byte: u8) -> ScanStep {
         (ScanState::Control, 0x40..=0x7e) => ScanStep::End,
         (ScanState::Command, 0x07) => ScanStep::End,
         (ScanState::StringEscape, b'\\') => ScanStep::End,
-        (ScanState::StringEscape, _) => ScanStep::Again,
-        // Control characters inside, which terminals execute, and what nobody expects there.
+        (ScanState::StringEscape, _) => ScanStep::Restart,
+        // Control characters inside, which terminals execute, and unexpected bytes.
         (place, _) => ScanStep::On(place),
     }
 }
 
-/// A control sequence, `CSI` marker numbers intermediate final, taken apart.
+/// A parsed control sequence: `CSI` marker numbers intermediate final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Control<'a> {
     /// One of `<=>?`, or 0.
     pub(crate) marker: u8,
     /// Digits, `;` and `:`.
     pub(crate) numbers: &'a [u8],
-    /// The last byte but one, if it is one of space to `/`, or 0.
+    /// The intermediate byte (space to `/`), or 0.
     pub(crate) mark: u8,
-    /// The final byte, which says what it is.
+    /// The final byte.
     pub(crate) last: u8,
 }
 
 impl<'a> Control<'a> {
-    /// None if this is another kind of sequence.
+    /// `None` if this is another kind of sequence.
     pub(crate) fn parse(raw: &'a [u8]) -> Option<Self> {
         let [ESC, b'[', body @ .., last] = raw else { return None };
         let (marker, body) = match body {
@@ -248,24 +247,24 @@ impl<'a> Control<'a> {
         Some(Self { marker, numbers, mark, last: *last })
     }
 
-    /// Its numbers up to [`limits::NUMBERS`], absent ones as 0; of those with parts the first part.
+    /// Its numbers, at most [`limits::NUMBERS`]: absent ones as 0, of those with parts the first part.
     pub(crate) fn values(&self) -> impl Iterator<Item = u16> + use<'a> {
         self.numbers.split(|byte| *byte == b';').take(limits::NUMBERS).map(number)
     }
 
-    /// The number at this place, 0 if it is absent.
+    /// The number at this index, 0 if it is absent.
     pub(crate) fn value(&self, at: usize) -> u16 {
         self.values().nth(at).unwrap_or(0)
     }
 }
 
-/// The number up to a `:`. Anything but digits is passed over, as terminals do.
+/// The number up to a `:`. Other characters than digits are skipped, as terminals do.
 pub(crate) fn number(text: &[u8]) -> u16 {
     let digits = text.iter().take_while(|byte| **byte != b':').filter(|b| b.is_ascii_digit());
     digits.fold(0, |sum: u16, digit| sum.saturating_mul(10).saturating_add(u16::from(digit - b'0')))
 }
 
-/// The introducer of a sequence that is a string (one of `]PX^_`), and the string.
+/// The introducer of a string (one of `]PX^_`), and its text.
 pub(crate) fn string(raw: &[u8]) -> Option<(u8, &[u8])> {
     let [ESC, kind @ (b']' | b'P' | b'X' | b'^' | b'_'), text @ ..] = raw else { return None };
     let end = if text.ends_with(b"\x07") { 1 } else { 2 };
@@ -280,7 +279,7 @@ pub(crate) fn is_complete(sequence: &[u8]) -> bool {
             state = next;
             false
         }
-        ScanStep::End | ScanStep::Cancel | ScanStep::Again => true,
+        ScanStep::End | ScanStep::Cancel | ScanStep::Restart => true,
     })
 }
 
@@ -304,7 +303,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Texts and whole sequences, neighbours joined, and everything together.
+    /// The pieces, neighbours of a kind joined, and the whole stream.
     fn scan(pieces: &[&[u8]]) -> (Vec<(char, Vec<u8>)>, Vec<u8>) {
         let mut scanner = Scanner::default();
         let (mut all, mut found) = (Vec::new(), Vec::<(char, Vec<u8>)>::new());
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_passed_on() {
+    fn long_sequences_are_passed_on() {
         let fits = format!("\x1b]2;{}\x07", "x".repeat(limits::SEQUENCE - 5));
         let long = format!("\x1b]2;{}\x07", "x".repeat(limits::SEQUENCE - 4));
         assert_eq!(scan(&[fits.as_bytes()]).0, [('s', fits.clone().into_bytes())]);
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_apart() {
+    fn sequences_are_parsed() {
         let control = Control::parse(b"\x1b[?1;25$p").unwrap();
         assert_eq!((control.marker, control.mark, control.last), (b'?', b'$', b'p'));
         assert_eq!(control.values().collect::<Vec<_>>(), [1, 25]);
@@ -379,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_are_not_finished() {
+    fn incomplete_characters_are_found() {
         for (text, want) in [
             (&b"abc"[..], 0),
             ("é".as_bytes(), 0),

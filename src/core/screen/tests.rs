@@ -1,4 +1,4 @@
-//! The screen as a whole: what is redrawn is what was there.
+//! The screen as a whole: a redraw shows what was there.
 
 use proptest::prelude::*;
 
@@ -14,13 +14,13 @@ fn shown(size: Size, bytes: &[u8]) -> Screen {
     screen
 }
 
-/// All that is the same on two terminals that show the same.
+/// The state that two terminals share when they show the same.
 fn state(screen: &Screen) -> Vec<String> {
     let State { modes, model, title, .. } = &screen.state;
     let saved = modes.is_set(true, 1049) == Some(true);
     let mut all = model.seen();
     if let Some((first, last)) = screen.state.region().filter(|_| modes.counts_from_region()) {
-        // The emulator has a cursor for each screen, which may be where no terminal lets it go.
+        // The emulator has a cursor for each screen, which may be where terminals do not allow it.
         let (row, col) = model.cursor();
         all[0] = format!("{:?} {}", (row.clamp(first - 1, last - 1), col), model.is_alternate());
     }
@@ -30,12 +30,12 @@ fn state(screen: &Screen) -> Vec<String> {
         );
     }
     all.push(format!("{:?} {title:?}", screen.state.region()));
-    all.push(modes.set_again() + &modes.sets_again());
+    all.push(modes.set_changed() + &modes.select_charsets());
     all.push(modes.shows_cursor().to_string());
     all
 }
 
-/// What a terminal shows that had shown something else and is then given the redraw.
+/// A terminal that showed something else and then gets the redraw.
 fn redrawn(screen: &Screen, window: Size) -> Screen {
     let mut other = shown(window, b"\x1b[31mdirt\x1b[?1049h\x1b[42m\x1b[2Jdirt\x1b[2;3r\x1b[?6;1000;2004h\x1b[?7l\x1b(0\x1b[4h\x1b[12;3");
     other.process(&screen.redraw(window).unwrap());
@@ -62,9 +62,9 @@ fn assert_redrawn(bytes: &[u8]) {
     }
 }
 
-/// Found by fuzzing: two beginnings of characters, none of which is ended by what comes behind a query.
+/// Found by fuzzing: two incomplete characters that the bytes after a query do not complete.
 #[test]
-fn characters_that_never_end_show_nothing_however_they_are_cut() {
+fn incomplete_characters_show_nothing_however_they_are_cut() {
     let bytes = b"\xdb\xc5\x05\x85\x85x";
     for at in 0..=bytes.len() {
         let mut screen = shown(SIZE, &bytes[..at]);
@@ -157,7 +157,7 @@ fn windows_of_other_sizes() {
         let first: Vec<_> = "1|2|3".split('|').take(usize::from(rows_)).collect();
         assert!(at.ends_with("true") && text.starts_with(&first.join("|")), "{at} {text}");
     }
-    // A window without a size is as the app's.
+    // A window without a size counts as the app's.
     let screen = shown(SIZE, lines.as_bytes());
     assert_eq!(screen.redraw(Size { rows: 0, cols: 0 }), screen.redraw(SIZE));
 }
@@ -197,7 +197,7 @@ fn the_window_changes() {
     }
 }
 
-/// Something that a program may print.
+/// Output of a program.
 /// Text of any kind, a program that comes or not, and a window that is smaller for a while.
 #[test]
 fn wide_characters_that_did_not_fit_go_on_in_the_next_row() {
@@ -285,7 +285,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_erased_already_costs_nothing() {
+fn erasing_an_erased_screen_costs_nothing() {
     for (piece, most) in [
         ("\x1b[J", 1),
         ("\x1b[2J", 1),
@@ -296,7 +296,7 @@ fn what_is_erased_already_costs_nothing() {
         let screen = shown(SIZE, piece.repeat((1 << 20) / piece.len()).as_bytes());
         assert!(screen.state.model.erasures <= most, "{piece:?}: {}", screen.state.model.erasures);
     }
-    // What has been printed since is erased.
+    // Text that was printed since is erased.
     let screen = shown(SIZE, "x\x1b[H\x1b[J".repeat(100).as_bytes());
     assert_eq!(screen.state.model.erasures, 100);
     assert!(!screen.state.model.seen().concat().contains('x'));

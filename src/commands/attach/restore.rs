@@ -1,75 +1,78 @@
-//! How to take back what the app has changed on the local terminal.
+//! How to undo what the app has changed on the local terminal.
 //!
-//! Reads along with what goes to the terminal. Pure, with constant memory.
+//! Observes everything that goes to the terminal. Pure, with constant memory.
 
 use crate::core::screen::modes::ScreenModes;
 use crate::core::screen::scan::{Piece, Scanner, unfinished};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Undo {
+pub(crate) struct Restorer {
     scanner: Scanner,
     modes: ScreenModes,
-    /// The beginning of a character at the end of what was shown.
-    begun: Vec<u8>,
-    /// Whether anything at all was shown.
+    /// An incomplete character at the end of the output.
+    character: Vec<u8>,
+    /// Whether there was any output.
     used: bool,
 }
 
-impl Undo {
-    /// Reads along.
-    pub(crate) fn read(&mut self, shown: &[u8]) {
+impl Restorer {
+    pub(crate) fn observe(&mut self, shown: &[u8]) {
         self.used |= !shown.is_empty();
         let mut at = 0;
         while let Some(piece) = self.scanner.next(shown, &mut at) {
             self.modes.read(piece);
             if let Piece::Text(text) = piece {
-                // With the last three bytes a character ends that was begun before them.
-                self.begun.extend_from_slice(&text[text.len().saturating_sub(3)..]);
-                let whole = self.begun.len() - unfinished(&self.begun);
-                self.begun.drain(..whole);
+                // The last three bytes complete any character that began before them.
+                self.character.extend_from_slice(&text[text.len().saturating_sub(3)..]);
+                let whole = self.character.len() - unfinished(&self.character);
+                self.character.drain(..whole);
             } else {
-                self.begun.clear();
+                self.character.clear();
             }
         }
     }
 
-    /// Whether what was shown ends with a whole character or sequence: then something of ours may come.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.scanner.is_in_text() && self.begun.is_empty()
+    /// Whether the output ends with a complete character or sequence. Our own text may then follow.
+    pub(crate) fn is_between_sequences(&self) -> bool {
+        self.scanner.is_in_text() && self.character.is_empty()
     }
 
-    /// What has begun and goes on with the next byte, as far as it is kept: behind something of ours it is
-    /// to be shown once more.
-    pub(crate) fn begun(&self) -> Vec<u8> {
-        [&self.begun, self.scanner.held()].concat()
+    /// The incomplete character or sequence, as far as it is kept. It is repeated after our own text.
+    pub(crate) fn unfinished(&self) -> Vec<u8> {
+        [&self.character, self.scanner.held()].concat()
     }
 
-    /// What ends a sequence that has begun, and does nothing where none has.
-    pub(crate) fn end(&self) -> &'static str {
+    /// Ends an incomplete sequence; empty if there is none.
+    pub(crate) fn terminator(&self) -> &'static str {
         if self.scanner.is_in_text() { "" } else { "\x1b\\" }
     }
 
-    /// The app goes on with nothing that has begun.
-    pub(crate) fn break_off(&mut self) {
-        self.read(b"\x18");
+    /// The app does not complete what it has begun.
+    pub(crate) fn cancel(&mut self) {
+        self.observe(b"\x18");
     }
 
-    /// All was taken back: to do that twice would put the cursor where it was then.
+    /// Our own text for the terminal, with the app's sequence ended before it and repeated after it.
+    pub(crate) fn insert(&self, text: &[u8]) -> Vec<u8> {
+        [self.terminator().as_bytes(), text, &self.unfinished()].concat()
+    }
+
+    /// Everything was undone. Doing that twice would move the cursor back to where it was then.
     pub(crate) fn forget(&mut self) {
         (self.modes, self.used) = (ScreenModes::default(), false);
     }
 
-    /// Whether the app has the alternate screen.
+    /// Whether the app uses the alternate screen.
     pub(crate) fn is_full_screen(&self) -> bool {
         [47, 1047, 1049].into_iter().any(|mode| self.modes.is_set(true, mode) == Some(true))
     }
 
-    /// What takes everything back.
+    /// Undoes all changes.
     pub(crate) fn sequence(&self) -> Vec<u8> {
-        let mut out = self.end().to_owned() + &self.modes.undo();
+        let mut out = self.terminator().to_owned() + &self.modes.undo();
         if self.used {
-            // Colours back to normal, and the usual character set.
+            // Default colours and character set.
             out.push_str("\x1b[0m\x0f");
         }
         out.into_bytes()
@@ -82,27 +85,27 @@ mod tests {
     use proptest::prelude::*;
 
     fn undo(shown: &[&str]) -> String {
-        let mut undo = Undo::default();
+        let mut undo = Restorer::default();
         for piece in shown {
-            undo.read(piece.as_bytes());
+            undo.observe(piece.as_bytes());
         }
         String::from_utf8(undo.sequence()).unwrap()
     }
 
     #[test]
-    fn what_was_taken_back_is_not_taken_back_again() {
-        let mut undo = Undo::default();
-        undo.read(b"\x1b[?1049h\x1b[?25l\x1b[");
+    fn changes_are_undone_once() {
+        let mut undo = Restorer::default();
+        undo.observe(b"\x1b[?1049h\x1b[?25l\x1b[");
         assert!(undo.is_full_screen());
         undo.forget();
         assert!(!undo.is_full_screen());
         assert_eq!(undo.sequence(), b"\x1b\\");
-        undo.read(b"?1049h");
+        undo.observe(b"?1049h");
         assert_eq!(undo.sequence(), b"\x1b[?1049l\x1b[0m\x0f");
     }
 
     #[test]
-    fn exactly_what_was_changed() {
+    fn exactly_the_changes_are_undone() {
         const CALM: &str = "\x1b[0m\x0f";
         for (shown, want) in [
             (&[][..], ""),
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_is_known() {
+    fn an_incomplete_sequence_is_repeated() {
         for (shown, begun) in [
             (&[&b"text"[..]][..], &b""[..]),
             (&[b"a\xc3", b"\xa9"], b""),
@@ -153,29 +156,29 @@ mod tests {
             (&[b"\x1b[3", b"1m"], b""),
             (&[b"\x1b]2;tit", b"le\x1b"], b"\x1b]2;title\x1b"),
         ] {
-            let mut undo = Undo::default();
+            let mut undo = Restorer::default();
             for piece in shown {
-                undo.read(piece);
+                undo.observe(piece);
             }
-            assert_eq!(undo.begun(), begun, "{shown:?}");
-            assert_eq!(undo.is_whole(), begun.is_empty(), "{shown:?}");
-            undo.break_off();
-            assert!(undo.is_whole() && undo.end().is_empty(), "{shown:?}");
+            assert_eq!(undo.unfinished(), begun, "{shown:?}");
+            assert_eq!(undo.is_between_sequences(), begun.is_empty(), "{shown:?}");
+            undo.cancel();
+            assert!(undo.is_between_sequences() && undo.terminator().is_empty(), "{shown:?}");
         }
-        // Of what is too long the beginning is not kept.
-        let mut undo = Undo::default();
-        undo.read(&[b"\x1bPq", &[b'#'; 4000][..]].concat());
-        assert_eq!((undo.begun().len(), undo.is_whole()), (0, false));
+        // The beginning of a long sequence is not kept.
+        let mut undo = Restorer::default();
+        undo.observe(&[b"\x1bPq", &[b'#'; 4000][..]].concat());
+        assert_eq!((undo.unfinished().len(), undo.is_between_sequences()), (0, false));
     }
 
     proptest! {
         #[test]
         fn any_bytes_and_any_split(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..200) {
             let (a, b) = bytes.split_at(cut.min(bytes.len()));
-            let (mut whole, mut split) = (Undo::default(), Undo::default());
-            whole.read(&bytes);
-            split.read(a);
-            split.read(b);
+            let (mut whole, mut split) = (Restorer::default(), Restorer::default());
+            whole.observe(&bytes);
+            split.observe(a);
+            split.observe(b);
             prop_assert_eq!(whole.sequence(), split.sequence());
         }
     }

@@ -1,0 +1,218 @@
+//! The main loop of an attach.
+//!
+//! The loop polls this process's input, the connection and the events of the I/O threads, because it
+//! must not block on any of them. Inherited descriptors are shared with the shell and keep their flags.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::connection::Connection;
+use super::dial::NewConnection;
+use super::input::Input;
+use super::io_threads::{self, EventReceiver, EventSender};
+use super::liveness::Liveness;
+use super::losses::Losses;
+use super::notices::Notices;
+use super::terminal;
+use super::{AttachRequest, Attached, Leave};
+use crate::types::exit::Exit;
+use crate::types::name::AppName;
+use crate::types::stream::Stream;
+use crate::wire::Rights;
+
+impl<'a> Attached<'a> {
+    pub(crate) fn new(
+        request: &'a AttachRequest,
+        sender: EventSender,
+        input: Input,
+        notices: Notices,
+    ) -> Self {
+        Self {
+            request,
+            sender,
+            connection: Connection::default(),
+            input,
+            page: None,
+            notices,
+            losses: Losses::default(),
+            liveness: Liveness::Answering,
+            app_ended: None,
+        }
+    }
+
+    /// Serves a new connection, and those that follow it, until the attach ends.
+    pub(crate) fn run(mut self, new: NewConnection, events: &EventReceiver) -> Result<Exit> {
+        let Err(leave) = self.turns(new, events);
+        terminal::restore();
+        self.say_pending();
+        match leave {
+            Leave::With(exit) => Ok(exit),
+            Leave::Failed(error) => Err(error),
+        }
+    }
+
+    fn turns(&mut self, new: NewConnection, events: &EventReceiver) -> Result<Infallible, Leave> {
+        self.begin(new)?;
+        loop {
+            self.turn(events)?;
+        }
+    }
+
+    /// Takes over a new connection.
+    pub(crate) fn begin(&mut self, new: NewConnection) -> Result<()> {
+        self.liveness = Liveness::Answering;
+        self.input.forget_requests();
+        self.connection = new.connection;
+        for (downlink, socket) in new.downlinks {
+            let shown = self.connection.wanted.outputs.clone();
+            io_threads::forward_output(&self.sender, socket, downlink, shown)?;
+        }
+        self.on_rights(&new.rights.unwrap_or(Rights { types: true, why: String::new() }));
+        Ok(())
+    }
+
+    fn turn(&mut self, events: &EventReceiver) -> Result<(), Leave> {
+        self.connection.flush();
+        let ready = self.wait(events)?;
+        if ready.mux_closed {
+            // The page hides the mux's last output.
+            self.leave_page()?;
+        }
+        if ready.events {
+            while let Some(event) = events.next() {
+                self.on_event(event)?;
+            }
+        }
+        if ready.output_closed {
+            // The reader of our output needs no more: not an error.
+            return Err(Leave::With(Exit::Done));
+        }
+        if ready.input {
+            self.read_input()?;
+        }
+        self.release_held_keys()?;
+        self.on_time(Instant::now())?;
+        Ok(())
+    }
+
+    /// Does what is due by now.
+    fn on_time(&mut self, now: Instant) -> Result<()> {
+        if self.notices.needs_redraw(now) {
+            self.redraw();
+        }
+        self.check_liveness(now)?;
+        if self.notices.is_overdue(now) {
+            self.say_pending();
+        }
+        if let Some(len) = self.losses.take_due(Instant::now()) {
+            let name = self.name();
+            self.say(&format!("app {name}: {len} bytes were lost here: this output is slow"));
+        }
+        Ok(())
+    }
+
+    /// Waits until something is ready or due.
+    fn wait(&self, events: &EventReceiver) -> Result<Ready> {
+        let (stdin, stdout) = (io::stdin(), io::stdout());
+        let mut fds = vec![PollFd::new(events.waker.as_fd(), PollFlags::POLLIN)];
+        let mut add = |fd, flags| {
+            fds.push(PollFd::new(fd, flags));
+            fds.len() - 1
+        };
+        let input = (self.input_room() > 0).then(|| add(stdin.as_fd(), PollFlags::POLLIN));
+        // No event is asked for: poll reports an output without a reader as an error.
+        let writes = self.connection.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
+        let output = writes.then(|| add(stdout.as_fd(), PollFlags::empty()));
+        // While the page is shown the output thread does not see the connection's end.
+        let wants = if self.connection.unsent().is_some_and(|unsent| unsent > 0) {
+            Some(PollFlags::POLLOUT)
+        } else {
+            self.page.is_some().then(PollFlags::empty)
+        };
+        let mux = wants.and_then(|wants| self.connection.poll_fd().map(|fd| add(fd, wants)));
+        let timeout = self.deadline().map_or(PollTimeout::NONE, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => return Err(anyhow!("cannot wait for events: {e}")),
+        }
+        let events =
+            |at: Option<usize>| at.and_then(|at| fds[at].revents()).unwrap_or(PollFlags::empty());
+        Ok(Ready {
+            events: events(Some(0)).contains(PollFlags::POLLIN),
+            output_closed: events(output).contains(PollFlags::POLLERR),
+            input: !events(input).is_empty(),
+            mux_closed: self.page.is_some() && events(mux).contains(PollFlags::POLLHUP),
+        })
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let parts = [
+            self.input.deadline(),
+            self.notices.deadline(),
+            self.losses.deadline(),
+            self.liveness.deadline(),
+        ];
+        parts.into_iter().flatten().min()
+    }
+
+    pub(crate) fn name(&self) -> &'a AppName {
+        self.request.dir.name()
+    }
+
+    /// Reports the window to the mux. Its answer is a screen, so this also redraws a terminal on which
+    /// the app's screen was hidden.
+    pub(crate) fn redraw(&mut self) {
+        if let Some(size) = terminal::size()
+            && self.connection.resize(size)
+        {
+            self.notices.expect_screen();
+        }
+    }
+
+    /// Shows a line to the user.
+    pub(crate) fn say(&mut self, text: &str) {
+        if self.page.is_some() {
+            // On failure the terminal is gone, and nobody reads the line.
+            let _ = self.leave_page();
+        }
+        self.notices.say(text, self.connection.is_up());
+    }
+
+    /// Shows the lines that waited for a screen which does not come.
+    pub(crate) fn say_pending(&mut self) {
+        self.notices.take_pending().iter().for_each(|line| self.say(line));
+    }
+
+    /// Ends with this code, or with the one for incomplete output.
+    pub(crate) fn finish(&mut self, exit: Exit) -> Leave {
+        terminal::restore();
+        self.say_losses();
+        Leave::With(if self.losses.is_none() { exit } else { Exit::Incomplete })
+    }
+
+    pub(crate) fn say_losses(&mut self) {
+        let name = self.name();
+        self.losses.lines().iter().for_each(|line| {
+            self.say(&format!("attached to app {name}: {line}"));
+        });
+    }
+}
+
+/// What [`Attached::wait`] found.
+#[allow(clippy::struct_excessive_bools, reason = "any of them may come with any other")]
+struct Ready {
+    events: bool,
+    output_closed: bool,
+    input: bool,
+    /// The mux has closed the connection, and our page is shown.
+    mux_closed: bool,
+}

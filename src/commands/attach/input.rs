@@ -1,0 +1,263 @@
+//! This process's input: keys and commands of a person, or the bytes of a program.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::io_threads::Event;
+use super::keys::{KeyCommand, Keys, Matcher};
+use super::page::{self, ClientList, TypingState};
+use super::{Attached, Leave, terminal};
+use crate::commands::status;
+use crate::types::exit::Exit;
+use crate::types::limits;
+use crate::wire::{Answer, ControlRequest, Exclusive, Size};
+
+/// Whether input is read and sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputState {
+    /// It is read as fast as the mux takes it.
+    Open,
+    /// The mux does not let us type now.
+    Held,
+    /// It has ended, and the mux knows.
+    Ended,
+    /// It is not wanted (any more): keys are dropped.
+    Closed,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Input {
+    state: InputState,
+    keys: Matcher,
+    /// A program's input was sent, and the app may not have received it.
+    is_unconfirmed: bool,
+    /// Our wish to type alone: the next mux gets it, too.
+    exclusive: Option<Exclusive>,
+    /// Requests that the mux has not answered: the wish that each stands for.
+    requests: VecDeque<Option<Exclusive>>,
+}
+
+impl Input {
+    /// Input of which nothing was read.
+    pub(crate) fn new(types: bool, keys: Keys, exclusive: Option<Exclusive>) -> Self {
+        Self {
+            state: if types { InputState::Open } else { InputState::Closed },
+            keys: Matcher::new(keys),
+            is_unconfirmed: false,
+            exclusive,
+            requests: VecDeque::new(),
+        }
+    }
+
+    /// Whether no more input will be sent.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, InputState::Ended | InputState::Closed)
+    }
+
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.is_unconfirmed
+    }
+
+    pub(crate) fn exclusive(&self) -> Option<Exclusive> {
+        self.exclusive
+    }
+
+    /// Until when the beginning of a key sequence is held back.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.keys.deadline()
+    }
+
+    /// The mux answers no requests of an earlier session.
+    pub(crate) fn forget_requests(&mut self) {
+        self.requests.clear();
+    }
+
+    /// The app has received all input.
+    pub(crate) fn on_all_taken(&mut self) {
+        self.state = InputState::Closed;
+        self.is_unconfirmed = false;
+    }
+
+    /// The mux lets us type, or does not. Returns what has changed.
+    pub(crate) fn set_allowed(&mut self, types: bool) -> Option<bool> {
+        match (self.state, types) {
+            (InputState::Held, true) => self.state = InputState::Open,
+            (InputState::Open, false) => {
+                self.state = InputState::Held;
+                // A new mux must not take the right back from the client that has taken it over.
+                self.exclusive = None;
+            }
+            _ => return None,
+        }
+        Some(types)
+    }
+
+    fn typing(&self) -> TypingState {
+        match (self.state, self.exclusive) {
+            (InputState::Ended | InputState::Closed, _) => TypingState::Never,
+            (InputState::Open, Some(_)) => TypingState::Alone,
+            _ => TypingState::Shared,
+        }
+    }
+
+    /// How many bytes may be read now, when `unsent` wait for the mux. Without a mux, or while we may not
+    /// type, a person's keys are still searched for commands; a program's input waits.
+    fn room(&self, is_raw: bool, unsent: Option<usize>) -> usize {
+        let most = if is_raw { limits::TYPED } else { limits::INPUT };
+        match (self.state, unsent) {
+            (InputState::Open, Some(unsent)) => most.saturating_sub(unsent).min(limits::READ),
+            (InputState::Ended, _) => 0,
+            _ if is_raw => limits::READ,
+            _ => 0,
+        }
+    }
+}
+
+impl Attached<'_> {
+    pub(crate) fn input_room(&self) -> usize {
+        self.input.room(self.notices.is_raw(), self.connection.unsent())
+    }
+
+    /// The input is readable, or has ended.
+    pub(crate) fn read_input(&mut self) -> Result<(), Leave> {
+        let mut buffer = vec![0; self.input_room()];
+        let len = match nix::unistd::read(io::stdin(), &mut buffer) {
+            Ok(len) => len,
+            Err(Errno::EINTR | Errno::EAGAIN) => return Ok(()),
+            // The terminal is gone: the input has ended.
+            Err(Errno::EIO) => 0,
+            Err(e) => return Err(anyhow::Error::new(e).context("reading standard input").into()),
+        };
+        if len == 0 {
+            let was = std::mem::replace(&mut self.input.state, InputState::Ended);
+            if was != InputState::Closed {
+                self.connection.end_input();
+            }
+            return Ok(());
+        }
+        self.expect_answer();
+        let mut typed = &buffer[..len];
+        while !typed.is_empty() {
+            let mut out = Vec::new();
+            let (taken, command) = self.input.keys.push(typed, Instant::now(), &mut out);
+            typed = &typed[taken..];
+            self.on_typed(&out)?;
+            command.map_or(Ok(()), |command| self.on_command(command))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release_held_keys(&mut self) -> Result<(), Leave> {
+        let mut out = Vec::new();
+        self.input.keys.expire(Instant::now(), &mut out);
+        self.on_typed(&out)
+    }
+
+    /// Input without our key sequences: for the app, or for our page.
+    fn on_typed(&mut self, keys: &[u8]) -> Result<(), Leave> {
+        match (&self.page, keys) {
+            (_, []) => {}
+            (None, keys) => {
+                if self.input.state == InputState::Open && self.connection.send_input(keys) {
+                    self.input.is_unconfirmed |= !io::stdin().is_terminal();
+                }
+            }
+            // One key at a time: the bytes after it, as of an arrow key, belong to it.
+            (Some(_), [key, ..]) => match page::command(*key, self.input.typing()) {
+                Some(command) => self.on_command(command)?,
+                None => self.leave_page()?,
+            },
+        }
+        Ok(())
+    }
+
+    fn on_command(&mut self, command: KeyCommand) -> Result<(), Leave> {
+        match command {
+            KeyCommand::Detach => {
+                self.connection.flush();
+                let is_left = self.connection.unsent().is_some_and(|unsent| unsent > 0);
+                let but = if is_left { "; some input was not sent" } else { "" };
+                terminal::restore();
+                self.say(&format!("detached from app {}{but}", self.name()));
+                return Err(self.finish(Exit::Done));
+            }
+            // The whole job, as the terminal does it; the signal comes to us, too.
+            KeyCommand::Suspend => {
+                kill(Pid::from_raw(0), Signal::SIGTSTP).context("cannot suspend")?;
+            }
+            KeyCommand::TakeOver => self.request_exclusive(Some(Exclusive::Take))?,
+            KeyCommand::LetGo => self.request_exclusive(None)?,
+            KeyCommand::Page => {
+                self.page = Some(ClientList::Requested);
+                let dir = self.request.dir.clone();
+                self.sender.spawn("clients", move || Event::Clients(status::report(&dir)))?;
+                self.show_page();
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the mux to let only us type, or all clients.
+    fn request_exclusive(&mut self, exclusive: Option<Exclusive>) -> Result<()> {
+        self.leave_page()?;
+        let request = exclusive.map_or(ControlRequest::LetGo, |_| ControlRequest::TakeOver);
+        if self.connection.request(request) {
+            self.input.requests.push_back(exclusive);
+        } else {
+            self.say(&format!("app {}: this needs a session, and there is none", self.name()));
+        }
+        Ok(())
+    }
+
+    /// The mux has answered the oldest request.
+    pub(crate) fn on_answer(&mut self, answer: &Answer) {
+        let Some(exclusive) = self.input.requests.pop_front() else { return };
+        let result = match (&answer.error, exclusive) {
+            (Some(why), _) => format!("refused: {}", why.escape_debug()),
+            (None, Some(_)) => "you type alone".to_owned(),
+            (None, None) => "you no longer type alone".to_owned(),
+        };
+        if answer.error.is_none() {
+            self.input.exclusive = exclusive;
+        }
+        self.say(&format!("attached to app {}: {result}", self.name()));
+    }
+
+    /// Lets others type while we are suspended.
+    pub(crate) fn release_exclusive(&mut self) {
+        if self.input.typing() == TypingState::Alone
+            && self.connection.request(ControlRequest::LetGo)
+        {
+            self.input.requests.push_back(None);
+            // The rest is sent when we are back.
+            self.connection.flush();
+        }
+    }
+
+    /// Shows the page, if it is open and the terminal takes it.
+    pub(crate) fn show_page(&mut self) {
+        let Some(clients) = &self.page else { return };
+        let (rows, cols) = limits::SIZE;
+        let size = terminal::size().unwrap_or(Size { rows, cols });
+        let keys = (self.input.keys.keys(), self.input.typing());
+        let text = page::text(self.name(), keys, clients, size, std::process::id());
+        if !terminal::show_page(&text) {
+            self.page = None;
+        }
+    }
+
+    /// Closes the page and gives the screen back to the app; also after a suspension.
+    pub(crate) fn leave_page(&mut self) -> Result<()> {
+        self.page = None;
+        terminal::resume().context("cannot set up the local terminal")?;
+        self.redraw();
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! The threads of an attach that may block: output of the app, signals, connecting, questions to the
+//! mux. They send events to the main loop.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::iterator::Signals;
+
+use super::dial::{Downlink, NewConnection, Progress};
+use super::terminal;
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::wire::{Answer, AppStatus, Decoder, FrameKind, Gap, Item, Refusal, Report, Rights};
+
+/// An event for the main loop.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The mux has skipped bytes of a stream.
+    Gap(Gap),
+    /// The app ended, and its mux ends.
+    Exit(AppStatus),
+    /// The app ended, but its mux stays: the app may be started again.
+    AppEnded(AppStatus),
+    AppStarted,
+    /// The mux ends and does not know how the app does.
+    Closing,
+    /// Another user has asked the mux to detach us.
+    Detached,
+    /// The clients of the app, or why they are unknown.
+    Clients(Result<Report>),
+    /// Whether the mux has answered a probe, if only by a refusal.
+    ProbeDone(bool),
+    /// The answer to a request.
+    Answer(Answer),
+    /// Our right to type has changed.
+    Rights(Rights),
+    /// All of a screen has been shown.
+    ScreenDrawn,
+    /// Our lines were wiped away because the app's output moved.
+    LinesWiped,
+    /// The app has all input.
+    StdinDone,
+    /// The mux refuses to go on.
+    Refused(String),
+    /// A downlink has ended. With [`Progress`] a session can be continued from there; a session that
+    /// broke the protocol cannot.
+    DownlinkEnded(io::Result<()>, Option<Progress>),
+    /// The result of connecting again.
+    Reconnected(Result<NewConnection>),
+    /// The reader of this process's output has closed it.
+    OutputClosed,
+    /// This process's output cannot be written.
+    OutputFailed(io::Error),
+    Signal(i32),
+    /// A thread has panicked.
+    Panicked,
+}
+
+/// The receiving end: a queue, and a socket that can be polled for it.
+pub(crate) struct EventReceiver {
+    events: Receiver<Event>,
+    /// Readable when there are events.
+    pub(crate) waker: UnixStream,
+}
+
+/// The sending end; each thread has one.
+#[derive(Debug)]
+pub(crate) struct EventSender {
+    events: Sender<Event>,
+    waker: UnixStream,
+}
+
+/// Both ends.
+pub(crate) fn channel() -> io::Result<(EventSender, EventReceiver)> {
+    let (sender, receiver) = mpsc::channel();
+    let (wake, waker) = UnixStream::pair()?;
+    // A waker that is full is readable already.
+    wake.set_nonblocking(true)?;
+    waker.set_nonblocking(true)?;
+    Ok((EventSender { events: sender, waker: wake }, EventReceiver { events: receiver, waker }))
+}
+
+impl EventReceiver {
+    /// The next event, if one has come.
+    pub(crate) fn next(&self) -> Option<Event> {
+        let mut wakeups = [0; 64];
+        while matches!((&self.waker).read(&mut wakeups), Ok(1..)) {}
+        self.events.try_recv().ok()
+    }
+}
+
+impl EventSender {
+    fn send(&self, event: Event) {
+        // A main loop that has ended needs no events.
+        let _ = self.events.send(event);
+        let _ = (&self.waker).write(&[0]);
+    }
+
+    /// Does something in a thread, for as long as it takes, and sends the result.
+    pub(crate) fn spawn(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Event + Send + 'static,
+    ) -> Result<()> {
+        self.spawn_with(name, move |sender| sender.send(work()))
+    }
+
+    fn spawn_with(&self, name: &str, work: impl FnOnce(&Self) + Send + 'static) -> Result<()> {
+        let waker = self.waker.try_clone().context("cannot start a thread")?;
+        let sender = Self { events: self.events.clone(), waker };
+        let thread = thread::Builder::new().name(name.into()).spawn(move || work(&sender));
+        thread.context("cannot start a thread").map(drop)
+    }
+}
+
+impl Drop for EventSender {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.send(Event::Panicked);
+        }
+    }
+}
+
+/// Sends signals as events for as long as the process lives; those of job control only with
+/// `job_control`.
+pub(crate) fn catch_signals(sender: &EventSender, job_control: bool) -> Result<()> {
+    let mut wanted = vec![SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGWINCH];
+    if job_control {
+        wanted.extend([SIGTSTP, SIGCONT]);
+    }
+    let mut signals = Signals::new(wanted).context("cannot catch signals")?;
+    sender.spawn_with("signals", move |sender| {
+        signals.forever().for_each(|signal| sender.send(Event::Signal(signal)));
+    })
+}
+
+/// Reads of all connections that have returned bytes.
+static READS: AtomicU64 = AtomicU64::new(0);
+
+/// How many reads of all connections have returned bytes so far.
+pub(crate) fn reads() -> u64 {
+    READS.load(Ordering::Relaxed)
+}
+
+/// Forwards one downlink to this process's outputs until it ends. Streams that are not in `shown` are
+/// read and dropped.
+pub(crate) fn forward_output(
+    sender: &EventSender,
+    from: UnixStream,
+    downlink: Downlink,
+    shown: Vec<Stream>,
+) -> Result<()> {
+    sender.spawn_with("output", move |sender| sender.send(forward(sender, from, downlink, &shown)))
+}
+
+/// Returns the event that says how it ended.
+fn forward(
+    sender: &EventSender,
+    mut from: UnixStream,
+    mut downlink: Downlink,
+    shown: &[Stream],
+) -> Event {
+    let mut buffer = vec![0; limits::READ];
+    let mut decoder = Decoder::default();
+    let ended = loop {
+        let bytes = match from.read(&mut buffer) {
+            Ok(0) => break Ok(()),
+            Ok(len) => &buffer[..len],
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            Err(e) => break Err(e),
+        };
+        READS.fetch_add(1, Ordering::Relaxed);
+        let forwarded = match &mut downlink {
+            Downlink::Raw(stream) => write(*stream, bytes, shown).map(drop),
+            Downlink::Session(progress) => {
+                handle_frames(&mut decoder, bytes, shown, progress, sender)
+            }
+        };
+        match forwarded {
+            Ok(()) => {}
+            Err(Failure::Output(e)) if e.kind() == ErrorKind::BrokenPipe => {
+                return Event::OutputClosed;
+            }
+            Err(Failure::Output(e)) => return Event::OutputFailed(e),
+            Err(Failure::Protocol(e)) => return Event::DownlinkEnded(Err(e), None),
+        }
+    };
+    let progress = match downlink {
+        Downlink::Raw(_) => None,
+        Downlink::Session(progress) => Some(progress),
+    };
+    Event::DownlinkEnded(ended, progress)
+}
+
+/// Why forwarding stops.
+enum Failure {
+    /// Our output cannot be written.
+    Output(io::Error),
+    /// The mux has broken the protocol.
+    Protocol(io::Error),
+}
+
+fn protocol_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+    Failure::Protocol(io::Error::other(error))
+}
+
+fn handle_frames(
+    decoder: &mut Decoder,
+    mut bytes: &[u8],
+    shown: &[Stream],
+    progress: &mut Progress,
+    sender: &EventSender,
+) -> Result<(), Failure> {
+    while let Some(item) = decoder.next(&mut bytes).map_err(protocol_error)? {
+        let event = match item {
+            Item::Data(stream, bytes) => {
+                let wiped = write(stream, bytes, shown)?;
+                progress.advance(stream, bytes.len());
+                wiped.then_some(Event::LinesWiped)
+            }
+            Item::Screen(bytes) => {
+                write(Stream::Tty, bytes, shown)?;
+                progress.advance_screen(bytes.len()).then_some(Event::ScreenDrawn)
+            }
+            Item::Control(kind, body) => control_event(kind, &body, progress)?,
+        };
+        if let Some(event) = event {
+            sender.send(event);
+        }
+    }
+    Ok(())
+}
+
+/// The event for a control message, if the main loop needs it.
+fn control_event(
+    kind: FrameKind,
+    body: &[u8],
+    progress: &mut Progress,
+) -> Result<Option<Event>, Failure> {
+    Ok(Some(match kind {
+        FrameKind::Redraw => {
+            progress.begin_screen(parse(body)?);
+            return Ok(None);
+        }
+        FrameKind::Gap => {
+            let gap = parse(body)?;
+            progress.skip(gap);
+            Event::Gap(gap)
+        }
+        FrameKind::Exit => Event::Exit(parse(body)?),
+        FrameKind::Error => Event::Refused(parse::<Refusal>(body)?.error),
+        FrameKind::Answer => Event::Answer(parse(body)?),
+        FrameKind::Rights => Event::Rights(parse(body)?),
+        FrameKind::Ended => {
+            // The next start of the app expects a terminal in its initial modes.
+            terminal::undo_app_changes();
+            Event::AppEnded(parse(body)?)
+        }
+        FrameKind::Started => Event::AppStarted,
+        FrameKind::Closing => Event::Closing,
+        FrameKind::Detached => Event::Detached,
+        FrameKind::StdinDone => Event::StdinDone,
+        _ => return Ok(None),
+    }))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(protocol_error)
+}
+
+/// Writes output of a stream that is shown. Whether lines of ours were wiped away for it.
+fn write(stream: Stream, bytes: &[u8], shown: &[Stream]) -> Result<bool, Failure> {
+    if !shown.contains(&stream) {
+        return Ok(false);
+    }
+    terminal::write_output(stream, bytes).map_err(Failure::Output)
+}

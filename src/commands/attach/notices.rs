@@ -1,0 +1,128 @@
+//! Lines for the user, on a terminal that shows the app's output.
+//!
+//! Where the mux redraws the screen, a line lies over the app's output for [`limits::NOTE`], and the
+//! redraw then removes it. Elsewhere a line follows the output, or is on the last row of a full screen.
+
+use std::time::Instant;
+
+use super::terminal;
+use crate::os::diagnostics;
+use crate::types::limits;
+
+/// How this attach uses the local terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocalTerminal {
+    /// Not at all, or there is none.
+    Unused,
+    /// It shows the output of the app's terminal.
+    ShowsOutput,
+    /// It is raw as well: keys belong to the app or are dropped.
+    Raw,
+}
+
+/// Lines, and until when they are shown or held back.
+#[derive(Debug)]
+struct NoticeLines {
+    lines: Vec<String>,
+    until: Instant,
+}
+
+impl NoticeLines {
+    fn new(lines: Vec<String>) -> Self {
+        Self { lines, until: Instant::now() + limits::NOTE }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Notices {
+    terminal: LocalTerminal,
+    /// The mux redraws the screen.
+    redraws: bool,
+    /// Lines that lie over the app's output.
+    shown: Option<NoticeLines>,
+    /// When to show these again after the app's output has moved.
+    repeat_at: Option<Instant>,
+    /// Lines that wait for the screen that was asked for, which would wipe them away. A mux may hang,
+    /// so they wait for a limited time. `None` when no screen was asked for.
+    pending: Option<NoticeLines>,
+}
+
+impl Notices {
+    /// A terminal that shows nothing yet.
+    pub(crate) fn new(terminal: LocalTerminal, redraws: bool) -> Self {
+        let mut notices = Self { terminal, redraws, shown: None, repeat_at: None, pending: None };
+        notices.expect_screen();
+        notices
+    }
+
+    pub(crate) fn is_raw(&self) -> bool {
+        self.terminal == LocalTerminal::Raw
+    }
+
+    /// A screen was asked for, if the mux sends screens.
+    pub(crate) fn expect_screen(&mut self) {
+        if self.redraws {
+            self.pending.get_or_insert_with(|| NoticeLines::new(Vec::new()));
+        }
+    }
+
+    /// All of a screen has been shown: shows the lines that waited, and those that lay there before.
+    pub(crate) fn on_screen_drawn(&mut self) {
+        let lines = self.take_pending();
+        self.show_over(lines);
+    }
+
+    /// The lines were wiped away before the app's output moved.
+    pub(crate) fn on_wiped(&mut self) {
+        self.repeat_at = Some(Instant::now() + limits::NOTE_PAUSE);
+    }
+
+    /// Whether the screen is to be redrawn: to remove lines, or to show them again.
+    pub(crate) fn needs_redraw(&mut self, now: Instant) -> bool {
+        let is_over = self.shown.take_if(|lines| lines.until <= now).is_some();
+        is_over | self.repeat_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Whether the expected screen is late.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.pending.as_ref().is_some_and(|lines| lines.until <= now)
+    }
+
+    /// The lines that wait for a screen; none waits any more.
+    pub(crate) fn take_pending(&mut self) -> Vec<String> {
+        self.pending.take().map_or(Vec::new(), |pending| pending.lines)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let lines = [&self.shown, &self.pending].into_iter().flatten().map(|lines| lines.until);
+        lines.chain(self.repeat_at).min()
+    }
+
+    /// Shows a line; `is_connected` is whether a mux can redraw the screen.
+    pub(crate) fn say(&mut self, text: &str, is_connected: bool) {
+        if self.terminal == LocalTerminal::Unused {
+            diagnostics::say(text);
+        } else if let Some(pending) = &mut self.pending {
+            pending.lines.push(text.to_owned());
+        } else {
+            let is_shown = if self.redraws && is_connected {
+                self.show_over(vec![text.to_owned()])
+            } else {
+                terminal::show_on_last_row(&format!("iottymux: {text}"))
+            };
+            if !is_shown {
+                terminal::print_line(text);
+            }
+        }
+    }
+
+    /// Shows lines over the app's output, below those that are there; whether the terminal takes them.
+    fn show_over(&mut self, lines: Vec<String>) -> bool {
+        if !lines.is_empty() {
+            let shown = self.shown.take().map_or(Vec::new(), |shown| shown.lines);
+            self.shown = Some(NoticeLines::new([shown, lines].concat()));
+        }
+        self.shown.as_ref().is_some_and(|shown| terminal::show_over_output(&shown.lines))
+    }
+}

@@ -1,0 +1,222 @@
+//! Handles events: the mux's messages, the end of a connection and the next one, signals.
+
+use std::io;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
+use signal_hook::low_level::emulate_default_handler;
+
+use super::connection::AnnouncedEnd;
+use super::dial::{self, NewConnection, Progress};
+use super::io_threads::Event;
+use super::liveness::Liveness;
+use super::mode::AttachMode;
+use super::page::ClientList;
+use super::{AttachRequest, Attached, Leave, terminal};
+use crate::commands::find;
+use crate::os::sys;
+use crate::types::exit::Exit;
+use crate::wire::{Gap, Report, Rights};
+
+/// Why a program's input does not go on with another mux.
+const INPUT_UNCONFIRMED: &str = ", and the app may not have received all of the input";
+
+impl Attached<'_> {
+    pub(crate) fn on_event(&mut self, event: Event) -> Result<(), Leave> {
+        match event {
+            Event::Gap(Gap { from, to, .. }) => {
+                self.losses.add(to.saturating_sub(from), Instant::now());
+            }
+            Event::Exit(status) => self.announce(AnnouncedEnd::App(Exit::App(status.code()))),
+            Event::Closing => self.announce(AnnouncedEnd::Mux),
+            Event::AppEnded(status) => self.app_ended = Some(status),
+            Event::AppStarted => {
+                if let Some(status) = self.app_ended.take() {
+                    let name = self.name();
+                    self.say(&format!("app {name} ended {status} and was started again"));
+                }
+            }
+            Event::Rights(rights) => self.on_rights(&rights),
+            Event::ScreenDrawn => self.notices.on_screen_drawn(),
+            Event::LinesWiped => self.notices.on_wiped(),
+            Event::ProbeDone(answers) => self.on_probe_done(answers),
+            Event::Answer(answer) => self.on_answer(&answer),
+            Event::Clients(report) => self.on_clients(report),
+            Event::StdinDone => {
+                self.input.on_all_taken();
+                if self.connection.wanted.outputs.is_empty() && !self.request.stdin_once {
+                    return Err(self.finish(Exit::Done));
+                }
+            }
+            Event::Detached => {
+                terminal::restore();
+                self.say(&format!("detached from app {} by request", self.name()));
+                return Err(self.finish(Exit::Done));
+            }
+            Event::Refused(why) => return Err(self.fail(&why.escape_debug().to_string())),
+            Event::Panicked => return Err(self.fail("internal error, see the message above")),
+            Event::OutputClosed => return Err(Leave::With(Exit::Done)),
+            Event::OutputFailed(e) => {
+                terminal::restore();
+                return Err(anyhow!(e).context("writing standard output").into());
+            }
+            Event::Signal(signal) => self.on_signal(signal)?,
+            Event::DownlinkEnded(end, progress) => self.on_downlink_ended(end, progress)?,
+            Event::Reconnected(Ok(new)) => self.continue_with(new)?,
+            Event::Reconnected(Err(e)) => return Err(self.give_up(&e)),
+        }
+        Ok(())
+    }
+
+    fn announce(&mut self, end: AnnouncedEnd) {
+        self.connection.announced_end = Some(end);
+    }
+
+    fn fail(&mut self, why: &str) -> Leave {
+        terminal::restore();
+        anyhow!("attached to app {}: {why}", self.name()).into()
+    }
+
+    fn on_signal(&mut self, signal: i32) -> Result<()> {
+        match signal {
+            SIGWINCH => {
+                self.redraw();
+                self.show_page();
+            }
+            SIGTSTP => {
+                self.release_exclusive();
+                terminal::suspend();
+                sys::suspend().context("cannot suspend")?;
+                self.leave_page()?;
+            }
+            SIGCONT => self.leave_page()?,
+            _ => {
+                terminal::restore();
+                self.say_losses();
+                // Ends this process as the signal would have done, so that a shell can see it.
+                emulate_default_handler(signal).context("cannot end by a signal")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A message of the mux about our right to type, or the state of a new session.
+    pub(crate) fn on_rights(&mut self, rights: &Rights) {
+        let name = self.name();
+        match self.input.set_allowed(rights.types) {
+            None => {}
+            Some(true) => {
+                self.redraw();
+                self.say(&format!("attached to app {name}: you can type again"));
+            }
+            Some(false) => {
+                let why = rights.why.escape_debug();
+                self.say(&format!("attached to app {name}: you cannot type: {why}"));
+            }
+        }
+    }
+
+    /// The attach ends with its last downlink, unless the mux can be dialled again.
+    fn on_downlink_ended(
+        &mut self,
+        end: io::Result<()>,
+        progress: Option<Progress>,
+    ) -> Result<(), Leave> {
+        if !self.connection.end_downlink() {
+            return Ok(());
+        }
+        self.liveness = Liveness::Answering;
+        self.say_pending();
+        let reconnects = !self.request.reconnect.is_zero();
+        Err(match (self.connection.announced_end, progress, end) {
+            (Some(AnnouncedEnd::App(exit)), _, _) => self.finish(exit),
+            (_, Some(progress), _) if reconnects => return self.reconnect(progress),
+            (Some(AnnouncedEnd::Mux), _, _) => self.finish(Exit::Done),
+            // A raw socket announces nothing: its end is the normal end.
+            (None, None, Ok(())) => self.finish(Exit::Done),
+            (None, _, Ok(())) => self.lost(""),
+            (None, _, Err(e)) => self.lost(&format!(" ({e})")),
+        })
+    }
+
+    /// The connection is lost for good.
+    fn lost(&mut self, more: &str) -> Leave {
+        terminal::restore();
+        self.say(&format!("attached to app {}: the mux is gone{more}", self.name()));
+        self.say_losses();
+        Leave::With(Exit::Lost)
+    }
+
+    /// Looks for a new mux, in another thread.
+    fn reconnect(&mut self, progress: Progress) -> Result<(), Leave> {
+        // The app may have received the input or not: sending more would only hide that.
+        let is_unconfirmed = self.input.is_unconfirmed();
+        let what = match self.connection.announced_end {
+            None if is_unconfirmed => return Err(self.lost(INPUT_UNCONFIRMED)),
+            None => "is gone",
+            Some(_) => "has ended",
+        };
+        let wait = self.request.reconnect;
+        self.say(&format!("app {}: the mux {what}; trying again for {wait:?}", self.name()));
+        let request = AttachRequest {
+            mode: AttachMode::Only(self.connection.wanted.clone()),
+            wait: Some(wait),
+            exclusive: self.input.exclusive(),
+            // Input that has ended was for the app of then; it does not end the next one's.
+            stdin_once: self.request.stdin_once && !self.input.is_over(),
+            ..self.request.clone()
+        };
+        self.sender.spawn("dial", move || {
+            Event::Reconnected(find::retry(&request.dir, request.wait, "", |endpoints| {
+                if is_unconfirmed {
+                    bail!("there is a new mux{INPUT_UNCONFIRMED}");
+                }
+                dial::dial(&request, endpoints, Some(&progress))
+            }))
+        })?;
+        Ok(())
+    }
+
+    /// A new mux has welcomed us.
+    fn continue_with(&mut self, new: NewConnection) -> Result<()> {
+        let is_continued = self.connection.is_continued_by(&new.connection);
+        let but = if is_continued {
+            ""
+        } else {
+            self.losses.add_uncounted();
+            // A screen follows.
+            self.notices.expect_screen();
+            "; output written meanwhile may be missing"
+        };
+        self.say(&format!("app {}: attached again{but}", self.name()));
+        let sent_size = new.size;
+        self.begin(new)?;
+        if self.input.is_over() {
+            self.connection.end_input();
+        }
+        // For an unchanged window the mux would send a screen that the terminal shows already.
+        if terminal::size() != sent_size {
+            self.redraw();
+        }
+        Ok(())
+    }
+
+    /// There is no new mux, or it refuses us.
+    fn give_up(&mut self, why: &anyhow::Error) -> Leave {
+        match self.connection.announced_end {
+            Some(_) if find::is_absence(why) => self.finish(Exit::Done),
+            None if find::is_absence(why) => self.lost(""),
+            _ => self.lost(&format!("; {why:#}")),
+        }
+    }
+
+    fn on_clients(&mut self, report: Result<Report>) {
+        // The page may be gone by now.
+        if self.page.is_some() {
+            let unknown = |e| ClientList::Unknown(format!("{e:#}"));
+            self.page = Some(report.map_or_else(unknown, ClientList::Known));
+            self.show_page();
+        }
+    }
+}
