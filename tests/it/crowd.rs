@@ -17,10 +17,10 @@ use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
 use crate::dice::{Dice, seed};
+use crate::pair::pair;
 use crate::pattern::{self, TEXT, volume};
 use crate::peer::{Account, Asker, hello};
 use crate::proc::{Proc, eventually};
-use crate::pty;
 use crate::rig::{APP, Rig};
 
 /// Bytes that the app writes between two reads of the slow viewer, and how many it reads then.
@@ -173,7 +173,7 @@ fn a_crowd_of_all_sorts_gets_its_due_and_delays_nobody() {
     let (reader, writer) = std::io::pipe().unwrap();
     let (mut sleeper, sleeper_reads) = tallied(&rig, reader, writer.into());
     let sleeper_id = newest(&asker, 2);
-    let (master, slave) = pty::pair();
+    let (master, slave) = pair();
     let mut modes = tcgetattr(&slave).unwrap();
     cfmakeraw(&mut modes);
     tcsetattr(&slave, SetArg::TCSANOW, &modes).unwrap();

@@ -14,8 +14,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, chroot, getpid, gettid};
 
+use crate::cri::cri;
+use crate::numbered::write_numbered;
 use crate::proc::{Proc, eventually};
-use crate::reader::{cri, write_numbered};
 use crate::rig::{APP, Rig};
 use crate::rights::can_be_others;
 

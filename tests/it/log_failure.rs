@@ -14,9 +14,10 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::cri::cri;
+use crate::numbered::{LINE, account, write_numbered};
 use crate::peer::Asker;
 use crate::proc::{Proc, Said, eventually};
-use crate::reader::{LINE, account, cri, write_numbered};
 use crate::rig::{APP, Rig};
 
 /// A mux with this log, and a client that sees everything.

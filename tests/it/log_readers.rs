@@ -7,10 +7,10 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
+use crate::cri::{cri, joined};
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;
 use crate::proc::Said;
-use crate::reader::{cri, joined};
 use crate::rig::{APP, Rig};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/golden");

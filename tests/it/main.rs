@@ -6,21 +6,33 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panics")]
 
+mod control;
+#[path = "../support/cri.rs"]
+mod cri;
 #[path = "../support/dice.rs"]
 mod dice;
 #[path = "../support/form.rs"]
 mod form;
 mod hostile;
+#[path = "../support/installed.rs"]
+mod installed;
+mod numbered;
+#[path = "../support/pair.rs"]
+mod pair;
 mod pattern;
 mod peer;
+mod person;
+#[path = "../support/proc.rs"]
 mod proc;
+#[path = "../support/pty.rs"]
 mod pty;
-mod reader;
 mod rig;
 mod throws;
+#[path = "../support/tmux.rs"]
 mod tmux;
 #[path = "../support/wait.rs"]
 mod wait;
+mod window;
 
 mod allocations;
 mod arrows;

@@ -27,8 +27,8 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::{Value, json};
 
+use crate::pair::pair;
 use crate::proc::{Proc, Said, WATCHDOG, eventually};
-use crate::pty;
 use crate::rig::{APP, Rig, expect};
 
 /// A mux that records its terminal, ready.
@@ -314,7 +314,7 @@ fn what_makes_no_sense_is_refused() {
 
 /// `asciinema` at a terminal, as it wants to be; what it printed. `None` where it is not installed.
 fn asciinema(rig: &Rig, arguments: &[&str]) -> Option<Vec<u8>> {
-    let (_master, slave) = pty::pair();
+    let (_master, slave) = pair();
     let mut command = Command::new("asciinema");
     command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
     command.env("HOME", rig.file("")).env("LANG", "C.UTF-8").env("TERM", "xterm");
