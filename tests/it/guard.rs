@@ -19,6 +19,7 @@ use crate::numbered::write_numbered;
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig};
 use crate::rights::can_be_others;
+use crate::skip::skip;
 
 /// Users that no system gives to anybody: the app's, and one more.
 const OTHER: u32 = 54321;
@@ -417,7 +418,7 @@ impl Pod {
     /// `None` where no root can be changed.
     fn new() -> Option<Self> {
         if !Uid::effective().is_root() {
-            println!("skipped: only root can make another root");
+            skip("root", "only root can make another root");
             return None;
         }
         let rig = Rig::new();

@@ -27,6 +27,8 @@ mod proc;
 #[path = "../support/pty.rs"]
 mod pty;
 mod rig;
+#[path = "../support/skip.rs"]
+mod skip;
 mod throws;
 #[path = "../support/tmux.rs"]
 mod tmux;
@@ -68,6 +70,7 @@ mod run;
 mod screen;
 mod screen_fuzz;
 mod session;
+mod skips;
 mod status;
 mod stream;
 mod terminal;

@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use crate::pair::pair;
 use crate::proc::{Proc, Said, WATCHDOG, eventually};
 use crate::rig::{APP, Rig, expect};
+use crate::skip::skip;
 
 /// A mux that records its terminal, ready.
 fn recording(rig: &Rig, path: &Path, more: &[&str]) -> Proc {
@@ -321,7 +322,7 @@ fn asciinema(rig: &Rig, arguments: &[&str]) -> Option<Vec<u8>> {
     command.stdin(slave).stdout(Stdio::piped()).stderr(Stdio::piped());
     iottymux::os::sys::in_own_session(&mut command, true);
     if let Err(e) = Command::new("asciinema").arg("--version").output() {
-        println!("skipped: there is no asciinema here: {e}");
+        skip("asciinema", &format!("it does not run: {e}"));
         return None;
     }
     let mut asciinema = Proc::spawn(command);

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::proc::Proc;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect, rest};
+use crate::skip::skip;
 
 /// A user and a group that no system gives to anybody.
 const OTHER: &str = "54321";
@@ -25,7 +26,7 @@ pub fn can_be_others() -> bool {
     let can = Uid::effective().is_root()
         && Command::new("setpriv").arg("--version").output().is_ok_and(|o| o.status.success());
     if !can {
-        println!("skipped: only root, with setpriv, can be another user");
+        skip("users", "only root, with setpriv, can be another user");
     }
     can
 }
@@ -312,8 +313,7 @@ fn a_user_hidden_by_a_namespace_is_refused_as_such() {
     };
     probe.args(["--version"]);
     if !unshared(&probe).output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: there are no user namespaces for ordinary users here");
-        return;
+        return skip("user-namespace", "ordinary users may not make user namespaces");
     }
     let words = ["stream", "--app", APP, "--allow-uid", "65534", "--allow-gid", "65534"];
     let mut command = unshared(&as_other(&rig, GROUP, &words));

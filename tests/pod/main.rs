@@ -37,6 +37,8 @@ mod restart;
 mod rkt;
 mod safety;
 mod services;
+#[path = "../support/skip.rs"]
+mod skip;
 mod sockets;
 mod status;
 mod templates;

@@ -9,6 +9,7 @@ use iottymux::wire::Size;
 use tempfile::TempDir;
 
 use crate::installed::is_installed;
+use crate::skip::skip;
 use crate::wait::eventually;
 
 /// What tmux tells of a terminal's modes.
@@ -35,7 +36,7 @@ impl Tmux {
     pub fn with(programs: &[&str]) -> Option<Self> {
         for program in [&["tmux"], programs].concat() {
             if !is_installed(program) {
-                println!("skipped: there is no {program}");
+                skip(program, "it is not installed");
                 return None;
             }
         }
