@@ -172,7 +172,7 @@ fn memory_does_not_grow_with_clients_or_bytes() {
 #[test]
 fn without_a_free_descriptor_it_serves_on_and_accepts_later() {
     let rig = Rig::new();
-    let mux = rig.few_descriptors(40);
+    let mux = rig.few_descriptors(40, &[]);
     let mut first = rig.client("stdout");
     let mut app = rig.writer("stdout");
     app.write_all(b"a").unwrap();

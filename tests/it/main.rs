@@ -77,6 +77,7 @@ mod terminal;
 mod tty;
 mod turns;
 mod units;
+mod users;
 mod views;
 mod ways_out;
 mod windows;

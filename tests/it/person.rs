@@ -11,6 +11,7 @@ use rustix::termios::tcgetwinsize;
 
 use crate::proc::Proc;
 use crate::pty::Pty;
+use crate::rig::{APP, Rig};
 
 /// The number of the next mark.
 static MARKS: AtomicUsize = AtomicUsize::new(0);
@@ -19,6 +20,17 @@ static MARKS: AtomicUsize = AtomicUsize::new(0);
 pub fn size_of(terminal: &File) -> (u16, u16) {
     let size = tcgetwinsize(terminal).unwrap();
     (size.ws_row, size.ws_col)
+}
+
+/// A person at a terminal of 24 rows, who is attached to the app's terminal and sees its prompt; and
+/// the app's end.
+pub fn at_prompt(rig: &Rig, cols: u16, options: &[&str]) -> (Pty, Proc, File) {
+    let local = Pty::open(24, cols);
+    let attach = local.spawn(rig.command([&["attach", "--app", APP], options].concat()));
+    let mut app = rig.slave();
+    app.write_all(b"$ ").unwrap();
+    local.shown.wait_for("$ ");
+    (local, attach, app)
 }
 
 impl Pty {
