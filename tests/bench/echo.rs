@@ -19,10 +19,12 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send,
     sendmsg, socket,
 };
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::{TempDir, tempdir};
 
+use super::installed::is_installed;
+use super::pair::pair;
 use super::peer::wait_for;
+use super::table::median;
 
 /// Keys of one round.
 const KEYS: usize = 1000;
@@ -95,8 +97,8 @@ impl Drop for Peer {
 pub fn bench(program: &Path, rounds: usize) {
     println!("\nkey echo");
     let mut peers = vec![ours("iottymux, raw", false), ours("iottymux, session", true), bare()];
-    peers.extend(is_there("dtach").then(dtach));
-    peers.extend(is_there("conmon").then(|| conmon(program)));
+    peers.extend(is_installed("dtach").then(dtach));
+    peers.extend(is_installed("conmon").then(|| conmon(program)));
     let mut buffer = vec![0; 64 * 1024];
     let mut medians: Vec<Vec<f64>> = vec![Vec::new(); peers.len()];
     let mut slow: Vec<Vec<f64>> = vec![Vec::new(); peers.len()];
@@ -131,16 +133,6 @@ pub fn bench(program: &Path, rounds: usize) {
         let (p50, p99) = (median(medians), median(slow));
         println!("  {:<18} {p50:>9.1} {p99:>9.1}   session: {ratio:.2} x{asked}", peer.name);
     }
-}
-
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
-}
-
-fn is_there(program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|dir| dir.join(program).exists())
 }
 
 fn stream(path: &Path) -> UnixStream {
@@ -266,15 +258,6 @@ pub fn give_terminal(console: &str, pid: &str) {
     )
     .unwrap();
     fs::write(pid, app.id().to_string()).unwrap();
-}
-
-fn pair() -> (File, File) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    let slave = File::options().read(true).write(true).open(path).unwrap();
-    (master.into(), slave)
 }
 
 /// How fast an app prints with the model of the screen on, beside what the model takes for the same alone.

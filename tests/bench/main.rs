@@ -12,6 +12,10 @@
 mod app;
 mod cases;
 mod echo;
+#[path = "../support/installed.rs"]
+mod installed;
+#[path = "../support/pair.rs"]
+mod pair;
 mod peer;
 mod screen;
 mod table;

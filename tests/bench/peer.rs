@@ -16,6 +16,7 @@ use tempfile::{TempDir, tempdir, tempdir_in};
 
 use super::app;
 use super::cases::Case;
+use super::installed::is_installed;
 
 /// Who does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +76,7 @@ impl Tool {
             Self::Cat => "cat",
             Self::Socat => "socat",
         };
-        let paths = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&paths).any(|dir| dir.join(program).exists())
+        is_installed(program)
     }
 }
 

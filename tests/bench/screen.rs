@@ -10,6 +10,8 @@ use iottymux::core::screen::modes::ScreenModes;
 use iottymux::core::screen::scan::Scanner;
 use iottymux::wire::Size;
 
+use super::table::median;
+
 const SIZE: Size = Size { rows: 24, cols: 80 };
 /// Bytes of one read from a terminal.
 const READ: usize = 4096;
@@ -53,11 +55,6 @@ fn measure(name: &str, bytes: &[u8]) {
         "{name}: emulator {emulator:.0} MB/s, screen {screen:.0} MB/s ({:.2}x), modes alone {modes:.0} MB/s",
         median(ratios)
     );
-}
-
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
 }
 
 fn emulator(bytes: &[u8]) -> Duration {

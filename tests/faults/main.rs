@@ -19,6 +19,8 @@ mod known;
 #[path = "../support/podsd.rs"]
 mod podsd;
 mod record;
+#[path = "../support/skip.rs"]
+mod skip;
 mod stage;
 #[path = "../support/wait.rs"]
 mod wait;

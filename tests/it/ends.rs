@@ -8,8 +8,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::termios::tcgetattr;
 
+use crate::pair::pair;
 use crate::proc::{Proc, eventually};
-use crate::pty;
 use crate::rig::Rig;
 
 #[test]
@@ -81,7 +81,7 @@ fn writers_that_have_gone_are_let_go_though_the_app_reads_nothing() {
 
 /// A terminal that nobody reads, full to the brim, with an attach at it.
 fn stuck(rig: &Rig) -> (File, File, Proc) {
-    let (master, slave) = pty::pair();
+    let (master, slave) = pair();
     let mut command = rig.command(["attach", "--app", "demo"]);
     let end = || slave.try_clone().unwrap();
     command.stdin(end()).stdout(end()).stderr(end());

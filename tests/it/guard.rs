@@ -14,22 +14,16 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, chroot, getpid, gettid};
 
+use crate::cri::cri;
+use crate::numbered::write_numbered;
 use crate::proc::{Proc, eventually};
-use crate::reader::{cri, write_numbered};
 use crate::rig::{APP, Rig};
-use crate::rights::can_be_others;
+use crate::skip::skip;
+use crate::users::{as_user, shared_rig};
 
 /// Users that no system gives to anybody: the app's, and one more.
 const OTHER: u32 = 54321;
 const THIRD: u32 = 54400;
-
-/// A rig that others can pass through, with the binary where they can run it.
-fn open_rig() -> Rig {
-    let rig = Rig::new();
-    set_mode(&rig.file(""), 0o711);
-    fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.file("iottymux")).unwrap();
-    rig
-}
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -46,19 +40,17 @@ fn dir_of(path: &Path, uid: u32, mode: u32) {
     set_mode(path, mode);
 }
 
-/// A command of another user.
-fn as_user(uid: u32, program: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new("setpriv");
-    let id = uid.to_string();
-    command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]);
-    command.arg(program).args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+/// A mux of another user.
+fn mux_of(rig: &Rig, uid: u32, options: &[&str]) -> Command {
+    let mut command = as_user(rig, uid, "", &rig.file("iottymux"));
+    command.args(["stream", "--app", APP]).args(options).stdin(Stdio::null());
     command
 }
 
 /// Whether a shell of another user succeeds with this.
-fn sh(uid: u32, script: &str) -> bool {
-    as_user(uid, Path::new("/bin/sh"), &["-c", script]).status().unwrap().success()
+fn sh(rig: &Rig, uid: u32, script: &str) -> bool {
+    let mut shell = as_user(rig, uid, "", Path::new("/bin/sh"));
+    shell.args(["-c", script]).stdin(Stdio::null()).status().unwrap().success()
 }
 
 /// Waits until the first log of the app fails, with this in the reason.
@@ -87,15 +79,12 @@ fn end(mut mux: Proc) {
 /// The app's user replaces its log by a link to a file of root's.
 #[test]
 fn a_log_of_root_never_follows_the_apps_user() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let (dir, victim) = (rig.file("app"), rig.file("crontab"));
     dir_of(&dir, OTHER, 0o755);
     fs::write(&victim, "of root\n").unwrap();
     let log = dir.join("app.log");
-    assert!(sh(OTHER, &format!("ln -s {} {}", victim.display(), log.display())));
+    assert!(sh(&rig, OTHER, &format!("ln -s {} {}", victim.display(), log.display())));
     let mux = rig.mux(["stream", "--app", APP, "--log", &spec(&log)]);
     write_numbered(rig.writer("stdout"), 0, 10);
     wait_failing(&rig, "belongs to user 54321, who can replace its files");
@@ -113,10 +102,7 @@ fn a_log_of_root_never_follows_the_apps_user() {
 /// A mux without rights can be led only where it may write itself: not even there.
 #[test]
 fn a_log_of_a_user_never_follows_the_apps_user() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let (dir, own) = (rig.file("app"), rig.file("own"));
     dir_of(&dir, OTHER, 0o777);
     dir_of(&own, THIRD, 0o755);
@@ -125,15 +111,12 @@ fn a_log_of_a_user_never_follows_the_apps_user() {
     chown(own.join("app.log"), Some(THIRD), None).unwrap();
     let script =
         format!("cd {}; ln -s {1}/app.log link; ln -s {1} dir", dir.display(), own.display());
-    assert!(sh(OTHER, &script));
+    assert!(sh(&rig, OTHER, &script));
     for (log, why) in [
         (dir.join("link"), "link is a symbolic link to"),
         (dir.join("dir/app.log"), "dir is a symbolic link of user 54321"),
     ] {
-        let words = ["stream", "--app", APP, "--log", &spec(&log)];
-        let mut command = as_user(THIRD, &rig.file("iottymux"), &words);
-        command.env("IOTTYMUX_STATE_DIR", rig.state());
-        let mux = rig.start(command);
+        let mux = rig.start(mux_of(&rig, THIRD, &["--log", &spec(&log)]));
         write_numbered(rig.writer("stdout"), 0, 10);
         wait_failing(&rig, why);
         drop(mux);
@@ -143,10 +126,7 @@ fn a_log_of_a_user_never_follows_the_apps_user() {
 
 #[test]
 fn root_logs_only_where_nobody_else_can_replace_the_log() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     for (above, log, why) in [
         ((0, 0o755), (0, 0o755), None),
         // As /var/log is root's and syslog's.
@@ -177,10 +157,7 @@ fn root_logs_only_where_nobody_else_can_replace_the_log() {
 /// What has changed since the log was opened is seen when it is opened again or rotated.
 #[test]
 fn the_directory_of_a_log_is_looked_at_again() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let dir = rig.file("log");
     dir_of(&dir, 0, 0o755);
     let log = dir.join("app.log");
@@ -262,10 +239,7 @@ fn a_directory_that_was_open_is_closed() {
 
 #[test]
 fn no_other_user_reaches_a_fifo() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     rig.make_app_dir();
     set_mode(&rig.state(), 0o755);
     set_mode(&rig.path(""), 0o755);
@@ -273,7 +247,7 @@ fn no_other_user_reaches_a_fifo() {
     for (name, script) in
         [("stage2-stdin", "timeout 1 sh -c ': <>"), ("stage2-stdout", "timeout 1 sh -c ': <>")]
     {
-        assert!(!sh(OTHER, &format!("{script}{}'", rig.path(name).display())), "{name}");
+        assert!(!sh(&rig, OTHER, &format!("{script}{}'", rig.path(name).display())), "{name}");
     }
     end(mux);
 }
@@ -281,10 +255,7 @@ fn no_other_user_reaches_a_fifo() {
 /// What others have put there while they could is gone before it is used.
 #[test]
 fn what_others_have_planted_is_removed() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     rig.make_app_dir();
     set_mode(&rig.state(), 0o755);
     set_mode(&rig.path(""), 0o777);
@@ -292,7 +263,7 @@ fn what_others_have_planted_is_removed() {
         "cd {}; umask 0; mkfifo stage2-stdout stage2-stdin; ln -s /x stage2-stderr; touch lock .lock.new",
         rig.path("").display()
     );
-    assert!(sh(OTHER, &script));
+    assert!(sh(&rig, OTHER, &script));
     let mux = rig.stream();
     for name in ["stage2-stdin", "stage2-stdout", "stage2-stderr", "lock"] {
         let there = fs::symlink_metadata(rig.path(name)).unwrap();
@@ -305,16 +276,13 @@ fn what_others_have_planted_is_removed() {
 
 #[test]
 fn a_directory_of_another_user_is_refused() {
-    if !can_be_others() {
-        return;
-    }
     let refused = |rig: &Rig, why: &str| {
         let mut mux = rig.run(&["stream", "--app", APP]);
         assert_eq!(mux.ends(), 1, "{why}");
         let said = mux.stderr.text();
         assert!(said.contains(why) && said.lines().count() == 1, "{said}");
     };
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     dir_of(&rig.path(""), OTHER, 0o700);
     refused(&rig, "it belongs to user 54321; try to remove it");
     let link = rig.state().join(APP);
@@ -335,11 +303,9 @@ fn a_directory_of_another_user_is_refused() {
     dir_of(&rig.path("ends"), OTHER, 0o700);
     refused(&rig, "it belongs to user 54321");
     // A user has no directory that root has opened to others.
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     dir_of(&rig.path(""), 0, 0o777);
-    let mut command = as_user(OTHER, &rig.file("iottymux"), &["stream", "--app", APP]);
-    command.env("IOTTYMUX_STATE_DIR", rig.state());
-    let mut mux = Proc::spawn(command);
+    let mut mux = Proc::spawn(mux_of(&rig, OTHER, &[]));
     assert_eq!(mux.ends(), 1);
     assert!(mux.stderr.text().contains("other users can write to it"), "{}", mux.stderr.text());
 }
@@ -416,7 +382,7 @@ impl Pod {
     /// `None` where no root can be changed.
     fn new() -> Option<Self> {
         if !Uid::effective().is_root() {
-            println!("skipped: only root can make another root");
+            skip("root", "only root can make another root");
             return None;
         }
         let rig = Rig::new();
@@ -636,13 +602,10 @@ fn what_becomes_no_log_is_not_printed() {
 /// Whoever can write a directory could serve a socket there in the place of its mux.
 #[test]
 fn a_socket_is_served_by_root_or_the_owner_of_its_directory() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let elsewhere = rig.file("elsewhere");
     dir_of(&elsewhere, THIRD, 0o711);
-    let mut command = as_user(THIRD, &rig.file("iottymux"), &["stream", "--app", APP]);
+    let mut command = mux_of(&rig, THIRD, &[]);
     command.env("IOTTYMUX_STATE_DIR", &elsewhere);
     let _mux = rig.start(command);
     let look = |state: &Path| {

@@ -14,6 +14,7 @@ use crate::pattern::{self, volume};
 use crate::peer::{Account, Asker, hello};
 use crate::proc::{Proc, WATCHDOG, eventually};
 use crate::rig::{APP, Rig, expect};
+use crate::skip::skip;
 
 #[test]
 fn clients_that_go_leave_nothing_behind() {
@@ -63,7 +64,7 @@ const CROWD: usize = 1000;
 fn a_thousand_clients_get_everything_for_two_kilobytes_each() {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     if hard < CROWD as u64 + 100 {
-        return println!("skipped: not more than {hard} descriptors are allowed");
+        return skip("descriptors", &format!("not more than {hard} are allowed"));
     }
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(CROWD as u64 + 100), hard).unwrap();
     for socket in ["stdout", "session"] {
@@ -171,7 +172,7 @@ fn memory_does_not_grow_with_clients_or_bytes() {
 #[test]
 fn without_a_free_descriptor_it_serves_on_and_accepts_later() {
     let rig = Rig::new();
-    let mux = rig.few_descriptors(40);
+    let mux = rig.few_descriptors(40, &[]);
     let mut first = rig.client("stdout");
     let mut app = rig.writer("stdout");
     app.write_all(b"a").unwrap();

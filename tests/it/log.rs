@@ -12,9 +12,10 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::Value;
 
+use crate::cri::{Entry, cri};
+use crate::numbered::{account, write_numbered};
 use crate::pattern::volume;
 use crate::proc::{Proc, Said, eventually};
-use crate::reader::{Entry, account, cri, write_numbered};
 use crate::rig::{APP, Rig};
 
 /// A mux with this log, ready.

@@ -14,10 +14,12 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::cri::cri;
+use crate::numbered::{LINE, account, write_numbered};
 use crate::peer::Asker;
 use crate::proc::{Proc, Said, eventually};
-use crate::reader::{LINE, account, cri, write_numbered};
 use crate::rig::{APP, Rig};
+use crate::skip::skip;
 
 /// A mux with this log, and a client that sees everything.
 struct App {
@@ -83,7 +85,7 @@ fn disk(at: &Path, options: &str) -> bool {
         mount(Some("disk"), at, Some("tmpfs"), MsFlags::empty(), Some(options))
     });
     if let Err(e) = made {
-        println!("skipped: no disk can be made here: {e}");
+        skip("mount", &format!("no disk can be made here: {e}"));
     }
     made.is_ok()
 }

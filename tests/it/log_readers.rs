@@ -7,11 +7,12 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
+use crate::cri::{cri, joined};
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;
 use crate::proc::Said;
-use crate::reader::{cri, joined};
 use crate::rig::{APP, Rig};
+use crate::skip::skip;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/golden");
 
@@ -137,8 +138,7 @@ fn collectors_take_our_files_whole() {
         let mut collector = Command::new("perl");
         collector.args(["-e", COLLECT, entry]).arg(&log).env_remove("PERL_UNICODE");
         let Ok(output) = collector.output() else {
-            println!("skipped: there is no perl to match with");
-            return;
+            return skip("perl", "it is not installed");
         };
         assert!(output.status.success(), "{}", output.stderr.escape_ascii());
         let read = String::from_utf8(output.stdout).unwrap();

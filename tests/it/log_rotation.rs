@@ -12,9 +12,10 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
+use crate::cri::{cri, joined};
+use crate::numbered::{LINE, account, write_numbered};
 use crate::pattern::volume;
 use crate::proc::{Proc, eventually};
-use crate::reader::{LINE, account, cri, joined, write_numbered};
 use crate::rig::{APP, Rig};
 
 fn logging(rig: &Rig, log: &Path, more: &[&str]) -> Proc {

@@ -6,21 +6,35 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panics")]
 
+mod control;
+#[path = "../support/cri.rs"]
+mod cri;
 #[path = "../support/dice.rs"]
 mod dice;
 #[path = "../support/form.rs"]
 mod form;
 mod hostile;
+#[path = "../support/installed.rs"]
+mod installed;
+mod numbered;
+#[path = "../support/pair.rs"]
+mod pair;
 mod pattern;
 mod peer;
+mod person;
+#[path = "../support/proc.rs"]
 mod proc;
+#[path = "../support/pty.rs"]
 mod pty;
-mod reader;
 mod rig;
+#[path = "../support/skip.rs"]
+mod skip;
 mod throws;
+#[path = "../support/tmux.rs"]
 mod tmux;
 #[path = "../support/wait.rs"]
 mod wait;
+mod window;
 
 mod allocations;
 mod arrows;
@@ -56,12 +70,14 @@ mod run;
 mod screen;
 mod screen_fuzz;
 mod session;
+mod skips;
 mod status;
 mod stream;
 mod terminal;
 mod tty;
 mod turns;
 mod units;
+mod users;
 mod views;
 mod ways_out;
 mod windows;

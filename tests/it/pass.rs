@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 
 use nix::sys::signal::Signal;
 
+use crate::person::at_prompt;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 
@@ -47,11 +48,7 @@ fn a_terminal_is_given_what_only_draws() {
     for redraw in ["none", "screen"] {
         let rig = Rig::new();
         let _mux = rig.tty();
-        let local = Pty::open(24, 200);
-        let _attach = local.spawn(rig.command(["attach", "--app", APP, "--redraw", redraw]));
-        let mut app = rig.slave();
-        app.write_all(b"$ ").unwrap();
-        local.shown.wait_for("$ ");
+        let (local, _attach, mut app) = at_prompt(&rig, 200, &["--redraw", redraw]);
         for piece in HOSTILE {
             app.write_all(piece).unwrap();
         }

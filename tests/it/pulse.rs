@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use crate::pty::Pty;
-use crate::rig::{APP, Rig};
+use crate::person::at_prompt;
+use crate::rig::Rig;
 
 /// Who types is told after five seconds, and told when it goes on.
 #[test]
@@ -11,11 +11,7 @@ fn a_mux_that_stops_is_told_of_at_a_terminal() {
     for redraw in ["none", "screen"] {
         let rig = Rig::new();
         let mux = rig.tty();
-        let local = Pty::open(24, 80);
-        let _attach = local.spawn(rig.command(["attach", "--app", APP, "--redraw", redraw]));
-        let mut app = rig.slave();
-        app.write_all(b"$ ").unwrap();
-        local.shown.wait_for("$ ");
+        let (local, _attach, mut app) = at_prompt(&rig, 80, &["--redraw", redraw]);
         mux.stop();
         local.press(b"x");
         local.shown.wait_for("attached to app demo: the mux does not answer");

@@ -8,8 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::ChildStdin;
 
 use iottymux::types::limits;
 use iottymux::types::stream::{Position, Stream};
@@ -19,7 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig, expect};
-use crate::rights::can_be_others;
+use crate::users::{as_user, shared_rig};
 
 /// Users that no system gives to anybody.
 const MANY: &str = "54321";
@@ -30,23 +29,6 @@ const BOTH: &str = "54321,54324";
 const DESCRIPTORS: u32 = 100;
 /// Viewers who read nothing.
 const VIEWERS: usize = 200;
-
-/// A rig that others reach, with this test in it.
-fn open_rig() -> Rig {
-    let rig = Rig::new();
-    fs::set_permissions(rig.file(""), fs::Permissions::from_mode(0o711)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.file("iottymux")).unwrap();
-    fs::copy(env::current_exe().unwrap(), rig.file("tests")).unwrap();
-    rig
-}
-
-fn as_user(rig: &Rig, uid: &str, program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args([&format!("--reuid={uid}"), "--regid=54323", "--clear-groups", "--"]).arg(program);
-    command.env("IOTTYMUX_STATE_DIR", rig.state());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
 
 /// Connections of another user, which are there until this is dropped.
 struct Crowd {
@@ -66,7 +48,11 @@ impl Crowd {
         let words = rig.file("says");
         fs::write(&words, says).unwrap();
         fs::set_permissions(&words, fs::Permissions::from_mode(0o644)).unwrap();
-        let mut command = as_user(rig, uid, &rig.file("tests"));
+        let tests = rig.file("tests");
+        if !tests.exists() {
+            fs::copy(env::current_exe().unwrap(), &tests).unwrap();
+        }
+        let mut command = as_user(rig, uid, "", &tests);
         command.args(["--exact", "quota::be_a_crowd", "--ignored", "--nocapture"]);
         command.env("CROWD_SOCKET", rig.path(&format!("sock-{socket}")));
         command.env("CROWD_SAYS", words);
@@ -133,10 +119,7 @@ fn hello(stream: Stream) -> Vec<u8> {
 
 #[test]
 fn one_user_does_not_take_the_connections_of_others() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["stream", "--app", APP, "--view-uid", BOTH]);
     for socket in ["session", "stdout"] {
         let says = if socket == "session" { hello(Stream::Stdout) } else { Vec::new() };
@@ -144,7 +127,7 @@ fn one_user_does_not_take_the_connections_of_others() {
         eventually("those who are too many are let go", || crowd.ended() == 100);
         mux.stderr.wait_for("refused at ");
         mux.stderr.wait_for(": user 54321 has 256 clients already");
-        let mut other = as_user(&rig, ONE, &rig.file("iottymux"));
+        let mut other = as_user(&rig, ONE, "", &rig.file("iottymux"));
         other.args(["attach", "--app", APP, "--mode", "stdout"]);
         let other = Proc::spawn(other);
         let pid = other.pid();
@@ -163,10 +146,7 @@ fn one_user_does_not_take_the_connections_of_others() {
 /// Each answer takes time in which nobody else is served.
 #[test]
 fn one_user_does_not_ask_for_ever() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["stream", "--app", APP, "--view-uid", MANY]);
     let nonsense = FrameKind::Request.message(&serde_json::json!({"request": "nonsense"}));
     for question in [FrameKind::Status.frame(b""), nonsense] {
@@ -189,17 +169,8 @@ fn one_user_does_not_ask_for_ever() {
 
 #[test]
 fn some_places_are_reserved_for_root() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
-    let mut command = rig.command(["stream", "--app", APP, "--view-uid", MANY]);
-    let inner = std::mem::replace(&mut command, Command::new("sh"));
-    command.args(["-c", &format!("ulimit -n {DESCRIPTORS}; exec \"$@\""), "sh"]);
-    command.arg(inner.get_program()).args(inner.get_args());
-    command.env("IOTTYMUX_STATE_DIR", rig.state());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mux = rig.start(command);
+    let Some(rig) = shared_rig() else { return };
+    let mux = rig.few_descriptors(DESCRIPTORS, &["--view-uid", MANY]);
     let crowd = Crowd::come(&rig, MANY, "session", (0, 200), &hello(Stream::Stdout));
     let places = DESCRIPTORS as usize - limits::OWN_DESCRIPTORS;
     let others = places - places.div_ceil(4);
@@ -216,10 +187,7 @@ fn some_places_are_reserved_for_root() {
 /// An input that nobody reads, and typists who come, type and go.
 #[test]
 fn typists_who_have_gone_leave_little() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
     let root = rig.client("stdin");
     root.set_nonblocking(true).unwrap();
@@ -260,10 +228,7 @@ fn typists_who_have_gone_leave_little() {
 /// where that is decided: drawing enough of them takes a test build minutes.)
 #[test]
 fn viewers_who_do_not_read_keep_nobody_from_seeing_the_screen() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["tty", "--app", APP, "--view-uid", BOTH]);
     assert_eq!(rig.run(&["control", "--app", APP, "resize", "50x300"]).ends(), 0);
     let mut screen = Vec::new();
@@ -306,10 +271,7 @@ fn viewers_who_do_not_read_keep_nobody_from_seeing_the_screen() {
 
 #[test]
 fn lines_that_clients_cause_do_not_fill_the_log() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let mut mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
     let request = FrameKind::Request
         .message(&serde_json::json!({"request": "detach", "client": 1_000_000_000_u64}));

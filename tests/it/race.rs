@@ -15,6 +15,7 @@ use nix::libc::O_NONBLOCK;
 
 use crate::proc::{Proc, WATCHDOG, eventually};
 use crate::rig::{APP, Rig, rest};
+use crate::skip::skip;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_iottymux");
 const LINE: &[u8] = b"the last that it says\n";
@@ -87,8 +88,7 @@ fn foreign_fifos_are_read_with_a_higher_priority() {
     let own = priority(&own.pid().to_string());
     assert_eq!(own, usual, "one with FIFOs of its own has no hurry");
     if !may_raise() {
-        println!("skipped: this user may not raise priorities");
-        return;
+        return skip("priority", "this user may not raise priorities");
     }
     // It comes right behind READY: real time where the kernel gives that to this cgroup, else a niceness.
     let foreign = foreign.pid().to_string();

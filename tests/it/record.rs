@@ -27,9 +27,10 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::{Value, json};
 
+use crate::pair::pair;
 use crate::proc::{Proc, Said, WATCHDOG, eventually};
-use crate::pty;
 use crate::rig::{APP, Rig, expect};
+use crate::skip::skip;
 
 /// A mux that records its terminal, ready.
 fn recording(rig: &Rig, path: &Path, more: &[&str]) -> Proc {
@@ -314,14 +315,14 @@ fn what_makes_no_sense_is_refused() {
 
 /// `asciinema` at a terminal, as it wants to be; what it printed. `None` where it is not installed.
 fn asciinema(rig: &Rig, arguments: &[&str]) -> Option<Vec<u8>> {
-    let (_master, slave) = pty::pair();
+    let (_master, slave) = pair();
     let mut command = Command::new("asciinema");
     command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
     command.env("HOME", rig.file("")).env("LANG", "C.UTF-8").env("TERM", "xterm");
     command.stdin(slave).stdout(Stdio::piped()).stderr(Stdio::piped());
     iottymux::os::sys::in_own_session(&mut command, true);
     if let Err(e) = Command::new("asciinema").arg("--version").output() {
-        println!("skipped: there is no asciinema here: {e}");
+        skip("asciinema", &format!("it does not run: {e}"));
         return None;
     }
     let mut asciinema = Proc::spawn(command);

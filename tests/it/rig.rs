@@ -108,8 +108,8 @@ impl Rig {
     }
 
     /// The mux for FIFOs, ready, which may have so many descriptors.
-    pub fn few_descriptors(&self, most: u32) -> Proc {
-        let inner = self.command(["stream", "--app", APP]);
+    pub fn few_descriptors(&self, most: u32, options: &[&str]) -> Proc {
+        let inner = self.command([&["stream", "--app", APP], options].concat());
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {most}; exec \"$@\""), "sh"]);
         command.arg(inner.get_program()).args(inner.get_args());

@@ -8,44 +8,23 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
-use nix::unistd::Uid;
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 use crate::proc::Proc;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect, rest};
+use crate::skip::skip;
+use crate::users::{as_user, shared_rig};
 
 /// A user and a group that no system gives to anybody.
 const OTHER: &str = "54321";
 const GROUP: &str = "54322";
 
-/// Whether other users can be tried here; says why not.
-pub fn can_be_others() -> bool {
-    let can = Uid::effective().is_root()
-        && Command::new("setpriv").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !can {
-        println!("skipped: only root, with setpriv, can be another user");
-    }
-    can
-}
-
-/// A rig whose files others can reach, as far as the mux lets them.
-fn open_rig() -> Rig {
-    let rig = Rig::new();
-    fs::set_permissions(rig.file(""), fs::Permissions::from_mode(0o711)).unwrap();
-    // The build's own directory may be closed to others.
-    fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.file("iottymux")).unwrap();
-    rig
-}
-
-/// The binary run by another user, member of one group.
+/// The binary run by another user, member of one further group.
 fn as_other(rig: &Rig, group: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args([&format!("--reuid={OTHER}"), "--regid=54323", &format!("--groups={group}")]);
-    command.arg("--").arg(rig.file("iottymux")).args(arguments);
-    command.env("IOTTYMUX_STATE_DIR", rig.state());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = as_user(rig, OTHER, group, &rig.file("iottymux"));
+    command.args(arguments);
     command
 }
 
@@ -154,10 +133,7 @@ fn lists_are_numbers() {
 
 #[test]
 fn a_user_who_is_in_no_list_is_told_so() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["stream", "--app", APP, "--allow-uid", "1", "--view-gid", GROUP]);
     without_session(&rig, &["stdin", "stdout"]);
     let mut attach = attach_as_other(&rig, "0", &[]);
@@ -187,10 +163,7 @@ fn a_user_who_is_in_no_list_is_told_so() {
 
 #[test]
 fn without_lists_others_do_not_even_reach_the_socket() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let _mux = rig.stream();
     let mut attach = attach_as_other(&rig, GROUP, &[]);
     assert_eq!(attach.ends(), 1);
@@ -199,11 +172,8 @@ fn without_lists_others_do_not_even_reach_the_socket() {
 
 #[test]
 fn a_user_of_a_list_attaches_and_types() {
-    if !can_be_others() {
-        return;
-    }
     for (option, id) in [("--allow-uid", OTHER), ("--allow-gid", GROUP), ("--allow-gid", "54323")] {
-        let rig = open_rig();
+        let Some(rig) = shared_rig() else { return };
         let mux = rig.mux(["stream", "--app", APP, option, id]);
         let app = rig.reader();
         let mut attach = attach_as_other(&rig, GROUP, &[]);
@@ -231,10 +201,7 @@ fn a_user_of_a_list_attaches_and_types() {
 
 #[test]
 fn who_may_only_look_cannot_type_resize_or_end_anything() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["tty", "--app", APP, "--view-gid", GROUP]);
     without_session(&rig, &["tty"]);
     let mut slave = rig.slave();
@@ -295,10 +262,7 @@ fn who_may_only_look_cannot_type_resize_or_end_anything() {
 /// The user of a peer that the mux's user namespace does not know matches nothing.
 #[test]
 fn a_user_hidden_by_a_namespace_is_refused_as_such() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     fs::create_dir(rig.state()).unwrap();
     std::os::unix::fs::chown(rig.state(), Some(54321), Some(54323)).unwrap();
     let mut probe = as_other(&rig, GROUP, &[]);
@@ -312,8 +276,7 @@ fn a_user_hidden_by_a_namespace_is_refused_as_such() {
     };
     probe.args(["--version"]);
     if !unshared(&probe).output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: there are no user namespaces for ordinary users here");
-        return;
+        return skip("user-namespace", "ordinary users may not make user namespaces");
     }
     let words = ["stream", "--app", APP, "--allow-uid", "65534", "--allow-gid", "65534"];
     let mut command = unshared(&as_other(&rig, GROUP, &words));
@@ -418,10 +381,7 @@ fn a_second_mux_does_not_change_who_may_come() {
 /// However long the mux would wait for others, it does not for those who only look.
 #[test]
 fn nobody_waits_for_a_viewer() {
-    if !can_be_others() {
-        return;
-    }
-    let rig = open_rig();
+    let Some(rig) = shared_rig() else { return };
     let arguments = ["stream", "--app", APP, "--view-uid", OTHER, "--client-patience", "3600"];
     let mux = rig.mux(arguments);
     let viewer = attach_as_other(&rig, GROUP, &["--mode", "stdout"]);

@@ -13,6 +13,7 @@ use rustix::termios::tcgetwinsize;
 use crate::pattern;
 use crate::proc::eventually;
 use crate::rig::{APP, Rig, expect};
+use crate::skip::skip;
 
 #[test]
 fn the_terminal_that_an_app_finds() {
@@ -95,8 +96,7 @@ fn stale_bind_mounts_are_taken_off() {
     for _ in 0..2 {
         let bound = mount(Some("/dev/null"), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>);
         if let Err(e) = bound {
-            eprintln!("skipped: mounting needs root ({e})");
-            return;
+            return skip("mount", &format!("nothing can be mounted here: {e}"));
         }
     }
     let mux = rig.tty();

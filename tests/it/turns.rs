@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::pattern;
+use crate::person::at_prompt;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
@@ -189,10 +190,7 @@ fn attach_tells_a_restart_and_goes_on() {
 fn on_a_terminal_a_restart_is_told_beside_the_apps_text() {
     let rig = Rig::new();
     let _mux = rig.tty();
-    let local = Pty::open(24, 80);
-    let attach = local.spawn(rig.command(["attach", "--app", APP]));
-    rig.slave().write_all(b"$ ").unwrap();
-    local.shown.wait_for("$ ");
+    let (local, attach, _) = at_prompt(&rig, 80, &[]);
     ended(&rig, "exited", "1");
     started(&rig, "4711");
     local.shown.wait_for("Hiottymux: app demo ended with status 1 and was started again\x1b");

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::skip::skip;
+
 fn units(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_iottymux")).arg("units").args(words).output().unwrap()
 }
@@ -267,8 +269,7 @@ fn names_of_services_as_systemd_escapes_them() {
     for name in names {
         let theirs = Command::new("systemd-escape").arg("--mangle").arg("--").arg(name).output();
         let Ok(theirs) = theirs else {
-            println!("skipped: there is no systemd-escape");
-            return;
+            return skip("systemd-escape", "it is not installed");
         };
         let theirs = String::from_utf8(theirs.stdout).unwrap();
         let shown = told(&["--app", "x", "--tty", &format!("--service={name}")]);

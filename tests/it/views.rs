@@ -10,9 +10,9 @@ use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 
+use crate::person::size_of;
 use crate::proc::eventually;
 use crate::pty::Pty;
-use crate::pty::size_of;
 use crate::rig::{APP, Rig, expect};
 use crate::session::{Frame, Session};
 

@@ -9,8 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;
 
+use crate::person::size_of;
 use crate::proc::{Proc, eventually};
-use crate::pty::size_of;
 use crate::rig::{APP, Rig};
 use crate::tmux::{Tmux, Window};
 

@@ -15,7 +15,6 @@ use iottymux::wire::Size;
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;
 use crate::proc::eventually;
-use crate::pty;
 use crate::rig::{APP, Rig};
 use crate::tmux::{Tmux, Window};
 
@@ -27,7 +26,7 @@ const SIZES: [Size; 3] =
     [Size { rows: 24, cols: 80 }, Size { rows: 30, cols: 100 }, Size { rows: 12, cols: 40 }];
 
 fn size_of(slave: &File) -> Size {
-    let (rows, cols) = pty::size_of(slave);
+    let (rows, cols) = crate::person::size_of(slave);
     Size { rows, cols }
 }
 

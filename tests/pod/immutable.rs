@@ -6,10 +6,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
+use crate::cri::{cri, joined};
 use crate::lossless::numbers;
 use crate::pod::{AS_ROOT, BINARY, Plan, Pod, project_file, rounds};
 use crate::proc::{Proc, eventually};
-use crate::reader::{cri, joined};
 
 /// An app, and how its ends are made.
 struct App {

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod continuity;
+#[path = "../support/cri.rs"]
+mod cri;
 mod direct;
 mod documented;
 mod enable;
@@ -13,35 +15,35 @@ mod form;
 mod hardened;
 mod immutable;
 mod input;
+#[path = "../support/installed.rs"]
+mod installed;
 mod journal;
 mod kinds;
 mod log;
 mod lossless;
 mod modes;
 mod mutable;
+#[path = "../support/pair.rs"]
+mod pair;
 mod pod;
 #[path = "../support/podsd.rs"]
 mod podsd;
 mod privileges;
-#[path = "../it/proc.rs"]
-#[allow(dead_code, reason = "of the other tests")]
+#[path = "../support/proc.rs"]
 mod proc;
-#[path = "../it/pty.rs"]
-#[allow(dead_code, reason = "of the other tests")]
+#[path = "../support/pty.rs"]
 mod pty;
-#[path = "../it/reader.rs"]
-#[allow(dead_code, reason = "of the other tests")]
-mod reader;
 mod restart;
 mod rkt;
 mod safety;
 mod services;
+#[path = "../support/skip.rs"]
+mod skip;
 mod sockets;
 mod status;
 mod templates;
 mod terminal;
-#[path = "../it/tmux.rs"]
-#[allow(dead_code, reason = "of the other tests")]
+#[path = "../support/tmux.rs"]
 mod tmux;
 mod user;
 #[path = "../support/wait.rs"]

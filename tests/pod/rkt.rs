@@ -12,6 +12,7 @@ use iottymux::wire::{Decoder, FrameKind, Hello, Item, Want};
 
 use crate::pod::{Plan, Pod, Raw, rounds};
 use crate::proc::{Proc, eventually};
+use crate::skip::skip;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pod/fixtures/rkt");
 const STATE: &str = "/rkt/iottymux/demo";
@@ -607,7 +608,7 @@ fn the_answer_of_an_app_that_ends() {
         binaries.push((other.to_owned(), inside));
     }
     if binaries.len() == 1 {
-        println!("skipped: comparison with another mux: IOTTYMUX_RACE is not set");
+        skip("race", "IOTTYMUX_RACE names no other mux to compare with");
     }
     let is_long = rounds(0, 1) == 1;
     // One for each processor, as the rest of a busy machine.

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::log::{journal, message, with_journald};
 use crate::pod::{Plan, Pod};
 use crate::proc::eventually;
+use crate::skip::skip;
 
 /// A service, how it is asked for something, and what it answers.
 struct Service {
@@ -116,8 +117,9 @@ impl Service {
 fn known_services_serve_on_and_are_in_the_journal_as_before() {
     let Some(_) = Plan::new() else { return };
     for service in SERVICES {
-        if !Path::new(service.program).exists() {
-            println!("skipped: {} is not installed", service.program);
+        let program = Path::new(service.program);
+        if !program.exists() {
+            skip(program.file_name().unwrap().to_str().unwrap(), "it is not installed");
             continue;
         }
         let plan = with_journald(Plan::new().unwrap());

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tempfile::TempDir;
 
 use crate::form;
+use crate::skip::skip;
 
 const PODSD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pod/podsd");
 const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
@@ -62,7 +63,7 @@ impl Plan {
     /// An empty one, or `None` after telling why there can be none.
     pub fn new() -> Option<Self> {
         if let Some(reason) = reason_to_skip(&mut check()) {
-            println!("skipped: {reason}");
+            skip("pod", &reason);
             return None;
         }
         let plan = Self { dir: form::directory("pod") };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How long an event may take before the test fails: far beyond a loaded machine's worst.
 pub const WATCHDOG: Duration = Duration::from_secs(30);
 /// The pause between two looks: short for a test, long enough to leave the processor to others.
-const PAUSE: Duration = Duration::from_millis(1);
+pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits for what the kernel tells nobody, by looking again and again.
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {

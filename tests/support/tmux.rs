@@ -1,16 +1,16 @@
 //! A person's terminal that is a real one: windows of tmux, with a server of its own.
 
-use std::fs::{self, File};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use iottymux::wire::Size;
 use tempfile::TempDir;
 
-use crate::proc::eventually;
+use crate::installed::is_installed;
+use crate::skip::skip;
+use crate::wait::eventually;
 
 /// What tmux tells of a terminal's modes.
 const MODES: &str = "cursor #{cursor_flag} alternate #{alternate_on} mouse #{mouse_any_flag}\
@@ -18,9 +18,6 @@ const MODES: &str = "cursor #{cursor_flag} alternate #{alternate_on} mouse #{mou
     keys #{keypad_cursor_flag}#{keypad_flag} insert #{insert_flag} origin #{origin_flag} wrap #{wrap_flag}";
 /// What else it tells beside the text.
 const PLACE: &str = "at #{cursor_x} #{cursor_y} region #{scroll_region_upper}-#{scroll_region_lower} title #{pane_title}";
-/// How long two windows may take to show the same, before the difference is reported.
-const SETTLE: Duration = Duration::from_secs(10);
-
 /// A server, which ends with this.
 pub struct Tmux(Rc<Server>);
 
@@ -37,10 +34,9 @@ struct Server {
 impl Tmux {
     /// None, and why is printed, where there is no tmux, or one of these programs.
     pub fn with(programs: &[&str]) -> Option<Self> {
-        let path = std::env::var_os("PATH").unwrap();
         for program in [&["tmux"], programs].concat() {
-            if !std::env::split_paths(&path).any(|dir| dir.join(program).exists()) {
-                println!("skipped: there is no {program}");
+            if !is_installed(program) {
+                skip(program, "it is not installed");
                 return None;
             }
         }
@@ -89,23 +85,9 @@ impl Window {
         }
     }
 
-    pub fn resize(&self, size: Size) {
-        let (rows, cols) = (size.rows.to_string(), size.cols.to_string());
-        self.run(&["resize-window", "-x", &cols, "-y", &rows], &[]);
-    }
-
-    pub fn close(&self) {
-        self.run(&["kill-window"], &[]);
-    }
-
     /// The text in it.
     pub fn text(&self) -> String {
         self.run(&["capture-pane", "-p"], &[])
-    }
-
-    /// The same, below what was scrolled away.
-    pub fn all_text(&self) -> String {
-        self.run(&["capture-pane", "-p", "-S", "-"], &[])
     }
 
     /// The modes that are set.
@@ -120,30 +102,13 @@ impl Window {
             + &self.run(&["display-message", "-p"], &[PLACE])
     }
 
-    /// Its terminal.
-    pub fn terminal(&self) -> File {
-        let path = self.run(&["display-message", "-p"], &["#{pane_tty}"]);
-        let flags = nix::libc::O_NOCTTY;
-        File::options().read(true).write(true).custom_flags(flags).open(path.trim()).unwrap()
-    }
-
     /// Waits until this is shown.
     pub fn wait_for(&self, text: &str) {
         eventually(&format!("{text:?} is shown"), || self.text().contains(text));
     }
 
-    /// Waits until it shows what another one shows now, in all that can be seen and known.
-    pub fn assert_same(&self, other: &Self, when: &str) {
-        let until = Instant::now() + SETTLE;
-        let (mut got, mut want) = (self.state(), other.state());
-        while got != want && Instant::now() < until {
-            (got, want) = (self.state(), other.state());
-        }
-        let lines = |text: &str| text.escape_debug().to_string().replace("\\n", "\n");
-        assert!(got == want, "{when}:\n{}\ninstead of\n{}", lines(&got), lines(&want));
-    }
-
-    fn run(&self, what: &[&str], arguments: &[&str]) -> String {
+    /// A command of tmux for this window, with options that come before the arguments.
+    pub fn run(&self, what: &[&str], arguments: &[&str]) -> String {
         let (name, options) = what.split_first().unwrap();
         let target = ["-t", &self.pane];
         self.server.run(&[&[*name], &target[..], options, arguments].concat())

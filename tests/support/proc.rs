@@ -1,6 +1,5 @@
 //! A child process of a test, and what it says. Neither outlives the test.
 
-use std::fs;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -10,8 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -92,7 +89,7 @@ impl Said {
 
 /// A child process; killed when this is dropped.
 pub struct Proc {
-    child: Child,
+    pub child: Child,
     pub stdout: Said,
     pub stderr: Said,
 }
@@ -113,45 +110,6 @@ impl Proc {
     /// Its input, to be written; dropping it is the end of it.
     pub fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        kill(self.pid(), signal).unwrap();
-    }
-
-    /// Waits until it has nothing to do. A client that connects then is accepted before anything
-    /// that is written after; a mux in the middle of a turn might read that first.
-    pub fn rests(&self) {
-        let stat = format!("/proc/{}/stat", self.pid());
-        let sleeps = || fs::read_to_string(&stat).unwrap().contains(") S ");
-        eventually("it has nothing to do", sleeps);
-    }
-
-    /// Waits until it watches files for changes and does nothing else.
-    pub fn waits(&self) {
-        let fds = format!("/proc/{}/fd", self.pid());
-        let watches = |fd: fs::DirEntry| {
-            fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("inotify"))
-        };
-        eventually("it waits", || fs::read_dir(&fds).unwrap().flatten().any(watches));
-        self.rests();
-    }
-
-    /// Waits until it has nothing to do, then stops it, and returns when it has stopped.
-    pub fn stop(&self) {
-        self.rests();
-        self.signal(Signal::SIGSTOP);
-        self.wait_stopped();
-    }
-
-    /// Waits until it has stopped.
-    pub fn wait_stopped(&self) {
-        let stopped = waitpid(self.pid(), Some(WaitPidFlag::WUNTRACED)).unwrap();
-        assert!(matches!(stopped, WaitStatus::Stopped(..)), "{stopped:?}");
-    }
-
-    pub fn go_on(&self) {
-        self.signal(Signal::SIGCONT);
     }
 
     /// Waits for its end: its status, or minus the signal that ended it.
@@ -175,32 +133,6 @@ impl Proc {
         }
         let status = self.child.wait().unwrap();
         status.code().unwrap_or_else(|| -status.signal().unwrap())
-    }
-
-    /// How many descriptors it has open.
-    pub fn descriptors(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
-    }
-
-    /// The memory that it keeps for itself now, KiB: pages of code come and go as they are needed.
-    pub fn memory(&self) -> usize {
-        self.kib("smaps_rollup", "Pss_Anon:")
-    }
-
-    /// The most memory it ever had, KiB.
-    pub fn peak(&self) -> usize {
-        self.kib("status", "VmHWM:")
-    }
-
-    fn kib(&self, file: &str, what: &str) -> usize {
-        let text = fs::read_to_string(format!("/proc/{}/{file}", self.pid())).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    }
-
-    /// Whether it runs still.
-    pub fn runs(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
     }
 }
 
