@@ -10,7 +10,6 @@
 //! `Scanner` cuts strings as terminals read them and holds them back whole. The filter decides at their
 //! head, and drops strings as tmux and screen read them: with a doubled ESC, or after `ESC k`.
 
-use std::fmt;
 use std::str::FromStr;
 
 use memchr::memchr;
@@ -25,30 +24,21 @@ pub(crate) struct Pass([bool; WORDS.len()]);
 /// The words of `--pass`, in the order of [`Pass`].
 const WORDS: [&str; 4] = ["title", "clipboard", "notify", "other"];
 
-/// A word that `--pass` does not know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PassError(String);
-
-impl fmt::Display for PassError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = &self.0;
-        write!(f, "unknown word {word:?}: expected none, all, title, clipboard, notify or other")
-    }
-}
-
-impl std::error::Error for PassError {}
-
 impl FromStr for Pass {
-    type Err = PassError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, PassError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let mut pass = Self::default();
         for word in text.split(',') {
             match (word, WORDS.iter().position(|known| *known == word)) {
                 (_, Some(at)) => pass.0[at] = true,
                 ("none" | "", _) => pass = Self::default(),
                 ("all", _) => pass = Self([true; WORDS.len()]),
-                _ => return Err(PassError(word.to_owned())),
+                _ => {
+                    return Err(format!(
+                        "unknown word {word:?}: expected none, all, title, clipboard, notify or other"
+                    ));
+                }
             }
         }
         Ok(pass)
@@ -593,13 +583,15 @@ mod tests {
     #[test]
     fn the_words_of_the_option() {
         let all: Pass = "all".parse().unwrap();
+        let unknown =
+            "unknown word \"titles\": expected none, all, title, clipboard, notify or other";
         for (text, want) in [
             ("none", Ok(Pass::default())),
             ("", Ok(Pass::default())),
             ("title,clipboard,notify,other", Ok(all)),
             ("all,none", Ok(Pass::default())),
             ("title", Ok(Pass([true, false, false, false]))),
-            ("titles", Err(PassError("titles".into()))),
+            ("titles", Err(unknown.to_owned())),
         ] {
             assert_eq!(text.parse::<Pass>(), want, "{text:?}");
         }

@@ -43,53 +43,31 @@ impl fmt::Display for Sequence {
     }
 }
 
-/// Why a text is not a sequence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SequenceError {
-    /// Neither an ASCII character nor `ctrl-` and one that has a control code.
-    Key(String),
-    /// More than [`limits::DETACH_KEYS`] keys.
-    TooLong,
-}
-
-impl fmt::Display for SequenceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Key(key) => write!(
-                f,
-                "{key:?} is not a key: expected one character, or ctrl- and one of a-z @ [ \\ ] ^ _"
-            ),
-            Self::TooLong => write!(f, "a sequence has at most {} keys", limits::DETACH_KEYS),
-        }
-    }
-}
-
-impl std::error::Error for SequenceError {}
-
 impl FromStr for Sequence {
-    type Err = SequenceError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, SequenceError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self(Vec::new()));
         }
         let keys: Vec<u8> = text.split(',').map(key).collect::<Result<_, _>>()?;
         if keys.len() > limits::DETACH_KEYS {
-            return Err(SequenceError::TooLong);
+            return Err(format!("a sequence has at most {} keys", limits::DETACH_KEYS));
         }
         Ok(Self(keys))
     }
 }
 
 /// The byte that a key sends.
-fn key(text: &str) -> Result<u8, SequenceError> {
-    let bad = || SequenceError::Key(text.to_owned());
+fn key(text: &str) -> Result<u8, String> {
     let control = text.strip_prefix("ctrl-");
     match (control.unwrap_or(text).as_bytes(), control.is_some()) {
         ([byte], false) if byte.is_ascii() => Ok(*byte),
         ([byte @ b'a'..=b'z'], true) => Ok(byte - b'a' + 1),
         ([byte @ (b'@' | b'[' | b'\\' | b']' | b'^' | b'_')], true) => Ok(byte - b'@'),
-        _ => Err(bad()),
+        _ => Err(format!(
+            "{text:?} is not a key: expected one character, or ctrl- and one of a-z @ [ \\ ] ^ _"
+        )),
     }
 }
 
@@ -236,16 +214,21 @@ mod tests {
             ("", Ok(vec![])),
             ("a,b", Ok(b"ab".to_vec())),
             ("ctrl-@,ctrl-[,ctrl-\\,ctrl-],ctrl-^,ctrl-_", Ok(vec![0, 27, 28, 29, 30, 31])),
-            ("ctrl-P", Err(SequenceError::Key("ctrl-P".into()))),
-            ("ctrl-", Err(SequenceError::Key("ctrl-".into()))),
-            ("ab", Err(SequenceError::Key("ab".into()))),
-            ("a,,b", Err(SequenceError::Key(String::new()))),
-            ("é", Err(SequenceError::Key("é".into()))),
+            ("ctrl-P", Err("ctrl-P")),
+            ("ctrl-", Err("ctrl-")),
+            ("ab", Err("ab")),
+            ("a,,b", Err("")),
+            ("é", Err("é")),
         ] {
-            assert_eq!(text.parse::<Sequence>(), want.map(Sequence), "{text}");
+            let error = |key| {
+                let expected = "expected one character, or ctrl- and one of a-z @ [ \\ ] ^ _";
+                format!("{key:?} is not a key: {expected}")
+            };
+            assert_eq!(text.parse(), want.map(Sequence).map_err(error), "{text}");
         }
         let long = ["a"; limits::DETACH_KEYS + 1].join(",");
-        assert_eq!(long.parse::<Sequence>(), Err(SequenceError::TooLong));
+        let most = limits::DETACH_KEYS;
+        assert_eq!(long.parse::<Sequence>(), Err(format!("a sequence has at most {most} keys")));
     }
 
     #[test]
