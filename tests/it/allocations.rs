@@ -85,7 +85,7 @@ fn options() -> FormatOptions {
 }
 
 #[test]
-fn what_counts_counts() {
+fn the_counter_counts_allocations() {
     let mut vec = Vec::new();
     assert_eq!(asked_by(|| vec.push(1)), 1);
     assert_eq!(asked_by(|| vec.reserve(1000)), 1);

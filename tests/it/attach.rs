@@ -171,7 +171,7 @@ fn without_that_the_end_of_its_input_ends_nothing() {
 }
 
 #[test]
-fn a_mux_that_vanishes_is_told() {
+fn a_vanished_mux_is_reported() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     let mut attach = rig.attach(&["--mode", "stdout"]);
@@ -223,7 +223,7 @@ fn the_mode_list_shows_the_document() {
 
 /// A mux that is stuck is waited for, but not in silence.
 #[test]
-fn a_mux_that_does_not_answer_is_told_of() {
+fn a_mux_that_does_not_answer_is_reported() {
     let rig = Rig::new();
     let mux = rig.stream();
     mux.stop();

@@ -13,7 +13,7 @@ use crate::proc::{Proc, eventually};
 use crate::rig::Rig;
 
 #[test]
-fn who_is_cut_off_at_the_end_is_told_exactly_what_it_missed() {
+fn a_client_cut_off_at_the_end_learns_exactly_what_it_missed() {
     const WROTE: u64 = 2_000_000;
     let rig = Rig::new();
     let script = format!("read x; head -c {WROTE} /dev/zero; exit 5");

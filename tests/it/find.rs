@@ -11,7 +11,7 @@ use crate::proc::Proc;
 use crate::rig::{APP, Rig};
 
 #[test]
-fn what_is_missing_is_told_with_what_there_is() {
+fn an_error_names_the_missing_stream_and_the_existing_ones() {
     let rig = Rig::new();
     let _mux = rig.mux(["stream", "--app", APP, "--streams", "stdin,stdout"]);
     for (mode, why) in [

@@ -124,7 +124,7 @@ fn the_end_of_input_does_not_close_a_terminal_that_is_watched() {
 }
 
 #[test]
-fn waiting_hears_of_a_document_that_is_written_in_place() {
+fn waiting_notices_a_document_that_is_written_in_place() {
     // rkt's mux makes the file and then writes into it.
     let mux = Foreign::new(&["stdout"]);
     let path = mux.rig.path("endpoints");
@@ -158,7 +158,7 @@ fn it_ends_with_the_last_stream_not_the_first() {
 }
 
 #[test]
-fn what_a_mux_sends_to_one_who_only_types_is_read() {
+fn output_for_an_input_only_client_is_read() {
     // rkt's mux stops its app when such a client does not read.
     let mux = Foreign::new(&["tty"]);
     let mut attach = mux.rig.attach(&["--mode", "tty-in"]);
@@ -173,7 +173,7 @@ fn what_a_mux_sends_to_one_who_only_types_is_read() {
 }
 
 #[test]
-fn what_only_sessions_can_is_refused() {
+fn options_that_need_a_session_are_refused() {
     let mux = Foreign::new(&["stdin", "stdout"]);
     let mut attach = mux.rig.attach(&["--stdin-once"]);
     assert_eq!(attach.ends(), 1);

@@ -1,4 +1,4 @@
-//! What other users can do to the files of a mux, and to those who read them: nothing.
+//! Other users can do nothing to the files of a mux, nor to their readers.
 //!
 //! Other users are real: where this process is root, the attacks run as another one through setpriv.
 
@@ -254,7 +254,7 @@ fn no_other_user_reaches_a_fifo() {
 
 /// What others have put there while they could is gone before it is used.
 #[test]
-fn what_others_have_planted_is_removed() {
+fn planted_files_are_removed() {
     let Some(rig) = shared_rig() else { return };
     rig.make_app_dir();
     set_mode(&rig.state(), 0o755);
@@ -536,9 +536,9 @@ fn a_pod_leads_nobody_out_of_its_tree() {
     }
 }
 
-/// Whatever a document names: what is no log is not printed, not even to tell so.
+/// A document may name any file: text that is not a log is not printed, not even in an error.
 #[test]
-fn what_is_no_log_is_not_printed() {
+fn a_file_that_is_not_a_log_is_not_printed() {
     let rig = Rig::new();
     rig.make_app_dir();
     let file = rig.file("shadow");
@@ -574,9 +574,9 @@ fn what_is_no_log_is_not_printed() {
     }
 }
 
-/// Nor what comes into a file that had nothing in it.
+/// The same for lines that are appended to an empty file.
 #[test]
-fn what_becomes_no_log_is_not_printed() {
+fn lines_that_are_not_log_entries_are_not_printed() {
     let rig = Rig::new();
     rig.make_app_dir();
     let file = rig.file("app.log");

@@ -12,7 +12,7 @@ use crate::pattern::{self, volume};
 use crate::rig::{APP, Rig, expect};
 
 #[test]
-fn what_nobody_has_seen_goes_to_the_next_client() {
+fn unseen_bytes_go_to_the_next_client() {
     let rig = Rig::new();
     let mux = rig.stream();
     let mut app = rig.writer("stdout");
@@ -50,7 +50,7 @@ fn with_nobody_there_the_newest_bytes_are_kept() {
 }
 
 #[test]
-fn who_has_connected_gets_what_is_written_afterwards() {
+fn a_connected_client_gets_all_later_output() {
     let rig = Rig::new();
     let mux = rig.stream();
     let mut app = rig.writer("stdout");

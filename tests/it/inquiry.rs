@@ -54,7 +54,7 @@ fn warnings(said: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_systemd_shows_is_told() {
+fn the_state_that_systemd_shows_is_reported() {
     for (script, status) in [
         (shows("inactive", "1", "0"), json!({"status": 0})),
         (shows("failed", "1", "3"), json!({"status": 3})),
@@ -77,7 +77,7 @@ fn what_systemd_shows_is_told() {
 }
 
 #[test]
-fn what_it_cannot_say_is_unknown_and_one_line() {
+fn an_unanswered_question_is_unknown_in_one_line() {
     for (systemctl, why) in [
         (Some("exit 1"), "systemctl: exit status: 1"),
         (Some("echo nonsense"), "no ActiveState in \"nonsense\\n\""),

@@ -89,7 +89,7 @@ fn it_is_there_before_the_app_can_no_longer_be_found() {
 }
 
 #[test]
-fn who_comes_later_is_told_how_it_ended() {
+fn a_later_client_learns_how_the_app_ended() {
     for (script, how) in [("exit 3", "with status 3"), ("kill -9 $$", "by signal 9")] {
         let rig = Rig::new();
         let mut run = rig.run(&["run", "--app", APP, "--", "sh", "-c", script]);
@@ -137,7 +137,7 @@ fn the_status_of_an_app_that_has_ended_shows_its_last_words_escaped() {
 }
 
 #[test]
-fn what_is_no_such_document_is_not_believed() {
+fn other_documents_are_ignored() {
     let good = json!({"version": 1, "app": "demo", "ended_ms": 1, "status": null, "streams": []});
     let changed = |key: &str, value: Value| {
         let mut document = good.clone();

@@ -203,7 +203,7 @@ fn a_terminal_is_logged_as_stdout_whatever_the_format_and_rotated() {
 }
 
 #[test]
-fn a_terminal_whose_log_fails_goes_on_and_what_was_lost_is_told() {
+fn a_terminal_goes_on_without_its_log_and_lost_lines_are_counted() {
     for format in ["cri", "json-file", "raw"] {
         let rig = Rig::new();
         let path = rig.file("fifo");
@@ -290,7 +290,7 @@ fn a_client_that_never_reads_does_not_stop_the_log() {
 }
 
 #[test]
-fn a_renamed_log_is_opened_anew_when_it_is_asked_for() {
+fn a_renamed_log_is_reopened_on_request() {
     let rig = Rig::new();
     let log = rig.file("app.log");
     let mux = logging(&rig, &format!("raw:{}", log.display()), &[]);
@@ -321,7 +321,7 @@ fn a_renamed_log_is_opened_anew_when_it_is_asked_for() {
 }
 
 #[test]
-fn where_there_is_no_file_none_is_opened_anew() {
+fn a_log_without_a_file_is_not_reopened() {
     for options in [&[][..], &["--log", "journald"]] {
         let rig = Rig::new();
         let _mux = rig.mux([&["stream", "--app", APP], options].concat());
@@ -387,7 +387,7 @@ fn everything_is_in_the_log_when_the_mux_has_ended() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictory_options_are_refused() {
     let rig = Rig::new();
     for (arguments, why) in [
         (&["--log", "xml:/a"][..], "expected journal, cri:PATH"),

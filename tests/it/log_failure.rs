@@ -356,7 +356,7 @@ fn hanging(rig: Rig, more: &[&str]) -> (App, File) {
 
 /// Whoever asks for it again and again fills nothing while a target hangs; all are answered.
 #[test]
-fn a_target_that_hangs_and_is_to_be_opened_anew() {
+fn a_hanging_target_is_reopened() {
     let rig = Rig::new();
     let other = rig.file("other.log");
     let (app, reader) = hanging(rig, &["--log", &spec("cri", &other)]);
@@ -476,7 +476,7 @@ fn a_slow_target_loses_lines_if_that_was_asked_for() {
 
 /// What a log has not is told to the line; where a write hangs, between what is certain and all.
 #[test]
-fn a_log_that_cannot_be_finished_is_told() {
+fn a_log_that_cannot_be_finished_is_reported() {
     /// Both numbers of a range, or one twice.
     fn range(text: &str) -> (u64, u64) {
         let (least, most) = text.split_once(" to ").unwrap_or((text, text));

@@ -251,7 +251,7 @@ fn a_fifo_is_not_rotated() {
 
 /// What cannot be renamed is written on: a name that has become too long.
 #[test]
-fn what_cannot_be_rotated_is_written_on() {
+fn a_log_that_cannot_be_rotated_is_written_on() {
     let rig = Rig::new();
     let log = rig.file(&"n".repeat(255));
     let mux = logging(&rig, &log, &["--log-max-size", "4K"]);
@@ -284,7 +284,7 @@ fn a_link_is_no_log() {
 
 /// A mux before this one could not end its last entry.
 #[test]
-fn what_was_begun_by_another_is_ended_first() {
+fn an_unfinished_rotation_is_finished_first() {
     const TORN: &str = "2020-01-01T00:00:00.000000001Z stdout F half";
     for format in ["cri", "json-file"] {
         let rig = Rig::new();

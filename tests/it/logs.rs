@@ -191,7 +191,7 @@ fn docker_s_own_format_is_read_as_well() {
 }
 
 #[test]
-fn broken_entries_are_told_and_passed_over() {
+fn broken_entries_are_reported_and_skipped() {
     let log = Log::new();
     append(&log.path, line(1) + "no \x1b[2J entry\n" + &line(2));
     append(&log.path, [b"\xff".as_slice(), &[b'x'; 100], b"\n{\n"].concat());
@@ -517,7 +517,7 @@ fn colours_that_the_app_has_left_on_are_off_at_the_end() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictory_options_are_refused() {
     let log = Log::new();
     let path = log.path.to_str().unwrap();
     for (arguments, why) in [
@@ -675,7 +675,7 @@ fn a_tail_of_nothing_begins_with_the_next_entry() {
 }
 
 #[test]
-fn who_is_far_behind_misses_no_file_that_is_there() {
+fn a_slow_follower_misses_no_existing_file() {
     let log = Log::new();
     append(&log.path, lines(1..=2));
     let logs = log.read(&["--follow"]);

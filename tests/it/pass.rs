@@ -1,4 +1,4 @@
-//! What of an app reaches a viewer's terminal: what it draws, and beside that only what `--pass` allows.
+//! Only drawing sequences of an app reach a viewer's terminal, and those that `--pass` allows.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -44,7 +44,7 @@ fn assert_harmless(shown: &str) {
 }
 
 #[test]
-fn a_terminal_is_given_what_only_draws() {
+fn a_terminal_gets_only_drawing_sequences() {
     for redraw in ["none", "screen"] {
         let rig = Rig::new();
         let _mux = rig.tty();
@@ -107,7 +107,7 @@ fn a_pipe_is_given_everything() {
 
 /// And the title is put back on every way out.
 #[test]
-fn what_is_allowed_passes() {
+fn allowed_sequences_pass() {
     for (way, streams) in [("keys", false), ("SIGTERM", false), ("end", false), ("end", true)] {
         let rig = Rig::new();
         let mut mux = if streams { rig.stream() } else { rig.tty() };
@@ -138,7 +138,7 @@ fn what_is_allowed_passes() {
 }
 
 #[test]
-fn words_that_are_none_are_refused() {
+fn unknown_words_are_refused() {
     let rig = Rig::new();
     let mut attach = rig.attach(&["--pass", "titles"]);
     assert_eq!(attach.ends(), 2);
@@ -146,7 +146,7 @@ fn words_that_are_none_are_refused() {
     assert!(said.contains("expected none, all, title, clipboard, notify or other"), "{said}");
 }
 
-/// What a peer has written into its documents, or says, does nothing to the terminal that shows it.
+/// Documents and errors of a peer are escaped on the terminal that shows them.
 #[test]
 fn documents_and_errors_of_peers_are_escaped() {
     let rig = Rig::new();

@@ -333,7 +333,7 @@ fn a_program_in_the_alternate_screen() {
 /// A window of another size sees the part of the screen that fits, never decides the size, and is left as
 /// it was.
 #[test]
-fn who_only_looks() {
+fn a_viewer() {
     let Some(scene) = Scene::new(
         &["vim"],
         "seq 100 >f; exec vim -u NONE -i NONE -n -N -c 'set mouse=a number ruler' f",
@@ -377,7 +377,7 @@ fn who_only_looks() {
 
 /// On the main screen the cursor is always to be seen.
 #[test]
-fn who_only_looks_sees_the_prompt() {
+fn a_viewer_sees_the_prompt() {
     let Some(scene) = Scene::new(&["bash"], "seq 20; exec bash --norc --noprofile -i") else {
         return;
     };

@@ -5,9 +5,9 @@ use std::io::Write;
 use crate::person::at_prompt;
 use crate::rig::Rig;
 
-/// Who types is told after five seconds, and told when it goes on.
+/// attach reports it to a typist after five seconds, and reports when the mux goes on.
 #[test]
-fn a_mux_that_stops_is_told_of_at_a_terminal() {
+fn a_stopped_mux_is_reported_at_a_terminal() {
     for redraw in ["none", "screen"] {
         let rig = Rig::new();
         let mux = rig.tty();
@@ -22,9 +22,9 @@ fn a_mux_that_stops_is_told_of_at_a_terminal() {
     }
 }
 
-/// An app that says nothing, or does not even read, is no mux that does not answer.
+/// A mux whose app writes and reads nothing still answers.
 #[test]
-fn a_silent_app_is_not_told_of() {
+fn a_silent_app_is_not_reported() {
     let rig = Rig::new();
     let _mux = rig.stream();
     let mut attach = rig.attach(&["--mode", "stdin,stdout"]);

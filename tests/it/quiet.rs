@@ -186,7 +186,7 @@ fn without_a_descriptor_for_those_who_wait() {
 
 /// Half a line, more than the mux keeps, and somebody else: the first one's turn ends, and no more can go on.
 #[test]
-fn with_a_half_line_whose_turn_has_ended_and_an_app_that_does_not_read() {
+fn with_an_expired_half_line_and_an_app_that_does_not_read() {
     let rig = Rig::new();
     let mux = rig.stream();
     let output = rig.client("stdout");

@@ -1,4 +1,4 @@
-//! What one user may take of a mux that others use too: connections, memory, lines of the log.
+//! The share of one user in a mux: connections, memory, lines of its log.
 //!
 //! The users are real: where this process is root, it runs itself as another one through setpriv.
 

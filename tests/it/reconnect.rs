@@ -26,7 +26,7 @@ fn see(rig: &Rig, attach: &Proc, word: &str) {
 }
 
 #[test]
-fn another_mux_that_cannot_know_what_was_missed() {
+fn another_mux_cannot_count_the_missed_bytes() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     let mut attach = rig.attach(&["--mode", "stdout", LONG]);
@@ -49,7 +49,7 @@ fn another_mux_that_cannot_know_what_was_missed() {
 }
 
 #[test]
-fn who_finds_no_mux_in_time_ends_as_the_mux_did() {
+fn without_a_new_mux_in_time_attach_ends_as_the_mux_did() {
     for (signal, code, said) in [
         (Signal::SIGKILL, 125, "the mux is gone; trying again for 50ms\n"),
         (Signal::SIGTERM, 0, "the mux has ended; trying again for 50ms\n"),
@@ -112,7 +112,7 @@ fn input_that_nobody_knows_of_is_no_success() {
 }
 
 #[test]
-fn an_end_of_input_that_was_told_is_told_again() {
+fn the_end_of_input_is_sent_again() {
     let rig = Rig::new();
     let nobody_types = || {
         let mut status = rig.run(&["status", "--app", APP, "--json"]);

@@ -78,7 +78,7 @@ fn resize(rig: &Rig, size: &str) {
 }
 
 #[test]
-fn what_is_shown_and_how_large_and_what_was_typed_if_asked_for() {
+fn the_recording_has_output_size_and_on_request_input() {
     for input in [false, true] {
         let rig = Rig::new();
         let path = rig.file("new/dir/app.cast");
@@ -200,7 +200,7 @@ fn another_file_has_a_header_of_its_own() {
 }
 
 #[test]
-fn what_was_lost_has_a_marker_in_its_place() {
+fn lost_output_has_a_marker_in_its_place() {
     let rig = Rig::new();
     let path = rig.file("fifo");
     nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
@@ -231,7 +231,7 @@ fn what_was_lost_has_a_marker_in_its_place() {
 
 /// The app printed, was resized and given input while the recording was behind: each has its place.
 #[test]
-fn what_happens_while_the_target_is_slow_has_its_place() {
+fn events_during_a_slow_target_have_their_place() {
     let rig = Rig::new();
     let path = rig.file("fifo");
     nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
@@ -291,7 +291,7 @@ fn what_happens_while_the_target_is_slow_has_its_place() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictory_options_are_refused() {
     let rig = Rig::new();
     for (arguments, status, why) in [
         (&["tty", "--app", APP, "--record", "raw:/a"][..], 2, "expected cast:PATH"),

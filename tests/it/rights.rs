@@ -1,4 +1,4 @@
-//! Who may come, and do what: other users, viewers, and those who type alone.
+//! The rights of clients: other users, viewers, and exclusive typists.
 //!
 //! Other users are real: where this process is root, clients run as another one through setpriv.
 
@@ -132,7 +132,7 @@ fn lists_are_numbers() {
 }
 
 #[test]
-fn a_user_who_is_in_no_list_is_told_so() {
+fn a_user_in_no_list_gets_an_error() {
     let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["stream", "--app", APP, "--allow-uid", "1", "--view-gid", GROUP]);
     without_session(&rig, &["stdin", "stdout"]);
@@ -200,7 +200,7 @@ fn a_user_of_a_list_attaches_and_types() {
 }
 
 #[test]
-fn who_may_only_look_cannot_type_resize_or_end_anything() {
+fn a_viewer_cannot_type_resize_or_end_anything() {
     let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["tty", "--app", APP, "--view-gid", GROUP]);
     without_session(&rig, &["tty"]);

@@ -164,7 +164,7 @@ fn auto_attach_at_a_terminal() {
 
 /// The tests that docs/units.md names are there.
 #[test]
-fn what_is_said_of_rkts_own_mux_is_tested() {
+fn the_tests_that_the_docs_name_exist() {
     let read = |path: &str| {
         fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap_or_default()
     };

@@ -99,7 +99,7 @@ fn a_child_that_is_left_over_does_not_keep_it() {
 }
 
 #[test]
-fn what_a_left_over_child_still_says_is_delivered() {
+fn output_of_a_left_over_child_is_delivered() {
     let rig = Rig::new();
     // The child says its word when the shell, which it waits for, is gone.
     let script = "read x; (while kill -0 $$ 2>/dev/null; do :; done; echo late) & exit 0";
@@ -112,7 +112,7 @@ fn what_a_left_over_child_still_says_is_delivered() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_told_in_one_line() {
+fn a_missing_command_is_an_error_of_one_line() {
     for options in [&[][..], &["--tty"]] {
         let rig = Rig::new();
         let mut mux = rig.run(&run(options, &["no-such-command"]));

@@ -255,7 +255,7 @@ fn one_without_patience_never_holds_the_app_back() {
 }
 
 #[test]
-fn lost_bytes_are_told_with_their_numbers() {
+fn lost_bytes_are_counted_for_the_client() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     let mut session = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
@@ -273,7 +273,7 @@ fn lost_bytes_are_told_with_their_numbers() {
 }
 
 #[test]
-fn who_breaks_the_protocol_is_told_and_dropped_alone() {
+fn only_a_client_that_breaks_the_protocol_is_dropped() {
     let rig = Rig::new();
     let _mux = rig.stream();
     let mut well = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
@@ -348,7 +348,7 @@ fn kinds_of_later_versions_are_skipped() {
 }
 
 #[test]
-fn an_attach_that_asks_for_too_much_is_told_why() {
+fn an_attach_that_asks_for_too_much_learns_why() {
     let rig = Rig::new();
     let _mux = rig.tty();
     let mut attach = rig.attach(&["--stdin-once"]);
@@ -361,7 +361,7 @@ fn an_attach_that_asks_for_too_much_is_told_why() {
 
 /// It takes the ten seconds that a session may be silent, and waits them out in a read.
 #[test]
-fn who_does_not_say_hello_is_told_and_dropped_alone() {
+fn only_a_client_without_hello_is_dropped() {
     let rig = Rig::new();
     let _mux = rig.stream();
     let streams = json!({"version": 1, "streams": [{"stream": "stdout"}]});

@@ -109,7 +109,7 @@ fn the_terminal_is_resized_where_there_is_one() {
 }
 
 #[test]
-fn who_is_detached_in_the_middle_of_typing_reads_an_end_and_no_error() {
+fn a_typist_that_is_detached_reads_an_end_and_no_error() {
     let rig = Rig::new();
     let _mux = rig.stream();
     // The app reads nothing, so not all that is typed can have been read.

@@ -296,7 +296,7 @@ fn keys_that_hide_each_other_are_refused() {
 }
 
 #[test]
-fn who_comes_is_told_of_others() {
+fn a_new_client_learns_about_others() {
     let desk = Desk::new(&[]);
     assert!(!desk.local.shown_before_mark().contains("attached"));
     // Those who only ask are nobody.
@@ -327,7 +327,7 @@ fn who_comes_is_told_of_others() {
 }
 
 #[test]
-fn who_is_attached_takes_over_and_lets_go() {
+fn an_attached_client_takes_over_and_releases() {
     let mut desk = Desk::new(&[]);
     let mut alone = desk.rig.attach(&["--exclusive"]);
     desk.local.shown.wait_for("you cannot type: client");
@@ -359,7 +359,7 @@ fn who_is_attached_takes_over_and_lets_go() {
 
 /// There is nobody any more to type to.
 #[test]
-fn who_looks_gets_no_right_to_type_at_the_end() {
+fn a_viewer_gets_no_right_to_type_at_the_end() {
     let desk = Desk::new(&["--exclusive"]);
     let mut others = [(); 3].map(|()| desk.rig.attach(&[]));
     for other in &others {
@@ -374,7 +374,7 @@ fn who_looks_gets_no_right_to_type_at_the_end() {
 
 /// It may be away for long; whether it really is, is not its choice.
 #[test]
-fn who_suspends_lets_others_type() {
+fn a_suspended_client_lets_others_type() {
     let desk = Desk::new(&["--exclusive"]);
     let other = desk.rig.attach(&[]);
     other.stderr.wait_for("you cannot type");
@@ -386,7 +386,7 @@ fn who_suspends_lets_others_type() {
 /// A mux that does not go on for the one before has a screen of its own; what is told of that is not wiped
 /// away by it.
 #[test]
-fn what_is_told_of_another_mux_is_on_its_screen() {
+fn messages_about_another_mux_are_on_its_screen() {
     let rig = Rig::new();
     let mux = rig.tty();
     let local = Pty::open(24, 90);
@@ -406,7 +406,7 @@ fn what_is_told_of_another_mux_is_on_its_screen() {
 
 /// In a full screen a line of ours has a place of its own, and moves nothing.
 #[test]
-fn what_is_told_in_a_full_screen_is_on_its_last_line() {
+fn messages_in_a_full_screen_are_on_its_last_line() {
     let mut desk = Desk::new(&[]);
     let alone = desk.rig.attach(&["--exclusive"]);
     desk.local.shown.wait_for("Hiottymux: attached to app demo: you cannot type: client");
@@ -439,7 +439,7 @@ fn the_screen_is_as_before_where_nothing_is_typed() {
 
 /// What is typed there, and what that terminal replies, is neither shown nor anybody's, now or later.
 #[test]
-fn what_one_types_who_only_looks_is_thrown_away() {
+fn input_of_a_viewer_is_discarded() {
     type Way = fn(&mut Desk);
     let ways: [(Way, i32); 4] = [
         (|desk| desk.local.press(DETACH), 0),

@@ -64,7 +64,7 @@ fn no_descriptor_of_a_mux_is_inherited() {
 }
 
 #[test]
-fn what_another_mux_left_is_replaced() {
+fn leftovers_of_another_mux_are_replaced() {
     let rig = Rig::new();
     rig.make_app_dir();
     let link = rig.path("stage2-pts");
@@ -111,7 +111,7 @@ fn stale_bind_mounts_are_taken_off() {
 }
 
 #[test]
-fn who_only_looks_types_nothing() {
+fn a_viewer_types_nothing() {
     let rig = Rig::new();
     let mux = rig.tty();
     let mut looks = rig.attach(&["--read-only"]);
@@ -198,7 +198,7 @@ fn lines_of_several_programs_are_not_mixed() {
 }
 
 #[test]
-fn who_has_gone_takes_nothing_with_it() {
+fn a_client_that_leaves_takes_nothing_with_it() {
     let rig = Rig::new();
     let mux = rig.tty();
     let mut slave = rig.slave();
@@ -218,7 +218,7 @@ fn who_has_gone_takes_nothing_with_it() {
 }
 
 #[test]
-fn nobody_is_deaf_however_often_the_app_opens_it() {
+fn every_client_gets_output_however_often_it_reopens_its_terminal() {
     let rig = Rig::new();
     let mux = rig.tty();
     // Attached before the app has ever opened its terminal.

@@ -1,4 +1,4 @@
-//! The app's unit tells its mux that the app has ended or runs, and the mux tells its clients.
+//! The hooks of a unit report to the mux that its app ended or runs, and the mux reports it to clients.
 
 use std::io::Write;
 
@@ -43,7 +43,7 @@ fn hello() -> Value {
 }
 
 #[test]
-fn sessions_learn_of_each_turn_in_its_place() {
+fn sessions_receive_each_lifecycle_event_in_its_place() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     let mut session = Session::new(&rig, &hello());
@@ -85,7 +85,7 @@ fn sessions_learn_of_each_turn_in_its_place() {
 
 /// One that is behind gets everything from before the end before it learns of the end.
 #[test]
-fn a_slow_session_learns_of_each_turn_in_its_place_too() {
+fn a_slow_session_receives_each_lifecycle_event_in_its_place() {
     let rig = Rig::new();
     let mut mux = rig.mux(["stream", "--app", APP, "--backlog", "4M"]);
     let mut session = Session::new(&rig, &hello());
@@ -165,7 +165,7 @@ fn an_app_that_runs_again_is_not_taken_for_one_that_has_ended() {
 }
 
 #[test]
-fn attach_tells_a_restart_and_goes_on() {
+fn attach_reports_a_restart_and_goes_on() {
     let rig = Rig::new();
     let mut mux = rig.stream();
     // The first start is none.
@@ -187,7 +187,7 @@ fn attach_tells_a_restart_and_goes_on() {
 }
 
 #[test]
-fn on_a_terminal_a_restart_is_told_beside_the_apps_text() {
+fn a_terminal_shows_a_restart_beside_the_apps_text() {
     let rig = Rig::new();
     let _mux = rig.tty();
     let (local, attach, _) = at_prompt(&rig, 80, &[]);
@@ -239,7 +239,7 @@ fn a_line_comes_between_the_sequences_of_the_app() {
 }
 
 #[test]
-fn the_status_tells_how_the_app_fares() {
+fn the_status_shows_the_state_of_the_app() {
     let rig = Rig::new();
     let _mux = rig.stream();
     let status = |arguments: &[&str]| {
@@ -273,7 +273,7 @@ fn assert_refused(mut hook: Proc, why: &str) {
 }
 
 #[test]
-fn what_is_no_hook_is_refused() {
+fn calls_outside_a_hook_are_refused() {
     let rig = Rig::new();
     let _mux = rig.stream();
     let result = ("SERVICE_RESULT", "success");

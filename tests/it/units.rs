@@ -75,7 +75,7 @@ fn writing_again_changes_nothing_and_removing_leaves_nothing() {
 
 /// What is in the way stays, whatever it is, and then nothing else changes either.
 #[test]
-fn what_is_not_ours_stays() {
+fn foreign_files_stay() {
     let dir = TempDir::new().unwrap();
     let out = dir.path().to_str().unwrap();
     let target = dir.path().join("target");
@@ -104,7 +104,7 @@ fn what_is_not_ours_stays() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_options_are_refused() {
     let long = "x".repeat(252);
     for (words, why) in [
         (&["--tty"][..], "--app"),

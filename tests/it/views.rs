@@ -64,7 +64,7 @@ fn is_screen(frame: &Frame) -> bool {
 }
 
 #[test]
-fn who_comes_late_sees_the_screen_and_then_what_comes() {
+fn a_late_viewer_sees_the_screen_then_live_output() {
     let rig = Rig::new();
     let _mux = rig.tty();
     let mut slave = rig.slave();
@@ -104,7 +104,7 @@ fn the_bytes_that_are_kept_are_replayed_without_their_questions() {
 }
 
 #[test]
-fn the_size_is_that_of_who_typed_or_resized_last() {
+fn the_last_typist_or_resizer_decides_the_size() {
     let rig = Rig::new();
     let _mux = rig.tty();
     let slave = rig.slave();
@@ -150,7 +150,7 @@ fn the_size_is_that_of_who_typed_or_resized_last() {
 }
 
 #[test]
-fn who_has_another_window_sees_the_screen_as_it_changes() {
+fn a_window_of_another_size_sees_the_screen_change() {
     let rig = Rig::new();
     let _mux = rig.tty();
     let mut slave = rig.slave();

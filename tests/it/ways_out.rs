@@ -277,7 +277,7 @@ fn suspended_from_page(scene: &mut Scene) {
 
 /// What is told then is there behind the screen that is drawn, and stays.
 #[test]
-fn who_typed_alone_is_told_behind_the_screen_that_all_do() {
+fn after_the_screen_the_only_typist_learns_that_all_type() {
     let Some(tmux) = Tmux::start() else { return };
     let mut scene = Scene::new(tmux, &IsSuspended("ATTACH --exclusive"), false);
     scene.change();

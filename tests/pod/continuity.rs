@@ -88,9 +88,9 @@ fn the_next_mux_goes_on_where_the_one_before_was() {
     assert_eq!(welcome.epoch, Some(other));
 }
 
-/// The end of the app is the end of what it wrote: the next start of it begins anew.
+/// The output of an app ends with it: its next start has a stream of its own, from offset 0.
 #[test]
-fn a_new_start_of_the_app_begins_anew() {
+fn a_new_start_of_the_app_starts_a_new_stream() {
     let Some(pod) = Pod::delivered() else { return };
     pod.set_unit("demo.service.d/x.conf", COUNTER);
     let mut epochs = Vec::new();
@@ -179,7 +179,7 @@ fn a_client_misses_nothing_over_many_muxes() {
 
 /// The app writes as fast as it can: more than is kept while the client is away.
 #[test]
-fn what_a_client_misses_over_many_muxes_is_told_to_the_byte() {
+fn a_client_learns_to_the_byte_what_it_missed_over_many_muxes() {
     let Some(pod) = Pod::delivered() else { return };
     let (last, got, missing) = over_many_muxes(&pod, "1000000000");
     let wrote: u64 = lines(last).map(|line| line.len() as u64).sum();

@@ -206,9 +206,9 @@ fn not_enabled_again_while_it_waits() {
     await_disabled(&pod, "game");
 }
 
-/// What is told of a service that is started for it is what has become of that.
+/// `--now` reports the state of the restarted service.
 #[test]
-fn what_has_become_of_it() {
+fn the_state_of_the_restarted_service() {
     const ENABLED: &str = "it is enabled, but has failed (exit-code); iottymux status --app game";
     const RESTS: &str = "game.service does not run (success); it can be attached from";
     let unit = |how: &str| format!("[Unit]\nStartLimitIntervalSec=0\n[Service]\n{how}\n");
@@ -340,9 +340,9 @@ fn an_instance_has_a_name_of_its_own() {
     assert_nothing_is_left(&pod, "game-b");
 }
 
-/// What cannot be is refused in a line, and changes nothing.
+/// A refusal is one line, and changes nothing.
 #[test]
-fn what_is_refused() {
+fn refused_services_and_options() {
     let Some(pod) = pod("game.service", GAME) else { return };
     let refused = |words: &[&str], code: i32, why: &str| {
         let output = pod.try_run(&[&["iottymux"], words].concat());

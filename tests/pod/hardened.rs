@@ -108,7 +108,7 @@ fn a_log_whose_places_come_and_go() {
 
 /// What was read-only when the mux was started remains so for it: the next one has all that was said.
 #[test]
-fn a_log_on_what_was_read_only_at_the_start() {
+fn a_log_below_a_path_that_was_read_only_at_the_start() {
     let Some(app) = Logged::new("/srv/log/demo.log") else { return };
     app.sh("mount -t tmpfs tmpfs /srv; mount -o remount,ro /srv");
     app.kill_mux();

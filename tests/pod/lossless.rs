@@ -164,7 +164,7 @@ fn a_word() {
 /// Nothing holds the app back here: it may have ended before its client has come, which waits for
 /// it to appear.
 #[test]
-fn a_word_to_a_client_that_waits() {
+fn a_message_to_a_waiting_client() {
     let Some(pod) = Pod::delivered() else { return };
     let short = "[Service]\nExecStart=\nExecStart=/bin/echo hi\nRestart=no\n";
     pod.set_unit("demo.service.d/short.conf", short);
@@ -236,7 +236,7 @@ fn a_farewell_at_stop() {
 /// that is depends on the machine and its mood: it is told, and what is asked for is that everybody gets
 /// all that the mux has got.
 #[test]
-fn what_socket_units_lose() {
+fn output_that_socket_units_lose() {
     let Some(plan) = Plan::new() else { return };
     let pod = plan.unit("demo.service", "[Service]\nExecStart=/bin/true\n").boot();
     let streams = ["--stdin", "stream", "--stdout", "stream", "--stderr", "stream"];

@@ -127,7 +127,7 @@ fn restarting_the_mux() {
 
 /// What the app writes while there is no mux waits in the FIFO, which systemd keeps open.
 #[test]
-fn what_is_written_while_the_mux_is_dead() {
+fn output_written_while_the_mux_is_dead() {
     let Some(pod) = Pod::delivered() else { return };
     // Tells on a way of its own that it has written, since the mux cannot.
     let script = "trap 'echo tick; echo written >/shared/told' USR1; echo up; \

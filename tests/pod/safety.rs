@@ -361,7 +361,7 @@ fn the_program_is_missing_for_a_while() {
 
 /// Services without which nobody gets in any more, by all of their names.
 #[test]
-fn what_the_machine_needs_is_refused() {
+fn services_that_the_machine_needs_are_refused() {
     let Some(plan) = Plan::new() else { return };
     let names = [
         "dbus-broker.service",
@@ -452,7 +452,7 @@ fn streams_of_its_own_are_named() {
 /// What waits to disable a service is told to stop at the moment when it would have itself started again,
 /// which is no failure.
 #[test]
-fn what_waits_to_disable_may_be_stopped_at_any_moment() {
+fn the_wait_to_disable_may_be_stopped_at_any_moment() {
     const LATER: &str = "iottymux-disable-game.service";
     let Some(pod) = pod(GAME) else { return };
     // It is stopped behind this one, whose end takes as long as the test says.

@@ -156,9 +156,9 @@ fn the_service_is_started_again() {
     assert_eq!(stop(&pod), ["last.json", "lock"]);
 }
 
-/// What nobody has read when the service ends is no reason for systemd to start it.
+/// systemd does not start the service for input that nobody has read when it ends.
 #[test]
-fn what_is_left_starts_nothing() {
+fn leftover_input_starts_nothing() {
     let Some(pod) = pod() else { return };
     pod.set_unit("demo.service.d/x.conf", "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo start >>/shared/starts; exec sleep 1000'\n");
     pod.run(&[&STREAMS[..], &SOCKETS].concat());

@@ -129,7 +129,7 @@ fn a_stop_is_the_end_of_the_app_and_a_restart_of_the_mux_is_not() {
 }
 
 #[test]
-fn restarts_are_told_and_end_nothing() {
+fn restarts_are_reported_and_end_nothing() {
     let Some(pod) = Pod::delivered() else { return };
     // The last of its ends is not tried again.
     let more = "Restart=on-failure\nRestartPreventExitStatus=7\n";
@@ -152,7 +152,7 @@ fn restarts_are_told_and_end_nothing() {
 
 /// The app waits to be started again when the client comes.
 #[test]
-fn who_comes_between_end_and_restart_is_told() {
+fn a_client_between_end_and_restart_learns_about_it() {
     let Some(pod) = Pod::delivered() else { return };
     let more = "Restart=on-failure\nRestartSec=infinity\n";
     pod.set_unit("demo.service.d/x.conf", &(script("echo bye; exit 4") + more));

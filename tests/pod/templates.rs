@@ -64,7 +64,7 @@ fn the_templates_leave_few_rights() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_why_pods_are_skipped() {
+fn an_ordinary_user_learns_why_pods_are_skipped() {
     use std::os::unix::process::CommandExt;
     let mut check = check();
     if nix::unistd::geteuid().is_root() {
