@@ -2,7 +2,7 @@
 //!
 //! Why not one runtime object per descriptor: an event costs the same with one client as with a
 //! thousand, FIFOs, terminals and sockets are watched alike, and the events of the mux are one
-//! closed enum. Level-triggered: what is not dealt with is told again.
+//! closed enum. Level-triggered: what is not handled is reported again.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use crate::os::mailbox::Mailbox;
 use crate::os::sys;
 use crate::types::limits;
 
-/// What a descriptor is to the mux.
+/// The role of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// The source with this index.
@@ -28,8 +28,8 @@ pub(crate) enum Token {
     Listener(usize),
     /// The writer of the log with this index.
     Log(usize),
-    /// Who knows the screen.
-    Painter,
+    /// The thread that knows the screen.
+    Screen,
     /// A signal has come.
     Signals,
     /// A client.
@@ -46,7 +46,7 @@ impl Token {
             Self::Listener(index) => (2, index as u64),
             Self::Log(index) => (3, index as u64),
             Self::Client(ClientId(id)) => (4, id),
-            Self::Painter => (5, 0),
+            Self::Screen => (5, 0),
             Self::Signals => (6, 0),
         };
         kind << KIND_SHIFT | number
@@ -61,17 +61,16 @@ impl Token {
             1 => Self::Input,
             2 => Self::Listener(index),
             3 => Self::Log(index),
-            5 => Self::Painter,
+            5 => Self::Screen,
             6 => Self::Signals,
             _ => Self::Client(ClientId(number)),
         }
     }
 }
 
-/// What has become possible with a descriptor; if nothing else, it can be written.
+/// An event of a descriptor. If neither of the flags is set it can be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
-    /// Which one.
     pub(crate) token: Token,
     /// It can be read, or its end has come.
     pub(crate) readable: bool,
@@ -86,12 +85,10 @@ impl Event {
     }
 }
 
-/// What a descriptor is watched for; that the peer is gone is told in any case.
+/// The events that a descriptor is watched for. That the peer is gone is always reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interest {
-    /// Tell when it can be read.
     pub(crate) read: bool,
-    /// Tell when it can be written.
     pub(crate) write: bool,
 }
 
@@ -114,7 +111,7 @@ impl Poller {
         Ok(Self { epoll, ready })
     }
 
-    /// Watches a descriptor for what is wanted now, or not at all (then not even for a hangup).
+    /// Watches a descriptor for these events, or not at all (then not even for a hangup).
     pub(crate) fn watch(
         &self,
         watch: &mut Registration,
@@ -169,6 +166,13 @@ impl Poller {
     }
 }
 
+/// The kernel refuses to watch a descriptor only for want of memory; then the loop goes on without.
+pub(crate) fn log_watch(done: io::Result<()>) {
+    if let Err(e) = done {
+        log::error!("watching a descriptor: {e}");
+    }
+}
+
 impl Interest {
     fn event(self, token: Token) -> EpollEvent {
         let mut flags = Flags::empty();
@@ -202,7 +206,7 @@ mod tests {
             Token::Input,
             Token::Listener(7),
             log,
-            Token::Painter,
+            Token::Screen,
             Token::Signals,
             Token::Client(client),
         ] {

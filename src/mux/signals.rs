@@ -1,4 +1,4 @@
-//! The signals that a mux hears.
+//! The signals that a mux handles.
 
 use std::future::ready;
 use std::io;
@@ -9,12 +9,12 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level::pipe;
 use tokio::signal::unix::{self, SignalKind};
 
-/// What a signal asks for.
+/// The request that a signal stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SignalRequest {
     /// To end (SIGTERM, SIGINT, SIGQUIT).
     Stop(Signal),
-    /// To open the logs anew (SIGHUP).
+    /// To reopen the logs (SIGHUP).
     Reopen,
     /// A child has changed (SIGCHLD).
     Child,
@@ -29,8 +29,8 @@ pub(crate) struct Signals {
     child: unix::Signal,
 }
 
-/// Has what is too large for the limit of a file's size (SIGXFSZ) fail, and not end the process: a log is
-/// then one that fails. A handler stays, though nobody listens, and a child does not inherit it.
+/// Makes a write beyond the limit of a file's size (SIGXFSZ) fail instead of ending the process: then that
+/// log fails. The handler stays without a listener, and a child does not inherit it.
 pub(crate) fn outlive_file_limit() -> io::Result<()> {
     unix::signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
 }
@@ -46,18 +46,18 @@ impl Signals {
         })
     }
 
-    /// Readable when one has come, for who waits without the runtime; to be made after [`Signals::new`],
-    /// so that the runtime knows of one first.
-    pub(crate) fn bell() -> io::Result<UnixStream> {
-        let (bell, ring) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
+    /// Readable when a signal has come, for a loop that waits without the runtime. To be called after
+    /// [`Signals::new`], so that the runtime knows of a signal first.
+    pub(crate) fn waker() -> io::Result<UnixStream> {
+        let (waker, ring) = UnixStream::pair()?;
+        waker.set_nonblocking(true)?;
         for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD] {
             pipe::register(signal, ring.try_clone()?)?;
         }
-        Ok(bell)
+        Ok(waker)
     }
 
-    /// What has come by now, where the runtime has had its turn.
+    /// A signal that has come by now, once the runtime has had its turn.
     pub(crate) async fn now(&mut self) -> Option<SignalRequest> {
         tokio::select! {
             biased;

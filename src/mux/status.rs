@@ -1,4 +1,4 @@
-//! What a mux tells of itself.
+//! The report that `status` shows.
 
 use super::{Mux, Phase};
 use crate::os::diagnostics;
@@ -18,24 +18,24 @@ impl Mux {
             let (bytes, unseen) = self.hub.extent(stream)?;
             Some(StreamReport { stream, bytes, unseen })
         };
-        // One that has gone may have left input that the app does not take yet.
+        // A client that has gone may have left input that the app does not take yet.
         let present = || self.clients.iter().filter(|(_, client)| !client.is_gone());
         let clients = present().take(limits::REPORTED).map(|(id, client)| ClientReport {
             client: id.0,
             uid: client.peer.uid,
             pid: client.peer.pid,
-            types: self.types(*id),
-            exclusive: self.input.only() == Some(*id),
+            types: self.types(id),
+            exclusive: self.input.queue.only() == Some(id),
             streams: Stream::ALL
                 .into_iter()
                 .filter_map(|stream| {
-                    let (position, lag, lost) = self.hub.place(*id, stream)?;
+                    let (position, lag, lost) = self.hub.place(id, stream)?;
                     Some(PlaceReport { stream, position, lag, lost })
                 })
                 .collect(),
         });
         Report {
-            app: self.dir.name().to_string(),
+            app: self.files.name().to_string(),
             state: state.to_owned(),
             mux_pid: std::process::id(),
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),

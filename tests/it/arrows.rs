@@ -202,3 +202,24 @@ fn no_module_knows_one_above_it() {
     }
     assert!(maps >= 7, "code maps were not found");
 }
+
+/// The parts of a mux do not know each other, nor the loop: only the loop carries between them.
+#[test]
+fn the_parts_of_a_mux_do_not_know_each_other() {
+    let parts = ["admission", "app", "clients", "files", "terminal"];
+    let sources = sources();
+    for part in parts {
+        let home = ["mux".to_owned(), part.to_owned()];
+        let files: Vec<_> =
+            sources.iter().filter(|(path, _)| module_of(path).starts_with(&home)).collect();
+        assert!(!files.is_empty(), "mux::{part} is no longer where it was");
+        for (path, text) in files {
+            for used in uses(path, text).iter().filter(|used| used.starts_with(&home[..1])) {
+                let name = used.get(1).map_or("", String::as_str);
+                let is_other = parts.iter().any(|other| *other == name && *other != part);
+                let allowed = !is_other && !["logs", "Mux", "Phase"].contains(&name);
+                assert!(allowed, "{} uses crate::{}", path.display(), used.join("::"));
+            }
+        }
+    }
+}

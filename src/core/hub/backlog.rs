@@ -13,7 +13,7 @@ use super::memory::{Part, StreamPosition};
 #[derive(Debug)]
 pub(crate) struct Backlog {
     ring: &'static mut [u8],
-    /// What somebody who comes after us is to believe.
+    /// The words that the next mux goes by.
     place: StreamPosition,
     start: u64,
     end: u64,
@@ -73,10 +73,10 @@ impl Backlog {
 
     /// Where the next `len` bytes go (at most the capacity): one piece, and a second one where
     /// the ring wraps. What is written there counts only after [`Backlog::commit`], but the oldest
-    /// bytes may be gone from now on: whoever still needs them takes them before.
+    /// bytes may be gone from now on: a client that still needs them takes them before.
     pub(crate) fn space(&mut self, len: usize) -> [&mut [u8]; 2] {
         let len = len.min(self.capacity());
-        // Before they are overwritten: nobody may believe in them, should we not come back.
+        // Before they are overwritten: the next mux must not go by them, should this one be killed.
         self.place.set_start(self.start_at(self.end + len as u64));
         let at = self.index(self.end);
         let first = len.min(self.capacity() - at);

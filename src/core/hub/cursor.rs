@@ -1,4 +1,4 @@
-//! Where one client stands on one stream, and how long its connection may keep the app waiting.
+//! The offset of one client on one stream, and how long its connection may keep the app waiting.
 //!
 //! Pure: the time is an argument, nothing is read or written.
 
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::types::limits;
 
-/// A client's place on one stream.
+/// A client's offset on one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     /// The next byte to deliver.
     pub(crate) at: u64,
-    /// First byte of a gap that the client has not been told of yet: it ends at `at`.
+    /// First byte of a gap that is still to be reported; it ends at `at`.
     pub(crate) gap: Option<u64>,
     /// Bytes that this client missed on this stream, all in all.
     pub(crate) lost: u64,
@@ -60,8 +60,8 @@ impl Stall {
     }
 
     /// Something waits for this connection now. The time until which it may, or `None` when its
-    /// patience has ended: then it holds nobody back before it has caught up again.
-    /// A patience too long for the clock never ends; it is then told as "a year from now".
+    /// patience has ended: then it does not hold the app back before it has caught up again.
+    /// A patience too long for the clock never ends; its end is then a year from now.
     pub(crate) fn wait(&mut self, now: Instant, patience: Duration) -> Option<Instant> {
         let since = self.waiting.get_or_insert(WaitingSince { since: now, progress: 0 }).since;
         if now.saturating_duration_since(since) >= patience {
@@ -71,7 +71,7 @@ impl Stall {
         Some(since.checked_add(patience).unwrap_or(now + limits::AGES))
     }
 
-    /// The connection took `len` bytes; `enough` of them are progress and start the clock anew.
+    /// The connection took `len` bytes; `enough` of them are progress and restart the clock.
     pub(crate) fn progress(&mut self, len: u64, enough: u64) {
         if let Some(waiting) = &mut self.waiting {
             waiting.progress += len;

@@ -1,5 +1,5 @@
-//! Where a log stands: it reads all streams, knows when each byte was read, and the app waits for
-//! it, for a log that loses lines while its target works is none.
+//! The offsets of a log: it reads all streams and knows when each byte was read. The app waits for it,
+//! so that it loses no line while its target works.
 //!
 //! Pure. Invariant: no mark and no byte that a follower has still to read is overwritten.
 
@@ -15,7 +15,7 @@ use crate::types::time::Stamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogId(pub(crate) usize);
 
-/// The place of a log.
+/// The offsets of a log.
 #[derive(Debug)]
 pub(crate) struct Follower {
     /// The next byte to read of each stream that the app has.
@@ -77,7 +77,7 @@ impl Hub {
             at[stream as usize] = Some(begin);
         }
         if let Some(place) = place {
-            // While the offsets are not its own yet they are nobody's.
+            // Until the offsets are its own they belong to no log.
             place.set_log(0);
             for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
                 place.set_written(stream, begins[stream as usize]);

@@ -20,7 +20,7 @@ pub(crate) enum Merge {
     AsTyped,
 }
 
-/// What one client has typed that may not go to the app yet.
+/// The input of one client that may not go to the app yet.
 #[derive(Debug)]
 struct Typist {
     merge: Merge,
@@ -48,7 +48,7 @@ pub(crate) struct Input {
     /// Bytes that the app's pipe or terminal has accepted.
     written: u64,
     writers: BTreeMap<ClientId, Typist>,
-    /// Bytes that wait, by users; only those who have some.
+    /// Bytes that wait, by user, for users that have some.
     users: BTreeMap<u32, usize>,
     turn: Option<LineTurn>,
     /// The one whose input alone goes on; that of the others waits.
@@ -75,13 +75,13 @@ impl Input {
         } else {
             limits::INPUT.saturating_sub(writer.waiting.len())
         };
-        // Whose turn it is does not wait for others of its user, who wait for it.
+        // The client whose turn it is does not wait for others of its user: they wait for it.
         let has_turn = self.only == Some(id) || self.turn.is_some_and(|turn| turn.client == id);
         let of_user = self.users.get(&writer.uid).copied().unwrap_or(0);
         if has_turn { room } else { room.min(limits::USER_INPUT.saturating_sub(of_user)) }
     }
 
-    /// What a client typed; more than [`Input::room`] is kept, too.
+    /// Queues input of a client; more than [`Input::room`] is kept, too.
     pub(crate) fn push(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
         let Some(writer) = self.writers.get_mut(&id).filter(|w| !w.ended) else { return };
         writer.waiting.extend(bytes);
@@ -89,7 +89,7 @@ impl Input {
         self.advance(now);
     }
 
-    /// What nobody has typed, for the app: behind all that may go on.
+    /// Queues an answer to the app, which no client typed, behind all that may go on.
     pub(crate) fn insert(&mut self, bytes: &[u8]) {
         self.queue.extend(bytes);
     }
@@ -148,7 +148,7 @@ impl Input {
         self.only.is_none_or(|only| only == id)
     }
 
-    /// Those who have something that may go on, and how.
+    /// The clients with input that may go on, and how it is merged.
     fn at_work(&self) -> impl Iterator<Item = (ClientId, Merge)> {
         let works = |(id, w): (&ClientId, &Typist)| {
             (w.has_work() && self.may_go_on(*id)).then_some((*id, w.merge))
@@ -156,7 +156,7 @@ impl Input {
         self.writers.iter().filter_map(works)
     }
 
-    /// Whether somebody else has lines that may go on.
+    /// Whether another client has lines that may go on.
     fn are_lines_beside(&self, id: ClientId) -> bool {
         self.at_work().any(|(other, merge)| other != id && merge == Merge::Lines)
     }
@@ -185,14 +185,14 @@ impl Input {
         Some(id)
     }
 
-    /// Forgets everything that the app has not been given, and all writers: its input is closed. Who has
-    /// it alone keeps that.
+    /// Forgets everything that the app has not been given, and all writers: its input is closed. A
+    /// reservation stays.
     pub(crate) fn close(&mut self) {
         *self = Self { written: self.written, only: self.only, ..Self::default() };
     }
 
-    /// When somebody's half line stops keeping others waiting. While the queue is full the app alone
-    /// decides when somebody goes on.
+    /// When a half line stops keeping other clients waiting. While the queue is full the app alone decides
+    /// when a client goes on.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let turn = self.turn.filter(|_| self.has_room())?;
         self.are_lines_beside(turn.client).then(|| turn.since + limits::INPUT_TURN)
@@ -271,7 +271,7 @@ impl Typist {
 }
 
 impl Merge {
-    /// How many of the waiting bytes go at once: all of them, unless somebody else waits too. Then
+    /// How many of the waiting bytes go at once: all of them, unless another client waits too. Then
     /// a half line begun earlier is finished first, and otherwise only whole lines go, as long as
     /// there are any.
     fn portion(self, waiting: &VecDeque<u8>, alone: bool, in_line: bool) -> usize {

@@ -3,7 +3,7 @@
 //! A hub goes on with what an earlier one has left there, if it is for the same streams and sizes.
 //! Invariant: whatever instruction was the last one of a process that is killed, the words tell only
 //! of bytes that are there. Memory that holds anything else at all is either consistent or not used.
-//! Not here: where the memory comes from, and who keeps it.
+//! Not here: where the memory comes from, and what keeps it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ const END_OF_OFFSETS: u64 = 1 << 62;
 /// Memory that may outlive this process, all zero when it is new.
 #[derive(Debug)]
 pub struct Memory {
-    /// What the rings hold: [`WORDS`] of them.
+    /// The words about the rings: [`WORDS`] of them.
     pub words: &'static [AtomicU64],
     /// The rings: [`rings_len`] bytes.
     pub rings: &'static mut [u8],
@@ -43,7 +43,7 @@ fn outputs(streams: &[Stream]) -> impl Iterator<Item = Stream> {
     Stream::ALL.into_iter().filter(|s| s.is_output() && streams.contains(s))
 }
 
-/// The word that counts the clients who come back, should this mux be killed: behind the head and a
+/// The word that counts the clients that will return, should this mux be killed: behind the head and a
 /// place for each stream.
 const RETURNING: usize = 5 + 4 * STREAMS;
 /// The first word of the logs.
@@ -220,7 +220,7 @@ impl LogCheckpoint {
 
 #[cfg(test)]
 impl Memory {
-    /// Memory that nobody keeps.
+    /// Memory that is not kept.
     pub(crate) fn new(streams: &[Stream], backlog: usize) -> Self {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         Self { words: words.leak(), rings: vec![0; rings_len(streams, backlog)].leak() }

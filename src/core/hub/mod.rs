@@ -3,7 +3,7 @@
 //! One backlog ring per stream, one cursor per client and stream, one stall clock per connection,
 //! one list of marks. The hub hands out ranges, never copies. Invariants: a client never delays the
 //! app beyond its patience; every byte committed is handed to each client that is on the stream, or
-//! counted as lost to it and told by a gap. Pure: no I/O, no clock, no failure.
+//! counted as lost to it and reported by a gap. Pure: no I/O, no clock, no failure.
 
 mod backlog;
 mod credit;
@@ -45,7 +45,7 @@ pub enum Room {
     Held(Instant),
 }
 
-/// What a client is to be given next.
+/// The next part of a client's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// These bytes of the stream are lost to it.
@@ -61,17 +61,17 @@ const STREAMS: usize = Stream::ALL.len();
 #[derive(Debug)]
 struct Subscriber {
     patience: Duration,
-    /// Bytes that it has still to accept before it is *proven*: before it is known that somebody reads.
+    /// Bytes that it has still to accept before it is *proven*: before it is known to read.
     unproven: u64,
     stall: Stall,
     cursors: [Option<Cursor>; STREAMS],
     /// The mark in which its next byte may be found.
     mark: u64,
-    /// Whether it is counted among those who come back.
+    /// Whether it is counted among the clients that will return.
     returns: bool,
 }
 
-/// Clients of the mux before this one.
+/// Clients of the previous mux that may return.
 #[derive(Clone, Copy, Debug)]
 struct Returning {
     /// How many are still to come.
@@ -86,9 +86,9 @@ struct Returning {
 #[derive(Debug)]
 pub struct Hub {
     epoch: Epoch,
-    /// Clients of the mux before this one who may come back.
+    /// Clients of the previous mux that may return.
     returning: Option<Returning>,
-    /// How many will, should this mux be killed: kept for the next one.
+    /// How many will return, should this mux be killed: kept for the next one.
     count: Option<&'static AtomicU64>,
     lanes: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Subscriber>,
@@ -102,7 +102,7 @@ pub struct Hub {
 
 impl Hub {
     /// A hub for the output streams among `streams`, each with a ring of `backlog` bytes. It goes on
-    /// with what `memory` holds, if that was for the same; else it begins anew, with the epoch
+    /// with what `memory` holds, if that was for the same streams and sizes; else it begins with the epoch
     /// `fresh`.
     pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
         let (epoch, parts, log_places, count) = memory.open(streams, backlog, fresh);
@@ -125,8 +125,8 @@ impl Hub {
         self.epoch
     }
 
-    /// The clients of the mux before this one may come back until this time. As long as not all of
-    /// them have, the first byte that none of them has got is kept as if a client stood there.
+    /// The clients of the previous mux may return until this time. Until all of them have, the first byte
+    /// that none of them has got is kept as if a client stood there.
     pub(crate) fn await_clients(&mut self, until: Instant) {
         let left = self.count.map_or(0, |count| count.swap(0, Ordering::AcqRel));
         let from = self
@@ -136,7 +136,7 @@ impl Hub {
         self.returning = (left > 0).then_some(Returning { left, from, until });
     }
 
-    /// This client comes back, should this mux be killed, or be followed by another.
+    /// This client will return, should this mux be killed, or be followed by another.
     pub(crate) fn will_return(&mut self, id: ClientId) {
         if let (Some(client), Some(count)) = (self.clients.get_mut(&id), self.count) {
             client.returns = true;
@@ -144,7 +144,7 @@ impl Hub {
         }
     }
 
-    /// The mux ends: who goes now goes because of that, and comes back to the next one.
+    /// The mux ends: a client that goes now goes because of that, and returns to the next mux.
     pub(crate) fn end(&mut self) {
         for client in self.clients.values_mut() {
             client.returns = false;
@@ -153,10 +153,9 @@ impl Hub {
 
     // ---- from the source ----
 
-    /// How much may be read from `stream` without taking bytes from a client that the app waits
-    /// for. The stall clocks of those who are too far behind run from the first call that found
-    /// them so; who has no patience left is passed over here, and so is who is not proven when the
-    /// app has waited long enough for such clients.
+    /// How much may be read from `stream` without taking bytes from a client that the app waits for.
+    /// The stall clock of a client that is too far behind starts here. Skips clients whose patience is
+    /// spent, and unproven clients once their shared credit is spent.
     pub fn room(&mut self, stream: Stream, now: Instant) -> Room {
         let Some(lane) = &self.lanes[stream as usize] else { return Room::Free(limits::READ) };
         let capacity = lane.capacity();
@@ -247,7 +246,7 @@ impl Hub {
     }
 
     /// Counts `len` bytes read into [`Hub::space`] and notes their mark. Clients that stood on
-    /// what was overwritten are moved to the oldest byte kept, and will be told of the gap. To be
+    /// what was overwritten are moved to the oldest byte kept, and will get a gap. To be
     /// called after each [`Hub::space`], with 0 when nothing was read, which is no mark.
     pub fn commit(&mut self, stream: Stream, len: usize, now: Now) -> Option<Mark> {
         let lane = self.lanes[stream as usize].as_mut()?;
@@ -294,9 +293,8 @@ impl Hub {
         }
     }
 
-    /// A client of the mux before this one has come back. If it is in time it has the patience that it
-    /// had there, though it may be behind: it was not slow, there was nobody to read from. And it has
-    /// proven itself there.
+    /// A client of the previous mux has returned. If it is in time it has its patience at once, though it
+    /// may be behind: it was not slow, there was no mux to read from. And it has proven itself there.
     pub(crate) fn welcome_back(&mut self, id: ClientId, now: Instant) {
         let Some(returning) = self.returning.as_mut().filter(|r| now < r.until) else { return };
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -348,8 +346,8 @@ impl Hub {
             .map(|(id, _)| *id)
     }
 
-    /// What the connection is to be given next: at most `max` bytes of the stream whose turn it
-    /// is by the order of reading; `None` when it has everything.
+    /// The connection's next part: at most `max` bytes of the stream whose turn it is by the order of
+    /// reading; `None` when it has everything.
     pub(crate) fn next(&mut self, id: ClientId, max: usize) -> Option<Next> {
         let client = self.clients.get_mut(&id)?;
         for stream in Stream::ALL {
@@ -407,14 +405,13 @@ impl Hub {
         self.earn(id);
     }
 
-    /// Whether the connection has missed something of a stream that it has not been told of.
+    /// Whether a gap of a stream waits to be reported to the connection.
     pub(crate) fn missed(&self, id: ClientId, stream: Stream) -> bool {
         let cursor = self.clients.get(&id).and_then(|client| client.cursors[stream as usize]);
         cursor.is_some_and(|cursor| cursor.gap.is_some())
     }
 
-    /// What the connection has not got of a stream it is shown in another way: nothing of that is
-    /// lost to it.
+    /// The connection is shown the rest of a stream in another way: nothing of that is lost to it.
     pub(crate) fn skip(&mut self, id: ClientId, stream: Stream) {
         let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
         else {
@@ -429,8 +426,8 @@ impl Hub {
         self.earn(id);
     }
 
-    /// The connection goes on at an earlier offset of a stream than where it stands: what it is shown in another
-    /// way goes no further.
+    /// The connection goes on at an earlier offset of a stream, up to which it was shown the stream in
+    /// another way.
     pub(crate) fn go_back(&mut self, id: ClientId, stream: Stream, to: u64) {
         let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
         else {
@@ -444,8 +441,7 @@ impl Hub {
         }
     }
 
-    /// The connection is given nothing more of what there is: it counts as lost to it, and is told as
-    /// a gap.
+    /// The connection gets nothing more: the rest counts as lost to it, and is reported as a gap.
     pub(crate) fn cut(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         for (cursor, lane) in client.cursors.iter_mut().zip(&self.lanes) {
@@ -456,9 +452,8 @@ impl Hub {
         client.stall.pass_over();
     }
 
-    /// Something other than the source waits until this connection has everything (the mux wants
-    /// to end). The time until which it may wait, or `None` when the patience has ended. That keeps no
-    /// app waiting, so nobody has to be proven.
+    /// The mux waits until this connection has everything, because it ends. Returns until when it may
+    /// wait, or `None` when the patience has ended. No app waits, so clients need not be proven.
     pub(crate) fn wait(&mut self, id: ClientId, now: Instant) -> Option<Instant> {
         let client = self.clients.get_mut(&id)?;
         client.stall.wait(now, client.patience.max(limits::PATIENCE))
@@ -505,8 +500,8 @@ impl Hub {
         cursors.iter().flatten().map(|cursor| cursor.lost).sum()
     }
 
-    /// The marks from number `sequence` on, as far as they are kept: for those who follow all
-    /// streams in the order of reading.
+    /// The marks from number `sequence` on, as far as they are kept, for readers that follow all streams
+    /// in the order of reading.
     pub fn marks(&self, sequence: u64) -> impl Iterator<Item = &Mark> {
         self.marks.from(sequence)
     }

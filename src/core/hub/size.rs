@@ -1,4 +1,4 @@
-//! Whose window the app's terminal has: that of the client that typed or resized last.
+//! The size of the app's terminal: the window of the client that typed or resized last.
 //!
 //! Pure: the time is an argument. Invariants: the terminal never has a size of zero; it is changed
 //! only to another size than it has, and during a burst of changes now and then only.
@@ -12,13 +12,13 @@ use crate::wire::Size;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Sizes {
-    /// What the terminal has.
+    /// The size that the terminal has.
     size: Size,
-    /// What it is to have.
+    /// The size that it is to have.
     wanted: Size,
     /// When it was changed last.
     changed: Option<Instant>,
-    /// The windows of those who type; the last one decides.
+    /// The windows of the clients that type; the last one decides.
     windows: Vec<(ClientId, Size)>,
 }
 
@@ -28,7 +28,7 @@ impl Sizes {
         Self { size, wanted: size, changed: None, windows: Vec::new() }
     }
 
-    /// What the terminal has now.
+    /// The size that the terminal has now.
     pub(crate) fn size(&self) -> Size {
         self.size
     }
@@ -67,7 +67,7 @@ impl Sizes {
         }
     }
 
-    /// Somebody without a window asks for a size, until somebody with one types or resizes.
+    /// A client without a window asks for a size, which holds until one with a window types or resizes.
     pub(crate) fn ask(&mut self, size: Size) {
         if !size.is_none() {
             self.wanted = size;

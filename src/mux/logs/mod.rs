@@ -6,6 +6,7 @@ pub(crate) mod journald;
 pub mod pipeline;
 pub mod writer;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -19,8 +20,8 @@ use self::file::{Claims, LogFile};
 use self::journald::JournalSocket;
 use self::pipeline::{Log, LogOptions};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
-use super::poll::Token;
-use super::{Mux, log_watch, source};
+use super::poll::{Token, log_watch};
+use super::{Mux, source};
 use crate::core::hub::{ClientId, Hub};
 use crate::logfmt::cast::Cast;
 use crate::logfmt::encoder::{FormatOptions, LogTarget};
@@ -91,6 +92,43 @@ impl Reopening {
     }
 }
 
+/// The logs of an app, and the clients that wait for them to be reopened, in this order.
+#[derive(Debug, Default)]
+pub(crate) struct Logs {
+    pub(crate) all: Vec<Log>,
+    pub(crate) reopening: VecDeque<Reopening>,
+}
+
+impl Logs {
+    /// The terminal has another size; recordings include it.
+    pub(crate) fn resized(&mut self, hub: &mut Hub, size: Size) {
+        for log in &mut self.all {
+            log.resized(size, hub, Now::read());
+        }
+    }
+
+    /// The terminal was given the first `len` bytes of this; recordings may include it.
+    pub(crate) fn typed(&mut self, hub: &mut Hub, [a, b]: [&[u8]; 2], len: usize) {
+        let (first, second) = (a.len().min(len), len.saturating_sub(a.len()));
+        for log in &mut self.all {
+            log.typed([&a[..first], &b[..second.min(b.len())]], hub, Now::read());
+        }
+    }
+
+    /// The app has ended, which ends its last lines.
+    pub(crate) fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
+        for log in &mut self.all {
+            log.app_ended(hub, now);
+        }
+    }
+
+    /// When something is due though nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let reopening = self.reopening.front().map(|asked| asked.until);
+        self.all.iter().filter_map(Log::deadline).chain(reopening).min()
+    }
+}
+
 /// Starts the logs of an app, and publishes where they are. `size` is that of its terminal.
 pub(crate) fn open(
     plan: LogPlan,
@@ -98,7 +136,7 @@ pub(crate) fn open(
     (stored, notify): (&mut Stored, &Notify),
     hub: &mut Hub,
     size: Option<Size>,
-) -> Result<Vec<Log>> {
+) -> Result<Logs> {
     let LogPlan { logs: specs, options, format_options } = plan;
     let (mut logs, mut files) = (Vec::new(), Vec::new());
     let claims = Claims::default();
@@ -141,7 +179,7 @@ pub(crate) fn open(
     } else {
         Logged::new(files).publish(dir)?;
     }
-    Ok(logs)
+    Ok(Logs { all: logs, reopening: VecDeque::new() })
 }
 
 fn journal_socket() -> Result<JournalSocket> {
@@ -192,44 +230,29 @@ fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
     Ok(fifo)
 }
 
-/// The terminal has another size; recordings include it.
-pub(crate) fn resized(logs: &mut [Log], hub: &mut Hub, size: Size) {
-    for log in logs {
-        log.resized(size, hub, Now::read());
-    }
-}
-
-/// The terminal was given the first `len` bytes of this; recordings may include it.
-pub(crate) fn typed(logs: &mut [Log], hub: &mut Hub, [a, b]: [&[u8]; 2], len: usize) {
-    let (first, second) = (a.len().min(len), len.saturating_sub(a.len()));
-    for log in logs {
-        log.typed([&a[..first], &b[..second.min(b.len())]], hub, Now::read());
-    }
-}
-
 impl Mux {
     /// Opens the logs, so that they are there before the app writes anything.
     pub(crate) fn begin_logs(&mut self) {
-        for (index, log) in self.logs.iter_mut().enumerate() {
+        for (index, log) in self.logs.all.iter_mut().enumerate() {
             log_watch(self.poller.listen(&log.writer().mailbox, Token::Log(index)));
         }
         self.reopen_logs();
         // A target that hangs does not keep the app from starting.
-        for log in &mut self.logs {
+        for log in &mut self.logs.all {
             log.writer().mailbox.wait(limits::LOG_RETRY);
         }
     }
 
     /// Gives the logs what is in the hub.
     pub(crate) fn write_logs(&mut self, now: Instant) {
-        for log in &mut self.logs {
+        for log in &mut self.logs.all {
             log.advance(&mut self.hub, now);
         }
     }
 
     /// The writer of a log has events.
     pub(crate) fn on_log(&mut self, index: usize, now: Instant) {
-        let Some(log) = self.logs.get_mut(index) else { return };
+        let Some(log) = self.logs.all.get_mut(index) else { return };
         log.writer().mailbox.clear();
         let mut is_reopened = false;
         while let Some(event) = log.writer().receive() {
@@ -249,40 +272,40 @@ impl Mux {
 
     /// Reopens all logs. Returns the generation of the request per log.
     pub(crate) fn reopen_logs(&mut self) -> Vec<u64> {
-        let generations = self.logs.iter_mut().map(|log| log.writer().reopen()).collect();
+        let generations = self.logs.all.iter_mut().map(|log| log.writer().reopen()).collect();
         // A new recording begins with the size, and one that goes on may end with another one.
         if let Some(terminal) = &self.terminal {
-            resized(&mut self.logs, &mut self.hub, terminal.sizes.size());
+            self.logs.resized(&mut self.hub, terminal.sizes.size());
         }
         generations
     }
 
     /// Reopens all logs, and answers the client when that is done.
     pub(crate) fn reopen_logs_for(&mut self, client: ClientId) -> Result<()> {
-        if !self.logs.iter_mut().any(|log| log.writer().is_file()) {
+        if !self.logs.all.iter_mut().any(|log| log.writer().is_file()) {
             bail!("it has no log in a file");
         }
-        self.reopening.retain(|asked| self.clients.contains_key(&asked.client));
-        let waiting = self.reopening.len();
+        self.logs.reopening.retain(|asked| self.clients.contains(asked.client));
+        let waiting = self.logs.reopening.len();
         if waiting >= limits::LOG_REOPENERS {
             bail!("{waiting} requests wait for the logs already (see its status)");
         }
         let (generations, now) = (self.reopen_logs(), Instant::now());
         let until = now + limits::LOG_REOPEN;
-        self.reopening.push_back(Reopening { client, until, generations });
+        self.logs.reopening.push_back(Reopening { client, until, generations });
         self.answer_reopened(now);
         Ok(())
     }
 
     /// Answers the clients whose logs are reopened, or who have waited for too long.
     pub(crate) fn answer_reopened(&mut self, now: Instant) {
-        while let Some(first) = self.reopening.front()
-            && let Some(answer) = first.answer(&self.logs, now)
+        while let Some(first) = self.logs.reopening.front()
+            && let Some(answer) = first.answer(&self.logs.all, now)
         {
             let id = first.client;
-            self.reopening.pop_front();
-            if let Some(client) = self.clients.get_mut(&id) {
-                match client.tell(&FrameKind::Answer.message(&answer)) {
+            self.logs.reopening.pop_front();
+            if let Some(client) = self.clients.get_mut(id) {
+                match client.notify(&FrameKind::Answer.message(&answer)) {
                     Ok(()) => self.touch(id),
                     Err(e) => self.lose(id, &e.into()),
                 }
@@ -293,7 +316,7 @@ impl Mux {
     /// Returns whether the logs have everything; what they do not take in time is lost.
     pub(crate) fn finish_logs(&mut self, now: Instant, until: Instant) -> bool {
         let mut done = true;
-        for log in &mut self.logs {
+        for log in &mut self.logs.all {
             done &= log.finish(&mut self.hub, now);
         }
         if !done && now >= until {
@@ -305,17 +328,17 @@ impl Mux {
 
     /// Gives up what the logs have not taken, and reports how much that is.
     fn give_up_logs(&mut self, now: Instant) {
-        for log in &mut self.logs {
+        for log in &mut self.logs.all {
             log.give_up(&mut self.hub, now);
         }
         let until = Instant::now() + limits::LOG_LEFT;
-        for index in 0..self.logs.len() {
-            while self.logs[index].is_giving_up() && Instant::now() < until {
+        for index in 0..self.logs.all.len() {
+            while self.logs.all[index].is_giving_up() && Instant::now() < until {
                 let left = until.saturating_duration_since(Instant::now());
-                self.logs[index].writer().mailbox.wait(left);
+                self.logs.all[index].writer().mailbox.wait(left);
                 self.on_log(index, now);
             }
-            self.logs[index].report_lost();
+            self.logs.all[index].report_lost();
         }
     }
 
@@ -327,6 +350,6 @@ impl Mux {
             lost_lines: log.lost().lines,
             lost_bytes: log.lost().bytes,
         };
-        self.logs.iter().map(report).collect()
+        self.logs.all.iter().map(report).collect()
     }
 }

@@ -23,12 +23,12 @@ use crate::systemd::notify::{Notify, Stored};
 use crate::types::limits;
 use crate::types::stream::Stream;
 
-/// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; who may reach
-/// them at all is decided by the directory.
+/// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; the directory decides
+/// which users may reach them at all.
 const MODE: u32 = 0o666;
 
 /// Name in systemd's store of an input for the next start of the app: this one's has ended.
-const NEXT_INLET: &str = "stdin-next";
+const NEXT_INPUT: &str = "stdin-next";
 
 /// Makes the FIFO of a stream unless there is one; whether it was made, or was one of [`put_away`].
 pub(crate) fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
@@ -53,10 +53,10 @@ pub(crate) fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
     Ok(true)
 }
 
-/// Puts a new FIFO in the place of the app's input: whoever has the old one open reads its end once
-/// that is closed, and an app that is started again finds one that has a writer. It is stored under
-/// a name that tells so.
-pub(crate) fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<AppInput> {
+/// Puts a new FIFO in the place of the app's input: an app that has the old one open reads its end once
+/// that is closed, and an app that is started again finds one that has a writer. It is stored under a
+/// name of its own.
+pub(crate) fn renew_input(dir: &AppDir, notify: &Notify) -> Result<AppInput> {
     let what = || format!("making FIFO {}", dir.end(Stream::Stdin.stage2()).display());
     let fresh = fresh(dir);
     let make = || -> io::Result<OwnedFd> {
@@ -67,8 +67,8 @@ pub(crate) fn renew_inlet(dir: &AppDir, notify: &Notify) -> Result<AppInput> {
         Ok(how.into())
     };
     let fd = make().with_context(what)?;
-    // From here on whoever comes after us goes on with this, should we not come to it.
-    notify.store(NEXT_INLET, &fd);
+    // From here on the next mux goes on with this, should this one be killed.
+    notify.store(NEXT_INPUT, &fd);
     place_renewed(dir, notify).with_context(what)?;
     Ok(AppInput::new(fd))
 }
@@ -91,19 +91,19 @@ fn place_renewed(dir: &AppDir, notify: &Notify) -> io::Result<()> {
 }
 
 /// The input that was renewed becomes the app's.
-pub(crate) fn begin_inlet(inlet: &AppInput, notify: &Notify) {
-    notify.forget(NEXT_INLET);
-    notify.store(Stream::Stdin.name(), &inlet.fd);
+pub(crate) fn begin_renewed(input: &AppInput, notify: &Notify) {
+    notify.forget(NEXT_INPUT);
+    notify.store(Stream::Stdin.name(), &input.fd);
 }
 
 /// Whether systemd keeps the FIFO of a stream.
 pub(crate) fn is_stored(stored: &Stored, stream: Stream) -> bool {
-    stored.has(stream.name()) || stream == Stream::Stdin && stored.has(NEXT_INLET)
+    stored.has(stream.name()) || stream == Stream::Stdin && stored.has(NEXT_INPUT)
 }
 
-/// Puts a FIFO where nobody finds it before [`make`] puts it back. It has to stay, since the app may
-/// have it open and systemd may keep its ends; but who opened it without a mux, as systemd does for
-/// each hook of the app's unit, would wait for one.
+/// Puts a FIFO where no process finds it before [`make`] puts it back. It has to stay, since the app may
+/// have it open and systemd may keep its ends; but a process that opened it without a mux, as systemd
+/// does for each hook of the app's unit, would wait for one.
 pub(crate) fn put_away(dir: &AppDir, stream: Stream) -> Result<()> {
     let what = || format!("putting away FIFO {}", dir.end(stream.stage2()).display());
     let end = dir.end(stream.stage2());
@@ -153,20 +153,20 @@ pub(crate) fn source(
 }
 
 /// The input that was renewed by an earlier mux, if the app's has ended.
-pub(crate) fn next_inlet(
+pub(crate) fn next_input(
     dir: &AppDir,
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<Option<AppInput>> {
-    let Some(fd) = stored.remove(NEXT_INLET) else { return Ok(None) };
-    notify.store(NEXT_INLET, &fd);
+    let Some(fd) = stored.remove(NEXT_INPUT) else { return Ok(None) };
+    notify.store(NEXT_INPUT, &fd);
     place_renewed(dir, notify).context("renewing the FIFO of the app's input")?;
     Ok(Some(AppInput::new(fd)))
 }
 
 /// The input: from systemd's store, else from its FIFO, opened for both so that it never lacks a
 /// reader.
-pub(crate) fn inlet(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<AppInput> {
+pub(crate) fn input(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<AppInput> {
     let stream = Stream::Stdin;
     let fd = take_or_open(
         stored,
@@ -195,7 +195,7 @@ fn take_or_open(
     // Root opens it for a mux that is not, which could replace that of the input.
     let file: File = how.custom_flags(O_NONBLOCK | O_NOFOLLOW).open(&path).with_context(what)?;
     if !file.metadata().with_context(what)?.file_type().is_fifo() {
-        bail!("{}: it is no FIFO", what());
+        bail!("{}: not a FIFO", what());
     }
     Ok(file.into())
 }

@@ -1,8 +1,8 @@
 //! Where the app's bytes come from and go to: FIFOs, or a pty pair.
 //!
-//! A [`Source`] is read, an [`AppInput`] is written; both never block. Invariant: a source holds the
-//! app's end open as well, so that it has no end of its own: when the app has ended is known from
-//! systemd or wait(2), never guessed from an end of file.
+//! A [`Source`] is read, an [`AppInput`] is written; neither blocks. A source holds the app's end open as
+//! well, so that it has no end of its own: systemd or wait(2) report that the app has ended, and no end
+//! of file is taken for that.
 
 pub(crate) mod fifo;
 mod pace;
@@ -22,33 +22,30 @@ use super::source::pace::Pace;
 use super::source::stage::Stage;
 use crate::types::stream::Stream;
 
-/// What a read from a source gave.
+/// The result of a read from a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     /// This many bytes.
     Bytes(usize),
     /// Nothing now.
     Empty,
-    /// Nothing ever: nobody has the other end open, not even we.
+    /// Nothing ever: no process has the other end open, not even this one.
     End,
 }
 
 /// One output of the app.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// Which one.
     pub(crate) stream: Stream,
-    /// What is read.
     pub(crate) fd: OwnedFd,
     /// The app's end, held open.
     held: Option<OwnedFd>,
     stage: Option<Stage>,
     /// How fast it is written, where it is a pipe.
     pace: Option<Pace>,
-    /// Its place in the poller.
     pub(crate) watch: Registration,
-    /// Whether it is read without being watched, for it has something all the time: while it is
-    /// watched each write of the app is also spent on telling of it.
+    /// Whether it is read without being watched, because it has something all the time: while it is
+    /// watched each write of the app also costs a wakeup.
     pub(crate) paced: bool,
 }
 
@@ -65,22 +62,20 @@ impl Source {
         }
     }
 
-    /// Bytes that the mux before this one had announced, or was to announce next, and has not read;
-    /// `None` when that cannot be known.
+    /// Bytes that the previous mux had announced, or was to announce next, and did not read; `None` if
+    /// that cannot be known.
     pub(crate) fn unread(&self) -> Option<usize> {
         self.stage.as_ref().filter(|stage| stage.is_inherited).map(|stage| stage.len)
     }
 
-    /// Whether a read that gives less than was asked for tells that there is nothing more: a pipe
-    /// gives all that it has; a terminal gives what it likes, and a stage what fits its pages.
+    /// Whether a short read means that the source is empty: a pipe gives all that it has, a terminal what
+    /// it likes, and a stage what fits its pages.
     pub(crate) fn gives_all(&self) -> bool {
         self.stage.is_none() && self.stream != Stream::Tty
     }
 
-    /// Prepares the next [`Source::read`]. Where its bytes are to survive this process, `Bytes` says
-    /// how many will come by this and further reads, to be announced before; else `None`.
-    ///
-    /// Errors: Only those that a pipe does not have in normal life.
+    /// Prepares the next [`Source::read`]. If its bytes are to survive this process, `Bytes` is the number
+    /// that will come by this and further reads, to be announced before; else `None`.
     pub(crate) fn prepare(&mut self, max: usize) -> io::Result<Option<Read>> {
         self.stage.as_mut().map(|stage| stage.fill(&self.fd, max)).transpose()
     }
@@ -98,8 +93,6 @@ impl Source {
     }
 
     /// Reads what there is, into one piece and then the other.
-    ///
-    /// Errors: Only those that a pipe or terminal does not have in normal life.
     pub(crate) fn read(&mut self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
         let from = self.stage.as_ref().map_or(&self.fd, |stage| &stage.out);
         loop {
@@ -124,8 +117,8 @@ impl Source {
     }
 }
 
-/// A larger pipe halves the cost of fast output. It is a wish: the limit of the user may be met.
-/// Returns its size in bytes.
+/// Enlarges a pipe, which halves the cost of fast output, as far as the user's limit allows. Returns its
+/// size in bytes.
 pub(crate) fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
     if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
         log::debug!("enlarging a pipe: {e}");
@@ -136,9 +129,7 @@ pub(crate) fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
 /// The app's input.
 #[derive(Debug)]
 pub(crate) struct AppInput {
-    /// What is written.
     pub(crate) fd: OwnedFd,
-    /// Its place in the poller.
     pub(crate) watch: Registration,
 }
 
@@ -148,8 +139,6 @@ impl AppInput {
     }
 
     /// Writes what is taken at once; 0 when the app's side is full.
-    ///
-    /// Errors: Only those that a pipe or terminal does not have in normal life.
     pub(crate) fn write(&self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
         loop {
             return match writev(&self.fd, &[IoSlice::new(a), IoSlice::new(b)]) {

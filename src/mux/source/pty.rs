@@ -36,7 +36,7 @@ pub(crate) struct Pty {
     /// The master, as the app's output.
     pub(crate) source: Source,
     /// The master, as the app's input.
-    pub(crate) inlet: AppInput,
+    pub(crate) input: AppInput,
     /// The slave's own path.
     pub(crate) slave: PathBuf,
 }
@@ -68,8 +68,8 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
         }
         notify.store(STORED, &master);
         notify.store(STORED_HOLD, &held);
-        let inlet = AppInput::new(master.try_clone()?);
-        Ok(Pty { source: Source::new(Stream::Tty, master, held), inlet, slave })
+        let input = AppInput::new(master.try_clone()?);
+        Ok(Pty { source: Source::new(Stream::Tty, master, held), input, slave })
     };
     make().context("making a terminal")
 }

@@ -3,7 +3,7 @@
 //! What a read(2) has taken out of a FIFO is nowhere but in the reader's memory, and a reader that is
 //! killed on the way back from the kernel cannot say how much it was. So bytes are moved into this
 //! pipe first, without a copy. Nothing else comes into it: what is missing of what was announced has
-//! been read. Only where the service manager keeps it, for else nobody could look.
+//! been read. It is used only if the service manager keeps it, since else no mux could look.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// The pipe of the mux before this one, or a new one; `None` where nobody keeps it.
+    /// The pipe of the previous mux, or a new one; `None` if it is not kept.
     pub(crate) fn open(
         stream: Stream,
         stored: &mut Stored,

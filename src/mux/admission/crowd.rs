@@ -1,5 +1,5 @@
-//! How many clients there are, and of which users: who may come still. Pure but for the process's limit of
-//! descriptors.
+//! The number of clients of each user, and whether one more may stay. Pure except for the process's
+//! limit of descriptors.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::types::limits;
 use crate::types::rights::Right;
 
-/// See the module. Each client is counted when it comes, whether it may stay or not, and when it goes.
+/// See the module. Each client is counted from its connection on, whether it may stay or not.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    /// Clients of all users at the same time.
+    /// The maximum of clients of all users.
     most: usize,
-    /// Of these, clients of users other than root and the mux's own.
+    /// The maximum of clients of users other than root and the mux's own.
     most_others: usize,
     own: usize,
     others: usize,
@@ -23,13 +23,13 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Nobody, for a process with the limits of this one.
+    /// No clients, with the limits of this process.
     pub(crate) fn new() -> Self {
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
         Self::with(usize::try_from(descriptors).unwrap_or(usize::MAX))
     }
 
-    /// Nobody, for a process that may have so many descriptors.
+    /// No clients, for a process that may have so many descriptors.
     fn with(descriptors: usize) -> Self {
         let places = descriptors.saturating_sub(limits::OWN_DESCRIPTORS).min(limits::CLIENTS);
         Self {
@@ -41,7 +41,7 @@ impl Crowd {
         }
     }
 
-    /// A client has come.
+    /// Counts a client; an error if it may not stay.
     pub(crate) fn enter(&mut self, uid: u32, right: Right) -> Result<()> {
         let there = self.own + self.others;
         if right == Right::Own {
@@ -63,7 +63,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// A client has gone.
+    /// Counts a client no more.
     pub(crate) fn leave(&mut self, uid: u32, right: Right) {
         if right == Right::Own {
             self.own = self.own.saturating_sub(1);

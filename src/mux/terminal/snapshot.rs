@@ -1,8 +1,8 @@
-//! The screen as it was now and then, in memory that the service manager keeps over a restart of the mux:
-//! what the app drew before the bytes that the backlog has cannot be had in another way.
+//! Snapshots of the screen, in memory that the service manager keeps over a restart of the mux: the
+//! backlog does not have everything that the app drew.
 //!
-//! Two places that are written in turns, and a header that says which one counts: a mux may be killed
-//! at any moment.
+//! Two slots are written in turns, and a header says which one counts, since a mux may be killed at any
+//! moment.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,10 @@ use std::os::unix::fs::FileExt;
 use crate::types::limits;
 use crate::types::stream::Epoch;
 
-/// Words of the header: its place (1 or 2; 0 is none), its length, the offset before which all is in
-/// it, the epoch of that.
+/// Words of the header: the slot (1 or 2; 0 for none), its length, the offset up to which it shows the
+/// stream, and the epoch of that offset.
 const WORDS: usize = 4;
-/// Where the first place begins, bytes.
+/// Where the first slot begins, bytes.
 const FIRST: u64 = 4096;
 
 /// See the module.
@@ -22,52 +22,51 @@ const FIRST: u64 = 4096;
 pub(crate) struct Kept {
     file: File,
     epoch: Epoch,
-    /// The place that counts.
-    place: u64,
+    /// The slot that counts.
+    slot: u64,
 }
 
 impl Kept {
     /// Bytes of memory that this needs; those that are never written cost nothing.
     pub(crate) const LEN: usize = 4096 + 2 * limits::SCREEN_KEPT;
 
-    /// What is kept in this memory, if it is of this epoch: what shows the screen, and the offset before
-    /// which all is in it.
+    /// What is kept in this memory, if it is of this epoch: the offset up to which it shows the stream, and
+    /// the bytes that show the screen.
     pub(crate) fn open(memory: File, epoch: Epoch) -> (Self, Option<(u64, Vec<u8>)>) {
         let read = || -> io::Result<_> {
             let mut header = [0; WORDS * 8];
             memory.read_exact_at(&mut header, 0)?;
             let word =
                 |at: usize| header[at * 8..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
-            let (place, len, offset) = (word(0), word(1), word(2));
+            let (slot, len, offset) = (word(0), word(1), word(2));
             let len = usize::try_from(len).unwrap_or(usize::MAX);
-            if !(1..=2).contains(&place) || len > limits::SCREEN_KEPT || Epoch(word(3)) != epoch {
+            if !(1..=2).contains(&slot) || len > limits::SCREEN_KEPT || Epoch(word(3)) != epoch {
                 return Ok((0, None));
             }
             let mut screen = vec![0; len];
-            memory.read_exact_at(&mut screen, begin(place))?;
-            Ok((place, Some((offset, screen))))
+            memory.read_exact_at(&mut screen, begin(slot))?;
+            Ok((slot, Some((offset, screen))))
         };
-        let (place, screen) = read().unwrap_or((0, None));
-        (Self { file: memory, epoch, place }, screen)
+        let (slot, screen) = read().unwrap_or((0, None));
+        (Self { file: memory, epoch, slot }, screen)
     }
 
-    /// Keeps another screen, in which all before `offset` is; what is too large is not kept, nor is
-    /// anything else then.
+    /// Keeps another screen, which shows the stream up to `offset`. If it is too large nothing is kept.
     pub(crate) fn keep(&mut self, offset: u64, screen: &[u8]) -> io::Result<()> {
-        let place = if self.place == 1 { 2 } else { 1 };
+        let slot = if self.slot == 1 { 2 } else { 1 };
         let fits = screen.len() <= limits::SCREEN_KEPT;
         if fits {
-            self.file.write_all_at(screen, begin(place))?;
+            self.file.write_all_at(screen, begin(slot))?;
         }
-        let words = [if fits { place } else { 0 }, screen.len() as u64, offset, self.epoch.0];
+        let words = [if fits { slot } else { 0 }, screen.len() as u64, offset, self.epoch.0];
         self.file.write_all_at(words.map(u64::to_ne_bytes).as_flattened(), 0)?;
-        self.place = place;
+        self.slot = slot;
         Ok(())
     }
 }
 
-fn begin(place: u64) -> u64 {
-    FIRST + (place - 1) * limits::SCREEN_KEPT as u64
+fn begin(slot: u64) -> u64 {
+    FIRST + (slot - 1) * limits::SCREEN_KEPT as u64
 }
 
 #[cfg(test)]

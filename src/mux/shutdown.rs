@@ -1,21 +1,19 @@
-//! How a mux ends: nothing that the app wrote before is lost to whoever was there.
+//! How a mux ends: no client that was there loses what the app wrote before.
 //!
-//! First the sources are read empty; meanwhile clients still come. Then the document goes, so that
-//! nobody new does, and who waits to be accepted still is; then each client gets the rest and its
-//! farewell, then everything that was made is taken away. Every wait has an end; a second signal
-//! shortens none.
+//! First the sources are read empty; meanwhile clients may still connect. Then `endpoints` goes, so
+//! that no new client comes, and those in the listen queues are accepted. Then each client gets the
+//! rest and its farewell, and everything that was made is removed. Every wait has an end; a second
+//! signal shortens none.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::sink::client::{Outlet, Role};
-use super::source::{Read, fifo};
-use super::talk::Talk;
+use super::client_log::ClientLines;
+use super::source::Read;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::os::state::{ENDPOINTS, SESSION};
-use crate::systemd::unit::Inquiry;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::last::{Last, StreamTail};
@@ -28,22 +26,18 @@ impl Mux {
             return;
         }
         let now = Instant::now();
-        self.notify.stopping();
-        // Who has come by now is there for everything that is still to be read.
-        for index in 0..self.listeners.len() {
+        self.files.notify.stopping();
+        // Clients that have connected by now are there for everything that is still to be read.
+        for index in 0..self.admission.listeners() {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
         self.hub.end();
-        let linger = if self.owns_app { limits::LINGER } else { Duration::ZERO };
-        if self.owns_app {
+        let linger = if self.life.owns_app() { limits::LINGER } else { Duration::ZERO };
+        if self.life.owns_app() {
             // With the app gone, an end of file is the end of its last child.
-            for source in self.sources.iter_mut().flatten() {
-                source.release();
-            }
+            self.sources.release();
         }
-        if !self.owns_app && self.life.status().is_none() {
-            self.inquiry = Inquiry::begin(&self.service, &self.dir, self.since.elapsed(), now);
-        }
+        self.life.inquire(&self.files.dir, self.since.elapsed(), now);
         self.phase = Phase::Draining { quiet: now + linger, until: now + limits::DRAIN_READ };
     }
 
@@ -51,18 +45,20 @@ impl Mux {
     pub(crate) fn advance(&mut self, now: Instant) {
         if let Phase::Draining { quiet, until } = self.phase {
             self.drain(now, quiet, until);
-            self.inquire(now);
-            let drained = self.sources.iter().all(Option::is_none);
-            if drained && self.inquiry.is_none() && !self.is_expected(now) {
-                self.close_doors(now);
-                self.inlet = None;
+            if let Some(status) = self.life.look(now) {
+                log::info!("app {}: it had ended {status}", self.files.name());
+            }
+            let drained = self.sources.are_closed() && !self.life.is_inquiring();
+            if drained && !self.is_expected(now) {
+                self.close_listeners(now);
+                self.input.release();
                 let until = now + limits::DRAIN_DELIVER;
                 self.phase = Phase::Delivering { until, patience: None };
             }
         }
         if let Phase::Delivering { until, .. } = self.phase {
-            let ids: Vec<_> = self.clients.keys().copied().collect();
-            let patience = ids.into_iter().filter_map(|id| self.say_farewell(id, now, until)).min();
+            let ids = self.clients.ids().into_iter();
+            let patience = ids.filter_map(|id| self.say_farewell(id, now, until)).min();
             let logged = self.finish_logs(now, until);
             self.phase = if self.clients.is_empty() && logged {
                 Phase::Done
@@ -79,7 +75,7 @@ impl Mux {
             Phase::Draining { quiet, until } => {
                 let now = Instant::now();
                 let times = [quiet, self.since + limits::LINGER, until];
-                let inquiry = self.inquiry.as_ref().map(|inquiry| inquiry.due(now));
+                let inquiry = self.life.inquiry_due(now);
                 times.into_iter().chain(inquiry).filter(|time| *time > now).min().or(Some(until))
             }
             Phase::Delivering { until, patience } => {
@@ -88,32 +84,32 @@ impl Mux {
         }
     }
 
-    /// Whether somebody may still be on the way who saw this app appear: as long as there is
-    /// something that nobody has seen, the mux of a short-lived app lives for a moment.
+    /// Whether a client that saw this app appear may still be on its way: as long as there is output
+    /// that no client has seen, the mux of a short-lived app lives for a moment.
     fn is_expected(&self, now: Instant) -> bool {
         let unseen = |s: Stream| self.hub.extent(s).is_some_and(|(_, unseen)| unseen > 0);
         now < self.since + limits::LINGER && Stream::ALL.into_iter().any(unseen)
     }
 
-    /// From now on nobody comes any more; who waits to be accepted still is.
-    fn close_doors(&mut self, now: Instant) {
-        // First, so that who does not find the app any more finds how it ended.
-        if let Err(e) = self.leave_last_words() {
+    /// From now on no client comes any more; those in the listen queues are accepted.
+    fn close_listeners(&mut self, now: Instant) {
+        // First, so that a client that does not find the app any more finds how it ended.
+        if let Err(e) = self.publish_last() {
             log::error!("{e:#}");
         }
-        self.remove(ENDPOINTS);
-        for index in 0..self.listeners.len() {
+        self.files.remove(ENDPOINTS);
+        for index in 0..self.admission.listeners() {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
-        for listener in std::mem::take(&mut self.listeners) {
-            self.remove(listener.stream.map_or(SESSION, |s| s.socket()));
+        for stream in self.admission.close() {
+            self.files.remove(stream.map_or(SESSION, Stream::socket));
         }
     }
 
-    /// Writes down how the app ended and what it said last, unless it is known that it never began.
-    fn leave_last_words(&self) -> Result<()> {
+    /// Writes how the app ended and its last output, unless it is known that it never began.
+    fn publish_last(&self) -> Result<()> {
         let status = self.life.status();
-        if self.owns_app && status.is_none() {
+        if self.life.owns_app() && status.is_none() {
             return Ok(());
         }
         let tail = |stream: Stream| {
@@ -123,14 +119,7 @@ impl Mux {
             Some(StreamTail { stream, bytes, tail })
         };
         let tails = Stream::ALL.into_iter().filter_map(tail).collect();
-        Last::new(&self.dir, status, tails).publish(&self.dir)
-    }
-
-    /// Removes a file; that it stays is no reason not to end.
-    fn remove(&self, file: &str) {
-        if let Err(e) = self.dir.remove(file) {
-            log::error!("{e:#}");
-        }
+        Last::new(&self.files.dir, status, tails).publish(&self.files.dir)
     }
 
     /// Reads what is left. A source is done when it is empty, and while the app's last children may
@@ -141,28 +130,28 @@ impl Mux {
                 Ok(Read::Empty) if now < quiet => {}
                 Ok(Read::Bytes(_)) if now < until => {}
                 Ok(Read::Bytes(_)) => {
-                    log::warn!("app {}: still writing; ending without the rest", self.dir.name());
-                    self.close_source(index);
+                    log::warn!("app {}: still writing; ending without the rest", self.files.name());
+                    self.sources.close(index, &self.poller);
                 }
-                Ok(Read::Empty | Read::End) => self.close_source(index),
+                Ok(Read::Empty | Read::End) => self.sources.close(index, &self.poller),
                 Err(e) => {
-                    log::error!("app {}: reading the rest: {e}", self.dir.name());
-                    self.close_source(index);
+                    log::error!("app {}: reading the rest: {e}", self.files.name());
+                    self.sources.close(index, &self.poller);
                 }
             }
         }
     }
 
-    /// Delivers what is left for a client, then tells it how all ended, then lets go of it; or lets
-    /// go of it because it takes nothing. Returns until when it is waited for, if it is.
+    /// Delivers what is left for a client, then its farewell, then lets go of it; or lets go of it
+    /// because it takes nothing. Returns until when it is waited for, if it is.
     fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) -> Option<Instant> {
         self.touch(id);
-        let client = self.clients.get(&id)?;
-        let served = client.greeted()
+        let client = self.clients.get(id)?;
+        let served = client.inbound.has_greeted()
             && self.hub.is_caught_up(id)
-            && client.outlet != Outlet::Full
+            && !client.outbound.is_full()
             && !client.awaits_screen();
-        if !served && !client.cut_off {
+        if !served && !client.outbound.is_cut_off() {
             let patience = self.hub.wait(id, now).filter(|_| now < until);
             if patience.is_some() {
                 return patience;
@@ -170,11 +159,11 @@ impl Mux {
             self.cut_off(id);
         }
         // Behind its last bytes, and behind the gap that stands for the rest.
-        let told = self.hub.is_caught_up(id);
-        if told {
-            self.tell_end(id);
+        let has_all = self.hub.is_caught_up(id);
+        if has_all {
+            self.send_end(id);
         }
-        let waits = self.clients.get(&id).is_some_and(|client| !told || !client.is_flushed());
+        let waits = self.clients.get(id).is_some_and(|client| !has_all || !client.is_flushed());
         let patience = self.hub.wait(id, now).filter(|_| waits && now < until);
         if patience.is_none() {
             self.drop_client(id);
@@ -182,11 +171,11 @@ impl Mux {
         patience
     }
 
-    /// Gives up on a client that takes nothing: it gets the rest of the frame that was begun, and is
-    /// told what it misses of the rest, as far as the kernel keeps that for it.
+    /// Gives up on a client that takes nothing: it gets the rest of the frame that was begun, and the
+    /// gap that stands for the rest, as far as the kernel keeps that for it.
     fn cut_off(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.cut_off = true;
+        if let Some(client) = self.clients.get_mut(id) {
+            client.outbound.cut_off();
             client.rescue(id, &mut self.hub);
             client.widen();
         }
@@ -194,11 +183,11 @@ impl Mux {
         self.touch(id);
     }
 
-    /// Tells a session, once, how all has ended.
-    fn tell_end(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        let Role::Session(session) = &client.role else { return };
-        if client.farewell {
+    /// Sends a session, once, how all has ended.
+    fn send_end(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(session) = client.session() else { return };
+        if client.outbound.has_farewell() {
             return;
         }
         let end = |stream: &Stream| FrameKind::End.message(&End { stream: *stream });
@@ -209,41 +198,29 @@ impl Mux {
             }
             None => FrameKind::Closing.frame(b""),
         };
-        client.farewell = true;
-        let _ = client.tell(&frames);
+        client.outbound.bid_farewell();
+        let _ = client.notify(&frames);
         self.touch(id);
     }
 
-    /// Ends at once because of an error, of which the sessions are told.
+    /// Ends at once because of an error, which the sessions are sent.
     pub(crate) fn abandon(&mut self, why: &anyhow::Error) {
         self.stop();
-        self.close_doors(Instant::now());
+        self.close_listeners(Instant::now());
         let refusal = FrameKind::Error.message(&Refusal { error: format!("{why:#}") });
-        for (id, mut client) in std::mem::take(&mut self.clients) {
-            let told = client.tell(&refusal).and_then(|()| client.flush(id, &mut self.hub));
-            if let Err(e) = told {
+        for (id, mut client) in self.clients.take_all() {
+            let sent = client.notify(&refusal).and_then(|()| client.flush(id, &mut self.hub));
+            if let Err(e) = sent {
                 log::debug!("telling {} of the end: {e}", client.peer);
             }
             client.close();
         }
     }
 
-    /// Takes away what this process made, and puts away what the next one needs.
+    /// Removes what this process made, and puts away what the next one needs.
     pub(crate) fn clean_up(&self) {
-        for file in &self.made {
-            if let Err(e) = self.dir.remove_end(file) {
-                log::error!("{e:#}");
-            }
-        }
-        for stream in &self.kept {
-            if let Err(e) = fifo::put_away(&self.dir, *stream) {
-                log::error!("{e:#}");
-            }
-        }
-        if self.owns_app {
-            self.dir.remove_dir();
-        }
-        Talk::finish();
-        log::info!("app {}: ended", self.dir.name());
+        self.files.clean_up(self.life.owns_app());
+        ClientLines::finish();
+        log::info!("app {}: ended", self.files.name());
     }
 }

@@ -1,11 +1,9 @@
-//! The thread that knows what the app's terminal shows: the model of a screen costs more for each byte
-//! than all the rest of the mux.
+//! The thread that models the app's screen, which costs more per byte than all the rest of the mux.
 //!
-//! The loop gives it everything that the app prints, in pieces, and asks it for what depends on that: a
-//! screen for a client, an answer for the app. An answer comes behind all that was given before. A screen does
-//! not wait for that: it shows what is shown by then, and tells where in the stream that is. Invariant:
-//! who asks [`ScreenWorker::is_full`] before has no more waiting here than [`limits::SCREEN_AHEAD`] and what
-//! it gives at once.
+//! The loop gives it everything that the app prints, in pieces, and asks it for screens and for answers
+//! to queries. An answer comes behind everything given before. A screen does not wait for that: it shows
+//! what is shown by then, and names its offset in the stream. While the caller respects
+//! [`ScreenWorker::is_full`], at most [`limits::SCREEN_AHEAD`] and one read wait here.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,18 +12,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::kept::Kept;
 use crate::core::hub::ClientId;
 use crate::core::screen::Screen;
+use crate::mux::terminal::snapshot::Kept;
 use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::types::limits;
 use crate::wire::Size;
 
-/// What the thread is to do.
+/// A command to the thread.
 #[derive(Debug)]
 enum ScreenCommand {
-    /// The app has printed this, up to the offset `end`; the queries in it are to be answered, or a
-    /// client's terminal does so.
+    /// The app has printed these bytes, up to the offset `end`. If `answers` the thread answers the
+    /// queries in them, else a client's terminal does.
     Show {
         bytes: Vec<u8>,
         end: u64,
@@ -40,25 +38,22 @@ enum ScreenCommand {
     Draw(ClientId, Option<Size>),
 }
 
-/// What the thread has to tell.
+/// A message of the thread.
 #[derive(Debug)]
 pub(crate) enum ScreenEvent {
-    /// It has shown so much, and gives back the memory.
+    /// So many bytes are shown; their memory comes back.
     Shown(usize, Vec<u8>),
-    /// What the app has asked for, as if typed.
+    /// The answer to a query of the app, as if typed.
     Answer(Vec<u8>),
-    /// What shows a client the screen, or nothing, when it is not known.
+    /// The bytes that show a client the screen; none if the screen is not known.
     Drawn {
-        /// Whom.
         id: ClientId,
-        /// That.
         screen: Vec<u8>,
-        /// The offset before which all is in it, if that is not all that was given before it was asked for.
+        /// The offset up to which the screen shows the stream, if more was given before the command.
         at: Option<u64>,
-        /// How long it took.
         took: Duration,
     },
-    /// Why the screen is known no more.
+    /// The screen is not known any more, for this reason.
     Off(String),
 }
 
@@ -66,26 +61,25 @@ pub(crate) enum ScreenEvent {
 #[derive(Debug)]
 pub(crate) struct ScreenWorker {
     thread: ScreenThread,
-    /// What it tells.
     pub(crate) mailbox: Mailbox<ScreenEvent>,
-    /// What it is given next.
+    /// Bytes for the next command.
     filling: Vec<u8>,
-    /// Memory for that.
+    /// Memory for the bytes after that.
     spare: Option<Vec<u8>>,
-    /// Offset after that.
+    /// Offset after `filling`.
     end: u64,
-    /// Bytes that it has not told to be shown.
+    /// Bytes that the thread has and has not shown yet.
     handed: usize,
-    /// Whether it was too much, and is not yet little enough.
+    /// Whether too many bytes waited, and still too many do.
     is_full: bool,
 }
 
-/// Where the work is done.
+/// The state of the thread.
 #[derive(Debug)]
 enum ScreenThread {
-    /// Nowhere before the first order; here, without a screen, when there is no thread to be had.
+    /// Not started, before the first command; without a screen if it cannot be started.
     Waits(Box<WorkerState>),
-    /// In the thread.
+    /// Running.
     Works(mpsc::Sender<ScreenCommand>),
 }
 
@@ -94,16 +88,16 @@ struct WorkerState {
     size: Size,
     /// From the beginning until it cannot go on.
     screen: Option<Screen>,
-    mouth: Sender<ScreenEvent>,
+    events: Sender<ScreenEvent>,
     /// Where screens are kept for the next mux, and how many bytes are shown between two of them.
     kept: Option<(Kept, u64)>,
     /// Offset before which all is in what is kept.
     kept_at: u64,
-    /// What it is to do, where it is a thread.
+    /// The commands, once it is a thread.
     inbox: Option<Receiver<ScreenCommand>>,
-    /// Orders that have been taken from there, and come next.
+    /// Commands that have been taken from the inbox, and come next.
     waiting: VecDeque<ScreenCommand>,
-    /// Whose screen is being drawn in the middle of what the app has printed.
+    /// The client whose screen is being drawn in the middle of a piece.
     draws: Option<ClientId>,
 }
 
@@ -111,9 +105,9 @@ impl ScreenWorker {
     /// A screen of this size; after each so many bytes it is `kept` for the next mux. The thread begins
     /// when there is something to show: an idle mux needs none.
     pub(crate) fn new(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
-        let (mouth, mailbox) = mailbox()?;
-        let easel = WorkerState::new(size, mouth, kept);
-        let thread = ScreenThread::Waits(Box::new(easel));
+        let (events, mailbox) = mailbox()?;
+        let state = WorkerState::new(size, events, kept);
+        let thread = ScreenThread::Waits(Box::new(state));
         Ok(Self {
             thread,
             mailbox,
@@ -130,11 +124,11 @@ impl ScreenWorker {
         self.is_full
     }
 
-    /// What shows the screen as it was at this offset under an earlier mux.
+    /// Shows the screen as it was at this offset under an earlier mux.
     pub(crate) fn restore(&mut self, screen: Vec<u8>, end: u64) {
         if !screen.is_empty() {
             self.handed += screen.len();
-            self.order(ScreenCommand::Show {
+            self.command(ScreenCommand::Show {
                 bytes: screen,
                 end,
                 answers: false,
@@ -146,14 +140,14 @@ impl ScreenWorker {
     /// The app has printed something, up to this offset.
     pub(crate) fn show(&mut self, pieces: [&[u8]; 2], end: u64, answers: bool) {
         if answers {
-            // What was printed before was not to be answered.
+            // The queries before these bytes have their answers.
             self.hand_over(false);
         }
         for piece in pieces {
             self.filling.extend_from_slice(piece);
         }
         self.end = end;
-        // Nobody needs it before somebody asks; in large pieces it costs least.
+        // Large pieces cost least, and a screen or an answer takes a smaller one along.
         if answers || self.filling.len() >= limits::SCREEN_PIECE {
             self.hand_over(answers);
         }
@@ -163,22 +157,22 @@ impl ScreenWorker {
     /// The terminal has this size now.
     pub(crate) fn resize(&mut self, size: Size) {
         self.hand_over(false);
-        self.order(ScreenCommand::Resize(size));
+        self.command(ScreenCommand::Resize(size));
     }
 
     /// The app has ended: the modes that it has set are over.
     pub(crate) fn reset(&mut self) {
         self.hand_over(false);
-        self.order(ScreenCommand::Reset);
+        self.command(ScreenCommand::Reset);
     }
 
     /// A client is to see the screen in its window, or as it is.
     pub(crate) fn draw(&mut self, id: ClientId, window: Option<Size>) {
         self.hand_over(false);
-        self.order(ScreenCommand::Draw(id, window));
+        self.command(ScreenCommand::Draw(id, window));
     }
 
-    /// What was shown is needed no more.
+    /// So many bytes have been shown; their memory is used again.
     pub(crate) fn shown(&mut self, len: usize, mut memory: Vec<u8>) {
         self.handed -= len;
         self.is_full &= self.waiting() >= limits::SCREEN_BEHIND;
@@ -188,7 +182,7 @@ impl ScreenWorker {
         }
     }
 
-    /// Bytes that are not shown yet, as far as that was told.
+    /// Bytes that are not known to be shown.
     fn waiting(&self) -> usize {
         self.handed + self.filling.len()
     }
@@ -200,63 +194,63 @@ impl ScreenWorker {
         let next = self.spare.take().unwrap_or_default();
         let bytes = std::mem::replace(&mut self.filling, next);
         self.handed += bytes.len();
-        self.order(ScreenCommand::Show { bytes, end: self.end, answers, is_stream: true });
+        self.command(ScreenCommand::Show { bytes, end: self.end, answers, is_stream: true });
     }
 
-    fn order(&mut self, order: ScreenCommand) {
-        if let ScreenThread::Waits(easel) = &mut self.thread {
-            // What is left here obeys without a screen, where no thread can be had.
-            let (size, mouth) = (easel.size, easel.mouth.clone());
-            let blind = WorkerState::new(size, mouth, None);
-            match std::mem::replace(&mut **easel, blind).begin() {
-                Ok(orders) => self.thread = ScreenThread::Works(orders),
+    fn command(&mut self, command: ScreenCommand) {
+        if let ScreenThread::Waits(state) = &mut self.thread {
+            // What stays here executes commands without a screen, if no thread can be started.
+            let (size, events) = (state.size, state.events.clone());
+            let blind = WorkerState::new(size, events, None);
+            match std::mem::replace(&mut **state, blind).begin() {
+                Ok(commands) => self.thread = ScreenThread::Works(commands),
                 Err(e) => log::error!("a thread for the terminal's screen: {e}"),
             }
         }
-        // An end of the thread, or of its words, comes only after this.
+        // The thread, or its messages, end only after this worker.
         let _ = match &mut self.thread {
-            ScreenThread::Works(orders) => orders.send(order).map_err(|_| Disconnected),
-            ScreenThread::Waits(blind) => blind.take(order),
+            ScreenThread::Works(commands) => commands.send(command).map_err(|_| Disconnected),
+            ScreenThread::Waits(blind) => blind.take(command),
         };
     }
 }
 
 impl fmt::Debug for WorkerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Easel").field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("WorkerState").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
 impl WorkerState {
-    fn new(size: Size, mouth: Sender<ScreenEvent>, kept: Option<(Kept, u64)>) -> Self {
+    fn new(size: Size, events: Sender<ScreenEvent>, kept: Option<(Kept, u64)>) -> Self {
         let (inbox, waiting, draws) = (None, VecDeque::new(), None);
-        Self { size, screen: None, mouth, kept, kept_at: 0, inbox, waiting, draws }
+        Self { size, screen: None, events, kept, kept_at: 0, inbox, waiting, draws }
     }
 
     /// Begins the thread.
     fn begin(mut self) -> io::Result<mpsc::Sender<ScreenCommand>> {
-        let (orders, inbox) = channel();
+        let (commands, inbox) = channel();
         self.inbox = Some(inbox);
         let work = move || {
             self.screen = Some(Screen::new(self.size));
-            while let Some(order) = self.next_order() {
-                let Ok(()) = self.take(order) else { return };
+            while let Some(command) = self.next_command() {
+                let Ok(()) = self.take(command) else { return };
             }
         };
         spawn("screen".into(), work)?;
-        Ok(orders)
+        Ok(commands)
     }
 
-    /// Waits for the next order; `None` when there will be none.
-    fn next_order(&mut self) -> Option<ScreenCommand> {
+    /// Waits for the next command; `None` when there will be none.
+    fn next_command(&mut self) -> Option<ScreenCommand> {
         self.waiting.pop_front().or_else(|| self.inbox.as_ref()?.recv().ok())
     }
 
-    /// Draws for those who wait, behind nothing but what the app has printed: all before the offset `at` is shown.
+    /// Draws for clients that wait for nothing but app output. Everything before the offset `at` is shown.
     fn draw_between(&mut self, at: u64) -> Result<(), Disconnected> {
         self.waiting.extend(self.inbox.iter().flat_map(Receiver::try_iter));
-        let shows = |order: &ScreenCommand| matches!(order, ScreenCommand::Show { .. });
-        while let Some(next) = self.waiting.iter().position(|order| !shows(order))
+        let shows = |command: &ScreenCommand| matches!(command, ScreenCommand::Show { .. });
+        while let Some(next) = self.waiting.iter().position(|command| !shows(command))
             && let ScreenCommand::Draw(id, window) = self.waiting[next]
         {
             self.waiting.remove(next);
@@ -277,32 +271,32 @@ impl WorkerState {
         let began = Instant::now();
         let screen = self.screen.as_ref().and_then(|screen| screen.redraw(window));
         let (screen, took) = (screen.unwrap_or_default(), began.elapsed());
-        self.mouth.send(ScreenEvent::Drawn { id, screen, at, took })
+        self.events.send(ScreenEvent::Drawn { id, screen, at, took })
     }
 
-    /// Obeys an order; a screen that cannot go on is given up, and all else goes on without.
-    fn take(&mut self, order: ScreenCommand) -> Result<(), Disconnected> {
+    /// Executes a command. A screen that panics is given up, and the rest goes on without it.
+    fn take(&mut self, command: ScreenCommand) -> Result<(), Disconnected> {
         let (mut len, mut draws) = (0, None);
-        match &order {
+        match &command {
             ScreenCommand::Show { bytes, .. } => len = bytes.len(),
             ScreenCommand::Draw(id, _) => draws = Some(*id),
             ScreenCommand::Resize(_) | ScreenCommand::Reset => {}
         }
-        let obeyed = catch_unwind(AssertUnwindSafe(|| self.obey(order)));
-        obeyed.unwrap_or_else(|_| {
+        let executed = catch_unwind(AssertUnwindSafe(|| self.execute(command)));
+        executed.unwrap_or_else(|_| {
             self.screen = None;
-            // Who waits for it waits no more.
-            self.mouth.send(ScreenEvent::Shown(len, Vec::new()))?;
+            // A client that waits for it waits no more.
+            self.events.send(ScreenEvent::Shown(len, Vec::new()))?;
             if let Some(id) = draws.or(self.draws.take()) {
                 let (screen, at, took) = (Vec::new(), None, Duration::ZERO);
-                self.mouth.send(ScreenEvent::Drawn { id, screen, at, took })?;
+                self.events.send(ScreenEvent::Drawn { id, screen, at, took })?;
             }
-            self.mouth.send(ScreenEvent::Off("it cannot be drawn".into()))
+            self.events.send(ScreenEvent::Off("it cannot be drawn".into()))
         })
     }
 
-    fn obey(&mut self, order: ScreenCommand) -> Result<(), Disconnected> {
-        match (order, self.screen.as_mut()) {
+    fn execute(&mut self, command: ScreenCommand) -> Result<(), Disconnected> {
+        match (command, self.screen.as_mut()) {
             (ScreenCommand::Show { bytes, end, answers, is_stream }, _) => {
                 let mut left = bytes.len();
                 for slice in bytes.chunks(limits::SCREEN_SLICE) {
@@ -316,10 +310,10 @@ impl WorkerState {
                 if let Some(screen) = self.screen.as_mut() {
                     let asked: Vec<_> = screen.queries().filter(|_| answers).collect();
                     for answer in asked.iter().filter_map(|asked| screen.answer(asked)) {
-                        self.mouth.send(ScreenEvent::Answer(answer))?;
+                        self.events.send(ScreenEvent::Answer(answer))?;
                     }
                 }
-                self.mouth.send(ScreenEvent::Shown(bytes.len(), bytes))?;
+                self.events.send(ScreenEvent::Shown(bytes.len(), bytes))?;
                 self.keep(end);
                 if is_stream {
                     self.draw_between(end)?;
@@ -334,12 +328,12 @@ impl WorkerState {
             (ScreenCommand::Resize(_) | ScreenCommand::Reset, None) => {}
         }
         match self.screen.as_mut().and_then(Screen::why_off) {
-            Some(why) => self.mouth.send(ScreenEvent::Off(why)),
+            Some(why) => self.events.send(ScreenEvent::Off(why)),
             None => Ok(()),
         }
     }
 
-    /// Keeps the screen now and then. `end` is the offset before which all is in it.
+    /// Keeps the screen from time to time. It shows everything before the offset `end`.
     fn keep(&mut self, end: u64) {
         let (Some((kept, every)), Some(screen)) = (&mut self.kept, &self.screen) else { return };
         if end < self.kept_at + *every {
@@ -362,28 +356,28 @@ mod tests {
     #[test]
     fn a_screen_waits_for_one_slice_of_what_the_app_prints() {
         const ID: ClientId = ClientId(7);
-        let (mouth, mut mailbox) = mailbox().unwrap();
-        let mut easel = WorkerState::new(Size { rows: 5, cols: 20 }, mouth, None);
-        easel.screen = Some(Screen::new(easel.size));
-        let (orders, inbox) = channel();
-        easel.inbox = Some(inbox);
+        let (events, mut mailbox) = mailbox().unwrap();
+        let mut state = WorkerState::new(Size { rows: 5, cols: 20 }, events, None);
+        state.screen = Some(Screen::new(state.size));
+        let (commands, inbox) = channel();
+        state.inbox = Some(inbox);
         let show = |bytes: &[u8], end| {
-            let order =
+            let command =
                 ScreenCommand::Show { bytes: bytes.to_vec(), end, answers: false, is_stream: true };
-            orders.send(order).unwrap();
+            commands.send(command).unwrap();
         };
         let piece = b"x\x1b[J".repeat(limits::SCREEN_PIECE / 4);
         let len = piece.len() as u64;
         for number in 1..=20 {
             show(&piece, number * len);
         }
-        orders.send(ScreenCommand::Draw(ID, None)).unwrap();
+        commands.send(ScreenCommand::Draw(ID, None)).unwrap();
         // This one is behind another size.
-        orders.send(ScreenCommand::Resize(Size { rows: 6, cols: 20 })).unwrap();
-        orders.send(ScreenCommand::Draw(ClientId(8), None)).unwrap();
-        drop(orders);
-        while let Some(order) = easel.next_order() {
-            easel.take(order).unwrap();
+        commands.send(ScreenCommand::Resize(Size { rows: 6, cols: 20 })).unwrap();
+        commands.send(ScreenCommand::Draw(ClientId(8), None)).unwrap();
+        drop(commands);
+        while let Some(command) = state.next_command() {
+            state.take(command).unwrap();
         }
         let mut words = Vec::new();
         while let Some(word) = mailbox.receive() {

@@ -1,7 +1,6 @@
-//! How a mux begins: lock, leftovers, sources, listeners, document, READY, in this order, so that
-//! whatever is visible works.
+//! How a mux begins: lock, leftovers, sources, listeners, document, READY. In this order everything
+//! that is visible works.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -10,19 +9,21 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
+use super::admission::Admission;
+use super::admission::listener::Listener;
 use super::app::AppProcess;
-use super::crowd::Crowd;
-use super::life::Life;
+use super::app::input::InputFeed;
+use super::app::life::Lifecycle;
+use super::app::sources::Sources;
+use super::clients::Clients;
+use super::files::AppFiles;
 use super::logs::{self, LogPlan};
 use super::poll::Poller;
-use super::screen::Terminal;
-use super::sink::client::{Client, Role};
-use super::sink::listener::Listener;
 use super::source::{AppInput, Source, fifo, pty};
+use super::terminal::Terminal;
 use super::{Mux, Phase, signals};
-use crate::core::hub::input::Input;
+use crate::core::hub::Hub;
 use crate::core::hub::memory::{self, Memory};
-use crate::core::hub::{ClientId, Hub};
 use crate::os::state::{AppDir, SESSION, session};
 use crate::os::sys;
 use crate::systemd::notify::{self, Notify, Stored};
@@ -36,25 +37,25 @@ use crate::wire::endpoints::Endpoints;
 /// Name of the hub's memory in systemd's store.
 const STORED: &str = "backlog";
 
-/// What kind of ends the app has.
+/// The kind of the app's ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Streams {
     /// FIFOs.
     Fifos {
         /// The streams that the app has.
         enabled: Vec<Stream>,
-        /// Whether they are ours: one that is not there is made, and all are taken away in the end.
-        /// Else the stream is left out.
+        /// Whether the mux owns them: it makes a missing one, and removes all of them in the end. Else
+        /// the stream of a missing one is left out.
         make: bool,
     },
     /// A terminal.
     Terminal {
-        /// Its size at first.
+        /// Its first size.
         size: Size,
     },
 }
 
-/// What a mux is to do.
+/// The options of a mux.
 #[derive(Debug)]
 pub(crate) struct MuxPlan {
     /// The app's directory.
@@ -65,16 +66,15 @@ pub(crate) struct MuxPlan {
     pub(crate) streams: Streams,
     /// Bytes kept per stream.
     pub(crate) backlog: usize,
-    /// How long a client may hold the app back at the most.
+    /// How long a client may hold the app back, at most.
     pub(crate) patience: Duration,
-    /// Who may come beside root and this user.
+    /// The users that may connect besides root and this one.
     pub(crate) others: Lists,
-    /// What is logged.
     pub(crate) logs: LogPlan,
     /// Whether the service manager is to keep the app's ends over a restart of the mux: not under
     /// rkt's own units, which keep nothing, and not where the app is a child of the mux.
     pub(crate) keeps_ends: bool,
-    /// The app, where this process starts it.
+    /// The app, if this process starts it.
     pub(crate) app: Option<AppProcess>,
 }
 
@@ -83,12 +83,12 @@ pub(crate) struct MuxPlan {
 struct AppEnds {
     streams: Vec<Stream>,
     sources: Vec<Source>,
-    inlet: Option<AppInput>,
-    /// The input of the app's next start, where this one's was ended.
-    next_inlet: Option<AppInput>,
+    input: Option<AppInput>,
+    /// The input of the app's next start, if this one's was ended.
+    next_input: Option<AppInput>,
     made: Vec<&'static str>,
     kept: Vec<Stream>,
-    /// That of the terminal, if there is one.
+    /// The size of the terminal, if there is one.
     size: Option<Size>,
 }
 
@@ -110,7 +110,7 @@ impl Mux {
         let owns_app = app.is_some();
         if owns_app && dir.is_split() {
             bail!(
-                "app {}: {} is that of a service's mux; take another name, or disable the service",
+                "app {}: {} belongs to the mux of a service; use another name, or disable the service",
                 dir.name(),
                 dir.dir().display()
             );
@@ -131,11 +131,11 @@ impl Mux {
             open_ends(&dir, &streams, &mut stored, &notify)?
         };
         if owns_app {
-            // What a `run` that was killed has left is of no use to anybody else.
+            // The leftovers of a `run` that was killed are useless.
             ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
         }
         if let Some(app) = &mut app {
-            // Before anybody can attach, and close an input that nobody else has open.
+            // Before a client can attach, and close an input that no other process has open.
             app.open(&dir)?;
         }
         let mut listeners = Vec::new();
@@ -145,83 +145,50 @@ impl Mux {
         listeners.push(Listener::new(None, dir.listen(SESSION)?));
         // A terminal's input has no end, and of a socket unit's FIFO systemd keeps a writer.
         let ours = matches!(streams, Streams::Fifos { make: true, .. });
-        let ends_input = ours && (owns_app || keeps_ends && dir.may_renew_input());
-        let hub = open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?;
+        let can_end = ours && (owns_app || keeps_ends && dir.may_renew_input());
+        let mut hub = open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?;
         let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
         let terminal = terminal.transpose()?;
-        let mut mux = Self {
-            poller: Poller::new().context("making an epoll set")?,
-            hub,
-            input: Input::default(),
-            held: vec![None; ends.sources.len()],
-            sources: ends.sources.into_iter().map(Some).collect(),
-            inlet: ends.inlet,
-            next_inlet: ends.next_inlet,
-            listeners,
-            clients: BTreeMap::new(),
-            logs: Vec::new(),
-            terminal,
-            reopening: VecDeque::new(),
-            rules: rules(others),
-            crowd: Crowd::new(),
-            silent: VecDeque::new(),
+        let poller = Poller::new().context("making an epoll set")?;
+        let since = Instant::now();
+        let store = (&mut stored, &notify);
+        let logs = logs::open(logs, (&service, &dir), store, &mut hub, ends.size)?;
+        Endpoints::new(&dir, &ends.streams).publish(&dir)?;
+        Ok(Self {
             phase: Phase::Ready,
-            since: Instant::now(),
-            patience,
-            app,
-            owns_app,
-            ends_input,
-            life: Life::default(),
-            inquiry: None,
-            turns: Vec::new(),
-            last_writer: None,
-            buffer: vec![0; limits::READ].into_boxed_slice(),
-            typed: Vec::new(),
-            last_other: ClientId(0),
-            ids: Vec::new(),
-            notify,
-            made: ends.made,
-            kept: ends.kept,
-            dir,
-            service,
-            _lock: lock,
-        };
-        let store = (&mut stored, &mux.notify);
-        mux.logs = logs::open(logs, (&mux.service, &mux.dir), store, &mut mux.hub, ends.size)?;
-        Endpoints::new(&mux.dir, &ends.streams).publish(&mux.dir)?;
-        Ok(mux)
+            since,
+            files: AppFiles { dir, notify, made: ends.made, kept: ends.kept, _lock: lock },
+            poller,
+            hub,
+            sources: Sources::new(ends.sources),
+            input: InputFeed::new(ends.input, ends.next_input, can_end),
+            life: Lifecycle::new(service, app),
+            admission: Admission::new(listeners, rules(others), patience),
+            clients: Clients::new(),
+            logs,
+            terminal,
+        })
     }
 
-    /// Begins to accept and tells so; starts the app, unless it waits for a client.
+    /// Begins to accept clients and reports that; starts the app, unless it waits for a client.
     pub(crate) fn begin(&mut self) -> Result<()> {
         for index in 0..self.sources.len() {
-            self.watch_source(index);
+            self.sources.watch(index, &self.poller);
         }
-        for index in 0..self.listeners.len() {
-            self.watch_listener(index);
+        for index in 0..self.admission.listeners() {
+            self.admission.watch(index, &self.poller);
         }
         self.begin_logs();
-        self.begin_terminal();
-        self.notify.ready();
-        log::info!("app {}: ready at {}", self.dir.name(), self.dir.dir().display());
-        if let Some(app) = self.app.as_mut().filter(|app| app.waits_until.is_none()) {
-            self.life.turn(app.start()?);
+        if let Some(terminal) = &mut self.terminal {
+            terminal.begin(&self.poller);
+        }
+        self.files.notify.ready();
+        log::info!("app {}: ready at {}", self.files.name(), self.files.dir.dir().display());
+        if self.life.waits_until().is_none() {
+            self.life.start()?;
         }
         if let Err(e) = sys::forget_startup_code() {
             log::debug!("giving back the memory of starting up: {e}");
-        }
-        Ok(())
-    }
-
-    /// Starts the app as soon as its first client is there, where it was asked to wait for one.
-    pub(crate) fn start_when_attached(&mut self, now: Instant) -> Result<()> {
-        let greeted = |client: &Client| matches!(&client.role, Role::Session(s) if s.greeted);
-        let Some(app) = &mut self.app else { return Ok(()) };
-        let Some(until) = app.waits_until else { return Ok(()) };
-        if self.clients.values().any(greeted) {
-            self.life.turn(app.start()?);
-        } else if until <= now {
-            bail!("app {}: not started, nobody attached", self.dir.name());
         }
         Ok(())
     }
@@ -230,8 +197,8 @@ impl Mux {
 /// Makes the ends of an app for a mux of another user, as root, and gives them to the service manager to keep
 /// for it. A mux that is only started again finds its ends there, and here only their names are seen to.
 ///
-/// `check` tells whether the mux will understand its options: where no app depends on it, one that does not is
-/// given nothing, so that it fails.
+/// `check` fails if the mux will not understand its options. Such a mux, if no app depends on it, is given
+/// nothing, so that it fails, too.
 pub(crate) fn prepare(
     dir: &AppDir,
     (streams, has_journal): (&Streams, bool),
@@ -288,7 +255,7 @@ fn prepare_ends(
     {
         dir.give_input().context("giving the mux the FIFO of the app's input")?;
     }
-    // A user's mux writes to the journal itself: nobody would read the FIFO.
+    // A user's mux writes to the journal itself: nothing would read the FIFO.
     if has_journal && !notify::is_users() {
         logs::prepare_journal(dir, notify)?;
     }
@@ -337,7 +304,7 @@ impl AppEnds {
         self.size = Some(pty::size(&pty.source.fd).context("the size of the terminal")?);
         self.streams.push(Stream::Tty);
         self.sources.push(pty.source);
-        self.inlet = Some(pty.inlet);
+        self.input = Some(pty.input);
         Ok(())
     }
 
@@ -350,9 +317,9 @@ impl AppEnds {
     ) -> Result<()> {
         self.streams.push(stream);
         if stream == Stream::Stdin {
-            self.next_inlet = fifo::next_inlet(dir, stored, notify)?;
-            if self.next_inlet.is_none() {
-                self.inlet = Some(fifo::inlet(dir, stored, notify)?);
+            self.next_input = fifo::next_input(dir, stored, notify)?;
+            if self.next_input.is_none() {
+                self.input = Some(fifo::input(dir, stored, notify)?);
             }
         } else {
             self.sources.push(fifo::source(dir, stream, stored, notify)?);
@@ -380,7 +347,7 @@ fn open_ends(
             let mut ends = AppEnds::default();
             for stream in enabled {
                 if *make && fifo::is_stored(stored, *stream) && !fifo::is_there(dir, *stream) {
-                    // A new one would be nobody's: the app has the old one, and so have we.
+                    // A new one would be of no use: the app and this mux have the old one open.
                     log::error!(
                         "app {}: the FIFO {} was removed; stop the app and this mux before the \
                          app is started again",
@@ -412,7 +379,7 @@ fn open_ends(
     }
 }
 
-/// The rules for who may come, on this system.
+/// The rules of admission on this system.
 fn rules(lists: Lists) -> Rules {
     let overflow = |file: &str| {
         let number = std::fs::read_to_string(file).ok().and_then(|n| n.trim().parse().ok());
@@ -426,7 +393,7 @@ fn rules(lists: Lists) -> Rules {
     }
 }
 
-/// A hub that goes on where the one before it was, as far as systemd has kept its memory.
+/// A hub that goes on where the previous one was, as far as systemd has kept its memory.
 fn open_hub(
     dir: &AppDir,
     AppEnds { streams, sources, .. }: &AppEnds,
@@ -461,7 +428,7 @@ fn open_hub(
              size or of another version"
         ),
         Some(_) => {
-            log::info!("app {name}: going on where the mux before this one was");
+            log::info!("app {name}: continuing where the previous mux was");
             hub.await_clients(Instant::now() + patience.min(limits::PATIENCE));
         }
         None => {}
@@ -469,8 +436,8 @@ fn open_hub(
     Ok(hub)
 }
 
-/// A number that no other mux has: by the system's random source, which std seeds its hash maps from
-/// without ever waiting for it.
+/// A number that no other mux has. It comes from the system's random source, with which std seeds its hash
+/// maps, and never waits.
 fn new_epoch() -> Epoch {
     Epoch(RandomState::new().build_hasher().finish())
 }

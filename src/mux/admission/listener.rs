@@ -1,6 +1,6 @@
-//! The sockets on which clients come.
+//! A socket on which clients connect.
 //!
-//! Invariant: accepting never blocks, and never spins: after a failure it pauses.
+//! Accepting never blocks and never spins: after a failure it pauses.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -14,23 +14,21 @@ use crate::types::stream::Stream;
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// The stream whose raw socket it is; `None` for the session socket.
+    /// The stream of a raw socket; `None` for the session socket.
     pub(crate) stream: Option<Stream>,
-    /// The socket.
     pub(crate) socket: UnixListener,
-    /// Its place in the poller.
     pub(crate) watch: Registration,
-    /// Nobody is accepted before this time.
+    /// No client is accepted before this time.
     pub(crate) paused: Option<Instant>,
 }
 
 impl Listener {
-    /// A listener on a socket that is bound, listens and does not block.
+    /// `socket` is bound, listening and non-blocking.
     pub(crate) fn new(stream: Option<Stream>, socket: OwnedFd) -> Self {
         Self { stream, socket: socket.into(), watch: Registration::default(), paused: None }
     }
 
-    /// The next connection; `None` when nobody waits, or after a failure for a while.
+    /// The next connection; `None` if there is none, and for a while after a failure.
     pub(crate) fn accept(&mut self, now: Instant) -> Option<UnixStream> {
         loop {
             return match self.socket.accept() {

@@ -1,4 +1,4 @@
-//! The app as a child of this process, under `run`. Under systemd there is none here.
+//! The app as a child of this process, under `run`. Under systemd the mux has no child.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -20,10 +20,10 @@ use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::{AppStatus, LifecycleEvent, Started};
 
-/// The variable by which `run --attach` tells its mux to start the app only when it has attached.
+/// The variable by which `run --attach` makes its mux start the app only when it has attached.
 pub(crate) const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
 
-/// What a terminal is to an app that nobody has told (`TERM`): what most emulators are like.
+/// The `TERM` of an app that is given none; most emulators understand it.
 pub(crate) const TERM: &str = "xterm-256color";
 
 /// A command that is, or will be, the app.
@@ -32,9 +32,9 @@ pub(crate) struct AppProcess {
     command: Command,
     terminal: bool,
     child: Option<Child>,
-    /// Until when it waits for a client before it starts, if it does.
+    /// Until when it waits for a client before it starts.
     pub(crate) waits_until: Option<Instant>,
-    /// When it is to be hung up, if it has been asked to end.
+    /// When its terminal hangs up, once it has been asked to end.
     pub(crate) hangs_up_at: Option<Instant>,
 }
 
@@ -81,7 +81,7 @@ impl AppProcess {
         Ok(())
     }
 
-    /// Starts it, and tells so.
+    /// Starts it, and returns the event of that.
     pub(crate) fn start(&mut self) -> Result<LifecycleEvent> {
         self.waits_until = None;
         if self.terminal && std::env::var_os("TERM").is_none() {
@@ -131,14 +131,14 @@ impl AppProcess {
         }
     }
 
-    /// Its process, until [`AppProcess::try_wait`] has told of its end: so long the number is not used again.
+    /// Its process, until [`AppProcess::try_wait`] has returned its end: until then the number is not used again.
     fn pid(&self) -> Option<Pid> {
         let child = self.child.as_ref()?;
         i32::try_from(child.id()).ok().map(Pid::from_raw)
     }
 }
 
-/// The status as it is told to clients.
+/// The status as it is reported to clients.
 fn status(status: ExitStatus) -> AppStatus {
     let small = |n: i32| u8::try_from(n).unwrap_or(u8::MAX);
     match (status.code(), status.signal()) {

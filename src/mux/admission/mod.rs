@@ -1,0 +1,203 @@
+//! Admission: the sockets on which clients connect, what each peer may do, how many clients each user
+//! may have, and how long a session may take for its hello.
+//!
+//! It knows clients by their id and peer only.
+
+mod crowd;
+pub(crate) mod listener;
+
+use std::collections::VecDeque;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result};
+
+use crate::core::hub::ClientId;
+use crate::mux::admission::crowd::Crowd;
+use crate::mux::admission::listener::Listener;
+use crate::mux::peer::Peer;
+use crate::mux::poll::{Interest, Poller, Token, log_watch};
+use crate::os::sys;
+use crate::types::limits;
+use crate::types::rights::{Right, Rules};
+use crate::types::stream::Stream;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    listeners: Vec<Listener>,
+    rules: Rules,
+    crowd: Crowd,
+    /// How long a client that types may hold the app back.
+    patience: Duration,
+    /// Sessions in the order in which they came, and until when each is to send its hello.
+    silent: VecDeque<(ClientId, Instant)>,
+}
+
+/// The decision on a new client. It is counted, whether it may stay or not.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) right: Right,
+    /// Why it may not stay.
+    pub(crate) refusal: Option<Error>,
+}
+
+impl Admission {
+    pub(crate) fn new(listeners: Vec<Listener>, rules: Rules, patience: Duration) -> Self {
+        Self { listeners, rules, crowd: Crowd::new(), patience, silent: VecDeque::new() }
+    }
+
+    // ---- listeners ----
+
+    pub(crate) fn listeners(&self) -> usize {
+        self.listeners.len()
+    }
+
+    pub(crate) fn watch(&mut self, index: usize, poller: &Poller) {
+        let listener = &mut self.listeners[index];
+        let wanted = listener.paused.is_none().then_some(Interest { read: true, write: false });
+        let token = Token::Listener(index);
+        log_watch(poller.watch(&mut listener.watch, &listener.socket, token, wanted));
+    }
+
+    /// The next connection at a listener and, of a raw client, its stream.
+    pub(crate) fn accept(
+        &mut self,
+        index: usize,
+        now: Instant,
+    ) -> Option<(UnixStream, Option<Stream>)> {
+        let listener = &mut self.listeners[index];
+        listener.accept(now).map(|socket| (socket, listener.stream))
+    }
+
+    /// Accepts again where accepting had failed, after a pause.
+    pub(crate) fn resume(&mut self, now: Instant, poller: &Poller) {
+        for index in 0..self.listeners.len() {
+            let paused = &mut self.listeners[index].paused;
+            if paused.is_some_and(|until| until <= now) {
+                *paused = None;
+                self.watch(index, poller);
+            }
+        }
+    }
+
+    /// Closes the listeners and returns their streams; `None` stands for the session socket.
+    pub(crate) fn close(&mut self) -> Vec<Option<Stream>> {
+        self.listeners.drain(..).map(|listener| listener.stream).collect()
+    }
+
+    // ---- clients ----
+
+    /// Decides on a new client and counts it.
+    pub(crate) fn admit(
+        &mut self,
+        socket: &UnixStream,
+        peer: Peer,
+        stream: Option<Stream>,
+    ) -> Admitted {
+        let allowed = self.right_of(socket, peer);
+        let right = *allowed.as_ref().unwrap_or(&Right::View);
+        let crowded = self.crowd.enter(peer.uid, right);
+        let refusal = allowed.and(crowded).err().or_else(|| {
+            let may_not_type = stream == Some(Stream::Stdin) && right < Right::Write;
+            may_not_type.then(|| peer.may_only_look())
+        });
+        Admitted { right, refusal }
+    }
+
+    fn right_of(&self, socket: &UnixStream, peer: Peer) -> Result<Right> {
+        if let Ok(Right::Own) = self.rules.of(peer.uid, &[]) {
+            // Its groups do not matter.
+            return Ok(Right::Own);
+        }
+        let mut gids = sys::peer_groups(socket)?;
+        gids.push(peer.gid);
+        Ok(self.rules.of(peer.uid, &gids)?)
+    }
+
+    /// How long a client with this right may hold the app back: the app does not wait for viewers.
+    pub(crate) fn patience(&self, right: Right) -> Duration {
+        if right < Right::Write { Duration::ZERO } else { self.patience }
+    }
+
+    pub(crate) fn leave(&mut self, peer: Peer, right: Right) {
+        self.crowd.leave(peer.uid, right);
+    }
+
+    /// A new session is to send its hello.
+    pub(crate) fn await_hello(&mut self, id: ClientId, now: Instant) {
+        self.silent.push_back((id, now + limits::HELLO));
+    }
+
+    /// A session that `is_silent` and has not sent its hello in time, if there is one. It is named once.
+    pub(crate) fn next_overdue(
+        &mut self,
+        now: Instant,
+        is_silent: impl Fn(ClientId) -> bool,
+    ) -> Option<ClientId> {
+        if self.silent.len() > 2 * limits::CLIENTS {
+            // Most of them have sent their hello, or gone.
+            self.silent.retain(|(id, _)| is_silent(*id));
+        }
+        while let Some((id, until)) = self.silent.front().copied() {
+            let is_silent = is_silent(id);
+            if is_silent && now < until {
+                break;
+            }
+            self.silent.pop_front();
+            if is_silent {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// When something is due though nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let paused = self.listeners.iter().filter_map(|listener| listener.paused);
+        paused.chain(self.silent.front().map(|(_, until)| *until)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::rights::{Lists, OVERFLOW};
+
+    fn admission(own_uid: u32, lists: Lists) -> Admission {
+        let rules = Rules { own_uid, overflow_uid: OVERFLOW, overflow_gid: OVERFLOW, lists };
+        Admission::new(Vec::new(), rules, limits::PATIENCE)
+    }
+
+    #[test]
+    fn a_peer_gets_its_right_or_a_reason() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let stranger = Peer { uid: 4711, gid: 4711, pid: 1 };
+        let mut nobody = admission(1, Lists::default());
+        assert!(nobody.admit(&ours, stranger, None).refusal.is_some());
+        let lists = Lists { view_uid: vec![4711], ..Lists::default() };
+        let mut viewers = admission(1, lists);
+        let admitted = viewers.admit(&ours, stranger, None);
+        assert!(admitted.right == Right::View && admitted.refusal.is_none());
+        assert!(viewers.admit(&ours, stranger, Some(Stream::Stdin)).refusal.is_some());
+        assert_eq!(viewers.patience(Right::View), Duration::ZERO);
+        let root = Peer { uid: 0, ..stranger };
+        assert_eq!(viewers.admit(&ours, root, Some(Stream::Stdin)).right, Right::Own);
+    }
+
+    #[test]
+    fn a_session_without_a_hello_is_named_once_and_one_with_a_hello_never() {
+        let mut admission = admission(1, Lists::default());
+        let now = Instant::now();
+        let ids = [ClientId(1), ClientId(2)];
+        for id in ids {
+            admission.await_hello(id, now);
+        }
+        let is_silent = |id| id == ids[1];
+        assert_eq!(admission.next_overdue(now, is_silent), None);
+        assert_eq!(admission.deadline(), Some(now + limits::HELLO));
+        assert_eq!(admission.next_overdue(now + limits::HELLO, is_silent), Some(ids[1]));
+        assert_eq!(admission.next_overdue(now + limits::HELLO, is_silent), None);
+        assert_eq!(admission.deadline(), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! The log lines that clients can cause. Each kind is limited; the lines of root and the mux's own user
+//! have a limit of their own, so that other users cannot hide them.
+
+use std::fmt::Arguments;
+
+use log::Level;
+
+use crate::os::diagnostics::Limited;
+use crate::types::rights::Right;
+
+/// One kind of line, of root with the mux's own user and of all others.
+#[derive(Debug)]
+pub(crate) struct ClientLines {
+    own: Limited,
+    others: Limited,
+}
+
+/// Clients that attach and detach.
+pub(crate) static ATTACHING: ClientLines =
+    ClientLines::new("clients of other users that attach or detach");
+/// What clients ask for.
+pub(crate) static REQUESTS: ClientLines = ClientLines::new("requests of other users");
+/// Clients that are refused.
+pub(crate) static REFUSALS: ClientLines = ClientLines::new("refused clients");
+/// Clients that are dropped, and what is lost with them.
+pub(crate) static DROPS: ClientLines = ClientLines::new("dropped clients of other users");
+
+impl ClientLines {
+    const fn new(what: &'static str) -> Self {
+        Self {
+            own: Limited::new("clients of root and the mux's own user"),
+            others: Limited::new(what),
+        }
+    }
+
+    /// Logs a line about a client that may do this.
+    pub(crate) fn log(&self, right: Right, level: Level, line: Arguments<'_>) {
+        let lines = if right == Right::Own { &self.own } else { &self.others };
+        lines.log(level, line);
+    }
+
+    /// Logs at the end what was left out.
+    pub(crate) fn finish() {
+        for lines in [&ATTACHING, &REQUESTS, &REFUSALS, &DROPS] {
+            lines.own.finish();
+            lines.others.finish();
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! One connection: bytes from the hub to its socket, without a copy, and from the socket inwards.
+//!
+//! Nothing here blocks.
+
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use log::Level;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, UnixAddr, recv, sendmsg, setsockopt, sockopt};
+
+use crate::core::hub::{ClientId, Hub, Next};
+use crate::core::screen::replies::Replies;
+use crate::mux::clients::outbox::ClientOutbox;
+use crate::mux::clients::session::{SessionSide, View};
+use crate::mux::clients::state::{Inbound, Outbound, Sending};
+use crate::mux::peer::Peer;
+use crate::mux::poll::Registration;
+use crate::os::diagnostics::Limited;
+use crate::types::limits;
+use crate::types::rights::Right;
+use crate::types::stream::Stream;
+use crate::wire::{FrameKind, Gap, Redrawn};
+
+/// Raw clients cannot be told what they miss, so the log is.
+static SLOW: Limited = Limited::new("slow clients");
+
+/// The protocol of a connection.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// The bytes of one stream and nothing else.
+    Raw(Stream),
+    /// The session protocol.
+    Session(SessionSide),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Client {
+    socket: UnixStream,
+    pub(crate) watch: Registration,
+    pub(crate) role: Role,
+    pub(crate) peer: Peer,
+    pub(crate) right: Right,
+    pub(crate) inbound: Inbound,
+    pub(crate) outbound: Outbound,
+    outbox: ClientOutbox,
+    /// Tells its terminal's replies to the app's queries from keys; made with the first query.
+    pub(crate) replies: Option<Box<Replies>>,
+}
+
+impl Client {
+    /// A connection that was just accepted.
+    pub(crate) fn new(socket: UnixStream, role: Role, peer: Peer, right: Right) -> Self {
+        buffer(&socket, limits::SEND_BUFFER);
+        let inbound = match role {
+            Role::Raw(_) => Inbound::Watching(Sending::Open),
+            Role::Session(_) => Inbound::Greeting(Sending::Open),
+        };
+        Self {
+            socket,
+            watch: Registration::default(),
+            role,
+            peer,
+            right,
+            inbound,
+            outbound: Outbound::NEW,
+            outbox: ClientOutbox::default(),
+            replies: None,
+        }
+    }
+
+    pub(crate) fn session(&self) -> Option<&SessionSide> {
+        match &self.role {
+            Role::Raw(_) => None,
+            Role::Session(session) => Some(session),
+        }
+    }
+
+    pub(crate) fn session_mut(&mut self) -> Option<&mut SessionSide> {
+        match &mut self.role {
+            Role::Raw(_) => None,
+            Role::Session(session) => Some(session),
+        }
+    }
+
+    fn view(&self) -> Option<View> {
+        self.session().and_then(|session| session.view)
+    }
+
+    /// What the client is attached to, for people; empty for one that only sends requests.
+    pub(crate) fn attachment(&self) -> String {
+        let streams = match &self.role {
+            // A raw client of an input is attached by typing alone.
+            Role::Raw(stream) => std::slice::from_ref(stream),
+            Role::Session(session) => &session.streams,
+        };
+        let outputs = streams.iter().filter(|stream| stream.is_output()).map(|s| s.name());
+        let typing = self.inbound.is_writer().then_some("typing");
+        outputs.chain(typing).collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether it reads or types, and does not only send requests.
+    pub(crate) fn is_attached(&self) -> bool {
+        let reads = self.session().is_none_or(|session| !session.streams.is_empty());
+        !self.is_gone() && (reads || self.inbound.is_writer())
+    }
+
+    /// Whether nothing reaches it any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.outbound == Outbound::Gone
+    }
+
+    /// Whether it is a client that has gone and whose input may not be read to the end.
+    pub(crate) fn is_gone_writer(&self) -> bool {
+        self.is_gone() && self.inbound == Inbound::Typing
+    }
+
+    /// Whether its terminal sees what the app prints, queries included.
+    pub(crate) fn sees_bytes(&self) -> bool {
+        match &self.role {
+            Role::Session(SessionSide { view: Some(view), .. }) => *view == View::Bytes,
+            Role::Session(session) => session.streams.contains(&Stream::Tty),
+            Role::Raw(stream) => *stream == Stream::Tty,
+        }
+    }
+
+    // ---- to the client ----
+
+    /// Queues a control frame for a session; a raw client gets none.
+    pub(crate) fn notify(&mut self, frame: &[u8]) -> io::Result<()> {
+        match self.role {
+            Role::Raw(_) => Ok(()),
+            Role::Session(_) => self.outbox.queue(frame),
+        }
+    }
+
+    /// Whether nothing waits here; the hub may still have something.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Writes what the hub has for this client until it has everything or takes no more.
+    pub(crate) fn flush(&mut self, id: ClientId, hub: &mut Hub) -> io::Result<()> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        self.outbound.set_full(false);
+        let keeps_frames = matches!(self.role, Role::Session(_));
+        while self.outbox.has_begun() || self.begin(id, hub) {
+            let (stream, len) = self.outbox.body.unwrap_or((Stream::Stdout, 0));
+            let at = hub.at(id, stream).unwrap_or(0);
+            let [a, b] = hub.bytes(stream, at..at + len as u64);
+            let whole = self.outbox.head.len() + len;
+            let taken = self.send(&[&self.outbox.head, a, b])?;
+            let of_body = self.outbox.sent(taken, keeps_frames);
+            if of_body > 0 {
+                hub.accepted(id, stream, of_body);
+            }
+            if taken < whole {
+                self.outbound.set_full(true);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins with what waits, else with the next bytes of the hub; whether there was anything.
+    fn begin(&mut self, id: ClientId, hub: &mut Hub) -> bool {
+        if self.outbox.begin_control() {
+            return true;
+        }
+        if self.session_mut().is_some_and(|session| !session.view_bytes(id, hub)) {
+            return false;
+        }
+        let next = hub.next(id, limits::FRAME);
+        // A gap may go beyond the place of an event, so it comes first.
+        if !matches!(next, Some(Next::Gap(..)))
+            && let Some(event) = self.session_mut().and_then(|session| session.due_event(id, hub))
+        {
+            self.outbox.head.extend(event.frame());
+            return true;
+        }
+        match (next, &self.role) {
+            (None, _) => false,
+            (Some(Next::Gap(stream, range)), Role::Raw(_)) => {
+                let (peer, lost) = (self.peer, range.end - range.start);
+                let line = format_args!(
+                    "{stream}: the client {peer} was too slow: {lost} bytes lost to it"
+                );
+                SLOW.log(Level::Warn, line);
+                self.begin(id, hub)
+            }
+            (Some(Next::Gap(stream, range)), Role::Session(_)) => {
+                let gap = Gap { stream, from: range.start, to: range.end };
+                self.outbox.head.extend(FrameKind::Gap.message(&gap));
+                true
+            }
+            (Some(Next::Bytes(stream, range)), role) => {
+                let end = match role {
+                    Role::Session(session) => range.end.min(session.fence(stream, range.start)),
+                    Role::Raw(_) => range.end,
+                };
+                // At most what was asked for, which is a usize.
+                let len = usize::try_from(end - range.start).unwrap_or(limits::FRAME);
+                if matches!(role, Role::Session(_)) {
+                    self.outbox.head.extend(FrameKind::of(stream).header(len));
+                }
+                self.outbox.body = Some((stream, len));
+                true
+            }
+        }
+    }
+
+    /// Takes the rest of a frame out of the ring before it is overwritten.
+    pub(crate) fn rescue(&mut self, id: ClientId, hub: &mut Hub) {
+        if let Some((stream, len)) = self.outbox.body.take()
+            && let Some(at) = hub.at(id, stream)
+        {
+            for part in hub.bytes(stream, at..at + len as u64) {
+                self.outbox.head.extend_from_slice(part);
+            }
+            hub.accepted(id, stream, len);
+        }
+    }
+
+    // ---- screens ----
+
+    /// The screen becomes due, if it asked for screens at all; whether it did.
+    pub(crate) fn owe_screen(&mut self) -> bool {
+        let view = self.session_mut().and_then(|session| session.view.as_mut());
+        view.map(|view| *view = View::Due).is_some()
+    }
+
+    /// Whether it waits for a screen, has everything that came before, and takes more as far as is
+    /// known.
+    pub(crate) fn wants_screen(&self) -> bool {
+        let takes = !self.is_gone() && !self.outbound.is_full();
+        self.view() == Some(View::Due) && self.is_flushed() && takes
+    }
+
+    /// Whether it is still to be shown a screen.
+    pub(crate) fn awaits_screen(&self) -> bool {
+        matches!(self.view(), Some(View::Due | View::Asked))
+    }
+
+    /// Shows a session a screen that stands for all of its terminal's bytes before its place in the
+    /// hub. No frame may have begun.
+    pub(crate) fn show(&mut self, id: ClientId, hub: &mut Hub, screen: &[u8]) {
+        let offset = hub.at(id, Stream::Tty).unwrap_or(0);
+        let redrawn = Redrawn { stream: Stream::Tty, offset, bytes: screen.len() as u64 };
+        // Other clients need not be given those bytes.
+        hub.accepted(id, Stream::Tty, 0);
+        self.outbox.show(&FrameKind::Redraw.message(&redrawn), screen);
+    }
+
+    /// Bytes of its screen that it has not taken.
+    pub(crate) fn undrawn(&self) -> usize {
+        self.outbox.undrawn()
+    }
+
+    /// The bytes of a screen that it has not taken, if any, and when that was drawn.
+    pub(crate) fn waiting_screen(&self) -> Option<(usize, Instant)> {
+        let session = self.session().filter(|session| session.view.is_some())?;
+        Some((self.undrawn(), session.shown?)).filter(|(len, _)| *len > 0)
+    }
+
+    /// Drops the part of its screen that it has not taken, except the frame that has begun. Another
+    /// screen is due.
+    pub(crate) fn forget_screen(&mut self) {
+        self.outbox.forget_screen();
+        self.owe_screen();
+    }
+
+    // ---- the socket ----
+
+    /// Whether its socket takes something now: most of what was sent before has been read.
+    pub(crate) fn can_take(&self) -> bool {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Sends pieces as one; how many bytes were taken.
+    fn send(&self, pieces: &[&[u8]; 3]) -> io::Result<usize> {
+        let pieces = pieces.map(IoSlice::new);
+        loop {
+            let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+            return match sendmsg::<UnixAddr>(self.socket.as_raw_fd(), &pieces, &[], flags, None) {
+                Ok(len) => Ok(len),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(0),
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+
+    /// Reads what the client sent; `None` when there is nothing now, 0 bytes at its end.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            return match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(len) => Ok(Some(len)),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(None),
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+
+    /// Whether nothing that the client sent is still unread, though it has gone.
+    pub(crate) fn is_drained(&self) -> bool {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
+        matches!(recv(self.socket.as_raw_fd(), &mut [0], flags), Ok(0) | Err(Errno::ECONNRESET))
+    }
+
+    /// Lets the kernel keep more for a client that is slower than the end of the mux.
+    pub(crate) fn widen(&self) {
+        buffer(&self.socket, limits::LAST_BUFFER);
+    }
+
+    /// Ends the connection so that the client reads everything that was sent and then an end: a unix
+    /// socket that is closed with unread bytes would give it an error instead.
+    pub(crate) fn close(self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+        while matches!(self.receive(&mut [0; 4096]), Ok(Some(1..))) {}
+    }
+}
+
+/// Asks the kernel to keep up to `len` bytes that the peer has not read. The system's limit may be
+/// lower.
+fn buffer(socket: &UnixStream, len: usize) {
+    if let Err(e) = setsockopt(socket, sockopt::SndBuf, &len) {
+        log::debug!("the buffer of a socket: {e}");
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

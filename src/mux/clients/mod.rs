@@ -1,0 +1,303 @@
+//! The registry of clients: one record for each connection.
+//!
+//! It knows nothing of the app, the logs or the listeners. What concerns several clients at once is
+//! here; what concerns one is in its record.
+
+pub(crate) mod client;
+mod outbox;
+pub(crate) mod session;
+pub(crate) mod state;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Instant;
+
+use crate::core::hub::ClientId;
+use crate::core::screen::query::Query;
+use crate::mux::clients::client::Client;
+use crate::mux::clients::state::Inbound;
+use crate::types::limits;
+use crate::types::rights::Right;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    all: BTreeMap<ClientId, Client>,
+    /// What clients send is read into this; it is lent out while its content is handled.
+    buffer: Box<[u8]>,
+    /// The ids of a turn, kept for their memory.
+    ids: Vec<ClientId>,
+    /// The client of another user that was served last.
+    last_other: ClientId,
+}
+
+impl Clients {
+    pub(crate) fn new() -> Self {
+        let buffer = vec![0; limits::READ].into_boxed_slice();
+        Self { all: BTreeMap::new(), buffer, ids: Vec::new(), last_other: ClientId(0) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn contains(&self, id: ClientId) -> bool {
+        self.all.contains_key(&id)
+    }
+
+    pub(crate) fn get(&self, id: ClientId) -> Option<&Client> {
+        self.all.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
+        self.all.get_mut(&id)
+    }
+
+    pub(crate) fn insert(&mut self, id: ClientId, client: Client) {
+        self.all.insert(id, client);
+    }
+
+    pub(crate) fn remove(&mut self, id: ClientId) -> Option<Client> {
+        self.all.remove(&id)
+    }
+
+    /// All of them, which are the mux's no more.
+    pub(crate) fn take_all(&mut self) -> BTreeMap<ClientId, Client> {
+        std::mem::take(&mut self.all)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ClientId, &Client)> {
+        self.all.iter().map(|(id, client)| (*id, client))
+    }
+
+    pub(crate) fn ids(&self) -> Vec<ClientId> {
+        self.all.keys().copied().collect()
+    }
+
+    /// Lends out the memory for the ids of a turn, which is empty.
+    pub(crate) fn lend_ids(&mut self) -> Vec<ClientId> {
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        ids
+    }
+
+    pub(crate) fn return_ids(&mut self, ids: Vec<ClientId>) {
+        self.ids = ids;
+    }
+
+    // ---- turns ----
+
+    /// Whether it is a client of another user than root and the mux's own.
+    pub(crate) fn is_others(&self, id: ClientId) -> bool {
+        self.get(id).is_some_and(|client| client.right < Right::Own)
+    }
+
+    /// The turn of a client of another user, among them: it begins behind the one that was served last.
+    pub(crate) fn turn_of_other(&self, id: ClientId) -> Option<(bool, ClientId)> {
+        self.is_others(id).then_some((id <= self.last_other, id))
+    }
+
+    pub(crate) fn begin_other(&mut self, id: ClientId) {
+        self.last_other = id;
+    }
+
+    // ---- input ----
+
+    /// Reads up to `room` bytes of a client, at most [`limits::READ`], into the buffer; `None` when there
+    /// is nothing now, 0 bytes at its end. The buffer must not be lent out.
+    pub(crate) fn receive(&mut self, id: ClientId, room: usize) -> io::Result<Option<usize>> {
+        self.all.get(&id).map_or(Ok(Some(0)), |client| client.receive(&mut self.buffer[..room]))
+    }
+
+    pub(crate) fn lend_buffer(&mut self) -> Box<[u8]> {
+        std::mem::take(&mut self.buffer)
+    }
+
+    pub(crate) fn return_buffer(&mut self, buffer: Box<[u8]>) {
+        self.buffer = buffer;
+    }
+
+    pub(crate) fn is_buffer_lent(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The clients whose input goes to the app.
+    pub(crate) fn writers(&self) -> Vec<ClientId> {
+        let types =
+            |(id, client): (ClientId, &Client)| (client.inbound == Inbound::Typing).then_some(id);
+        self.iter().filter_map(types).collect()
+    }
+
+    /// Whether so many writers have gone, of this one's user or of root and the mux's own, that this
+    /// one is one of too many.
+    pub(crate) fn are_too_many_gone(&self, Client { peer, right, .. }: &Client) -> bool {
+        let is_own = *right == Right::Own;
+        let most = if is_own { limits::GONE_WRITERS } else { limits::GONE_USER_WRITERS };
+        let is_alike = |other: &&Client| {
+            if is_own { other.right == Right::Own } else { other.peer.uid == peer.uid }
+        };
+        let gone = self.all.values().filter(|client| client.is_gone_writer());
+        gone.filter(is_alike).count() > most
+    }
+
+    // ---- counting ----
+
+    /// The clients that read or type.
+    pub(crate) fn attached(&self) -> usize {
+        self.all.values().filter(|client| client.is_attached()).count()
+    }
+
+    /// Whether a session has greeted the mux.
+    pub(crate) fn has_session(&self) -> bool {
+        let greeted = |client: &Client| client.session().is_some() && client.inbound.has_greeted();
+        self.all.values().any(greeted)
+    }
+
+    // ---- the terminal ----
+
+    /// The app has printed queries: all terminals that see them will reply, and the replies of the
+    /// `decider` go to the app. Whether it sees them.
+    pub(crate) fn expect_replies(
+        &mut self,
+        queries: &[Query],
+        decider: Option<ClientId>,
+        now: Instant,
+    ) -> bool {
+        let decider = decider.filter(|id| self.get(*id).is_some_and(Client::sees_bytes));
+        for (id, client) in &mut self.all {
+            if client.inbound == Inbound::Typing && client.sees_bytes() {
+                let passes = Some(*id) == decider;
+                for query in queries {
+                    client.replies.get_or_insert_default().expect(*query, passes, now);
+                }
+            }
+        }
+        decider.is_some()
+    }
+
+    /// Gives `release` the input that was held back for too long because it could have been the
+    /// beginning of a reply. Returns when there is more.
+    pub(crate) fn expire_replies(
+        &mut self,
+        now: Instant,
+        mut release: impl FnMut(ClientId, &[u8]),
+    ) -> Option<Instant> {
+        let (mut typed, mut next) = (Vec::new(), None::<Instant>);
+        for (id, client) in &mut self.all {
+            let Some(replies) = &mut client.replies else { continue };
+            match replies.deadline() {
+                Some(at) if at <= now => {
+                    typed.clear();
+                    replies.expire(now, &mut typed);
+                    release(*id, &typed);
+                }
+                later => next = next.into_iter().chain(later).min(),
+            }
+        }
+        next
+    }
+
+    /// Every client that asked for screens is due one; whether there is such a client.
+    pub(crate) fn owe_screens(&mut self) -> bool {
+        self.all.values_mut().fold(false, |owes, client| owes | client.owe_screen())
+    }
+
+    /// The bytes of screens and backlogs that the clients of a user have not taken.
+    pub(crate) fn undrawn_of(&self, uid: u32) -> usize {
+        self.all.values().filter(|client| client.peer.uid == uid).map(Client::undrawn).sum()
+    }
+
+    /// Makes room for one more screen when too many wait for their viewers: a screen that has waited
+    /// for long enough loses its rest. If those are too few, returns when the next one has.
+    pub(crate) fn make_room_for_screen(&mut self, now: Instant) -> Option<Instant> {
+        let waiting = self.all.values().filter_map(Client::waiting_screen);
+        let mut waits: usize = waiting.map(|(len, _)| len).sum();
+        if waits < limits::SCREENS {
+            return None;
+        }
+        let mut next = None;
+        for client in self.all.values_mut() {
+            let Some((len, shown)) = client.waiting_screen() else { continue };
+            let until = shown + limits::SCREEN_PATIENCE;
+            if until <= now {
+                client.forget_screen();
+                waits -= len;
+            } else {
+                next = Some(next.map_or(until, |at: Instant| at.min(until)));
+            }
+        }
+        next.filter(|_| waits >= limits::SCREENS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::core::hub::Hub;
+    use crate::core::hub::memory::Memory;
+    use crate::mux::clients::client::Role;
+    use crate::mux::clients::session::{SessionSide, View};
+    use crate::mux::peer::Peer;
+    use crate::types::stream::{Epoch, Position, Stream};
+    use crate::wire::{Decoder, Item};
+
+    /// Clients whose sockets take nothing more, each with a screen of its own.
+    #[test]
+    fn screens_that_nobody_takes_are_bounded_and_what_was_sent_of_them_is_whole_frames() {
+        let streams = [Stream::Tty];
+        let mut hub = Hub::new(&streams, 4096, Memory::new(&streams, 4096), Epoch(1));
+        let (mut clients, mut peers) = (Clients::new(), Vec::new());
+        let now = Instant::now();
+        let screen = vec![b's'; 2_000_000];
+        let mut next = None;
+        for number in 0..40u64 {
+            let at = now + limits::SCREEN_PAUSE * u32::try_from(number).unwrap();
+            next = clients.make_room_for_screen(at);
+            if next.is_some() {
+                break;
+            }
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let peer = Peer::of(&ours).unwrap();
+            let role = Role::Session(SessionSide::default());
+            let mut client = Client::new(ours, role, peer, Right::View);
+            if let Role::Session(session) = &mut client.role {
+                (session.view, session.shown) = (Some(View::Screens), Some(at));
+            }
+            let id = hub.join(Duration::ZERO);
+            hub.subscribe(id, Stream::Tty, Position::Now);
+            client.show(id, &mut hub, &screen);
+            client.flush(id, &mut hub).unwrap();
+            clients.insert(id, client);
+            peers.push((id, theirs));
+        }
+        let waits = |clients: &Clients| clients.all.values().map(Client::undrawn).sum::<usize>();
+        let all = waits(&clients);
+        assert!((limits::SCREENS..limits::SCREENS + screen.len()).contains(&all), "{all}");
+        // The first has had its time then, and another can be drawn.
+        assert_eq!(next, Some(now + limits::SCREEN_PATIENCE));
+        assert_eq!(clients.make_room_for_screen(now + limits::SCREEN_PATIENCE), None);
+        assert!(waits(&clients) < limits::SCREENS);
+        // When it reads again it gets the rest of the frame that had begun, and nothing that is broken off.
+        let (id, mut theirs) = peers.remove(0);
+        let mut client = clients.remove(id).unwrap();
+        assert!(!client.wants_screen() && client.awaits_screen());
+        let (mut decoder, mut shown) = (Decoder::default(), 0);
+        theirs.set_nonblocking(true).unwrap();
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(len) = theirs.read(&mut buffer) {
+            let mut bytes = &buffer[..len];
+            while let Some(item) = decoder.next(&mut bytes).unwrap() {
+                if let Item::Screen(bytes) = item {
+                    shown += bytes.len();
+                }
+            }
+            client.flush(id, &mut hub).unwrap();
+        }
+        assert!(shown > 0 && shown < screen.len() && shown % limits::SCREEN_FRAME == 0, "{shown}");
+        assert!(client.wants_screen() && client.can_take());
+    }
+}

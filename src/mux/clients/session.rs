@@ -1,0 +1,93 @@
+//! A session's side of the protocol: its frames, its view of the terminal, and where in the streams
+//! it learns of the app's life.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::core::hub::{ClientId, Hub};
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::wire::{Decoder, LifecycleEvent, Size};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SessionSide {
+    /// Takes the client's frames apart.
+    pub(crate) decoder: Decoder,
+    /// Whether the end of its input ends the app's.
+    pub(crate) stdin_once: bool,
+    /// The streams it reads.
+    pub(crate) streams: Vec<Stream>,
+    /// The size of its window, once it has sent one.
+    pub(crate) window: Option<Size>,
+    /// How it is shown the app's terminal, if it asked for the screen.
+    pub(crate) view: Option<View>,
+    /// When it was last shown a screen.
+    pub(crate) shown: Option<Instant>,
+    /// Events of the app's life, each with the ends of the streams at that time.
+    events: VecDeque<(LifecycleEvent, Ends)>,
+}
+
+/// How a session that asked for the screen is shown the app's terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// By the app's bytes, as they come.
+    Bytes,
+    /// By screens, because its window is not the terminal's; it has the latest one.
+    Screens,
+    /// By a screen that is still to be drawn, and then in one of the other ways.
+    Due,
+    /// By a screen that is being drawn.
+    Asked,
+}
+
+/// The ends of all streams at a time, by `Stream as usize`; 0 for a stream that the app lacks.
+pub(crate) type Ends = [u64; Stream::ALL.len()];
+
+impl SessionSide {
+    /// Whether its window is the terminal's, so that the app's bytes show there what they should.
+    pub(crate) fn fits(&self, size: Option<Size>) -> bool {
+        self.window.is_none() || self.window == size
+    }
+
+    /// Queues an event behind what the app wrote before it; the oldest one goes when there are too many.
+    pub(crate) fn queue_event(&mut self, event: LifecycleEvent, ends: Ends) {
+        if self.events.len() == limits::TURNS {
+            self.events.pop_front();
+        }
+        self.events.push_back((event, ends));
+    }
+
+    /// The next event, once everything before it has been given to the client.
+    pub(crate) fn due_event(&mut self, id: ClientId, hub: &Hub) -> Option<LifecycleEvent> {
+        let (_, ends) = self.events.front()?;
+        let given = |s: &Stream| hub.at(id, *s).is_none_or(|at| at >= ends[*s as usize]);
+        let is_due = self.streams.iter().all(given);
+        is_due.then(|| self.events.pop_front().map(|(event, _)| event))?
+    }
+
+    /// How far a stream at offset `at` may be given: up to the place of the next event.
+    pub(crate) fn fence(&self, stream: Stream, at: u64) -> u64 {
+        let ends = self.events.front().map(|(_, ends)| ends[stream as usize]);
+        ends.filter(|end| *end > at).unwrap_or(u64::MAX)
+    }
+
+    /// Moves on to a screen where the view's bytes cannot be given. Whether bytes may follow.
+    pub(crate) fn view_bytes(&mut self, id: ClientId, hub: &mut Hub) -> bool {
+        let Some(view) = &mut self.view else { return true };
+        match view {
+            View::Bytes if hub.missed(id, Stream::Tty) => *view = View::Due,
+            View::Screens if !hub.is_caught_up(id) => *view = View::Due,
+            _ => {}
+        }
+        match view {
+            View::Bytes => true,
+            // Where it stands is where its next bytes come from.
+            View::Asked => false,
+            View::Screens | View::Due => {
+                hub.skip(id, Stream::Tty);
+                true
+            }
+        }
+    }
+}

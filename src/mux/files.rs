@@ -1,0 +1,50 @@
+//! What the mux holds outside of itself: the app's directory with its lock, the ends that it made, and
+//! the connection to the service manager.
+
+use crate::mux::source::fifo;
+use crate::os::state::{AppDir, Lock};
+use crate::systemd::notify::Notify;
+use crate::types::name::AppName;
+use crate::types::stream::Stream;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct AppFiles {
+    pub(crate) dir: AppDir,
+    pub(crate) notify: Notify,
+    /// Ends that this process made and removes at the end.
+    pub(crate) made: Vec<&'static str>,
+    /// The FIFOs that it puts away then, for the next mux.
+    pub(crate) kept: Vec<Stream>,
+    pub(crate) _lock: Lock,
+}
+
+impl AppFiles {
+    pub(crate) fn name(&self) -> &AppName {
+        self.dir.name()
+    }
+
+    /// Removes a file of the directory. A file that stays does not keep the mux from ending.
+    pub(crate) fn remove(&self, file: &str) {
+        if let Err(e) = self.dir.remove(file) {
+            log::error!("{e:#}");
+        }
+    }
+
+    /// Removes what this process made, and puts away what the next mux needs.
+    pub(crate) fn clean_up(&self, removes_dir: bool) {
+        for file in &self.made {
+            if let Err(e) = self.dir.remove_end(file) {
+                log::error!("{e:#}");
+            }
+        }
+        for stream in &self.kept {
+            if let Err(e) = fifo::put_away(&self.dir, *stream) {
+                log::error!("{e:#}");
+            }
+        }
+        if removes_dir {
+            self.dir.remove_dir();
+        }
+    }
+}

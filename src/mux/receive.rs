@@ -1,0 +1,417 @@
+//! The loop and what clients send: input for the app, and the requests of sessions.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use log::Level;
+
+use super::client_log::REQUESTS;
+use super::clients::client::{Client, Role};
+use super::clients::state::{Inbound, Sending};
+use super::{Mux, Phase};
+use crate::core::hub::ClientId;
+use crate::types::limits;
+use crate::types::rights::Right;
+use crate::types::stream::Stream;
+use crate::wire::{
+    Answer, ControlRequest, Exclusive, FrameKind, Hello, Item, LifecycleEvent, VERSION, Want,
+    Welcome,
+};
+
+impl Mux {
+    /// Reads what a client sent, as far as there is room for it; whether the client stays.
+    pub(crate) fn receive(&mut self, id: ClientId) -> Result<bool> {
+        if self.clients.is_buffer_lent() {
+            // Its next event comes back to it.
+            return Ok(true);
+        }
+        let is_others = self.clients.is_others(id);
+        for _ in 0..if is_others { 1 } else { limits::READS_PER_TURN } {
+            let room = self.reading_room(id).min(limits::READ);
+            let Some(client) = self.clients.get(id) else { return Ok(false) };
+            if room == 0 {
+                // When a client that cannot type is gone, that is all; a writer may have more to say.
+                return Ok(!client.is_gone() || client.is_gone_writer() && self.keeps_gone(id));
+            }
+            let is_gone = client.is_gone();
+            match self.clients.receive(id, room)? {
+                None => return Ok(!is_gone),
+                Some(0) => return Ok(self.end_input(id, Sending::Closed)),
+                Some(len) => {
+                    self.take(id, len)?;
+                    if len < room {
+                        // More would be reported; what has come is not to wait for that.
+                        return Ok(self.clients.contains(id));
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a writer that has gone is kept until there is room for what it wrote last.
+    fn keeps_gone(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        if client.is_drained() {
+            self.end_input(id, Sending::Open);
+            return false;
+        }
+        let keeps = !self.clients.are_too_many_gone(client);
+        if !keeps {
+            self.log_forgotten(client.peer, client.right);
+        }
+        keeps
+    }
+
+    /// How many bytes of a client may be read now.
+    pub(crate) fn reading_room(&self, id: ClientId) -> usize {
+        match self.clients.get(id) {
+            Some(client) if client.inbound == Inbound::Typing => self.input.queue.room(id),
+            // A session may still resize, or say hello.
+            Some(Client { role: Role::Session(_), inbound, .. }) if !inbound.is_closed() => {
+                limits::READ
+            }
+            _ => 0,
+        }
+    }
+
+    /// The first `len` bytes of the buffer came from a client.
+    fn take(&mut self, id: ClientId, len: usize) -> Result<()> {
+        // The buffer is lent out while its content is handled.
+        let buffer = self.clients.lend_buffer();
+        let result = self.take_bytes(id, &buffer[..len]);
+        self.clients.return_buffer(buffer);
+        result
+    }
+
+    fn take_bytes(&mut self, id: ClientId, mut bytes: &[u8]) -> Result<()> {
+        let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
+        let Some(session) = client.session_mut() else {
+            self.type_in(id, bytes, Instant::now());
+            return Ok(());
+        };
+        let mut decoder = std::mem::take(&mut session.decoder);
+        let (mut result, mut questions) = (Ok(()), 0);
+        let most = if client.right == Right::Own { usize::MAX } else { limits::QUESTIONS };
+        while result.is_ok() {
+            match decoder.next(&mut bytes) {
+                Ok(Some(item)) => {
+                    let asks =
+                        matches!(item, Item::Control(FrameKind::Status | FrameKind::Request, _));
+                    questions += usize::from(asks);
+                    result = if asks && questions > most {
+                        Err(anyhow!("it asks more than {most} questions at once"))
+                    } else {
+                        self.on_item(id, item)
+                    };
+                }
+                Ok(None) => break,
+                Err(e) => result = Err(e.into()),
+            }
+        }
+        if let Some(session) = self.clients.get_mut(id).and_then(Client::session_mut) {
+            session.decoder = decoder;
+        }
+        result
+    }
+
+    /// One item of a session.
+    fn on_item(&mut self, id: ClientId, item: Item<'_>) -> Result<()> {
+        let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
+        let inbound = client.inbound;
+        let Some(session) = client.session_mut() else { return Ok(()) };
+        match item {
+            Item::Control(FrameKind::Hello, body) if !inbound.has_greeted() => {
+                self.greet(id, &body)?;
+            }
+            _ if !inbound.has_greeted() => bail!("its first frame is not a hello"),
+            Item::Data(Stream::Stdin, bytes) if inbound == Inbound::Typing => {
+                self.type_in(id, bytes, Instant::now());
+            }
+            Item::Control(FrameKind::Status, _) => {
+                let report = FrameKind::Report.message(&self.report());
+                self.answer(id, &report)?;
+            }
+            Item::Control(FrameKind::Request, body) => self.serve_request(id, &body)?,
+            Item::Control(FrameKind::StdinEof, _) => {
+                self.end_input(id, Sending::Open);
+            }
+            Item::Control(FrameKind::Resize, body) => {
+                let window = serde_json::from_slice(&body)?;
+                // The same again asks for the screen, and decides nothing.
+                if session.window.replace(window) != Some(window) {
+                    self.decide_window(id);
+                }
+                self.refresh(id);
+            }
+            // Input of a client that may not type, or not any more, is not refused, since it may have been
+            // under way. STDIN_DONE has told the client.
+            Item::Data(Stream::Stdin, _) => {}
+            Item::Data(stream, _) => bail!("a client does not send data of {stream}"),
+            Item::Screen(_) => bail!("a client does not send a screen"),
+            Item::Control(kind, _) => bail!("a client does not send {kind:?} here"),
+        }
+        Ok(())
+    }
+
+    /// A client has typed. Only a terminal's replies to queries are taken out of that.
+    fn type_in(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
+        if self.terminal.is_some() {
+            self.type_at_terminal(id, bytes, now);
+        } else {
+            self.input.queue.push(id, bytes, now);
+        }
+    }
+
+    /// Answers a hello and begins to serve.
+    fn greet(&mut self, id: ClientId, body: &[u8]) -> Result<()> {
+        let hello: Hello = serde_json::from_slice(body)?;
+        let Some(client) = self.clients.get(id) else { return Ok(()) };
+        let types = hello.stdin && client.right >= Right::Write;
+        self.check_hello(client, &hello, types)?;
+        if let Some(asked) = hello.patience_ms {
+            let asked = Duration::from_millis(asked.into());
+            let patience = asked.min(self.admission.patience(client.right));
+            self.hub.set_patience(id, patience);
+        }
+        if hello.exclusive.is_some() {
+            self.reserve(Some(id));
+        }
+        let others = self.clients.attached();
+        // A client that comes at the end of all is sent EXIT.
+        let ended = self.life.status().filter(|_| self.phase == Phase::Ready);
+        let epoch = self.hub.epoch();
+        let types = types.then(|| self.merge(hello.lines));
+        let streams = self.attach(id, &hello.wants(epoch), types);
+        if !streams.is_empty() {
+            self.hub.will_return(id);
+        }
+        if hello.epoch == Some(epoch) {
+            self.hub.welcome_back(id, Instant::now());
+        }
+        let rights = (hello.stdin && !self.types(id)).then(|| self.rights(id));
+        let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
+        if let Some(session) = client.session_mut() {
+            session.stdin_once = hello.stdin_once;
+            session.window = hello.size;
+        }
+        let welcome = Welcome { version: VERSION, epoch: Some(epoch), streams, others, rights };
+        client.notify(&FrameKind::Welcome.message(&welcome))?;
+        if let Some(status) = ended {
+            client.notify(&LifecycleEvent::Ended(status).frame())?;
+        }
+        if client.inbound == Inbound::Typed(Sending::Open) {
+            client.notify(&FrameKind::StdinDone.frame(b""))?;
+        }
+        self.decide_window(id);
+        self.begin_view(id, hello.redraw, hello.epoch == Some(epoch))
+    }
+
+    /// Whether a hello can be granted to a client, which can type if it `types`.
+    fn check_hello(&self, client: &Client, hello: &Hello, types: bool) -> Result<()> {
+        if hello.version != VERSION {
+            bail!("it speaks version {} of the protocol, this mux speaks {VERSION}", hello.version);
+        }
+        let repeated = |(at, want): (usize, &Want)| {
+            hello.streams[..at].iter().any(|other| other.stream == want.stream)
+        };
+        if hello.streams.iter().enumerate().any(repeated) {
+            bail!("its hello names a stream twice");
+        }
+        if hello.stdin_once && !self.input.can_end {
+            bail!("the input of this app cannot be ended");
+        }
+        let only_types = hello.stdin && hello.streams.is_empty();
+        if only_types && !types {
+            return Err(client.peer.may_only_look());
+        }
+        if only_types && !self.input.is_open() {
+            bail!("its input has ended");
+        }
+        if hello.exclusive.is_some() && !types {
+            bail!("only one who types can type alone");
+        }
+        if let (Some(Exclusive::Ask), Some(only)) = (hello.exclusive, self.input.queue.only()) {
+            let peer = self.clients.get(only).map_or(String::new(), |c| c.peer.to_string());
+            bail!("client {} ({peer}) types alone (--take-over takes that from it)", only.0);
+        }
+        Ok(())
+    }
+
+    /// Does what a client asks for, and answers.
+    fn serve_request(&mut self, id: ClientId, body: &[u8]) -> Result<()> {
+        let request = match serde_json::from_slice(body) {
+            Ok(request) => request,
+            // Perhaps one of a later version.
+            Err(e) => {
+                let error = format!("no such request: {e}");
+                let error = Some(error.chars().take(limits::REASON).collect());
+                return self.answer(id, &FrameKind::Answer.message(&Answer { error }));
+            }
+        };
+        let error = self.may_ask(id, request).and_then(|()| match request {
+            ControlRequest::Detach { client } => self.detach(ClientId(client)),
+            ControlRequest::Resize(size) => self.ask_size(size),
+            ControlRequest::TakeOver => self.take_over(id),
+            ControlRequest::LetGo if self.input.queue.only() != Some(id) => {
+                Err(anyhow!("it does not type alone"))
+            }
+            ControlRequest::LetGo => {
+                self.reserve(None);
+                Ok(())
+            }
+            ControlRequest::Ended(status) => self.life.report(LifecycleEvent::Ended(status)),
+            ControlRequest::Started(started) => self.life.report(LifecycleEvent::Started(started)),
+            ControlRequest::ReopenLogs => self.reopen_logs_for(id),
+        });
+        if error.is_ok() && request == ControlRequest::ReopenLogs {
+            // Answered when it is done.
+            return Ok(());
+        }
+        let error = error.err();
+        let answer = Answer { error: error.map(|e| format!("{e:#}")) };
+        self.answer(id, &FrameKind::Answer.message(&answer))
+    }
+
+    /// Answers at once: of requests that come together each could have a long answer, and only a client
+    /// that does not read is to have too many of them waiting.
+    fn answer(&mut self, id: ClientId, frame: &[u8]) -> Result<()> {
+        match self.clients.get_mut(id) {
+            Some(client) => {
+                client.notify(frame)?;
+                // That it has gone is noticed when it is read to the end.
+                let _ = client.flush(id, &mut self.hub);
+                Ok(())
+            }
+            // It has detached itself.
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a client may ask for this; it is logged that it did.
+    fn may_ask(&self, id: ClientId, request: ControlRequest) -> Result<()> {
+        let Some(Client { peer, right, .. }) = self.clients.get(id) else { return Ok(()) };
+        if *right < Right::Write {
+            return Err(peer.may_only_look());
+        }
+        if *right < Right::Own {
+            let other = |id| self.clients.get(id).filter(|other| other.peer.uid != peer.uid);
+            match request {
+                ControlRequest::Detach { client } if other(ClientId(client)).is_some() => {
+                    bail!("user {} may only detach its own clients", peer.uid);
+                }
+                ControlRequest::Resize(_) if self.input.queue.only().and_then(other).is_some() => {
+                    bail!("another user's client types alone");
+                }
+                ControlRequest::Ended(_) | ControlRequest::Started(_) => {
+                    bail!("only root and the mux's own user may report the app's life cycle");
+                }
+                _ => {}
+            }
+        }
+        let line = format_args!("app {}: {peer} {request}", self.files.name());
+        REQUESTS.log(*right, Level::Info, line);
+        Ok(())
+    }
+
+    fn take_over(&mut self, id: ClientId) -> Result<()> {
+        if self.clients.get(id).is_none_or(|client| client.inbound != Inbound::Typing) {
+            bail!("only one who types can type alone");
+        }
+        self.reserve(Some(id));
+        Ok(())
+    }
+
+    fn detach(&mut self, id: ClientId) -> Result<()> {
+        let Some(client) = self.clients.get_mut(id) else { bail!("there is no client {}", id.0) };
+        client.notify(&FrameKind::Detached.frame(b""))?;
+        // As far as it takes it now: it is not waited for.
+        let _ = client.flush(id, &mut self.hub);
+        self.drop_client(id);
+        Ok(())
+    }
+
+    // ---- input ----
+
+    /// A client types no more, or sends nothing more; whether it stays.
+    fn end_input(&mut self, id: ClientId, sending: Sending) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        let typed = client.inbound == Inbound::Typing;
+        client.inbound.end(sending);
+        let (is_gone, session) = (client.is_gone(), client.session());
+        if !typed {
+            // A session that sends no more still reads, unless it is gone.
+            return !is_gone && session.is_some();
+        }
+        if session.is_some_and(|session| session.stdin_once) {
+            self.input.end_with(id);
+        }
+        self.input.queue.end(id, Instant::now());
+        // It stays until its input is with the app, to be notified of that; if it has gone, only its
+        // input stays.
+        !is_gone
+    }
+
+    /// All that a client typed before its end is with the app.
+    fn input_delivered(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get(id) {
+            if client.is_gone() || matches!(client.role, Role::Raw(Stream::Stdin)) {
+                self.drop_client(id);
+            } else {
+                self.notify(id, &FrameKind::StdinDone.frame(b""));
+            }
+        }
+        if self.input.ends_with(id) {
+            self.close_input();
+        }
+    }
+
+    /// Gives the app what was typed, as far as it takes it.
+    pub(crate) fn feed(&mut self, now: Instant) {
+        if !self.input.is_open() {
+            return;
+        }
+        let (logs, hub) = (&mut self.logs, &mut self.hub);
+        let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
+        match self.input.write(&self.poller, now, accepted) {
+            Ok(moved) => {
+                while let Some(id) = self.input.queue.delivered() {
+                    self.input_delivered(id);
+                }
+                if moved {
+                    self.resume_typing();
+                }
+            }
+            Err(e) => {
+                log::error!("writing the app's input: {e}");
+                self.close_input();
+            }
+        }
+    }
+
+    /// The app's input has ended, for everybody.
+    fn close_input(&mut self) {
+        let closed = self.input.close(&self.poller);
+        if closed.is_some() && self.input.can_end && !self.life.owns_app() {
+            let next = self.input.prepare_next(&self.files.dir, &self.files.notify);
+            if let Err(e) = next {
+                log::error!("app {}: {e:#}", self.files.name());
+            }
+        }
+        // Only now the app sees the end: an app that is started again finds the next one.
+        drop(closed);
+        for id in self.clients.writers() {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.inbound.end(Sending::Open);
+            }
+            self.input_delivered(id);
+        }
+    }
+
+    /// There is room for input again.
+    pub(crate) fn resume_typing(&mut self) {
+        for id in self.clients.writers() {
+            self.watch_client(id);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The loop and its clients: accepting them, writing what the hub has, letting them go.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use anyhow::{Error, Result, anyhow};
+use log::Level;
+
+use super::admission::Admitted;
+use super::client_log::{ATTACHING, DROPS, REFUSALS};
+use super::clients::client::{Client, Role};
+use super::clients::session::SessionSide;
+use super::clients::state::{Inbound, Outbound, Sending};
+use super::peer::Peer;
+use super::poll::{Event, Interest, Token, log_watch};
+use super::{Mux, Phase};
+use crate::core::hub::ClientId;
+use crate::core::hub::input::Merge;
+use crate::types::limits;
+use crate::types::rights::Right;
+use crate::types::stream::{Position, Stream};
+use crate::wire::{Begin, FrameKind, Refusal, Rights, Want};
+
+impl Mux {
+    /// Accepts up to `most` of those who wait at a listener: between two turns those who have gone
+    /// already make room.
+    pub(crate) fn accept(&mut self, index: usize, most: usize, now: Instant) {
+        for _ in 0..most {
+            let Some((socket, stream)) = self.admission.accept(index, now) else { break };
+            if let Err(e) = self.admit(socket, stream) {
+                let line = format_args!("a client of app {}: {e:#}", self.files.name());
+                DROPS.log(Right::View, Level::Warn, line);
+            }
+        }
+        self.admission.watch(index, &self.poller);
+    }
+
+    /// A new client, if it may stay; a raw one is served at once, a session after its hello.
+    fn admit(&mut self, socket: UnixStream, stream: Option<Stream>) -> Result<()> {
+        let peer = Peer::of(&socket)?;
+        let Admitted { right, refusal } = self.admission.admit(&socket, peer, stream);
+        let id = self.hub.join(self.admission.patience(right));
+        let role = stream.map_or_else(|| Role::Session(SessionSide::default()), Role::Raw);
+        self.clients.insert(id, Client::new(socket, role, peer, right));
+        if let Some(why) = refusal {
+            self.refuse(id, &why);
+            return Ok(());
+        }
+        let Some(stream) = stream else {
+            self.admission.await_hello(id, Instant::now());
+            // Its hello may have come with it.
+            self.on_client(id, Event::readable(Token::Client(id)));
+            return Ok(());
+        };
+        let want = Want { stream, from: Position::Unseen };
+        // A raw client that types at a terminal may well be a person.
+        let types = (stream.is_input() && right >= Right::Write).then(|| self.merge(false));
+        self.attach(id, &[want], types);
+        if stream == Stream::Stdin && !self.input.is_open() {
+            // Nothing will read what this client types.
+            self.drop_client(id);
+        } else {
+            self.touch(id);
+        }
+        Ok(())
+    }
+
+    /// How a client's input is merged with that of others; at a terminal that is its own choice.
+    pub(crate) fn merge(&self, lines: bool) -> Merge {
+        if lines || self.terminal.is_none() { Merge::Lines } else { Merge::AsTyped }
+    }
+
+    /// Puts a client on output streams and, if it `types`, among the writers; returns where its
+    /// streams begin.
+    pub(crate) fn attach(
+        &mut self,
+        id: ClientId,
+        wants: &[Want],
+        types: Option<Merge>,
+    ) -> Vec<Begin> {
+        let begins: Vec<Begin> = wants
+            .iter()
+            .filter_map(|Want { stream, from }| {
+                let offset = self.hub.subscribe(id, *stream, *from)?;
+                Some(Begin { stream: *stream, offset })
+            })
+            .collect();
+        let Some(client) = self.clients.get_mut(id) else { return begins };
+        if let Some(session) = client.session_mut() {
+            session.streams = begins.iter().map(|begin| begin.stream).collect();
+        }
+        client.inbound = match types {
+            Some(merge) if self.input.is_open() => {
+                self.input.queue.join(id, merge, client.peer.uid);
+                Inbound::Typing
+            }
+            Some(_) => Inbound::Typed(Sending::Open),
+            None => Inbound::Watching(Sending::Open),
+        };
+        let attachment = client.attachment();
+        if !attachment.is_empty() {
+            let (name, peer) = (self.files.name(), client.peer);
+            let line = format_args!("app {name}: {peer} attached to {attachment}");
+            ATTACHING.log(client.right, Level::Info, line);
+        }
+        begins
+    }
+
+    /// Whether what a client types goes to the app now.
+    pub(crate) fn types(&self, id: ClientId) -> bool {
+        let open = self.clients.get(id).is_some_and(|client| client.inbound == Inbound::Typing);
+        open && self.input.queue.only().is_none_or(|only| only == id)
+    }
+
+    /// From now on only this client types, or again all. Clients that can type no more, or again, are
+    /// notified, unless the mux ends and takes no input any more.
+    pub(crate) fn reserve(&mut self, only: Option<ClientId>) {
+        let could: Vec<(ClientId, bool)> =
+            self.clients.writers().into_iter().map(|id| (id, self.types(id))).collect();
+        self.input.queue.reserve(only, Instant::now());
+        for (id, could) in could {
+            let rights = self.rights(id);
+            if rights.types != could && self.phase == Phase::Ready {
+                self.notify(id, &FrameKind::Rights.message(&rights));
+            }
+        }
+        self.feed(Instant::now());
+    }
+
+    /// Sends a client a control frame. A client that does not read its control frames is lost.
+    pub(crate) fn notify(&mut self, id: ClientId, frame: &[u8]) {
+        match self.clients.get_mut(id).map(|client| client.notify(frame)) {
+            Some(Err(e)) => self.lose(id, &e.into()),
+            _ => self.touch(id),
+        }
+    }
+
+    /// Whether a client can type, and if not, why.
+    pub(crate) fn rights(&self, id: ClientId) -> Rights {
+        let types = self.types(id);
+        let other = self.input.queue.only().filter(|only| *only != id);
+        let other = other.and_then(|only| Some((only, self.clients.get(only)?)));
+        let why = match (self.clients.get(id), other) {
+            _ if types => String::new(),
+            (Some(client), _) if client.right < Right::Write => {
+                client.peer.may_only_look().to_string()
+            }
+            (_, Some((only, other))) => format!("client {} ({}) types alone", only.0, other.peer),
+            _ => "its input has ended".to_owned(),
+        };
+        Rights { types, why }
+    }
+
+    /// Something happened at a client's socket.
+    pub(crate) fn on_client(&mut self, id: ClientId, event: Event) {
+        if event.hangup {
+            self.depart(id);
+        }
+        if event.readable || event.hangup {
+            match self.receive(id) {
+                Ok(true) => {}
+                Ok(false) => return self.drop_client(id),
+                Err(e) => return self.lose(id, &e),
+            }
+        }
+        self.touch(id);
+    }
+
+    /// Nothing can reach a client any more, and it decides nothing, but what it typed before it went
+    /// still counts.
+    fn depart(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id).filter(|client| !client.is_gone()) else {
+            return;
+        };
+        client.outbound = Outbound::Gone;
+        self.hub.leave(id);
+        self.lose_control(id);
+    }
+
+    /// A client decides nothing any more: neither the terminal's size nor who types.
+    fn lose_control(&mut self, id: ClientId) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.leave(id);
+        }
+        if self.input.queue.only() == Some(id) {
+            self.reserve(None);
+        }
+    }
+
+    /// Drops sessions that do not send their hello.
+    pub(crate) fn drop_silent(&mut self, now: Instant) {
+        let silent = |mux: &mut Self| {
+            let clients = &mux.clients;
+            let is_silent = |id| clients.get(id).is_some_and(|c| !c.inbound.has_greeted());
+            mux.admission.next_overdue(now, is_silent)
+        };
+        while let Some(id) = silent(self) {
+            self.lose(id, &anyhow!("it has not said hello in time"));
+        }
+    }
+
+    /// Writes what there is for a client, and watches it for what it needs next.
+    pub(crate) fn touch(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        match client.flush(id, &mut self.hub) {
+            Ok(()) => {
+                if let Some(terminal) = self.terminal.as_mut().filter(|_| client.wants_screen()) {
+                    terminal.turns.owe();
+                }
+                self.watch_client(id);
+            }
+            Err(e) => {
+                // What it typed may still wait to be read.
+                log::debug!("app {}: writing to {}: {e}", self.files.name(), client.peer);
+                self.depart(id);
+                if self.receive(id).unwrap_or(false) {
+                    self.watch_client(id);
+                } else {
+                    self.drop_client(id);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn watch_client(&mut self, id: ClientId) {
+        let room = self.reading_room(id);
+        let delivering = matches!(self.phase, Phase::Delivering { .. });
+        let Some(client) = self.clients.get_mut(id) else { return };
+        // In the end only a late client is still listened to, for its hello.
+        let read = room > 0 && !(delivering && client.inbound.has_greeted());
+        let interest = Interest { read, write: client.outbound.is_full() };
+        // A client that is gone hangs up for ever: it is watched only while it can be read.
+        let wanted = (!client.is_gone() || read).then_some(interest);
+        let mut watch = std::mem::take(&mut client.watch);
+        log_watch(self.poller.watch(&mut watch, &*client, Token::Client(id), wanted));
+        client.watch = watch;
+    }
+
+    /// A client may not stay: a session is sent the reason.
+    fn refuse(&mut self, id: ClientId, why: &Error) {
+        if let Some(client) = self.clients.get(id) {
+            let at = match &client.role {
+                Role::Raw(stream) => stream.name(),
+                Role::Session(_) => "a session",
+            };
+            let name = self.files.name();
+            // Not a complaint of the mux: `status` shows those.
+            let line = format_args!("app {name}: {} refused at {at}: {why:#}", client.peer);
+            REFUSALS.log(client.right, Level::Info, line);
+        }
+        self.send_reason(id, why);
+        self.let_go(id);
+    }
+
+    /// A client broke the protocol or its connection: it is sent the reason if possible, and dropped.
+    pub(crate) fn lose(&mut self, id: ClientId, why: &Error) {
+        if why.downcast_ref::<io::Error>().is_none()
+            && let Some(client) = self.clients.get(id)
+        {
+            let (name, error) = (self.files.name(), reason(why));
+            let done = if client.inbound.has_greeted() { "dropped" } else { "refused" };
+            let error = error.escape_debug();
+            let line = format_args!("app {name}: {} {done}: {error}", client.peer);
+            DROPS.log(client.right, Level::Warn, line);
+            self.send_reason(id, why);
+        }
+        self.drop_client(id);
+    }
+
+    /// A client has gone, and not all that it typed goes on.
+    pub(crate) fn log_forgotten(&self, peer: Peer, right: Right) {
+        let name = self.files.name();
+        let line = format_args!("app {name}: {peer} has gone, its last input is lost");
+        DROPS.log(right, Level::Warn, line);
+    }
+
+    fn send_reason(&mut self, id: ClientId, why: &Error) {
+        if let Some(client) = self.clients.get_mut(id) {
+            let _ = client.notify(&FrameKind::Error.message(&Refusal { error: reason(why) }));
+            let _ = client.flush(id, &mut self.hub);
+        }
+    }
+
+    /// Lets go of a client, and logs that.
+    pub(crate) fn drop_client(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (attachment, lost) = (client.attachment(), self.hub.lost(id));
+        let missed = if lost > 0 { format!(", it missed {lost} bytes") } else { String::new() };
+        if client.inbound.has_greeted() && !attachment.is_empty() {
+            let (name, peer) = (self.files.name(), client.peer);
+            let line = format_args!("app {name}: {peer} detached from {attachment}{missed}");
+            ATTACHING.log(client.right, Level::Info, line);
+        }
+        self.let_go(id);
+    }
+
+    fn let_go(&mut self, id: ClientId) {
+        let Some(client) = self.clients.remove(id) else { return };
+        self.admission.leave(client.peer, client.right);
+        self.hub.leave(id);
+        let forgotten = self.input.queue.leave(id, Instant::now());
+        if forgotten > 0 {
+            self.log_forgotten(client.peer, client.right);
+            // Others of its user have room again.
+            self.resume_typing();
+        }
+        client.close();
+        self.lose_control(id);
+    }
+}
+
+/// The beginning of a reason in words, part of which may come from a peer.
+fn reason(why: &Error) -> String {
+    format!("{why:#}").chars().take(limits::REASON).collect()
+}

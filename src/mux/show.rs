@@ -1,0 +1,261 @@
+//! The loop and the app's terminal: what is printed there, whose window it has, who sees its screen.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::clients::client::Client;
+use super::clients::session::View;
+use super::source::pty;
+use super::terminal::turns::Viewer;
+use super::terminal::worker::ScreenEvent;
+use super::{Mux, Phase};
+use crate::core::hub::ClientId;
+use crate::core::screen::query::Strip;
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::wire::{Redraw, Size};
+
+impl Mux {
+    /// The app has printed the last `len` bytes of what the hub has. This comes before any client is
+    /// given them, so that no reply comes before it is expected.
+    pub(crate) fn show_on_screen(&mut self, len: usize, now: Instant) {
+        let Some(terminal) = &mut self.terminal else { return };
+        let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
+        let pieces = self.hub.bytes(Stream::Tty, end - len as u64..end);
+        let decider = terminal.sizes.decider();
+        let queries = terminal.find_queries(pieces);
+        let answers = !queries.is_empty() && !self.clients.expect_replies(queries, decider, now);
+        terminal.worker.show(pieces, end, answers);
+    }
+
+    /// The screen's thread has sent messages.
+    pub(crate) fn on_screen_events(&mut self, now: Instant) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.worker.mailbox.clear();
+        }
+        while let Some(terminal) = &mut self.terminal
+            && let Some(event) = terminal.worker.mailbox.receive()
+        {
+            match event {
+                ScreenEvent::Shown(len, memory) => terminal.worker.shown(len, memory),
+                ScreenEvent::Answer(bytes) => {
+                    self.input.queue.insert(&bytes);
+                    self.feed(now);
+                }
+                ScreenEvent::Drawn { id, screen, at, took } => {
+                    terminal.turns.finish(now, took);
+                    let size = terminal.sizes.size();
+                    self.show_screen(id, &screen, at, (size, now));
+                }
+                ScreenEvent::Off(why) => log::error!(
+                    "app {}: its screen is no longer known and not redrawn for new viewers: {}",
+                    self.files.name(),
+                    why.escape_debug()
+                ),
+            }
+        }
+    }
+
+    /// A screen has been drawn for a client.
+    fn show_screen(
+        &mut self,
+        id: ClientId,
+        screen: &[u8],
+        at: Option<u64>,
+        (size, now): (Size, Instant),
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let asked = client.session_mut().filter(|session| session.view == Some(View::Asked));
+        let Some(session) = asked else { return };
+        session.view = Some(if session.fits(Some(size)) { View::Bytes } else { View::Screens });
+        session.shown = Some(now);
+        if let Some(at) = at {
+            self.hub.go_back(id, Stream::Tty, at);
+        }
+        client.show(id, &mut self.hub, screen);
+        self.touch(id);
+    }
+
+    /// Has the next screen drawn that a client waits for: at once for one that then follows the app's
+    /// bytes, and for the others so often that it looks like motion.
+    pub(crate) fn draw_screens(&mut self, now: Instant) {
+        let Some(terminal) = &mut self.terminal else { return };
+        let is_ending = self.phase != Phase::Ready;
+        if !terminal.turns.may_draw(now, is_ending) {
+            return;
+        }
+        if let Some(until) = self.clients.make_room_for_screen(now) {
+            return terminal.turns.put_off(until);
+        }
+        let size = terminal.sizes.size();
+        let viewers = self.clients.iter();
+        let viewers = viewers.filter_map(|(id, client)| viewer(id, client, size, is_ending));
+        let ready = terminal.turns.order(viewers, now);
+        let Some(id) = ready.into_iter().find(|id| self.takes_now(*id)) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let (uid, Some(session)) = (client.peer.uid, client.session_mut()) else { return };
+        let Some(terminal) = &mut self.terminal else { return };
+        session.view = Some(View::Asked);
+        terminal.turns.begin(id, uid);
+        self.hub.skip(id, Stream::Tty);
+        terminal.worker.draw(id, session.window);
+    }
+
+    /// Whether a client takes something now; if not it is watched for that.
+    fn takes_now(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        if client.can_take() {
+            return true;
+        }
+        client.outbound.set_full(true);
+        self.watch_client(id);
+        false
+    }
+
+    /// A session has been greeted: first it gets what stands for the terminal's earlier output, unless
+    /// it `resumes`. Then it still shows that, and goes on with the next byte.
+    pub(crate) fn begin_view(
+        &mut self,
+        id: ClientId,
+        redraw: Option<Redraw>,
+        resumes: bool,
+    ) -> Result<()> {
+        let size = self.terminal.as_ref().map(|terminal| terminal.sizes.size());
+        let session = self.clients.get_mut(id).and_then(Client::session_mut);
+        let Some(session) = session.filter(|session| session.streams.contains(&Stream::Tty)) else {
+            return Ok(());
+        };
+        match redraw {
+            None | Some(Redraw::None) => {}
+            Some(Redraw::Screen) => {
+                let goes_on = resumes && session.fits(size);
+                session.view = Some(if goes_on { View::Bytes } else { View::Due });
+                self.hub.set_patience(id, Duration::ZERO);
+                if !goes_on {
+                    self.refresh(id);
+                }
+            }
+            Some(Redraw::Backlog) => self.show_backlog(id)?,
+        }
+        Ok(())
+    }
+
+    /// Shows a session the backlog without the queries in it, since the app does not wait for replies.
+    fn show_backlog(&mut self, id: ClientId) -> Result<()> {
+        let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
+        let (mut strip, mut kept) = (Strip::default(), Vec::new());
+        for piece in self.hub.bytes(Stream::Tty, 0..end) {
+            strip.push(piece, &mut kept);
+        }
+        // The rest of that sequence comes with the app's next bytes.
+        kept.extend_from_slice(strip.held());
+        let Some(uid) = self.clients.get(id).map(|client| client.peer.uid) else { return Ok(()) };
+        let waits = self.clients.undrawn_of(uid);
+        if waits > 0 && waits + kept.len() > limits::SCREENS {
+            return Err(anyhow!("other clients of its user take too long for their backlog"));
+        }
+        self.hub.skip(id, Stream::Tty);
+        if let Some(client) = self.clients.get_mut(id) {
+            client.show(id, &mut self.hub, &kept);
+        }
+        Ok(())
+    }
+
+    /// A session has sent its window: if it types, the terminal gets that size.
+    pub(crate) fn decide_window(&mut self, id: ClientId) {
+        if !self.types(id) {
+            return;
+        }
+        let session = self.clients.get(id).and_then(Client::session);
+        if let Some(window) = session.and_then(|session| session.window)
+            && let Some(terminal) = &mut self.terminal
+        {
+            terminal.sizes.resized(id, window);
+        }
+    }
+
+    /// A client without a window asks for a size of the terminal.
+    pub(crate) fn ask_size(&mut self, size: Size) -> Result<()> {
+        let Some(terminal) = &mut self.terminal else { bail!("the app has no terminal") };
+        terminal.sizes.ask(size);
+        Ok(())
+    }
+
+    /// A client is to be shown the screen, if it has asked for screens.
+    pub(crate) fn refresh(&mut self, id: ClientId) {
+        if let Some(terminal) = &mut self.terminal
+            && self.clients.get_mut(id).is_some_and(Client::owe_screen)
+        {
+            terminal.turns.owe();
+        }
+    }
+
+    /// Gives the terminal the size that it is to have; then each client is shown it again.
+    pub(crate) fn resize_terminal(&mut self, now: Instant) {
+        let Some(terminal) = &mut self.terminal else { return };
+        let Some(size) = terminal.sizes.due(now) else { return };
+        let Some(tty) = self.sources.tty() else { return };
+        if let Err(e) = pty::resize(&tty.fd, size) {
+            log::error!("app {}: the size of its terminal: {e}", self.files.name());
+        }
+        self.logs.resized(&mut self.hub, size);
+        terminal.worker.resize(size);
+        if self.clients.owe_screens() {
+            terminal.turns.owe();
+        }
+    }
+
+    /// Hangs the app up at its terminal, if it was asked to end and has not for too long.
+    pub(crate) fn hang_up(&mut self, now: Instant) {
+        if self.life.must_hang_up(now) {
+            log::info!("app {}: it has not ended, its terminal hangs up", self.files.name());
+            let foreground = self.sources.foreground();
+            self.life.hang_up(foreground);
+        }
+    }
+
+    /// The app has ended: the next one begins with a terminal in its first state.
+    pub(crate) fn reset_terminal(&mut self) {
+        let Some(terminal) = &mut self.terminal else { return };
+        terminal.worker.reset();
+        if let Some(tty) = self.sources.tty()
+            && let Err(e) = pty::reset(&tty.fd)
+        {
+            log::warn!("app {}: resetting its terminal: {e}", self.files.name());
+        }
+    }
+
+    /// A client has typed at the app's terminal. Replies of its own terminal are dropped if they are not
+    /// its to give, and the app's terminal gets its window.
+    pub(crate) fn type_at_terminal(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
+        let may_type = self.types(id);
+        let (Some(terminal), Some(client)) = (&mut self.terminal, self.clients.get_mut(id)) else {
+            return;
+        };
+        let typed = match &mut client.replies {
+            Some(replies) => terminal.filter(replies, bytes, now),
+            None => bytes,
+        };
+        self.input.queue.push(id, typed, now);
+        if may_type && !typed.is_empty() {
+            terminal.sizes.typed(id);
+        }
+    }
+
+    /// Passes on what was held back as the beginning of a reply, and was not one.
+    pub(crate) fn expire_replies(&mut self, now: Instant) {
+        let Some(terminal) = self.terminal.as_mut().filter(|t| t.has_expired(now)) else { return };
+        let queue = &mut self.input.queue;
+        let next = self.clients.expire_replies(now, |id, typed| queue.push(id, typed, now));
+        terminal.hold_until(next);
+    }
+}
+
+/// A client that is due a screen, as the terminal's turns see it.
+fn viewer(id: ClientId, client: &Client, size: Size, is_ending: bool) -> Option<Viewer> {
+    let session = client.session().filter(|session| session.view == Some(View::Due))?;
+    let shown = session.shown.filter(|_| !session.fits(Some(size)) && !is_ending);
+    let not_before = shown.map(|at| at + limits::SCREEN_PAUSE);
+    Some(Viewer { id, uid: client.peer.uid, takes: client.wants_screen(), not_before })
+}

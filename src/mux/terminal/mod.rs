@@ -1,0 +1,139 @@
+//! The app's terminal: its size, its screen for viewers, the queries that the app prints.
+//!
+//! A query has one answer: from the client that decides the size, if that is shown the app's bytes,
+//! else from the model of the screen. What the terminals of others reply is dropped. This module knows
+//! clients by their id only.
+
+mod snapshot;
+pub(crate) mod turns;
+pub(crate) mod worker;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::core::hub::size::Sizes;
+use crate::core::hub::{ClientId, Hub};
+use crate::core::screen::query::{Finder, Query};
+use crate::core::screen::replies::Replies;
+use crate::mux::poll::{Poller, Token, log_watch};
+use crate::mux::terminal::snapshot::Kept;
+use crate::mux::terminal::turns::DrawTurns;
+use crate::mux::terminal::worker::ScreenWorker;
+use crate::os::sys;
+use crate::systemd::notify::{Notify, Stored};
+use crate::types::limits;
+use crate::types::stream::Stream;
+use crate::wire::Size;
+
+/// Name of the kept screen's memory in systemd's store.
+const STORED: &str = "screen";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    /// The windows of those who type; one of them is the terminal's.
+    pub(crate) sizes: Sizes,
+    /// The thread that knows the screen.
+    pub(crate) worker: ScreenWorker,
+    pub(crate) turns: DrawTurns,
+    finder: Finder,
+    /// The queries of one read, kept for their memory.
+    queries: Vec<Query>,
+    /// Until when typed bytes are held back because they may be the beginning of a reply.
+    held_until: Option<Instant>,
+    /// What a client has typed, without replies; kept for its memory.
+    typed: Vec<u8>,
+}
+
+impl Terminal {
+    /// A terminal of this size. It shows what it showed under the mux before this one, as far as that is
+    /// known.
+    pub(crate) fn open(
+        size: Size,
+        hub: &Hub,
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> Result<Self> {
+        let memory = match stored.remove(STORED) {
+            Some(memory) => Some(memory),
+            None if notify.keeps() => {
+                let memory = sys::new_memory("iottymux-screen", Kept::LEN);
+                let memory = memory.context("making memory for the screen")?;
+                notify.store_anew(STORED, &memory);
+                Some(memory)
+            }
+            None => None,
+        };
+        let (end, _) = hub.extent(Stream::Tty).unwrap_or_default();
+        let start = hub.start(Stream::Tty).unwrap_or(end);
+        let (kept, screen) = memory.map(|fd| Kept::open(fd.into(), hub.epoch())).unzip();
+        // What was printed since must be there.
+        let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
+        let every = hub.capacity(Stream::Tty) / limits::SCREEN_KEPT_PART as u64;
+        let worker = ScreenWorker::new(size, kept.map(|kept| (kept, every)));
+        let mut worker = worker.context("a waker for the terminal's screen")?;
+        let (from, drawn) = screen.unwrap_or_default();
+        worker.restore(drawn, from);
+        worker.show(hub.bytes(Stream::Tty, from..end), end, false);
+        Ok(Self {
+            sizes: Sizes::new(size),
+            worker,
+            turns: DrawTurns::default(),
+            finder: Finder::default(),
+            queries: Vec::new(),
+            held_until: None,
+            typed: Vec::new(),
+        })
+    }
+
+    /// Has the messages of the screen's thread watched.
+    pub(crate) fn begin(&mut self, poller: &Poller) {
+        log_watch(poller.listen(&self.worker.mailbox, Token::Screen));
+    }
+
+    /// Whether the app has to wait until more of its output was shown.
+    pub(crate) fn is_full(&self) -> bool {
+        self.worker.is_full()
+    }
+
+    /// The queries in what the app has just printed.
+    pub(crate) fn find_queries(&mut self, pieces: [&[u8]; 2]) -> &[Query] {
+        self.queries.clear();
+        for piece in pieces {
+            self.finder.find(piece, |query| self.queries.push(query));
+        }
+        &self.queries
+    }
+
+    /// Takes the replies to queries out of what a client has typed.
+    pub(crate) fn filter(&mut self, replies: &mut Replies, bytes: &[u8], now: Instant) -> &[u8] {
+        self.typed.clear();
+        replies.filter(bytes, now, &mut self.typed);
+        if let Some(until) = replies.deadline() {
+            self.held_until = Some(self.held_until.map_or(until, |at| at.min(until)));
+        }
+        &self.typed
+    }
+
+    /// Whether bytes are held back that may be due.
+    pub(crate) fn has_expired(&self, now: Instant) -> bool {
+        self.held_until.is_some_and(|until| until <= now)
+    }
+
+    /// Until when bytes are held back now.
+    pub(crate) fn hold_until(&mut self, until: Option<Instant>) {
+        self.held_until = until;
+    }
+
+    /// The client has gone, or decides nothing any more.
+    pub(crate) fn leave(&mut self, id: ClientId) {
+        self.sizes.leave(id);
+    }
+
+    /// When something is due though nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let due = [self.sizes.deadline(), self.turns.deadline(), self.held_until];
+        due.into_iter().flatten().min()
+    }
+}
