@@ -15,8 +15,8 @@ use super::{
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::{attach, logs, status};
-use crate::logfmt::cri;
 use crate::logfmt::encoder::{FormatOptions, LogTarget};
+use crate::logfmt::format::cri;
 use crate::logfmt::path::LogPath;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog::Syslog;

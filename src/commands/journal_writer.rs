@@ -17,8 +17,8 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
 
+use crate::logfmt::format::journald::SOCKET;
 use crate::logfmt::frame::{self, Frame, PACKET};
-use crate::logfmt::journald::SOCKET;
 use crate::logfmt::syslog::{LOCAL7, is_identifier};
 use crate::os::sys;
 use crate::types::exit::Exit;

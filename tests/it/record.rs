@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicU64;
 
 use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::core::hub::{Hub, Room};
-use iottymux::logfmt::cast::Cast;
 use iottymux::logfmt::encoder::FormatOptions;
+use iottymux::logfmt::format::cast::Cast;
 use iottymux::logfmt::format::find;
 use iottymux::logfmt::path::LogPath;
 use iottymux::mux::logs::file::{Claims, LogFile};

@@ -25,9 +25,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::logfmt::cast::{self, Cast};
 use crate::logfmt::chunk::Chunk;
 use crate::logfmt::encoder::LogFormat;
+use crate::logfmt::format::cast::{self, Cast};
 use crate::logfmt::path::LogPath;
 use crate::os::walk::{Links, Walk, is_proc, refusal};
 use crate::types::limits;

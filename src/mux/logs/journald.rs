@@ -12,7 +12,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 use crate::logfmt::chunk::Chunk;
-use crate::logfmt::journald::LENGTH;
+use crate::logfmt::format::journald::LENGTH;
 use crate::types::limits;
 
 /// See the module.

@@ -6,12 +6,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::encoder::{Encoder, FormatOptions, LogFormat, LogTarget};
 use super::journald::{AROUND, LENGTH, begin, datagram};
-use super::lines::{Entry, Splitter};
-use super::stamp::StampText;
-use super::syslog::{Message, Syslog};
-use super::{entry, frame};
+use crate::logfmt::encoder::{Encoder, FormatOptions, LogFormat, LogTarget};
+use crate::logfmt::lines::{Entry, Splitter};
+use crate::logfmt::stamp::StampText;
+use crate::logfmt::syslog::{Message, Syslog};
+use crate::logfmt::{entry, frame};
 use crate::types::limits;
 use crate::types::stream::Stream;
 

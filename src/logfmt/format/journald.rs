@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 
-use super::encoder::{Encoder, LogFormat, LogTarget};
-use super::lines::Entry;
-use super::stamp::StampText;
-use super::syslog;
+use crate::logfmt::encoder::{Encoder, LogFormat, LogTarget};
+use crate::logfmt::lines::Entry;
+use crate::logfmt::stamp::StampText;
+use crate::logfmt::syslog;
 use crate::types::stream::Stream;
 
 pub(crate) static FORMAT: LogFormat = LogFormat {

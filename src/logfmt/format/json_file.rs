@@ -8,11 +8,11 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Error, Visitor};
 
-use super::encoder::{self, Encoder, LogFormat, Reader};
-use super::entry::{self, LoggedEntry};
-use super::json;
-use super::lines::Entry;
-use super::stamp::StampText;
+use crate::logfmt::encoder::{self, Encoder, LogFormat, Reader};
+use crate::logfmt::entry::{self, LoggedEntry};
+use crate::logfmt::json;
+use crate::logfmt::lines::Entry;
+use crate::logfmt::stamp::StampText;
 
 pub(crate) static FORMAT: LogFormat = LogFormat {
     name: "json-file",

@@ -4,11 +4,11 @@
 //! needs the space before an empty text. Reading follows the kubelet: a stamp with any number of digits,
 //! tags of which only the first counts, and a text only behind its space.
 
-use super::chunk::Lost;
-use super::encoder::{self, Encoder, LogFormat, Reader};
-use super::entry::{self, LoggedEntry};
-use super::lines::Entry;
-use super::stamp::StampText;
+use crate::logfmt::chunk::Lost;
+use crate::logfmt::encoder::{self, Encoder, LogFormat, Reader};
+use crate::logfmt::entry::{self, LoggedEntry};
+use crate::logfmt::lines::Entry;
+use crate::logfmt::stamp::StampText;
 use crate::types::stream::Stream;
 
 pub(crate) static FORMAT: LogFormat = LogFormat {

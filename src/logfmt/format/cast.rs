@@ -12,11 +12,11 @@ use memchr::{memchr, memrchr};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::chunk::{Chunk, Lost};
-use super::encoder::{self, Encoder, LogFormat};
-use super::json;
-use super::lines::{Entry, Splitter};
-use super::stamp::StampText;
+use crate::logfmt::chunk::{Chunk, Lost};
+use crate::logfmt::encoder::{self, Encoder, LogFormat};
+use crate::logfmt::json;
+use crate::logfmt::lines::{Entry, Splitter};
+use crate::logfmt::stamp::StampText;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;

@@ -2,10 +2,10 @@
 
 use memchr::memchr_iter;
 
-use super::chunk::Lost;
-use super::encoder::{self, Encoder, LogFormat};
-use super::lines::Entry;
-use super::stamp::StampText;
+use crate::logfmt::chunk::Lost;
+use crate::logfmt::encoder::{self, Encoder, LogFormat};
+use crate::logfmt::lines::Entry;
+use crate::logfmt::stamp::StampText;
 
 pub(crate) static FORMAT: LogFormat = LogFormat {
     name: "raw",

@@ -1,8 +1,17 @@
 //! The table of log formats. Pure.
+//!
+//! To add a format, write a file like [`raw`] or [`cri`], name it here and in [`FORMATS`], and describe it
+//! in docs/logs.md.
+
+pub mod cast;
+pub(crate) mod cri;
+mod journal;
+pub(crate) mod journald;
+mod json_file;
+mod raw;
 
 use super::encoder::{LogFormat, Reader};
 use super::entry::LoggedEntry;
-use super::{cast, cri, journal, journald, json_file, raw};
 
 /// All formats, in the order of `--help`.
 pub static FORMATS: [&LogFormat; 6] = [
