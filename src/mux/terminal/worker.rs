@@ -241,9 +241,17 @@ impl WorkerState {
         Ok(commands)
     }
 
-    /// Waits for the next command; `None` when there will be none.
+    /// Waits for the next command; `None` when there will be none. Of several sizes with nothing
+    /// between them only the last counts: each costs the screen a new layout.
     fn next_command(&mut self) -> Option<ScreenCommand> {
-        self.waiting.pop_front().or_else(|| self.inbox.as_ref()?.recv().ok())
+        let mut next = self.waiting.pop_front().or_else(|| self.inbox.as_ref()?.recv().ok())?;
+        if matches!(next, ScreenCommand::Resize(_)) {
+            self.waiting.extend(self.inbox.iter().flat_map(Receiver::try_iter));
+            while let Some(ScreenCommand::Resize(_)) = self.waiting.front() {
+                next = self.waiting.pop_front()?;
+            }
+        }
+        Some(next)
     }
 
     /// Draws for clients that wait for nothing but app output. Everything before the offset `at` is shown.
