@@ -39,8 +39,9 @@ use crate::mux::logs::pipeline::LogPolicy;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
+use crate::types::size::Size;
 use crate::types::stream::{Position, Stream};
-use crate::wire::{Redraw, Size};
+use crate::wire::Redraw;
 
 const EXAMPLES: &str = "\
 Examples:

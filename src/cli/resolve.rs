@@ -29,9 +29,10 @@ use crate::systemd::unit::{self, Inquiry};
 use crate::types::limits;
 use crate::types::rights::Lists;
 use crate::types::service::ServiceName;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
-use crate::wire::{ControlRequest, Exclusive, Size};
+use crate::wire::{ControlRequest, Exclusive};
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
 pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
@@ -184,9 +185,8 @@ pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::A
 /// The plan of `run`.
 pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     check_run(args)?;
-    let (rows, cols) = limits::SIZE;
     let streams = if args.tty {
-        Streams::Terminal { size: args.size.unwrap_or(Size { rows, cols }) }
+        Streams::Terminal { size: args.size.unwrap_or(Size::DEFAULT) }
     } else {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };

@@ -12,10 +12,9 @@ use crate::commands::attach::mode::{AttachMode, WantedStreams};
 use crate::mux::MuxPlan;
 use crate::os::state::StateDir;
 use crate::types::exit::Exit;
-use crate::types::limits;
 use crate::types::name::AppName;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::Size;
 
 /// The flags, as far as they were given.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -120,10 +119,7 @@ impl Flags {
                 let enabled = resolve::rkt_streams().unwrap_or_default();
                 mux(resolve::fifos(dir, (enabled, false), &args)?)
             }
-            "ttymux" => {
-                let (rows, cols) = limits::SIZE;
-                mux(resolve::terminal(dir, Size { rows, cols }, &args)?)
-            }
+            "ttymux" => mux(resolve::terminal(dir, Size::DEFAULT, &args)?),
             "auto-attach" => attach(AttachMode::Auto),
             "custom-attach" => attach(AttachMode::Only(wanted()?)),
             "list" => Action::List(name),

@@ -9,9 +9,9 @@ use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
-use crate::wire::Size;
 
 /// How long to wait: `None` for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use super::json;
 use super::lines::{Entry, Splitter};
 use super::stamp::StampText;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
-use crate::wire::Size;
 
 /// Bytes around a text, at most.
 const AROUND: usize = 40;

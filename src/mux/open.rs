@@ -29,8 +29,8 @@ use crate::systemd::notify::{self, Notify, Stored};
 use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
 use crate::types::service::ServiceName;
+use crate::types::size::Size;
 use crate::types::stream::{Epoch, Stream};
-use crate::wire::Size;
 use crate::wire::endpoints::Endpoints;
 
 /// Name of the hub's memory in systemd's store.

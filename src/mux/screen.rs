@@ -22,8 +22,9 @@ use crate::core::screen::query::{Finder, Query, Strip};
 use crate::os::sys;
 use crate::systemd::notify::{Notify, Stored};
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{Redraw, Size};
+use crate::wire::Redraw;
 
 /// Name of the kept screen's memory in systemd's store.
 const STORED: &str = "screen";

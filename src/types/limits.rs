@@ -369,8 +369,6 @@ pub(crate) const NOTE_PAUSE: Duration = Duration::from_millis(300);
 /// How long a line of ours waits for the end of a sequence or character that the app has begun: mostly the
 /// rest comes with its next write, and what comes later goes on behind the line.
 pub(crate) const NOTE_HOLD: Duration = Duration::from_millis(50);
-/// Rows and columns of a terminal that nobody gave a size.
-pub(crate) const SIZE: (u16, u16) = (24, 80);
 
 /// Bytes of a `logs` document that are read: a handful of paths.
 pub(crate) const LOGGED: u64 = 64 * 1024;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{FrameKind, VERSION};
+use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 
 /// What a client wants.
@@ -129,22 +130,6 @@ pub struct Redrawn {
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-}
-
-/// A window, in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
-    /// Lines.
-    pub rows: u16,
-    /// Characters in a line.
-    pub cols: u16,
-}
-
-impl Size {
-    /// Whether it is no size at all, as that of a terminal that nobody has given one.
-    pub fn is_none(self) -> bool {
-        self.rows == 0 || self.cols == 0
-    }
 }
 
 /// The first view of a terminal. A hello leaves out `None`; a backlog comes without queries.

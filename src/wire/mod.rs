@@ -54,7 +54,7 @@ frame_kinds! {
     Stdin = 2,
     /// The client's input has ended.
     StdinEof = 3,
-    /// [`Size`]: the client's window; it is shown the screen anew, if it asked for screens.
+    /// [`Size`](crate::types::size::Size): the client's window; it is shown the screen anew, if it asked for screens.
     Resize = 4,
     /// A request for a [`Report`].
     Status = 5,
@@ -251,6 +251,7 @@ fn take<'a>(bytes: &mut &'a [u8], max: usize) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::size::Size;
     use crate::types::stream::{Epoch, Position};
     use proptest::prelude::*;
 

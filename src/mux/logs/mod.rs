@@ -31,9 +31,10 @@ use crate::systemd::notify::{Notify, Stored};
 use crate::systemd::unit;
 use crate::types::limits;
 use crate::types::service::ServiceName;
+use crate::types::size::Size;
 use crate::types::time::Now;
 use crate::wire::logged::{Logged, LoggedFile, UNREADABLE};
-use crate::wire::{Answer, FrameKind, LogReport, Size};
+use crate::wire::{Answer, FrameKind, LogReport};
 
 /// The name of the FIFO of the journal in systemd's store.
 const STORED: &str = "journal";

@@ -24,8 +24,9 @@ use crate::mux::poll::Registration;
 use crate::os::diagnostics::Limited;
 use crate::types::limits;
 use crate::types::rights::Right;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{Decoder, FrameKind, Gap, HEADER, LifecycleEvent, Redrawn, Size};
+use crate::wire::{Decoder, FrameKind, Gap, HEADER, LifecycleEvent, Redrawn};
 
 /// Control bytes kept allocated for a client that has none waiting.
 const SMALL: usize = 512;

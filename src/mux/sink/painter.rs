@@ -19,7 +19,7 @@ use crate::core::hub::ClientId;
 use crate::core::screen::Screen;
 use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::types::limits;
-use crate::wire::Size;
+use crate::types::size::Size;
 
 /// What the thread is to do.
 #[derive(Debug)]

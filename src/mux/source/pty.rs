@@ -22,8 +22,8 @@ use rustix::termios::{InputModes, OptionalActions, Winsize};
 use super::{AppInput, Source};
 use crate::os::state::{AppDir, replace_link};
 use crate::systemd::notify::{Notify, Stored};
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::Size;
 
 /// Name of the master in systemd's store.
 const STORED: &str = "tty";
