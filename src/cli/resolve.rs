@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::values::Since;
 use super::{
-    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs,
-    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, PrepareArgs,
+    RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
@@ -27,7 +27,6 @@ use crate::mux::{LogPlan, MuxPlan, Streams};
 use crate::os::state::{AppDir, StateDir};
 use crate::systemd::unit::{self, Inquiry};
 use crate::types::limits;
-use crate::types::rights::Lists;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
@@ -91,8 +90,7 @@ fn plan(
 ) -> Result<MuxPlan> {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
-    let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
-    let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
+    let others = mux.others.clone();
     check_recording(record)?;
     let mut logs = log_plan(&mux.logs)?;
     logs.logs.extend(record.record.iter().cloned());

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgAction, CommandFactory, Parser};
 
 use super::resolve::KUBERNETES_LOGS;
-use super::{Cli, EnableArgs, LayoutArg, ModeArgs, UnitsArgs};
+use super::{Cli, EnableArgs, ModeArgs, UnitsArgs};
 use crate::commands::enable;
 use crate::logfmt::path::LogPath;
 use crate::os::diagnostics;
@@ -19,9 +19,7 @@ use crate::types::service::ServiceName;
 use crate::units::journal::{JournalChoice, JournalPlan};
 use crate::units::manifest::{self, ManifestOptions};
 use crate::units::text::{is_path, is_program};
-use crate::units::{
-    AppUnits, Layout, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux,
-};
+use crate::units::{AppUnits, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux};
 
 /// What `units` writes itself, and which so cannot be given.
 const TAKEN: [&str; 5] = [
@@ -197,10 +195,7 @@ fn setup(
         })
     };
     Ok(Setup {
-        layout: match args.layout {
-            LayoutArg::Direct => Layout::Direct,
-            LayoutArg::Sockets => Layout::Sockets,
-        },
+        layout: args.layout,
         state: state.map(text).transpose()?,
         binary,
         seen_as: text(seen_as)?,

@@ -110,7 +110,7 @@ impl Flags {
         let name: AppName =
             app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
         let dir = state.app(&name);
-        let args = MuxArgs::default();
+        let args = MuxArgs::defaults()?;
         let mux = |plan| Action::Mux(Box::new(MuxPlan { keeps_ends: false, ..plan }));
         // Under rkt's units the app does not outlive its mux.
         let attach = |mode| Action::Attach(AttachRequest::new(state.app(&name), mode));

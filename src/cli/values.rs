@@ -62,13 +62,6 @@ pub(crate) fn size(text: &str) -> Result<Size, String> {
     parse().ok_or_else(|| "expected ROWSxCOLS, each from 1 to 65535".to_owned())
 }
 
-/// Parses the number of a user or group.
-pub(crate) fn id(text: &str) -> Result<u32, String> {
-    // The highest one means "none" to the kernel.
-    let id = text.parse().ok().filter(|id| *id != u32::MAX);
-    id.ok_or_else(|| "expected the number of a user or group".to_owned())
-}
-
 /// Parses a time in seconds, or `inf`.
 pub(crate) fn wait(text: &str) -> Result<Wait, String> {
     if text == "inf" {
@@ -197,10 +190,6 @@ mod tests {
         }
         assert_eq!(logged_stream("stderr"), Ok(Stream::Stderr));
         assert!(logged_stream("stdin").is_err() && logged_stream("tty").is_err());
-        assert_eq!((id("0"), id("4294967294")), (Ok(0), Ok(4_294_967_294)));
-        for bad in ["", "root", "-1", "4294967295"] {
-            assert!(id(bad).is_err(), "{bad}");
-        }
         assert_eq!((line_limit("0"), line_limit("2K")), (Ok(limits::LOG_LINE_MAX), Ok(2048)));
         assert!(
             line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()

@@ -3,20 +3,30 @@
 
 use std::fmt;
 
+use clap::Args;
+
 /// The user, and groups, of a peer that a user namespace hides from this process, where the system
 /// does not say otherwise (`/proc/sys/kernel/overflowuid`, user_namespaces(7)).
 pub(crate) const OVERFLOW: u32 = 65534;
 
-/// The lists of an app: numbers of users and groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The users and groups with access to an app, by number; the comments are the help of the options.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct Lists {
-    /// Users who may type and read.
+    /// User ids that may attach and type, separated by commas.
+    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_ALLOW_UID", value_delimiter = ',',
+          value_parser = id)]
     pub(crate) allow_uid: Vec<u32>,
-    /// Groups whose members may type and read.
+    /// Group ids whose members may attach and type.
+    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_ALLOW_GID", value_delimiter = ',',
+          value_parser = id)]
     pub(crate) allow_gid: Vec<u32>,
-    /// Users who may read.
+    /// User ids that may attach read-only.
+    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_VIEW_UID", value_delimiter = ',',
+          value_parser = id)]
     pub(crate) view_uid: Vec<u32>,
-    /// Groups whose members may read.
+    /// Group ids whose members may attach read-only.
+    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_VIEW_GID", value_delimiter = ',',
+          value_parser = id)]
     pub(crate) view_gid: Vec<u32>,
 }
 
@@ -26,6 +36,13 @@ impl Lists {
         let Self { allow_uid, allow_gid, view_uid, view_gid } = self;
         [allow_uid, allow_gid, view_uid, view_gid].into_iter().any(|list| !list.is_empty())
     }
+}
+
+/// Parses the number of a user or group.
+fn id(text: &str) -> Result<u32, String> {
+    // The highest one means "none" to the kernel.
+    let id = text.parse().ok().filter(|id| *id != u32::MAX);
+    id.ok_or_else(|| "expected the number of a user or group".to_owned())
 }
 
 /// What a peer may do; each may what those before it may.
@@ -132,5 +149,12 @@ mod tests {
         // A mux that runs as the overflow user serves that user, whoever it is.
         let own = Rules { own_uid: OVERFLOW, ..nobody };
         assert_eq!(own.of(OVERFLOW, &[]), Ok(Right::Own));
+    }
+    #[test]
+    fn users_and_groups_are_numbers() {
+        assert_eq!((id("0"), id("4294967294")), (Ok(0), Ok(4_294_967_294)));
+        for bad in ["", "root", "-1", "4294967295"] {
+            assert!(id(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -17,6 +17,8 @@ use std::path::PathBuf;
 
 pub(crate) use crate::units::mode::{StreamMode, StreamModes};
 
+use clap::ValueEnum;
+
 use crate::mux::app;
 use crate::os::state::split_end;
 use crate::types::limits;
@@ -74,13 +76,13 @@ const ROOT: &str = "/proc/1/root";
 pub(crate) const HOOKS: [&str; 6] =
     ["ExecCondition", "ExecStartPre", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"];
 
-/// How the app gets its streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How the app gets its streams; the comments are the help of `--layout`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Layout {
-    /// From the mux, by path: nothing is lost.
+    /// The service opens the FIFOs or terminal of the mux by path.
     #[default]
     Direct,
-    /// From socket units, as rkt has it: systemd itself loses output.
+    /// Socket units connect both, as in rkt; systemd itself loses output in this layout.
     Sockets,
 }
 
