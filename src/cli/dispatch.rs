@@ -10,7 +10,7 @@ use crate::mux::MuxPlan;
 use crate::os::diagnostics;
 use crate::os::state::{AppDir, StateDir};
 use crate::systemd::manager::Manager;
-use crate::systemd::notify;
+use crate::systemd::process;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -195,7 +195,7 @@ fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
 /// there they would reach the commands that run as root.
 fn read_old_options(dir: &AppDir) {
     if let Some(text) = dir.old_options() {
-        notify::read_variables(&text, "IOTTYMUX_");
+        process::restart_with(&text, "IOTTYMUX_");
     }
 }
 
@@ -203,7 +203,7 @@ fn read_old_options(dir: &AppDir) {
 /// when that is no way out.
 fn take_over() {
     let ours = ["IOTTYMUX_", "STAGE1_LOGMODE"];
-    notify::take_over_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
+    process::restart_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
 }
 
 /// The command line as rkt spells it.

@@ -25,7 +25,8 @@ use crate::mux::logs::file::Rotation;
 use crate::mux::logs::pipeline::LogOptions;
 use crate::mux::{LogPlan, MuxPlan, Streams};
 use crate::os::state::{AppDir, StateDir};
-use crate::systemd::unit::{self, Inquiry};
+use crate::systemd::app_status::{self, Inquiry};
+use crate::systemd::process;
 use crate::types::limits;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
@@ -218,12 +219,12 @@ pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Con
         RequestArgs::Ended => {
             let dir = state.app(&args.app.name);
             // A run that has other streams than those of this mux is not the app.
-            let is_other = unit::run().is_some_and(|run| dir.is_earlier(&run));
-            let ended = unit::ended().with_context(|| what("ended"))?;
+            let is_other = process::invocation().is_some_and(|run| dir.is_earlier(&run));
+            let ended = app_status::ended().with_context(|| what("ended"))?;
             ended.filter(|_| !is_other).map(ControlRequest::Ended)
         }
         RequestArgs::Started => {
-            unit::started().with_context(|| what("started"))?.map(ControlRequest::Started)
+            app_status::started().with_context(|| what("started"))?.map(ControlRequest::Started)
         }
         RequestArgs::AskEnd { service } => {
             let dir = state.app(&args.app.name);

@@ -23,7 +23,7 @@ use super::attach::{AttachRequest, attach};
 use crate::mux::app::AWAIT_CLIENT;
 use crate::mux::{Mux, MuxPlan};
 use crate::os::{diagnostics, sys};
-use crate::systemd::notify::Stored;
+use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 

@@ -15,7 +15,7 @@ use super::talk::Talk;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::os::state::{ENDPOINTS, SESSION};
-use crate::systemd::unit::Inquiry;
+use crate::systemd::app_status::Inquiry;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::last::{Last, StreamTail};

@@ -20,7 +20,8 @@ use crate::core::hub::size::Sizes;
 use crate::core::hub::{ClientId, Hub};
 use crate::core::screen::query::{Finder, Query, Strip};
 use crate::os::sys;
-use crate::systemd::notify::{Notify, Stored};
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
@@ -72,7 +73,7 @@ impl Terminal {
             None if notify.keeps() => {
                 let memory = sys::new_memory("iottymux-screen", Kept::LEN);
                 let memory = memory.context("making memory for the screen")?;
-                notify.store_anew(STORED, &memory);
+                notify.replace(STORED, &memory);
                 Some(memory)
             }
             None => None,

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::notify;
+use super::process;
 use crate::os::state::session;
 use crate::os::sys;
 use crate::types::limits;
@@ -125,6 +126,11 @@ impl fmt::Display for Fate {
 }
 
 impl Manager {
+    /// The manager that started this process.
+    pub(crate) fn of_this_process() -> Self {
+        Self { user: process::is_of_user() }
+    }
+
     /// The option by which programs are told of it, behind a space, if they need any.
     pub(crate) fn option(self) -> &'static str {
         if self.user { " --user" } else { "" }
@@ -150,17 +156,36 @@ impl Manager {
         Ok(session()?.join("systemd/user"))
     }
 
-    /// The number of the run of a service, while it runs.
-    #[must_use]
-    pub fn run_of(self, service: &str) -> Option<String> {
-        let session = if self.user { Some(session().ok()?) } else { None };
-        notify::run_of(service, session.as_deref())
+    /// The invocation id of a service that runs: systemd keeps it in a link for journald.
+    pub(crate) fn run_of(self, service: &str) -> Option<String> {
+        let run = if self.user { session().ok()? } else { "/run".into() };
+        let link = run.join("systemd/units").join(format!("invocation:{service}"));
+        fs::read_link(link).ok()?.into_os_string().into_string().ok()
+    }
+
+    /// How many descriptors it stores for a unit.
+    pub(crate) fn stored_descriptors(self, unit: &str) -> Result<usize> {
+        const NAME: &str = "NFileDescriptorStore";
+        let count = self.properties(unit, NAME)?.remove(NAME).unwrap_or_default();
+        count.parse().with_context(|| format!("cannot read {NAME} of {}", unit.escape_debug()))
+    }
+
+    /// `systemctl`, for this manager.
+    pub(crate) fn command(self) -> Command {
+        let mut command = Command::new("systemctl");
+        if self.user {
+            command.arg("--user");
+        }
+        for name in process::PRIVATE_ENV {
+            command.env_remove(name);
+        }
+        command
     }
 
     /// What systemctl prints when it is called with these words.
     pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
         let what = || format!("systemctl {}", words.join(" "));
-        let mut systemctl = notify::systemctl(self.user);
+        let mut systemctl = self.command();
         systemctl.args(words).stdin(Stdio::null());
         // ^C ends it, also where this process waits with its own end.
         sys::taking_signals(&mut systemctl);

@@ -63,7 +63,7 @@ fn a_usage_error_is_one_line() {
         (&["attach", "--app", "demo", "--wait=soon"], "expected a number of seconds"),
         (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is not a key"),
         (&["run", "--app", "demo"], "CMD"),
-        (&["list", "--nonsense"], "--nonsense' found ; try iottymux list --help"),
+        (&["list", "--nonsense"], "--nonsense' found; try iottymux list --help"),
         (&["--log-level", "warn", "disable"], "; try iottymux disable --help"),
         (&["--nonsense"], "--nonsense' found; try iottymux --help"),
     ] {

@@ -19,7 +19,8 @@ use super::pace::Pace;
 use super::stage::Stage;
 use super::{AppInput, Source};
 use crate::os::state::{AppDir, KEPT, remove, set_mode};
-use crate::systemd::notify::{Notify, Stored};
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::stream::Stream;
 

@@ -21,7 +21,8 @@ use rustix::termios::{InputModes, OptionalActions, Winsize};
 
 use super::{AppInput, Source};
 use crate::os::state::{AppDir, replace_link};
-use crate::systemd::notify::{Notify, Stored};
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 

@@ -20,7 +20,8 @@ use nix::unistd::Uid;
 use super::{MainProcess, reaped, shown};
 use crate::os::state::{AppDir, read_plain};
 use crate::os::sys;
-use crate::systemd::notify;
+use crate::systemd::manager::Manager;
+use crate::systemd::process;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -52,8 +53,8 @@ impl Inquiry {
         now: Instant,
     ) -> Option<Self> {
         // The system's manager answers an ordinary user over D-Bus only, which may not be there.
-        let may_ask = Uid::effective().is_root() || notify::is_users();
-        if !super::is_ours() || !may_ask {
+        let may_ask = Uid::effective().is_root() || process::is_of_user();
+        if !process::is_of_unit() || !may_ask {
             return None;
         }
         let app = dir.name().clone();
@@ -141,7 +142,7 @@ impl Inquiry {
 
 /// Starts the question to the manager that started this process.
 fn ask(service: &ServiceName) -> io::Result<Child> {
-    let mut command = notify::systemctl(notify::is_users());
+    let mut command = Manager::of_this_process().command();
     command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
     // A name may begin with what looks like an option.
     command.args(["--", service.as_str()]);
