@@ -14,7 +14,8 @@ use nix::unistd::{AccessFlags, access};
 
 use super::text::{self, ChecksumHeader, UnitOwner};
 use super::{DROP_IN, ENV, UnitFile, drop_ins};
-use crate::os::state::{AppDir, StateDir, read_in, read_plain, remove_in, replace_in, session};
+use crate::os::files::{read_in, read_plain, remove_in, replace_in};
+use crate::os::state::{AppDir, StateDir, session};
 use crate::os::walk::{Links, Walk};
 use crate::types::limits;
 use crate::types::name::AppName;

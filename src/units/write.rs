@@ -8,8 +8,9 @@ use anyhow::{Context, Result, bail};
 use super::place::{Deeds, Done, UnitDirectory};
 use super::text::UnitOwner;
 use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, files, has_sockets, journal, templates};
+use crate::os::files::read_plain;
 use crate::os::print::print;
-use crate::os::state::{AppDir, read_plain};
+use crate::os::state::AppDir;
 use crate::types::limits;
 
 /// Where units are found besides the directory that is written to (systemd.unit(5)).

@@ -11,7 +11,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{AppStatus, document};
-use crate::os::state::{AppDir, LAST, PRIVATE};
+use crate::os::files::PRIVATE;
+use crate::os::state::{AppDir, LAST};
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::Now;

@@ -20,7 +20,8 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
 use super::{AppInput, Source};
-use crate::os::state::{AppDir, replace_link};
+use crate::os::files::replace_link;
+use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
 use crate::types::size::Size;

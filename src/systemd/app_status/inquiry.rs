@@ -18,7 +18,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::Uid;
 
 use super::{MainProcess, reaped, shown};
-use crate::os::state::{AppDir, read_plain};
+use crate::os::files::read_plain;
+use crate::os::state::AppDir;
 use crate::os::sys;
 use crate::systemd::manager::Manager;
 use crate::systemd::process;

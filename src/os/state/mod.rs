@@ -4,33 +4,29 @@
 //! [`AppDir`], whatever links another user or a pod has put there. A mux keeps its files only where no
 //! other user can reach or replace them. This module does not know what the files mean.
 
+mod ends;
+mod sockets;
+
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{
-    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown,
-};
-use std::os::unix::net::UnixStream;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen,
-    socket, sockopt,
-};
-use nix::unistd::{AccessFlags, Uid, access};
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, mkdirat, openat, renameat,
-    statat, unlinkat,
-};
+use nix::unistd::Uid;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, fstat, mkdirat, statat};
 use rustix::io::Errno as Failure;
 
+pub(crate) use self::ends::split_end;
+
+use self::ends::{EARLIER, GATE, GATE_PREPARED, INPUT, JOURNAL};
+use super::files::{
+    CLOSED, PRIVATE, is_same, names, open_in, read_open, read_plain, remove, remove_in, replace_in,
+    set_mode,
+};
 use super::walk::{Links, Walk, is_link, refusal};
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -44,10 +40,6 @@ const RKT: &str = "/rkt";
 const RKT_STATE: &str = "iottymux";
 /// What it has there for its reapers, in each pod.
 const RKT_STATUS: &str = "status";
-/// Mode of what belongs to the mux alone.
-pub(crate) const PRIVATE: u32 = 0o600;
-/// Mode of a directory that only the mux's user may enter.
-const CLOSED: u32 = 0o700;
 /// Mode of a directory in which others find what they know the name of.
 const PASSABLE: u32 = 0o711;
 /// The bits that let others write a directory.
@@ -60,30 +52,6 @@ const ENDS: &str = "ends";
 /// The mux's own directory where root made the ends: the mux runs as another user then, and writes nowhere
 /// else. Its presence tells the two layouts apart.
 const MUX: &str = "mux";
-/// A directory that the service manager makes when the mux's unit starts and removes when it stops
-/// (`RuntimeDirectory=` of the templates). The names of the ends lead through it, so that without a mux they lead
-/// nowhere: the start of the app fails, and neither waits for a reader nor writes a plain file.
-const GATE: &str = "gate";
-/// A directory in [`GATE`] from the moment on when the ends are prepared. Where it is missing the templates lead the
-/// names of the ends nowhere, which an earlier mux has left.
-const GATE_PREPARED: &str = "gate/prepared";
-/// A directory that there never is, in which names lead nowhere.
-const GONE: &str = "gone";
-/// Below [`ENDS`], for the app's input: a mux that ends it puts another FIFO in its place, without being root.
-/// The service manager opens what is there as root, so the directory is sticky and writable for all, which
-/// has the kernel refuse to follow a link of anybody but root (`fs.protected_symlinks`, proc(5)); only the mux sees it.
-const INPUT: &str = "input";
-/// Mode of [`INPUT`] where the kernel protects it so.
-const STICKY: u32 = 0o1777;
-/// Whether it does: `1`.
-const PROTECTED: &str = "/proc/sys/fs/protected_symlinks";
-/// Longest path of a unix socket, bytes without the closing zero (`sun_path` of unix(7)).
-const SUN_PATH: usize = 107;
-/// The FIFO there that leads to the journal.
-const JOURNAL: &str = "journal";
-/// The run of the app's service that had begun before the ends were prepared, and so has others: a link to its
-/// number.
-const EARLIER: &str = "earlier";
 /// The version-independent names below the directory of an app.
 pub(crate) const ENDPOINTS: &str = "endpoints";
 /// The socket of the session protocol.
@@ -261,78 +229,6 @@ impl AppDir {
         make().with_context(|| format!("cannot make directory {}", self.dir().display()))
     }
 
-    /// Arranges the directory for a mux of another user, as root: what the app's unit opens becomes root's
-    /// alone, and the mux gets a directory of its own. What an earlier mux of root has left in the
-    /// first place goes.
-    pub(crate) fn split(&self) -> Result<()> {
-        let gate = self.path.join(GATE);
-        let owner = fs::symlink_metadata(&gate).with_context(|| {
-            format!(
-                "cannot find {}, which RuntimeDirectory= of the mux's unit makes",
-                gate.display()
-            )
-        })?;
-        if !self.is_split() {
-            self.remove_leftovers()?;
-            for file in [LOGS, LOCK] {
-                self.remove(file)?;
-            }
-        }
-        let make = || -> io::Result<()> {
-            let (ends, mux) = (self.path.join(ENDS), self.path.join(MUX));
-            close_dir(&self.path, READABLE)?;
-            close_dir(&ends, CLOSED)?;
-            // From here on nobody else can replace what is in either.
-            make_dir(&mux)?;
-            lchown(&mux, Some(owner.uid()), Some(owner.gid()))?;
-            let input = ends.join(INPUT);
-            make_dir(&input)?;
-            let is_protected = fs::read_to_string(PROTECTED).is_ok_and(|is| is.trim() == "1");
-            set_mode(&input, if is_protected { STICKY } else { CLOSED })?;
-            // For programs that know the document's place from rkt.
-            replace_link(&self.path.join(ENDPOINTS), &Path::new(MUX).join(ENDPOINTS))
-        };
-        make().with_context(|| format!("cannot set up directory {}", self.path.display()))
-    }
-
-    /// Whether the mux that has a directory of its own here is one of another user.
-    fn is_anothers(&self) -> bool {
-        let owner = fs::symlink_metadata(self.path.join(MUX)).map(|there| there.uid());
-        owner.is_ok_and(|uid| uid != Uid::effective().as_raw())
-    }
-
-    /// Takes back what [`AppDir::split`] has done, for a mux that is root and has all in one place again.
-    pub(crate) fn join(&self) -> Result<()> {
-        if !self.is_split() || !self.is_anothers() {
-            return Ok(());
-        }
-        if self.is_locked() {
-            bail!("cannot start app {}: another mux of this app is running", self.name);
-        }
-        let join = || {
-            self.take_input_back()?;
-            remove(&self.path.join(ENDPOINTS))?;
-            fs::remove_dir_all(self.path.join(MUX))
-        };
-        join().with_context(|| format!("cannot remove {}", self.path.join(MUX).display()))
-    }
-
-    /// Moves the FIFO of the app's input to the other ends. It was the other user's to replace, so what is no FIFO
-    /// goes: outside of [`INPUT`] the kernel would follow a link.
-    fn take_input_back(&self) -> io::Result<()> {
-        let (file, ends) = (Stream::Stdin.stage2(), self.path.join(ENDS));
-        let to = ends.join(file);
-        match fs::rename(ends.join(INPUT).join(file), &to) {
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-            Err(e) => Err(e),
-            Ok(()) if fs::symlink_metadata(&to)?.file_type().is_fifo() => {
-                // What belongs to another user is removed from there.
-                lchown(&to, Some(Uid::effective().as_raw()), None)
-            }
-            Ok(()) => remove(&to),
-        }
-    }
-
     /// Removes what a mux of another user has left: nobody has it open, and what it made may be anything.
     pub(crate) fn remove_own(&self) -> Result<()> {
         if !self.is_split() {
@@ -354,65 +250,12 @@ impl AppDir {
         remove().with_context(|| format!("cannot empty directory {}", own.display()))
     }
 
-    /// Marks the ends as prepared, until the service manager removes [`GATE`]: names still lead nowhere only of streams
-    /// that the app has not, and go. As a directory, for which no link
-    /// is followed: the mux's user could put one there.
-    pub(crate) fn mark_prepared(&self) -> Result<()> {
-        let path = self.path.join(GATE_PREPARED);
-        let mark = || self.remove_dead_names().and_then(|()| make_dir(&path));
-        mark().with_context(|| format!("cannot make directory {}", path.display()))
-    }
-
-    /// Notes the run of the app's service that has none of these ends, if there is one. Among the ends, where a
-    /// mux of another user cannot write.
-    ///
-    /// # Errors
-    /// When the directory does not take it.
-    pub fn note_earlier(&self, run: Option<&str>) -> Result<()> {
-        let path = self.path.join(ENDS).join(EARLIER);
-        let noted = match run {
-            Some(run) => replace_link(&path, Path::new(run)),
-            None => remove(&path),
-        };
-        noted.with_context(|| format!("writing {}", path.display()))
-    }
-
-    /// Whether a run of the app's service is the one that was noted.
-    #[must_use]
-    pub fn is_earlier(&self, run: &str) -> bool {
-        fs::read_link(self.path.join(ENDS).join(EARLIER)).is_ok_and(|noted| noted == Path::new(run))
-    }
-
-    /// Leads the names of the app's ends nowhere, as the templates do before all: opening one fails then, also to
-    /// write.
-    pub(crate) fn lead_nowhere(&self) -> io::Result<()> {
-        Stream::ALL
-            .iter()
-            .map(|stream| stream.stage2())
-            .try_for_each(|file| replace_link(&self.path.join(file), &Path::new(GONE).join(file)))
-    }
-
-    /// Removes the names that lead nowhere.
-    fn remove_dead_names(&self) -> io::Result<()> {
-        for path in Stream::ALL.map(|stream| self.path.join(stream.stage2())) {
-            if fs::read_link(&path).is_ok_and(|to| to.starts_with(GONE)) {
-                remove(&path)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The file of options in the app's directory, where root has made the directory.
     pub(crate) fn old_options(&self) -> Option<String> {
         let path = self.path.join("env");
         let read = || read_plain(&path, limits::OPTIONS).ok();
         let (_, text) = self.is_split().then(read)??;
         String::from_utf8(text).ok()
-    }
-
-    /// Whether the ends are in a directory of their own, behind links.
-    fn sets_ends_apart(&self) -> bool {
-        self.shared || self.is_split()
     }
 
     /// Closes the directory to others, or lets them pass, and removes what others have put there before.
@@ -474,93 +317,6 @@ impl AppDir {
                 );
             }
         }
-    }
-
-    /// Removes the FIFO of the app's input where a mux of root had it, which nobody has open any more.
-    pub(crate) fn remove_old_input(&self) -> Result<()> {
-        let path = self.path.join(ENDS).join(Stream::Stdin.stage2());
-        remove(&path).with_context(|| format!("cannot remove {}", path.display()))
-    }
-
-    /// Gives the mux the FIFO of the app's input, so that it may put another in its place.
-    pub(crate) fn give_input(&self) -> io::Result<()> {
-        let mux = fs::symlink_metadata(self.dir())?;
-        lchown(self.end(Stream::Stdin.stage2()), Some(mux.uid()), Some(mux.gid()))
-    }
-
-    /// Whether this process may put another FIFO in the place of the app's input.
-    pub(crate) fn may_renew_input(&self) -> bool {
-        let end = self.end(Stream::Stdin.stage2());
-        end.parent().is_some_and(|dir| access(dir, AccessFlags::W_OK).is_ok())
-    }
-
-    /// Where an end of the app is.
-    pub(crate) fn end(&self, file: &str) -> PathBuf {
-        if self.sets_ends_apart() { self.apart(file) } else { self.path.join(file) }
-    }
-
-    /// Where an end is that is not in the app's directory itself.
-    fn apart(&self, file: &str) -> PathBuf {
-        let ends = self.path.join(ENDS);
-        let path = ends.join(file);
-        // That of a socket unit is not ours to put another in its place.
-        let is_renewed = self.is_split()
-            && file.ends_with(Stream::Stdin.name())
-            && fs::symlink_metadata(&path).is_err();
-        if is_renewed { ends.join(INPUT).join(file) } else { path }
-    }
-
-    /// Where an end of the app's is to be. What a mux with other rules has left is moved there
-    /// first: a running app may have it open.
-    pub(crate) fn place_end(&self, file: &str) -> io::Result<PathBuf> {
-        let (to, open) = (self.end(file), self.path.join(file));
-        let leads = |path: &Path| fs::read_link(path).is_ok_and(|to| to.ends_with(file));
-        let is_taken = to == open && !leads(&open) && fs::symlink_metadata(&open).is_ok();
-        let ends = self.path.join(ENDS);
-        // Never what is in INPUT, which may be a link of the mux's: it is followed nowhere but there.
-        for from in [open, ends.join(file)] {
-            if from != to
-                && !is_taken
-                && !leads(&from)
-                && let Err(e) = fs::rename(from, &to)
-                && !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-            {
-                return Err(e);
-            }
-        }
-        Ok(to)
-    }
-
-    /// Whether there is an end of this name, in the one place or the other.
-    pub(crate) fn has_end(&self, file: &str) -> bool {
-        let is_there = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|m| !m.is_symlink());
-        is_there(self.path.join(file)) || is_there(self.apart(file))
-    }
-
-    /// Leads to an end that is in its place from where the app's unit looks for it.
-    pub(crate) fn lead_to_end(&self, file: &str) -> io::Result<()> {
-        if !self.sets_ends_apart() {
-            return Ok(());
-        }
-        let apart = self.apart(file);
-        let way = apart.strip_prefix(&self.path).unwrap_or(&apart);
-        let way = if self.is_split() { Path::new(GATE).join("..").join(way) } else { way.into() };
-        replace_link(&self.path.join(file), &way)
-    }
-
-    /// The FIFO of `iojournal@NAME.service`, which is among the app's ends, in a directory that is made if there is none.
-    pub(crate) fn journal(&self) -> io::Result<PathBuf> {
-        make_dir(&self.path.join(ENDS))?;
-        Ok(self.path.join(ENDS).join(JOURNAL))
-    }
-
-    /// Removes an end of the app's.
-    pub(crate) fn remove_end(&self, file: &str) -> Result<()> {
-        let ends = self.path.join(ENDS);
-        for path in [ends.join(INPUT).join(file), ends.join(file), self.path.join(file)] {
-            remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-        }
-        Ok(())
     }
 
     /// Takes the lock of the app.
@@ -693,152 +449,12 @@ impl AppDir {
         self.remove_dir();
         Ok(true)
     }
-
-    /// A listening stream socket, non-blocking, that appears under its name when it accepts.
-    pub(crate) fn listen(&self, file: &str) -> Result<OwnedFd> {
-        let make = || -> io::Result<OwnedFd> {
-            let temporary = temporary(file);
-            remove(&self.path(&temporary))?;
-            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-            let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-            // The file that bind(2) makes has this mode, less the umask.
-            nix::sys::stat::fchmod(&fd, nix::sys::stat::Mode::from_bits_truncate(PRIVATE))?;
-            self.with_address(&temporary, |address| bind(fd.as_raw_fd(), address))?;
-            set_mode(&self.path(&temporary), self.mode(0o666))?;
-            listen(&fd, Backlog::new(i32::try_from(limits::LISTEN_QUEUE).unwrap_or(i32::MAX))?)?;
-            fs::rename(self.path(&temporary), self.path(file))?;
-            Ok(fd)
-        };
-        make().with_context(|| format!("cannot listen on {}", self.path(file).display()))
-    }
-
-    /// A blocking stream socket connected to a socket of this directory. What serves it is root, this
-    /// process's user, or the owner of the directory.
-    pub(crate) fn connect(&self, file: &str) -> io::Result<OwnedFd> {
-        let walk = self.walk()?;
-        let there = open_in(&walk, file.as_ref(), OFlags::PATH)?;
-        if !FileType::from_raw_mode(fstat(&there)?.st_mode).is_socket() {
-            return Err(refusal("it is not a socket".into()));
-        }
-        let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        let fd = UnixStream::from(fd);
-        // A mux that accepts nobody, with a full queue, is waited for no longer than this.
-        fd.set_write_timeout(Some(limits::CONNECT))?;
-        // The file that was looked at, and no other that has its name now.
-        let opened = PathBuf::from(format!("/proc/self/fd/{}", there.as_raw_fd()));
-        match connect(fd.as_raw_fd(), &UnixAddr::new(&opened)?) {
-            Err(Errno::ENOENT) => self.with_address(file, |at| connect(fd.as_raw_fd(), at))?,
-            Err(Errno::EAGAIN) => {
-                return Err(io::Error::new(
-                    ErrorKind::TimedOut,
-                    "the mux does not accept connections",
-                ));
-            }
-            connected => connected?,
-        }
-        fd.set_write_timeout(None)?;
-        let peer = getsockopt(&fd, sockopt::PeerCredentials)?.uid();
-        let owner = fstat(walk.fd())?.st_uid;
-        if ![0, Uid::effective().as_raw(), owner].contains(&peer) {
-            return Err(refusal(format!(
-                "user {peer} serves it; expected root, user {owner} or your own user"
-            )));
-        }
-        Ok(fd.into())
-    }
-
-    /// Calls with the address of a socket of this directory. Where the path is too long for an
-    /// address it goes through a descriptor of the directory, which needs /proc.
-    fn with_address(
-        &self,
-        file: &str,
-        call: impl Fn(&UnixAddr) -> nix::Result<()>,
-    ) -> io::Result<()> {
-        let path = self.path(file);
-        if path.as_os_str().as_bytes().len() <= SUN_PATH {
-            return Ok(call(&UnixAddr::new(&path)?)?);
-        }
-        let dir = File::open(self.dir())?;
-        let short = PathBuf::from(format!("/proc/self/fd/{}/{file}", dir.as_raw_fd()));
-        Ok(call(&UnixAddr::new(&short)?)?)
-    }
-}
-
-/// Where the FIFO of a socket unit is below the app's directory, if the mux has a directory of its own.
-pub(crate) fn split_end(stream: Stream) -> String {
-    format!("{ENDS}/{}", stream.stage2())
 }
 
 /// The directory of the user's session.
 pub(crate) fn session() -> Result<PathBuf> {
     let dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     dir.filter(|dir| dir.is_absolute()).context("XDG_RUNTIME_DIR is not set")
-}
-
-/// Reads a plain file of at most `limit` bytes, and nothing else; also tells when it was written.
-pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
-    let flags = O_NOFOLLOW | O_NONBLOCK;
-    read_open(OpenOptions::new().read(true).custom_flags(flags).open(path)?, limit)
-}
-
-fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut content = Vec::new();
-    file.take(limit + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > limit {
-        return Err(io::Error::other(format!("it is larger than {limit} bytes")));
-    }
-    Ok((metadata.modified()?, content))
-}
-
-/// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
-pub(crate) fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
-    let new = temporary(&file.to_string_lossy());
-    let remove = || remove_in(walk, new.as_ref());
-    let write = || -> io::Result<()> {
-        remove()?;
-        let mut out = open_in(walk, new.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
-        out.write_all(content)?;
-        fchmod(&out, Mode::from_raw_mode(mode))?;
-        Ok(renameat(walk.fd(), &new, walk.fd(), file)?)
-    };
-    write().inspect_err(|_| drop(remove()))
-}
-
-/// Removes a file of a directory; that there is none is fine.
-pub(crate) fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
-    match unlinkat(walk.fd(), file, AtFlags::empty()) {
-        Err(e) if e != Failure::NOENT => Err(e.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Reads a plain file of a directory, of at most `limit` bytes; also tells when it was written.
-pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
-    read_open(open_in(walk, file, OFlags::RDONLY)?, limit)
-}
-
-/// Opens a file of a directory, without following a link and without waiting for anybody. One that is made has
-/// mode 0600.
-fn open_in(walk: &Walk, file: &OsStr, flags: OFlags) -> io::Result<File> {
-    let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    match openat(walk.fd(), file, flags | always, Mode::from_raw_mode(PRIVATE)) {
-        Err(Failure::LOOP) => Err(refusal("it is a symbolic link".into())),
-        opened => Ok(File::from(opened?)),
-    }
-}
-
-/// The names in a directory, as far as they are text.
-fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut names = Vec::new();
-    for entry in Dir::new(openat(dir, ".", flags, Mode::empty())?)? {
-        names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
-    }
-    Ok(names)
 }
 
 /// Makes a directory that is closed to others, if there is none; refuses one that is not this user's. For a user
@@ -907,50 +523,4 @@ fn is_of_a_mux(name: &str) -> bool {
     let stem = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).unwrap_or(name);
     [ENDPOINTS, LOGS, LAST, LOCK].contains(&stem)
         || ["sock-", "stage2-", KEPT].iter().any(|begin| stem.starts_with(begin))
-}
-
-/// Makes a directory of root's where no other user can put anything, if there is none.
-fn make_dir(path: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(CLOSED).create(path) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            let is_dir = fs::symlink_metadata(path)?.is_dir();
-            if is_dir { Ok(()) } else { Err(e) }
-        }
-        made => made,
-    }
-}
-
-/// The name of a file before it is whole.
-fn temporary(file: &str) -> String {
-    format!(".{file}.new")
-}
-
-/// Whether a path still leads to an open file.
-fn is_same(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => false,
-    }
-}
-
-/// Makes a path lead to another, in one step whatever it was before.
-pub(crate) fn replace_link(path: &Path, to: &Path) -> io::Result<()> {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(temporary(&file));
-    remove(&temporary)?;
-    std::os::unix::fs::symlink(to, &temporary)?;
-    fs::rename(&temporary, path)
-}
-
-/// Removes a file; that there is none is fine.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
-}
-
-/// Gives a file a mode, whatever the umask was when it was made.
-pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
