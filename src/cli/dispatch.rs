@@ -150,7 +150,7 @@ fn obey(cli: Cli) -> Result<Exit> {
     }
 }
 
-/// Does what was asked for, if it makes sense.
+/// Runs a command, if its arguments are valid.
 fn if_sensible<T>(asked: Result<T>, does: impl FnOnce(T) -> Result<Exit>) -> Result<Exit> {
     match asked {
         Ok(asked) => does(asked),
@@ -158,17 +158,17 @@ fn if_sensible<T>(asked: Result<T>, does: impl FnOnce(T) -> Result<Exit>) -> Res
     }
 }
 
-/// Writes, shows or takes away units.
+/// Writes, shows or removes units.
 fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()> {
     match &args.output {
         None => write::show(apps, setup),
-        // The state of another root is not to be found here.
+        // The state of another root is not here.
         Some(dir) if args.remove => write::remove(apps, dir, args.seen_as.is_none()),
         Some(dir) => write::write(apps, setup, dir),
     }
 }
 
-/// Is a mux, if what was asked for makes sense.
+/// Runs a mux, if its plan is valid.
 fn begin(plan: Result<MuxPlan>) -> Result<Exit> {
     match plan {
         Ok(plan) => run::mux(plan),
@@ -180,7 +180,7 @@ fn begin(plan: Result<MuxPlan>) -> Result<Exit> {
     }
 }
 
-/// Whether the mux of this environment would understand its options. It says itself what it does not.
+/// Checks that a mux accepts the options in this environment; the mux itself reports errors.
 fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
     let command = if args.tty { "tty" } else { "stream" };
     let words = ["iottymux", command, "--app", args.app.name.as_str()];
@@ -191,16 +191,15 @@ fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
     }
 }
 
-/// Goes on with the options in the app's directory, where a mux of an earlier version had them read by systemd:
-/// there they would reach the commands that run as root.
+/// Reads the options in the app's directory. systemd does not read this file any more, since its
+/// variables would reach the commands that run as root.
 fn read_old_options(dir: &AppDir) {
     if let Some(text) = dir.old_options() {
         process::restart_with(&text, "IOTTYMUX_");
     }
 }
 
-/// After a mistake in its variables a mux goes on with the defaults, if an app depends on it. Comes back
-/// when that is no way out.
+/// After an invalid variable, runs the mux with the defaults if an app depends on it; else returns.
 fn take_over() {
     let ours = ["IOTTYMUX_", "STAGE1_LOGMODE"];
     process::restart_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);

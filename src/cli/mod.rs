@@ -287,7 +287,7 @@ pub(crate) struct TtyArgs {
     pub(crate) mux: MuxArgs,
 }
 
-/// Those options of `stream` and `tty` that matter to `prepare`, which is no command for people.
+/// The options of `stream` and `tty` that `prepare` needs. It is an internal command.
 #[derive(Debug, Args)]
 pub(crate) struct PrepareArgs {
     #[command(flatten)]

@@ -1,5 +1,5 @@
 //! What was typed means: resolved against rkt's variables and the machine, and checked. Everything
-//! after this module sees only what is valid.
+//! after this module sees only valid values.
 
 use std::env;
 use std::path::Path;

@@ -239,7 +239,7 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
     Ok(Variable { name: name.to_owned(), value: value.to_owned(), kinds, is_log })
 }
 
-/// A manifest, which is no longer than one can be; a link may lead to it.
+/// Reads a manifest of at most [`limits::MANIFEST`] bytes. Follows links.
 fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(read_plain(&path.canonicalize()?, limits::MANIFEST)?.1)
 }

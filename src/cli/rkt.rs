@@ -65,7 +65,7 @@ pub(crate) fn speaks(arguments: &[OsString]) -> bool {
     first.is_some_and(|(name, _)| matches!(name, "action" | "app"))
 }
 
-/// Reads the flags. The first argument that is no flag, or `--`, ends them.
+/// Reads the flags. The first argument that is not a flag, or `--`, ends them.
 ///
 /// Errors: For a flag that is not known or lacks its value.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {

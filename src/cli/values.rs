@@ -1,4 +1,4 @@
-//! Values of options and variables: from text, with a reason when it is none. Pure.
+//! Parsers for the values of options and variables, with an error for the user. Pure.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
-/// How long to wait: `None` for ever.
+/// How long to wait; `None` means without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait(pub(crate) Option<Duration>);
 
@@ -47,7 +47,7 @@ pub(crate) fn plain_stream(text: &str) -> Result<Stream, String> {
     plain.ok_or_else(|| "expected stdin, stdout or stderr".to_owned())
 }
 
-/// Parses how much is to be told.
+/// Parses a log level.
 pub(crate) fn level(text: &str) -> Result<LevelFilter, String> {
     text.parse().map_err(|_| "expected off, error, warn, info, debug or trace".to_owned())
 }

@@ -19,7 +19,7 @@ pub(crate) const PRIVATE: u32 = 0o600;
 /// Mode of a directory that only its owner may enter.
 pub(crate) const CLOSED: u32 = 0o700;
 
-/// Reads a plain file of at most `limit` bytes, and nothing else; also tells when it was written.
+/// Reads a regular file of at most `limit` bytes; also returns its modification time.
 pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
     let flags = O_NOFOLLOW | O_NONBLOCK;
     read_open(OpenOptions::new().read(true).custom_flags(flags).open(path)?, limit)
@@ -38,7 +38,7 @@ pub(crate) fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u
     Ok((metadata.modified()?, content))
 }
 
-/// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
+/// Replaces a file atomically: readers see the old content or the new one, with the new mode.
 pub(crate) fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
     let new = temporary(&file.to_string_lossy());
     let remove = || remove_in(walk, new.as_ref());
@@ -52,7 +52,7 @@ pub(crate) fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -
     write().inspect_err(|_| drop(remove()))
 }
 
-/// Removes a file of a directory; that there is none is fine.
+/// Removes a file of a directory, if it exists.
 pub(crate) fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
     match unlinkat(walk.fd(), file, AtFlags::empty()) {
         Err(e) if e != Errno::NOENT => Err(e.into()),
@@ -60,13 +60,14 @@ pub(crate) fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Reads a plain file of a directory, of at most `limit` bytes; also tells when it was written.
+/// Reads a regular file of a directory, of at most `limit` bytes; also returns its modification
+/// time.
 pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
     read_open(open_in(walk, file, OFlags::RDONLY)?, limit)
 }
 
-/// Opens a file of a directory, without following a link and without waiting for anybody. One that is made has
-/// mode 0600.
+/// Opens a file of a directory without following a link and without blocking. A new file has mode
+/// 0600.
 pub(crate) fn open_in(walk: &Walk, file: &OsStr, flags: OFlags) -> io::Result<File> {
     let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     match openat(walk.fd(), file, flags | always, Mode::from_raw_mode(PRIVATE)) {
@@ -85,7 +86,7 @@ pub(crate) fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Makes a directory of root's where no other user can put anything, if there is none.
+/// Makes a directory, if it does not exist, below one where only root can make files.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(CLOSED).create(path) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
@@ -96,7 +97,7 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of a file before it is whole.
+/// The temporary name of a file that is being written.
 pub(crate) fn temporary(file: &str) -> String {
     format!(".{file}.new")
 }
@@ -109,7 +110,7 @@ pub(crate) fn is_same(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Makes a path lead to another, in one step whatever it was before.
+/// Makes `path` a symbolic link to `to`, atomically.
 pub(crate) fn replace_link(path: &Path, to: &Path) -> io::Result<()> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(temporary(&file));
@@ -118,7 +119,7 @@ pub(crate) fn replace_link(path: &Path, to: &Path) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// Removes a file; that there is none is fine.
+/// Removes a file, if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
@@ -126,7 +127,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a file a mode, whatever the umask was when it was made.
+/// Sets the mode of a file.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }

@@ -22,7 +22,7 @@ pub(super) const GATE: &str = "gate";
 /// A directory in [`GATE`] from the moment on when the ends are prepared. Where it is missing the templates lead the
 /// names of the ends nowhere, which an earlier mux has left.
 pub(super) const GATE_PREPARED: &str = "gate/prepared";
-/// A directory that there never is, in which names lead nowhere.
+/// A directory that never exists, for dangling links.
 const GONE: &str = "gone";
 /// Below [`ENDS`], for the app's input: a mux that ends it puts another FIFO in its place, without being root.
 /// The service manager opens what is there as root, so the directory is sticky and writable for all, which
@@ -39,9 +39,8 @@ pub(super) const JOURNAL: &str = "journal";
 pub(super) const EARLIER: &str = "earlier";
 
 impl AppDir {
-    /// Arranges the directory for a mux of another user, as root: what the app's unit opens becomes root's
-    /// alone, and the mux gets a directory of its own. What an earlier mux of root has left in the
-    /// first place goes.
+    /// Sets up the split layout, as root: the files that the app's unit opens belong to root, and
+    /// the mux gets a directory of its own. Removes the files of an earlier mux of root.
     pub(crate) fn split(&self) -> Result<()> {
         let gate = self.path.join(GATE);
         let owner = fs::symlink_metadata(&gate).with_context(|| {
@@ -60,7 +59,7 @@ impl AppDir {
             let (ends, mux) = (self.path.join(ENDS), self.path.join(MUX));
             close_dir(&self.path, READABLE)?;
             close_dir(&ends, CLOSED)?;
-            // From here on nobody else can replace what is in either.
+            // From here on no other user can replace the files in them.
             make_dir(&mux)?;
             lchown(&mux, Some(owner.uid()), Some(owner.gid()))?;
             let input = ends.join(INPUT);
@@ -73,13 +72,13 @@ impl AppDir {
         make().with_context(|| format!("cannot set up directory {}", self.path.display()))
     }
 
-    /// Whether the mux that has a directory of its own here is one of another user.
+    /// Whether the layout is split and the mux's directory belongs to another user.
     pub(super) fn is_anothers(&self) -> bool {
         let owner = fs::symlink_metadata(self.path.join(MUX)).map(|there| there.uid());
         owner.is_ok_and(|uid| uid != Uid::effective().as_raw())
     }
 
-    /// Takes back what [`AppDir::split`] has done, for a mux that is root and has all in one place again.
+    /// Undoes [`AppDir::split`], for a mux that runs as root.
     pub(crate) fn join(&self) -> Result<()> {
         if !self.is_split() || !self.is_anothers() {
             return Ok(());
@@ -95,8 +94,8 @@ impl AppDir {
         join().with_context(|| format!("cannot remove {}", self.path.join(MUX).display()))
     }
 
-    /// Moves the FIFO of the app's input to the other ends. It was the other user's to replace, so what is no FIFO
-    /// goes: outside of [`INPUT`] the kernel would follow a link.
+    /// Moves the FIFO of the app's input to the other ends. The other user could replace it, so
+    /// anything but a FIFO is removed: outside of [`INPUT`] the kernel would follow a link.
     pub(super) fn take_input_back(&self) -> io::Result<()> {
         let (file, ends) = (Stream::Stdin.stage2(), self.path.join(ENDS));
         let to = ends.join(file);
@@ -111,9 +110,9 @@ impl AppDir {
         }
     }
 
-    /// Marks the ends as prepared, until the service manager removes [`GATE`]: names still lead nowhere only of streams
-    /// that the app has not, and go. As a directory, for which no link
-    /// is followed: the mux's user could put one there.
+    /// Marks the ends as prepared until systemd removes [`GATE`], and removes the dangling names of
+    /// streams that the app does not have. The mark is a directory, because making one does not
+    /// follow a link of the mux's user.
     pub(crate) fn mark_prepared(&self) -> Result<()> {
         let path = self.path.join(GATE_PREPARED);
         let mark = || self.remove_dead_names().and_then(|()| make_dir(&path));
@@ -140,8 +139,8 @@ impl AppDir {
         fs::read_link(self.path.join(ENDS).join(EARLIER)).is_ok_and(|noted| noted == Path::new(run))
     }
 
-    /// Leads the names of the app's ends nowhere, as the templates do before all: opening one fails then, also to
-    /// write.
+    /// Makes the names of the app's ends dangling links, as the templates do first: then opening
+    /// one fails.
     pub(crate) fn lead_nowhere(&self) -> io::Result<()> {
         Stream::ALL
             .iter()
@@ -149,7 +148,7 @@ impl AppDir {
             .try_for_each(|file| replace_link(&self.path.join(file), &Path::new(GONE).join(file)))
     }
 
-    /// Removes the names that lead nowhere.
+    /// Removes the dangling names.
     pub(super) fn remove_dead_names(&self) -> io::Result<()> {
         for path in Stream::ALL.map(|stream| self.path.join(stream.stage2())) {
             if fs::read_link(&path).is_ok_and(|to| to.starts_with(GONE)) {
@@ -159,7 +158,7 @@ impl AppDir {
         Ok(())
     }
 
-    /// Whether the ends are in a directory of their own, behind links.
+    /// Whether the ends are in their own directory, behind links.
     pub(super) fn sets_ends_apart(&self) -> bool {
         self.shared || self.is_split()
     }
@@ -252,7 +251,7 @@ impl AppDir {
     }
 }
 
-/// Where the FIFO of a socket unit is below the app's directory, if the mux has a directory of its own.
+/// The path of a socket unit's FIFO below the app's directory in the split layout.
 pub(crate) fn split_end(stream: Stream) -> String {
     format!("{ENDS}/{}", stream.stage2())
 }

@@ -1,8 +1,8 @@
-//! The state directory and all paths below it: built here, from a checked name, and nowhere else.
+//! The state directory and all paths below it. No other module builds such paths.
 //!
-//! Invariant: nothing outside the directory of the app is opened, bound or dialled through an
-//! [`AppDir`], whatever links another user or a pod has put there. A mux keeps its files only where no
-//! other user can reach or replace them. This module does not know what the files mean.
+//! Invariant: an [`AppDir`] never opens, binds or connects to anything outside the app's directory,
+//! whatever links another user or a pod has put there. A mux keeps its files only where no other
+//! user can reach or replace them. This module does not know the contents of the files.
 
 mod ends;
 mod sockets;
@@ -34,33 +34,33 @@ use crate::types::stream::Stream;
 
 /// Where the muxes of the system have their directories.
 const SYSTEM: &str = "/run/iottymux";
-/// Where rkt's stage1 keeps what it knows of its apps: a directory of that name alone is none of its.
+/// The directory of rkt's stage1. Its existence alone does not prove a rkt pod.
 const RKT: &str = "/rkt";
-/// What it has there for the muxes.
+/// Its subdirectory for muxes.
 const RKT_STATE: &str = "iottymux";
-/// What it has there for its reapers, in each pod.
+/// Its subdirectory for reapers, present in each pod.
 const RKT_STATUS: &str = "status";
-/// Mode of a directory in which others find what they know the name of.
+/// Mode of a directory whose files other users can open by name.
 const PASSABLE: u32 = 0o711;
-/// The bits that let others write a directory.
+/// The bits that let other users write to a directory.
 const WRITABLE: u32 = 0o022;
-/// Mode of a directory of root's that everybody may read.
+/// Mode of a directory that all users may read.
 const READABLE: u32 = 0o755;
-/// Where the app's ends are while others may enter the app's directory: a FIFO itself asks nobody for
-/// credentials.
+/// The directory of the app's ends while other users may enter the app's directory: a FIFO itself
+/// does not check credentials.
 const ENDS: &str = "ends";
-/// The mux's own directory where root made the ends: the mux runs as another user then, and writes nowhere
-/// else. Its presence tells the two layouts apart.
+/// The mux's own directory in the split layout, where root makes the ends and the mux runs as
+/// another user. The layout is split if this directory exists.
 const MUX: &str = "mux";
-/// The version-independent names below the directory of an app.
+/// The document that lists the app's sockets.
 pub(crate) const ENDPOINTS: &str = "endpoints";
 /// The socket of the session protocol.
 pub(crate) const SESSION: &str = "sock-session";
-/// The logs that the mux writes.
+/// The document that lists the mux's logs.
 pub(crate) const LOGS: &str = "logs";
 /// How the app ended.
 pub(crate) const LAST: &str = "last.json";
-/// What the name of an end begins with that waits for the app's next start.
+/// Prefix of an end that is set aside until the app's next start.
 pub(crate) const KEPT: &str = "kept-";
 const LOCK: &str = "lock";
 
@@ -69,8 +69,8 @@ const LOCK: &str = "lock";
 pub struct StateDir(PathBuf);
 
 impl StateDir {
-    /// The directory that was asked for, else rkt's in a pod of rkt, else that of the system for root,
-    /// else that of the user's session.
+    /// The given directory, else rkt's in a rkt pod, else the system's for root, else that of the
+    /// user's session.
     pub fn resolve(given: Option<PathBuf>) -> Result<Self> {
         if let Some(path) = given {
             return Ok(Self(
@@ -87,8 +87,8 @@ impl StateDir {
         Ok(Self(session().map_err(named)?.join("iottymux")))
     }
 
-    /// The directory with an app for somebody who attaches to it: that of [`StateDir::resolve`], else that
-    /// of the system where the app is, whose mux may let this user in.
+    /// The directory that has the app of a client: that of [`StateDir::resolve`], else that of the
+    /// system where the app is, whose mux may let this user in.
     ///
     /// # Errors
     /// As of [`StateDir::resolve`], where the system has no such app either.
@@ -138,7 +138,7 @@ impl StateDir {
         AppDir { name: name.clone(), path: self.0.join(name.as_str()), shared: false }
     }
 
-    /// The apps that have a directory, sorted; none when there is no state directory yet.
+    /// The apps that have a directory, sorted; empty without a state directory.
     pub(crate) fn apps(&self) -> Result<Vec<AppName>> {
         let list = || -> io::Result<Vec<AppName>> {
             let mut walk = Walk::new()?;
@@ -209,12 +209,12 @@ impl AppDir {
         Self { shared, ..self }
     }
 
-    /// The mode of a file: `open` where other users may come, else that of what is the mux's alone.
+    /// The mode of a file: `open` if other users have access, else [`PRIVATE`].
     pub(crate) fn mode(&self, open: u32) -> u32 {
         if self.shared { open } else { PRIVATE }
     }
 
-    /// Makes the directory if there is none, closed to others.
+    /// Makes the directory, closed to other users, if it does not exist.
     pub(crate) fn create(&self) -> Result<()> {
         let make = || -> io::Result<()> {
             let dir = self.path("");
@@ -229,7 +229,7 @@ impl AppDir {
         make().with_context(|| format!("cannot make directory {}", self.dir().display()))
     }
 
-    /// Removes what a mux of another user has left: nobody has it open, and what it made may be anything.
+    /// Removes everything that a mux of another user has left; its files may have any type.
     pub(crate) fn remove_own(&self) -> Result<()> {
         if !self.is_split() {
             return Ok(());
@@ -303,8 +303,8 @@ impl AppDir {
         self.walk().is_ok_and(|walk| statat(walk.fd(), file, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
-    /// Lets others pass through the state directory, which is ours; of those above it is only said
-    /// when they stand in the way.
+    /// Lets other users pass through the state directory. Only warns about the directories above
+    /// it.
     fn open_the_way(&self) {
         for (above, dir) in self.path.ancestors().skip(1).enumerate() {
             let Ok(mode) = fs::metadata(dir).map(|there| there.mode()) else { continue };
@@ -367,7 +367,7 @@ impl AppDir {
         })
     }
 
-    /// Replaces a file as a whole: readers see the old content or the new one, with the new mode.
+    /// Replaces a file atomically: readers see the old content or the new one, with the new mode.
     pub(crate) fn replace(&self, file: &str, content: &[u8], mode: u32) -> Result<()> {
         let what = || format!("cannot write {}", self.path(file).display());
         replace_in(&self.walk().with_context(what)?, file.as_ref(), content, mode)
@@ -387,7 +387,7 @@ impl AppDir {
         ours.then(|| rkt.join(RKT_STATUS).join(self.name.as_str()))
     }
 
-    /// Removes a file; that there is none is fine.
+    /// Removes a file, if it exists.
     pub(crate) fn remove(&self, file: &str) -> Result<()> {
         remove(&self.path(file))
             .with_context(|| format!("cannot remove {}", self.path(file).display()))
@@ -395,9 +395,10 @@ impl AppDir {
 
     /// Removes the directory if it is empty but for the lock, which the caller holds.
     pub(crate) fn remove_dir(&self) {
-        // Whoever waits for this lock finds a file that is gone and a directory that is made anew.
+        // A process that waits for this lock then finds the file removed, and makes the directory
+        // again.
         let _ = fs::remove_file(self.path(LOCK));
-        // The mux's own goes last: it tells where the others are.
+        // The mux's own directory goes last: its presence marks the layout.
         let input = Path::new(ENDS).join(INPUT);
         for dir in [&*input, ENDS.as_ref(), GATE_PREPARED.as_ref(), GATE.as_ref(), MUX.as_ref()] {
             let _ = fs::remove_dir(self.path.join(dir));
@@ -405,7 +406,8 @@ impl AppDir {
         let _ = fs::remove_dir(&self.path);
     }
 
-    /// Removes what tells of a mux, and of how its app ended, the document first: nothing else is found then.
+    /// Removes the documents and sockets of a mux. `endpoints` goes first, so that clients find
+    /// nothing.
     pub(crate) fn remove_leftovers(&self) -> Result<()> {
         self.remove(ENDPOINTS)?;
         self.remove(LAST)?;
@@ -415,7 +417,7 @@ impl AppDir {
         Ok(())
     }
 
-    /// Waits until no mux has the lock; at once where there is none.
+    /// Waits until no mux has the lock.
     pub(crate) fn await_unlocked(&self) -> Result<()> {
         let Ok(file) = self.open(LOCK, OFlags::RDONLY) else { return Ok(()) };
         let what = |(_, e)| anyhow!("cannot wait for {}: {e}", self.path(LOCK).display());
@@ -457,8 +459,8 @@ pub(crate) fn session() -> Result<PathBuf> {
     dir.filter(|dir| dir.is_absolute()).context("XDG_RUNTIME_DIR is not set")
 }
 
-/// Makes a directory that is closed to others, if there is none; refuses one that is not this user's. For a user
-/// it may be root's, if nobody else can write it.
+/// Makes a directory that is closed to other users, or checks that an existing one belongs to this
+/// user. It may also belong to root, if no other user can write to it.
 fn own_dir(walk: &Walk, name: &OsStr) -> io::Result<()> {
     match mkdirat(walk.fd(), name, Mode::from_raw_mode(CLOSED)) {
         Err(Failure::EXIST) => {}
@@ -483,8 +485,8 @@ fn own_dir(walk: &Walk, name: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a directory of this user this mode, after making it if there is none, and removes from it those files of a
-/// mux that belong to other users: they came while others could write it.
+/// Makes a directory with this mode, and removes a mux's files of other users from it: those date
+/// from when other users could write to it.
 fn close_dir(path: &Path, mode: u32) -> io::Result<()> {
     let mut walk = Walk::new()?;
     walk.go(path.parent().unwrap_or(path), Links::Trusted)?;

@@ -25,7 +25,7 @@ use crate::types::limits;
 const SUN_PATH: usize = 107;
 
 impl AppDir {
-    /// A listening stream socket, non-blocking, that appears under its name when it accepts.
+    /// A non-blocking listening socket. Its name appears when it accepts connections.
     pub(crate) fn listen(&self, file: &str) -> Result<OwnedFd> {
         let make = || -> io::Result<OwnedFd> {
             let temporary = temporary(file);
@@ -43,8 +43,8 @@ impl AppDir {
         make().with_context(|| format!("cannot listen on {}", self.path(file).display()))
     }
 
-    /// A blocking stream socket connected to a socket of this directory. What serves it is root, this
-    /// process's user, or the owner of the directory.
+    /// Connects a blocking stream socket to a socket of this directory. Its server must be root,
+    /// this process's user, or the owner of the directory.
     pub(crate) fn connect(&self, file: &str) -> io::Result<OwnedFd> {
         let walk = self.walk()?;
         let there = open_in(&walk, file.as_ref(), OFlags::PATH)?;
@@ -53,9 +53,9 @@ impl AppDir {
         }
         let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
         let fd = UnixStream::from(fd);
-        // A mux that accepts nobody, with a full queue, is waited for no longer than this.
+        // A mux with a full listen queue must not block this process.
         fd.set_write_timeout(Some(limits::CONNECT))?;
-        // The file that was looked at, and no other that has its name now.
+        // Connect to the checked file, even if another one has its name now.
         let opened = PathBuf::from(format!("/proc/self/fd/{}", there.as_raw_fd()));
         match connect(fd.as_raw_fd(), &UnixAddr::new(&opened)?) {
             Err(Errno::ENOENT) => self.with_address(file, |at| connect(fd.as_raw_fd(), at))?,
@@ -78,8 +78,8 @@ impl AppDir {
         Ok(fd.into())
     }
 
-    /// Calls with the address of a socket of this directory. Where the path is too long for an
-    /// address it goes through a descriptor of the directory, which needs /proc.
+    /// Calls `call` with the address of a socket of this directory. A path that is too long for an
+    /// address goes through a descriptor of the directory, which needs /proc.
     fn with_address(
         &self,
         file: &str,
