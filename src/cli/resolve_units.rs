@@ -115,13 +115,13 @@ fn single(args: &UnitsArgs) -> Result<AppUnits> {
         (None, Some(service)) => (derived_name(service)?, service.clone()),
         (None, None) => bail!("--app is missing"),
     };
-    let mut wishes = ManifestOptions::new(asked(&args.modes));
+    let mut options = ManifestOptions::new(asked(&args.modes));
     for annotation in &args.annotation {
-        if !wishes.take(annotation).map_err(|why| anyhow!(why))? {
+        if !options.take(annotation).map_err(|why| anyhow!(why))? {
             bail!("unknown annotation {}", annotation.name.escape_debug());
         }
     }
-    app(name, service, wishes.settle().map_err(|why| anyhow!(why))?, &args.modes)
+    app(name, service, options.settle().map_err(|why| anyhow!(why))?, &args.modes)
 }
 
 fn derived_name(service: &ServiceName) -> Result<AppName> {
@@ -141,14 +141,14 @@ fn app(
 ) -> Result<AppUnits> {
     let mut variables = Vec::new();
     let mut logs: Vec<String> = Vec::new();
-    let mut wish = JournalChoice::default();
+    let mut journal_choice = JournalChoice::default();
     let mut specs: Vec<&str> = args.log.iter().map(String::as_str).collect();
     for (spec, meaning) in [("none", JournalChoice::Never), ("journal", JournalChoice::Always)] {
         if specs.contains(&spec) {
-            if wish != JournalChoice::default() {
+            if journal_choice != JournalChoice::default() {
                 bail!("--log none and --log journal exclude each other");
             }
-            wish = meaning;
+            journal_choice = meaning;
             specs.retain(|other| *other != spec);
         }
     }
@@ -173,7 +173,7 @@ fn app(
         };
         variables.extend([("STAGE1_LOGMODE", "k8s-plain"), ("KUBERNETES_LOG_PATH", path)].map(set));
     }
-    let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(wish));
+    let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(journal_choice));
     let has_hooks = true;
     let app = AppUnits { name, service, modes, logs_to_file, variables, logs, journal, has_hooks };
     app.muxes().with_context(|| format!("app {}: invalid name of its terminal", app.name))?;

@@ -60,7 +60,7 @@ impl fmt::Display for FlagError {
 impl std::error::Error for FlagError {}
 
 /// Whether a command line is in rkt's spelling: it begins with one of rkt's two flags.
-pub(crate) fn speaks(arguments: &[OsString]) -> bool {
+pub(crate) fn is_spelling(arguments: &[OsString]) -> bool {
     let first = arguments.first().and_then(|first| first.to_str()).and_then(flag);
     first.is_some_and(|(name, _)| matches!(name, "action" | "app"))
 }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_spelling_it_is() {
+    fn rkts_spelling_is_recognized() {
         for (line, rkts) in [
             (&["--action=list"][..], true),
             (&["-app", "x"], true),
@@ -195,7 +195,7 @@ mod tests {
             (&["--application"], false),
             (&[], false),
         ] {
-            assert_eq!(speaks(&words(line)), rkts, "{line:?}");
+            assert_eq!(is_spelling(&words(line)), rkts, "{line:?}");
         }
     }
 }

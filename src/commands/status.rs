@@ -24,13 +24,13 @@ pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     let text = match report(dir) {
         Ok(report) if json => {
             let app_state = report.app_state();
-            ascii(&serde_json::to_string(&Told { app_state, rest: report })?) + "\n"
+            ascii(&serde_json::to_string(&JsonStatus { app_state, rest: report })?) + "\n"
         }
         Ok(report) => text(&report),
         Err(e) => match e.downcast()? {
             find::Ended { last, .. } if json => {
-                let told = Told { app_state: AppState::Exited, rest: gone(dir, last) };
-                ascii(&serde_json::to_string(&told)?) + "\n"
+                let status = JsonStatus { app_state: AppState::Exited, rest: ended_app(dir, last) };
+                ascii(&serde_json::to_string(&status)?) + "\n"
             }
             find::Ended { last, .. } => last_text(dir, &last),
         },
@@ -56,7 +56,7 @@ fn ascii(json: &str) -> String {
 
 /// What `--json` shows.
 #[derive(Serialize)]
-struct Told<T> {
+struct JsonStatus<T> {
     app_state: AppState,
     #[serde(flatten)]
     rest: T,
@@ -64,7 +64,7 @@ struct Told<T> {
 
 /// What it shows of an app whose mux has ended.
 #[derive(Serialize)]
-struct Gone {
+struct EndedApp {
     app: String,
     state: &'static str,
     ended_ms: u64,
@@ -72,9 +72,9 @@ struct Gone {
     streams: Vec<StreamTail>,
 }
 
-fn gone(dir: &AppDir, last: Last) -> Gone {
+fn ended_app(dir: &AppDir, last: Last) -> EndedApp {
     let Last { ended_ms, status: app_ended, streams, .. } = last;
-    Gone { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
+    EndedApp { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
 }
 
 /// The status of an app's mux.

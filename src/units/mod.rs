@@ -26,7 +26,7 @@ use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
 use crate::units::journal::JournalPlan;
-use crate::units::text::{UnitOwner, argument, env_value, program, seal, value, word};
+use crate::units::text::{UnitOwner, argument, env_value, program, value, with_checksum, word};
 
 /// The name of each drop-in: before those that an administrator adds.
 pub(crate) const DROP_IN: &str = "50-iottymux.conf";
@@ -273,7 +273,7 @@ pub(crate) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
     let muxes = app.muxes()?;
     let mut files = Vec::new();
     let mut file = |path: PathBuf, text: &str| {
-        files.push(UnitFile { path, text: seal(Some(app.owner()), text) });
+        files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
     };
     // The one that has stdout, or else stderr.
     let logging = [Stream::Stdout, Stream::Stderr]
@@ -292,7 +292,7 @@ pub(crate) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
     }
     files.extend(muxes.iter().filter_map(|mux| journal::file(app, mux, setup)));
     let mut file = |path: PathBuf, text: &str| {
-        files.push(UnitFile { path, text: seal(Some(app.owner()), text) });
+        files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
     };
     file(drop_ins(app.service.as_str()).join(DROP_IN), &app_drop_in(app, &muxes, setup));
     Ok(files)
@@ -310,7 +310,7 @@ fn template(kind: UnitKind, user: bool) -> UnitFile {
     };
     let text = if user { for_user(text) } else { text.to_owned() };
     let path = format!("{}@.service", kind.template()).into();
-    UnitFile { path, text: seal(None, &text) }
+    UnitFile { path, text: with_checksum(None, &text) }
 }
 
 /// What a user's manager has no right to do for a service of its own: capabilities are not its to
