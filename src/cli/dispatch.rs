@@ -10,7 +10,7 @@ use crate::mux::MuxPlan;
 use crate::os::diagnostics;
 use crate::os::state::{AppDir, StateDir};
 use crate::systemd::manager::Manager;
-use crate::systemd::notify;
+use crate::systemd::process;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -27,7 +27,8 @@ pub fn main() -> i32 {
     {
         return journal_writer::main(words).code();
     }
-    let outcome = if rkt::speaks(&arguments) { rkt_main(&arguments) } else { our_main(&arguments) };
+    let outcome =
+        if rkt::is_spelling(&arguments) { rkt_main(&arguments) } else { our_main(&arguments) };
     outcome.code()
 }
 
@@ -39,14 +40,14 @@ fn our_main(arguments: &[OsString]) -> Exit {
         Err(e) => {
             let exit = diagnostics::usage(&e, &help_of(arguments));
             if exit == Exit::Usage {
-                take_over();
+                restart_with_defaults();
             }
             return exit;
         }
     };
     let is_mux = matches!(cli.command, Command::Stream(_) | Command::Tty(_) | Command::Run(_));
     diagnostics::start(cli.log_level, is_mux);
-    obey(cli).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
+    execute(cli).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
 }
 
 /// The command that shows the help for what was typed.
@@ -66,18 +67,18 @@ fn command(arguments: &[OsString]) -> clap::Command {
     if arguments.iter().any(|word| word == "-h") { without_variables(command) } else { command }
 }
 
-fn obey(cli: Cli) -> Result<Exit> {
+fn execute(cli: Cli) -> Result<Exit> {
     let given = cli.state_dir;
     let state = || StateDir::resolve(given.clone());
     let with_app = |name: &AppName| StateDir::with_app(given.clone(), name);
     match cli.command {
         Command::Stream(args) => {
             read_old_options(&state()?.app(&args.app.name));
-            begin(resolve::stream(&args, &state()?))
+            run_mux(resolve::stream(&args, &state()?))
         }
         Command::Tty(args) => {
             read_old_options(&state()?.app(&args.app.name));
-            begin(resolve::tty(&args, &state()?))
+            run_mux(resolve::tty(&args, &state()?))
         }
         Command::Prepare(args) => {
             let state = state()?;
@@ -88,11 +89,11 @@ fn obey(cli: Cli) -> Result<Exit> {
                 .map(|()| Exit::Done)
         }
         Command::Run(args) if args.attach && !args.await_client => {
-            if_sensible(resolve::run_attached(&args, &state()?), |request| run::attached(&request))
+            if_valid(resolve::run_attached(&args, &state()?), |request| run::attached(&request))
         }
-        Command::Run(args) => begin(resolve::run(&args, &state()?)),
+        Command::Run(args) => run_mux(resolve::run(&args, &state()?)),
         Command::Attach(args) => {
-            if_sensible(resolve::attach(&args, &with_app(&args.app.name)?), |request| {
+            if_valid(resolve::attach(&args, &with_app(&args.app.name)?), |request| {
                 attach::attach(&request)
             })
         }
@@ -114,7 +115,7 @@ fn obey(cli: Cli) -> Result<Exit> {
         Command::Enable(args) => {
             let asked = resolve_units::enable(&args, given.as_deref());
             let manager = Manager { user: args.modes.user };
-            if_sensible(asked, |(app, setup)| {
+            if_valid(asked, |(app, setup)| {
                 let how = How { now: args.now, force: args.force };
                 enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
             })
@@ -134,7 +135,7 @@ fn obey(cli: Cli) -> Result<Exit> {
             .map(|()| Exit::Done)
         }
         Command::Units(args) => {
-            if_sensible(resolve_units::units(&args, given.as_deref()), |(apps, setup)| {
+            if_valid(resolve_units::units(&args, given.as_deref()), |(apps, setup)| {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
             })
         }
@@ -150,37 +151,37 @@ fn obey(cli: Cli) -> Result<Exit> {
     }
 }
 
-/// Does what was asked for, if it makes sense.
-fn if_sensible<T>(asked: Result<T>, does: impl FnOnce(T) -> Result<Exit>) -> Result<Exit> {
+/// Runs a command, if its arguments are valid.
+fn if_valid<T>(asked: Result<T>, does: impl FnOnce(T) -> Result<Exit>) -> Result<Exit> {
     match asked {
         Ok(asked) => does(asked),
         Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
     }
 }
 
-/// Writes, shows or takes away units.
+/// Writes, shows or removes units.
 fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()> {
     match &args.output {
         None => write::show(apps, setup),
-        // The state of another root is not to be found here.
+        // The state of another root is not here.
         Some(dir) if args.remove => write::remove(apps, dir, args.seen_as.is_none()),
         Some(dir) => write::write(apps, setup, dir),
     }
 }
 
-/// Is a mux, if what was asked for makes sense.
-fn begin(plan: Result<MuxPlan>) -> Result<Exit> {
+/// Runs a mux, if its plan is valid.
+fn run_mux(plan: Result<MuxPlan>) -> Result<Exit> {
     match plan {
         Ok(plan) => run::mux(plan),
         Err(e) => {
             let exit = diagnostics::failed(&e, Exit::Usage);
-            take_over();
+            restart_with_defaults();
             Ok(exit)
         }
     }
 }
 
-/// Whether the mux of this environment would understand its options. It says itself what it does not.
+/// Checks that a mux accepts the options in this environment; the mux itself reports errors.
 fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
     let command = if args.tty { "tty" } else { "stream" };
     let words = ["iottymux", command, "--app", args.app.name.as_str()];
@@ -191,19 +192,18 @@ fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
     }
 }
 
-/// Goes on with the options in the app's directory, where a mux of an earlier version had them read by systemd:
-/// there they would reach the commands that run as root.
+/// Reads the options in the app's directory. systemd does not read this file any more, since its
+/// variables would reach the commands that run as root.
 fn read_old_options(dir: &AppDir) {
     if let Some(text) = dir.old_options() {
-        notify::read_variables(&text, "IOTTYMUX_");
+        process::restart_with(&text, "IOTTYMUX_");
     }
 }
 
-/// After a mistake in its variables a mux goes on with the defaults, if an app depends on it. Comes back
-/// when that is no way out.
-fn take_over() {
+/// After an invalid variable, runs the mux with the defaults if an app depends on it; else returns.
+fn restart_with_defaults() {
     let ours = ["IOTTYMUX_", "STAGE1_LOGMODE"];
-    notify::take_over_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
+    process::restart_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
 }
 
 /// The command line as rkt spells it.

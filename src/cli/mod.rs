@@ -21,11 +21,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 
-pub(crate) use crate::cli::units::{
-    DeferredStep, DisableArgs, EnableArgs, LayoutArg, ModeArgs, UnitsArgs,
-};
+pub(crate) use crate::cli::units::{DeferredStep, DisableArgs, EnableArgs, ModeArgs, UnitsArgs};
 
 use crate::cli::values::{Since, Wait};
 use crate::commands::attach::filter::Pass;
@@ -38,9 +36,11 @@ use crate::mux::app::AWAIT_CLIENT;
 use crate::mux::logs::pipeline::LogPolicy;
 use crate::types::limits;
 use crate::types::name::AppName;
+use crate::types::rights::Lists;
 use crate::types::service::ServiceName;
+use crate::types::size::Size;
 use crate::types::stream::{Position, Stream};
-use crate::wire::{Redraw, Size};
+use crate::wire::Redraw;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -149,6 +149,8 @@ pub(crate) struct MuxArgs {
     /// Output kept per stream for slow and late clients.
     ///
     /// In bytes, from 4K to 1G; the suffixes K, M and G are allowed.
+    // A reader that is merely not scheduled for a while never holds the app back, and a hundred apps
+    // on a host are cheap.
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "256K",
           value_parser = values::backlog)]
     pub(crate) backlog: usize,
@@ -162,7 +164,7 @@ pub(crate) struct MuxArgs {
         flatten,
         next_help_heading = "Access options (root and the mux's user have full access)"
     )]
-    pub(crate) others: OthersArgs,
+    pub(crate) others: Lists,
     #[command(flatten, next_help_heading = "Log options")]
     pub(crate) logs: LogArgs,
 }
@@ -175,6 +177,7 @@ pub(crate) struct LogArgs {
     /// Longest log entry; longer lines are split.
     ///
     /// In bytes of text, up to 1M; 0 stands for 1M.
+    // What the kubelet's readers are used to.
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_LINE_LIMIT", default_value = "16K",
           value_parser = values::line_limit)]
     pub(crate) log_line_limit: usize,
@@ -241,53 +244,12 @@ pub(crate) struct RecordArgs {
     pub(crate) record_input: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-pub(crate) struct OthersArgs {
-    /// User ids that may attach and type, separated by commas.
-    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_ALLOW_UID", value_delimiter = ',',
-          value_parser = values::id)]
-    pub(crate) allow_uid: Vec<u32>,
-    /// Group ids whose members may attach and type.
-    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_ALLOW_GID", value_delimiter = ',',
-          value_parser = values::id)]
-    pub(crate) allow_gid: Vec<u32>,
-    /// User ids that may attach read-only.
-    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_VIEW_UID", value_delimiter = ',',
-          value_parser = values::id)]
-    pub(crate) view_uid: Vec<u32>,
-    /// Group ids whose members may attach read-only.
-    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_VIEW_GID", value_delimiter = ',',
-          value_parser = values::id)]
-    pub(crate) view_gid: Vec<u32>,
-}
-
-impl Default for LogArgs {
-    fn default() -> Self {
-        Self {
-            log: Vec::new(),
-            log_line_limit: limits::LOG_LINE,
-            log_flush: limits::LOG_FLUSH,
-            log_max_size: None,
-            log_max_files: limits::LOG_FILES,
-            log_buffer: limits::LOG_BUFFER,
-            syslog_level: syslog::INFO,
-            syslog_keep_prefix: false,
-            syslog_facility: syslog::DAEMON,
-            syslog_identifier: None,
-            log_policy: LogPolicy::Hold,
-        }
-    }
-}
-
-impl Default for MuxArgs {
-    fn default() -> Self {
-        Self {
-            service: None,
-            backlog: limits::BACKLOG,
-            client_patience: limits::PATIENCE,
-            others: OthersArgs::default(),
-            logs: LogArgs::default(),
-        }
+impl MuxArgs {
+    /// The defaults, whatever the environment says: rkt's spelling has none of these options.
+    pub(crate) fn defaults() -> Result<Self, clap::Error> {
+        let command = Self::augment_args(clap::Command::new("mux")).no_binary_name(true);
+        let command = command.mut_args(|option| option.env(None::<&str>));
+        Self::from_arg_matches(&command.try_get_matches_from(None::<OsString>)?)
     }
 }
 
@@ -325,7 +287,7 @@ pub(crate) struct TtyArgs {
     pub(crate) mux: MuxArgs,
 }
 
-/// Those options of `stream` and `tty` that matter to `prepare`, which is no command for people.
+/// The options of `stream` and `tty` that `prepare` needs. It is an internal command.
 #[derive(Debug, Args)]
 pub(crate) struct PrepareArgs {
     #[command(flatten)]
@@ -604,7 +566,10 @@ mod tests {
         }
         match parse(&["stream", "--app", "x"]).unwrap().command {
             Command::Stream(StreamArgs { mux, .. }) => {
-                assert_eq!((mux.backlog, mux.client_patience), (limits::BACKLOG, limits::PATIENCE));
+                assert_eq!((mux.backlog, mux.client_patience), (256 * 1024, limits::PATIENCE));
+                let defaults = MuxArgs::defaults().unwrap();
+                assert_eq!((defaults.backlog, defaults.others), (mux.backlog, mux.others));
+                assert_eq!(defaults.logs, mux.logs);
             }
             other => panic!("{other:?}"),
         }

@@ -1,5 +1,5 @@
 //! What was typed means: resolved against rkt's variables and the machine, and checked. Everything
-//! after this module sees only what is valid.
+//! after this module sees only valid values.
 
 use std::env;
 use std::path::Path;
@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::values::Since;
 use super::{
-    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, OthersArgs,
-    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, PrepareArgs,
+    RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
@@ -25,13 +25,14 @@ use crate::mux::logs::file::Rotation;
 use crate::mux::logs::pipeline::LogOptions;
 use crate::mux::{LogPlan, MuxPlan, Streams};
 use crate::os::state::{AppDir, StateDir};
-use crate::systemd::unit::{self, Inquiry};
+use crate::systemd::app_status::{self, Inquiry};
+use crate::systemd::process;
 use crate::types::limits;
-use crate::types::rights::Lists;
 use crate::types::service::ServiceName;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
-use crate::wire::{ControlRequest, Exclusive, Size};
+use crate::wire::{ControlRequest, Exclusive};
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
 pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
@@ -90,8 +91,7 @@ fn plan(
 ) -> Result<MuxPlan> {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
-    let OthersArgs { allow_uid, allow_gid, view_uid, view_gid } = mux.others.clone();
-    let others = Lists { allow_uid, allow_gid, view_uid, view_gid };
+    let others = mux.others.clone();
     check_recording(record)?;
     let mut logs = log_plan(&mux.logs)?;
     logs.logs.extend(record.record.iter().cloned());
@@ -184,9 +184,8 @@ pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::A
 /// The plan of `run`.
 pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     check_run(args)?;
-    let (rows, cols) = limits::SIZE;
     let streams = if args.tty {
-        Streams::Terminal { size: args.size.unwrap_or(Size { rows, cols }) }
+        Streams::Terminal { size: args.size.unwrap_or(Size::DEFAULT) }
     } else {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
@@ -220,12 +219,12 @@ pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Con
         RequestArgs::Ended => {
             let dir = state.app(&args.app.name);
             // A run that has other streams than those of this mux is not the app.
-            let is_other = unit::run().is_some_and(|run| dir.is_earlier(&run));
-            let ended = unit::ended().with_context(|| what("ended"))?;
+            let is_other = process::invocation().is_some_and(|run| dir.is_earlier(&run));
+            let ended = app_status::ended().with_context(|| what("ended"))?;
             ended.filter(|_| !is_other).map(ControlRequest::Ended)
         }
         RequestArgs::Started => {
-            unit::started().with_context(|| what("started"))?.map(ControlRequest::Started)
+            app_status::started().with_context(|| what("started"))?.map(ControlRequest::Started)
         }
         RequestArgs::AskEnd { service } => {
             let dir = state.app(&args.app.name);

@@ -7,11 +7,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgAction, CommandFactory, Parser};
 
 use super::resolve::KUBERNETES_LOGS;
-use super::{Cli, EnableArgs, LayoutArg, ModeArgs, UnitsArgs};
+use super::{Cli, EnableArgs, ModeArgs, UnitsArgs};
 use crate::commands::enable;
 use crate::logfmt::path::LogPath;
 use crate::os::diagnostics;
-use crate::os::state::{StateDir, read_plain};
+use crate::os::files::read_plain;
+use crate::os::state::StateDir;
 use crate::systemd::manager::Manager;
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -19,9 +20,7 @@ use crate::types::service::ServiceName;
 use crate::units::journal::{JournalChoice, JournalPlan};
 use crate::units::manifest::{self, ManifestOptions};
 use crate::units::text::{is_path, is_program};
-use crate::units::{
-    AppUnits, Layout, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux,
-};
+use crate::units::{AppUnits, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux};
 
 /// What `units` writes itself, and which so cannot be given.
 const TAKEN: [&str; 5] = [
@@ -116,13 +115,13 @@ fn single(args: &UnitsArgs) -> Result<AppUnits> {
         (None, Some(service)) => (derived_name(service)?, service.clone()),
         (None, None) => bail!("--app is missing"),
     };
-    let mut wishes = ManifestOptions::new(asked(&args.modes));
+    let mut options = ManifestOptions::new(asked(&args.modes));
     for annotation in &args.annotation {
-        if !wishes.take(annotation).map_err(|why| anyhow!(why))? {
+        if !options.take(annotation).map_err(|why| anyhow!(why))? {
             bail!("unknown annotation {}", annotation.name.escape_debug());
         }
     }
-    app(name, service, wishes.settle().map_err(|why| anyhow!(why))?, &args.modes)
+    app(name, service, options.settle().map_err(|why| anyhow!(why))?, &args.modes)
 }
 
 fn derived_name(service: &ServiceName) -> Result<AppName> {
@@ -142,14 +141,14 @@ fn app(
 ) -> Result<AppUnits> {
     let mut variables = Vec::new();
     let mut logs: Vec<String> = Vec::new();
-    let mut wish = JournalChoice::default();
+    let mut journal_choice = JournalChoice::default();
     let mut specs: Vec<&str> = args.log.iter().map(String::as_str).collect();
     for (spec, meaning) in [("none", JournalChoice::Never), ("journal", JournalChoice::Always)] {
         if specs.contains(&spec) {
-            if wish != JournalChoice::default() {
+            if journal_choice != JournalChoice::default() {
                 bail!("--log none and --log journal exclude each other");
             }
-            wish = meaning;
+            journal_choice = meaning;
             specs.retain(|other| *other != spec);
         }
     }
@@ -174,7 +173,7 @@ fn app(
         };
         variables.extend([("STAGE1_LOGMODE", "k8s-plain"), ("KUBERNETES_LOG_PATH", path)].map(set));
     }
-    let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(wish));
+    let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(journal_choice));
     let has_hooks = true;
     let app = AppUnits { name, service, modes, logs_to_file, variables, logs, journal, has_hooks };
     app.muxes().with_context(|| format!("app {}: invalid name of its terminal", app.name))?;
@@ -197,10 +196,7 @@ fn setup(
         })
     };
     Ok(Setup {
-        layout: match args.layout {
-            LayoutArg::Direct => Layout::Direct,
-            LayoutArg::Sockets => Layout::Sockets,
-        },
+        layout: args.layout,
         state: state.map(text).transpose()?,
         binary,
         seen_as: text(seen_as)?,
@@ -243,7 +239,7 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
     Ok(Variable { name: name.to_owned(), value: value.to_owned(), kinds, is_log })
 }
 
-/// A manifest, which is no longer than one can be; a link may lead to it.
+/// Reads a manifest of at most [`limits::MANIFEST`] bytes. Follows links.
 fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(read_plain(&path.canonicalize()?, limits::MANIFEST)?.1)
 }

@@ -12,10 +12,9 @@ use crate::commands::attach::mode::{AttachMode, WantedStreams};
 use crate::mux::MuxPlan;
 use crate::os::state::StateDir;
 use crate::types::exit::Exit;
-use crate::types::limits;
 use crate::types::name::AppName;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::Size;
 
 /// The flags, as far as they were given.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,12 +60,12 @@ impl fmt::Display for FlagError {
 impl std::error::Error for FlagError {}
 
 /// Whether a command line is in rkt's spelling: it begins with one of rkt's two flags.
-pub(crate) fn speaks(arguments: &[OsString]) -> bool {
+pub(crate) fn is_spelling(arguments: &[OsString]) -> bool {
     let first = arguments.first().and_then(|first| first.to_str()).and_then(flag);
     first.is_some_and(|(name, _)| matches!(name, "action" | "app"))
 }
 
-/// Reads the flags. The first argument that is no flag, or `--`, ends them.
+/// Reads the flags. The first argument that is not a flag, or `--`, ends them.
 ///
 /// Errors: For a flag that is not known or lacks its value.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {
@@ -111,7 +110,7 @@ impl Flags {
         let name: AppName =
             app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
         let dir = state.app(&name);
-        let args = MuxArgs::default();
+        let args = MuxArgs::defaults()?;
         let mux = |plan| Action::Mux(Box::new(MuxPlan { keeps_ends: false, ..plan }));
         // Under rkt's units the app does not outlive its mux.
         let attach = |mode| Action::Attach(AttachRequest::new(state.app(&name), mode));
@@ -120,10 +119,7 @@ impl Flags {
                 let enabled = resolve::rkt_streams().unwrap_or_default();
                 mux(resolve::fifos(dir, (enabled, false), &args)?)
             }
-            "ttymux" => {
-                let (rows, cols) = limits::SIZE;
-                mux(resolve::terminal(dir, Size { rows, cols }, &args)?)
-            }
+            "ttymux" => mux(resolve::terminal(dir, Size::DEFAULT, &args)?),
             "auto-attach" => attach(AttachMode::Auto),
             "custom-attach" => attach(AttachMode::Only(wanted()?)),
             "list" => Action::List(name),
@@ -190,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_spelling_it_is() {
+    fn rkts_spelling_is_recognized() {
         for (line, rkts) in [
             (&["--action=list"][..], true),
             (&["-app", "x"], true),
@@ -199,7 +195,7 @@ mod tests {
             (&["--application"], false),
             (&[], false),
         ] {
-            assert_eq!(speaks(&words(line)), rkts, "{line:?}");
+            assert_eq!(is_spelling(&words(line)), rkts, "{line:?}");
         }
     }
 }

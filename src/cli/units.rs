@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use super::values;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
-use crate::units::StreamMode;
 use crate::units::manifest::Annotation;
+use crate::units::{Layout, StreamMode};
 
 pub(crate) const ENABLE_EXAMPLES: &str = "\
 Examples:
@@ -51,7 +51,7 @@ pub(crate) struct ModeArgs {
     pub(crate) stderr: Option<StreamMode>,
     /// Stream layout.
     #[arg(long, value_name = "LAYOUT", value_enum, default_value = "direct")]
-    pub(crate) layout: LayoutArg,
+    pub(crate) layout: Layout,
     /// Log of the mux, as in `stream --log`; or none.
     ///
     /// For the output that clients can attach. Repeat the option for several logs. `enable` adds `journal` if the output went to the
@@ -66,14 +66,6 @@ pub(crate) struct ModeArgs {
     /// Use your own service manager (systemctl --user).
     #[arg(long)]
     pub(crate) user: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LayoutArg {
-    /// The service opens the FIFOs or terminal of the mux by path.
-    Direct,
-    /// Socket units connect both, as in rkt; systemd itself loses output in this layout.
-    Sockets,
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! Values of options and variables: from text, with a reason when it is none. Pure.
+//! Parsers for the values of options and variables, with an error for the user. Pure.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
-use crate::wire::Size;
 
-/// How long to wait: `None` for ever.
+/// How long to wait; `None` means without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait(pub(crate) Option<Duration>);
 
@@ -47,7 +47,7 @@ pub(crate) fn plain_stream(text: &str) -> Result<Stream, String> {
     plain.ok_or_else(|| "expected stdin, stdout or stderr".to_owned())
 }
 
-/// Parses how much is to be told.
+/// Parses a log level.
 pub(crate) fn level(text: &str) -> Result<LevelFilter, String> {
     text.parse().map_err(|_| "expected off, error, warn, info, debug or trace".to_owned())
 }
@@ -60,13 +60,6 @@ pub(crate) fn size(text: &str) -> Result<Size, String> {
         (size.rows > 0 && size.cols > 0).then_some(size)
     };
     parse().ok_or_else(|| "expected ROWSxCOLS, each from 1 to 65535".to_owned())
-}
-
-/// Parses the number of a user or group.
-pub(crate) fn id(text: &str) -> Result<u32, String> {
-    // The highest one means "none" to the kernel.
-    let id = text.parse().ok().filter(|id| *id != u32::MAX);
-    id.ok_or_else(|| "expected the number of a user or group".to_owned())
 }
 
 /// Parses a time in seconds, or `inf`.
@@ -197,10 +190,6 @@ mod tests {
         }
         assert_eq!(logged_stream("stderr"), Ok(Stream::Stderr));
         assert!(logged_stream("stdin").is_err() && logged_stream("tty").is_err());
-        assert_eq!((id("0"), id("4294967294")), (Ok(0), Ok(4_294_967_294)));
-        for bad in ["", "root", "-1", "4294967295"] {
-            assert!(id(bad).is_err(), "{bad}");
-        }
         assert_eq!((line_limit("0"), line_limit("2K")), (Ok(limits::LOG_LINE_MAX), Ok(2048)));
         assert!(
             line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()

@@ -1,4 +1,4 @@
-//! Finding an app: its document, and waiting for it.
+//! Finds the document of an app, or waits for it.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -17,9 +17,9 @@ use crate::types::limits;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
 
-/// Tries until it succeeds, the time is over, or it fails for another reason than that there is no
-/// mux (yet). `wait` of zero tries once, and then `advice` is how to wait; `None` waits for ever. Sleeps
-/// until something changes.
+/// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
+/// mux. With a `wait` of zero it tries once, and the error ends with `advice`; `None` waits without
+/// a limit. Sleeps until something changes.
 ///
 /// Errors: The last failure, when the time is over; [`Ended`] where a mux has left how its app ended.
 pub(crate) fn retry<T>(
@@ -66,8 +66,8 @@ pub(crate) fn retry<T>(
 }
 
 /// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
-/// above it that does. Whether it can be watched: that takes the right to list it, which a mux
-/// does not give to other users. `also` is what is to be told beside.
+/// above it that does. Whether it can be watched: that takes the right to list it, which a mux does
+/// not give to other users. `also` are further events.
 pub(crate) fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> Result<bool> {
     let flags = also
         | AddWatchFlags::IN_CREATE
@@ -92,11 +92,11 @@ pub(crate) fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> 
     Err(failure).with_context(|| format!("cannot watch {}", dir.display()))
 }
 
-/// Whether an error means only that no mux is there (any more, or yet).
+/// Whether an error only means that no mux is running.
 pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
     let is_gone = |e: &std::io::Error| {
         use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
-        // The last three: a mux that is just going.
+        // The last three: a mux that is ending.
         matches!(
             e.kind(),
             NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof
@@ -115,11 +115,11 @@ pub fn is_forbidden(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_denied)
 }
 
-/// Why there is no mux, as far as is known: the app has ended.
+/// There is no mux because the app has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     hint: String,
-    /// What its mux has left.
+    /// The document that its mux has left.
     pub(crate) last: Last,
 }
 

@@ -1,4 +1,4 @@
-//! Showing what can be attached.
+//! Lists apps and their endpoints.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -49,7 +49,7 @@ pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
         let state = match status::report(&dir) {
             Ok(report) => report.app_state().word(),
             Err(e) if find::is_absence(&e) || is_late(&e) => AppState::Unknown.word(),
-            // It answers, but not us.
+            // It answers, but refuses this user.
             Err(_) => "refused",
         };
         [name.to_string(), state.into(), streams.join(",")]
@@ -66,7 +66,7 @@ pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
         }
     }
     let names: Vec<_> = names.iter().map(|(name, state)| (name, *state)).collect();
-    // A mux that hangs is waited for, but not one behind the other.
+    // Wait for muxes that hang in parallel.
     let mut apps: Vec<[String; 3]> = Vec::new();
     for names in names.chunks(limits::ASKED) {
         thread::scope(|scope| {

@@ -23,11 +23,11 @@ use super::attach::{AttachRequest, attach};
 use crate::mux::app::AWAIT_CLIENT;
 use crate::mux::{Mux, MuxPlan};
 use crate::os::{diagnostics, sys};
-use crate::systemd::notify::Stored;
+use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 
-/// Is the mux of a plan until it ends.
+/// Runs the mux of a plan until it ends.
 pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
     // First of all, while no other descriptor has been opened.
     let stored = Stored::take();
@@ -44,7 +44,7 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
         .context("cannot start the event loop")?;
     let status = runtime.block_on(async {
         let served = Mux::open(plan, stored)?.serve().await;
-        // From here on the app had begun, which has a code of its own.
+        // The app had started by then, which has its own exit code.
         anyhow::Ok(served.map_err(|e| diagnostics::failed(&e, Exit::Lost)))
     })?;
     Ok(match status {
@@ -72,7 +72,7 @@ fn start_in_background(app: &AppName) -> Result<()> {
     wait_until_ready(&ready, stderr.into(), &mut child)
 }
 
-/// A datagram socket that speaks systemd's readiness protocol, under a name that the kernel chose.
+/// A datagram socket for systemd's readiness protocol, with a name that the kernel chose.
 fn ready_socket() -> io::Result<UnixDatagram> {
     let fd = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&fd, sockopt::PassCred, &true)?;
@@ -87,7 +87,7 @@ fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
     let mut notify = OsString::from("@");
     notify.push(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
     let mut command = Command::new(env::current_exe()?);
-    // What was typed, once more: with this it means the mux alone.
+    // The same arguments again; this variable selects the mux only.
     command.args(env::args_os().skip(1)).env(AWAIT_CLIENT, "1");
     command.env("NOTIFY_SOCKET", notify);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -95,7 +95,7 @@ fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Whether the next message is READY, and that process sent it. Anybody can send here.
+/// Whether the next message is READY and comes from that process. Any process can send here.
 fn is_ready_from(ready: &UnixDatagram, pid: u32) -> nix::Result<bool> {
     let mut message = [0; 256];
     let mut parts = [io::IoSliceMut::new(&mut message)];
@@ -111,7 +111,7 @@ fn is_ready_from(ready: &UnixDatagram, pid: u32) -> nix::Result<bool> {
     Ok(is_its && message[..len].starts_with(b"READY=1"))
 }
 
-/// Waits for READY; when the mux ends instead, what it said is said here.
+/// Waits for READY. If the mux ends instead, prints its messages.
 fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) -> Result<()> {
     let mut stderr = std::fs::File::from(stderr);
     let mut said = Vec::new();

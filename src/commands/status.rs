@@ -1,4 +1,4 @@
-//! Asking a mux: for its status, which is shown, or to do something.
+//! Requests to a mux: show its status, or control it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -19,19 +19,18 @@ use crate::wire::{
     LogReport, Report,
 };
 
-/// Prints the status of an app's mux, for people or as JSON; of an app whose mux has ended, what that
-/// has left.
+/// Prints the status of an app's mux, as text or JSON; or `last.json`, if the mux has ended.
 pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     let text = match report(dir) {
         Ok(report) if json => {
             let app_state = report.app_state();
-            ascii(&serde_json::to_string(&Told { app_state, rest: report })?) + "\n"
+            ascii(&serde_json::to_string(&JsonStatus { app_state, rest: report })?) + "\n"
         }
         Ok(report) => text(&report),
         Err(e) => match e.downcast()? {
             find::Ended { last, .. } if json => {
-                let told = Told { app_state: AppState::Exited, rest: gone(dir, last) };
-                ascii(&serde_json::to_string(&told)?) + "\n"
+                let status = JsonStatus { app_state: AppState::Exited, rest: ended_app(dir, last) };
+                ascii(&serde_json::to_string(&status)?) + "\n"
             }
             find::Ended { last, .. } => last_text(dir, &last),
         },
@@ -39,7 +38,7 @@ pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     print(&text)
 }
 
-/// The same JSON in ASCII: nothing that the app said can do anything to a terminal.
+/// The same JSON in ASCII, so that output of the app cannot control a terminal.
 fn ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -57,7 +56,7 @@ fn ascii(json: &str) -> String {
 
 /// What `--json` shows.
 #[derive(Serialize)]
-struct Told<T> {
+struct JsonStatus<T> {
     app_state: AppState,
     #[serde(flatten)]
     rest: T,
@@ -65,7 +64,7 @@ struct Told<T> {
 
 /// What it shows of an app whose mux has ended.
 #[derive(Serialize)]
-struct Gone {
+struct EndedApp {
     app: String,
     state: &'static str,
     ended_ms: u64,
@@ -73,9 +72,9 @@ struct Gone {
     streams: Vec<StreamTail>,
 }
 
-fn gone(dir: &AppDir, last: Last) -> Gone {
+fn ended_app(dir: &AppDir, last: Last) -> EndedApp {
     let Last { ended_ms, status: app_ended, streams, .. } = last;
-    Gone { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
+    EndedApp { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
 }
 
 /// The status of an app's mux.
@@ -85,11 +84,10 @@ pub(crate) fn report(dir: &AppDir) -> Result<Report> {
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// Has a mux do something. For a hook of the app's unit a mux that is just being started again is
-/// waited for.
+/// Sends a request to a mux. Waits for a mux that is restarting if a hook of the app's unit asks.
 pub(crate) fn control(dir: &AppDir, request: ControlRequest) -> Result<()> {
     let wait = match request {
-        // Where there is no directory there has been no mux: the hook looks from a root of its own.
+        // Without a directory there has been no mux: the hook runs in its own root.
         ControlRequest::Ended(_) | ControlRequest::Started(_) if dir.dir().is_dir() => {
             (limits::HOOK, limits::HOOK)
         }
@@ -103,8 +101,8 @@ pub(crate) fn control(dir: &AppDir, request: ControlRequest) -> Result<()> {
     }
 }
 
-/// Asks over a session that attaches nothing; the body of the answer, which is of this kind. Waits
-/// for a mux at most for the first time, and for all together at most for the second.
+/// Sends a request over a session without streams, and returns the body of the answer. The two
+/// times limit the wait for a mux, and the whole.
 fn ask(
     dir: &AppDir,
     question: &[u8],
@@ -113,7 +111,7 @@ fn ask(
 ) -> Result<Vec<u8>> {
     let name = dir.name();
     let until = Instant::now() + answers;
-    // A socket's wait of zero would be one for ever.
+    // A timeout of zero would mean none.
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     find::retry(dir, Some(appears), "", |endpoints| {
         let Some(file) = endpoints.session() else {
@@ -130,7 +128,7 @@ fn ask(
     })
 }
 
-/// The report as a few lines. Nothing in it was said by the app or a client.
+/// The report as text. It contains no bytes of the app or a client.
 fn text(report: &Report) -> String {
     let mut out = String::new();
     let seconds = report.uptime_ms / 1000;
@@ -201,7 +199,7 @@ fn text(report: &Report) -> String {
     out
 }
 
-/// What a mux has left as a few lines; what the app said with two spaces before each line, and escaped.
+/// `last.json` as text, with the app's output escaped and indented.
 fn last_text(dir: &AppDir, last: &Last) -> String {
     let mut out = format!("app {}: {last}\n", dir.name());
     for StreamTail { stream, bytes, tail } in &last.streams {

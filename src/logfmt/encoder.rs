@@ -12,9 +12,9 @@ use super::lines::{Entry, Splitter};
 use super::path::LogPath;
 use super::stamp::StampText;
 use super::syslog::{self, Syslog};
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
-use crate::wire::Size;
 
 /// A log format.
 #[derive(Debug)]

@@ -13,8 +13,9 @@ use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::screen::query::Strip;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{Redraw, Size};
+use crate::wire::Redraw;
 
 impl Mux {
     /// The app has printed the last `len` bytes of what the hub has. This comes before any client is

@@ -24,14 +24,17 @@ use super::terminal::Terminal;
 use super::{Mux, Phase, signals};
 use crate::core::hub::Hub;
 use crate::core::hub::memory::{self, Memory};
-use crate::os::state::{AppDir, SESSION, session};
+use crate::os::state::{AppDir, SESSION};
 use crate::os::sys;
-use crate::systemd::notify::{self, Notify, Stored};
+use crate::systemd::manager::Manager;
+use crate::systemd::notify::Notify;
+use crate::systemd::process;
+use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
 use crate::types::service::ServiceName;
+use crate::types::size::Size;
 use crate::types::stream::{Epoch, Stream};
-use crate::wire::Size;
 use crate::wire::endpoints::Endpoints;
 
 /// Name of the hub's memory in systemd's store.
@@ -209,18 +212,18 @@ pub(crate) fn prepare(
     if !notify.keeps() {
         bail!("preparing app {}: this is a hook of a mux's unit", dir.name());
     }
-    if !notify::is_users() {
-        notify::see_all_files()?;
+    if !process::is_of_user() {
+        process::enter_main_mount_namespace()?;
     }
-    let kept = notify::kept_for(unit, notify::is_users())?;
+    let kept = Manager::of_this_process().stored_descriptors(unit)?;
     if kept == 0 {
         check()?;
         dir.remove_own()?;
     }
     dir.split()?;
     if kept == 0 {
-        let session = if notify::is_users() { Some(session()?) } else { None };
-        dir.note_earlier(notify::run_of(service.as_str(), session.as_deref()).as_deref())?;
+        let run = Manager::of_this_process().run_of(service.as_str());
+        dir.note_earlier(run.as_deref())?;
     }
     let prepared = prepare_ends(dir, (streams, has_journal), kept, &notify);
     if prepared.is_err() && kept == 0 {
@@ -255,8 +258,8 @@ fn prepare_ends(
     {
         dir.give_input().context("giving the mux the FIFO of the app's input")?;
     }
-    // A user's mux writes to the journal itself: nothing would read the FIFO.
-    if has_journal && !notify::is_users() {
+    // A user's mux writes to the journal itself: nobody would read the FIFO.
+    if has_journal && !process::is_of_user() {
         logs::prepare_journal(dir, notify)?;
     }
     notify.barrier()
@@ -411,7 +414,7 @@ fn open_hub(
         None => {
             let fd = sys::new_memory("iottymux-backlog", size_of::<u64>() * memory::WORDS + len);
             let fd = fd.context("making memory for the backlog")?;
-            notify.store_anew(STORED, &fd);
+            notify.replace(STORED, &fd);
             map(&fd).context("mapping the memory of the backlog")?
         }
     };

@@ -1,4 +1,4 @@
-//! What this program says about itself, on standard error: one line each, never more.
+//! Messages of this program on standard error, one line each.
 
 use std::collections::VecDeque;
 use std::env;
@@ -46,10 +46,10 @@ pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
         .init();
 }
 
-/// What was complained of last (warnings and errors), oldest first.
+/// The last warnings and errors, oldest first.
 static COMPLAINTS: Mutex<VecDeque<(Stamp, String)>> = Mutex::new(VecDeque::new());
 
-/// What this process has complained of last, oldest first, and when.
+/// The last warnings and errors of this process with their times, oldest first.
 pub(crate) fn complaints() -> Vec<(Stamp, String)> {
     COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
 }
@@ -67,9 +67,9 @@ fn keep(mut complaint: String) {
     kept.push_back((Now::read().stamp, complaint));
 }
 
-/// Log lines that others can cause as often as they like: of more than [`limits::LINES`] within
-/// [`limits::LINES_TIME`] only the number is logged, so that the service manager's own limit does not drop
-/// the lines of the app.
+/// A rate limit for log lines that clients can cause: of more than [`limits::LINES`] within
+/// [`limits::LINES_TIME`] only the number is logged, so that journald does not drop lines of the
+/// app.
 #[derive(Debug)]
 pub(crate) struct Limited {
     what: &'static str,
@@ -89,7 +89,7 @@ impl Limited {
         Self { what, window: Mutex::new(Window { since: None, lines: 0 }) }
     }
 
-    /// Logs a line, if it is not one too many.
+    /// Logs a line, unless the limit is reached.
     pub(crate) fn log(&self, level: Level, line: Arguments<'_>) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (may, left_out) = window.next(Instant::now());
@@ -130,7 +130,7 @@ impl Window {
     }
 }
 
-/// Standard error for a process that must not wait for it: a line that is not taken at once is lost.
+/// Standard error for a process that must not block: a line that cannot be written at once is lost.
 struct Unwaiting;
 
 impl Write for Unwaiting {
@@ -149,7 +149,7 @@ impl Write for Unwaiting {
     }
 }
 
-/// Says why all failed, and returns the code to end with.
+/// Prints the error, and returns the exit code.
 pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
     say(&format!("{error:#}"));
     exit
@@ -159,7 +159,7 @@ pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
 /// help that was asked for.
 pub(crate) fn usage(error: &clap::Error, help: &str) -> Exit {
     if !error.use_stderr() {
-        // A reader that has seen enough of the help is no error.
+        // A reader that closes its end is not an error.
         let _ = error.print();
         return Exit::Done;
     }
@@ -180,8 +180,7 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 
-/// One line, whatever is in it. That nobody hears it is no reason to panic, and that standard error
-/// takes nothing (a stuck terminal) none to stay.
+/// Prints one line. Ignores failures, and does not wait for a stuck terminal.
 pub(crate) fn say(text: &str) {
     say_between("", text, "\n");
 }

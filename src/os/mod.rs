@@ -3,12 +3,14 @@
 //! | module | is |
 //! |---|---|
 //! | [`state`] | the state directory of an app |
+//! | [`files`] | reading and replacing files |
 //! | [`walk`] | opening files without others' links |
-//! | [`diagnostics`], [`print`] | what is said to people |
+//! | [`diagnostics`], [`print`] | messages and output |
 //! | [`mailbox`] | threads and their messages to an event loop |
 //! | [`sys`] | all unsafe code |
 
 pub(crate) mod diagnostics;
+pub(crate) mod files;
 pub mod mailbox;
 pub(crate) mod print;
 pub mod state;

@@ -1,7 +1,8 @@
-//! Printing on standard output, and on descriptors that are shared with others. A reader that has seen enough is no error.
+//! Printing on standard output and on shared descriptors. A reader that closes its end is not an
+//! error.
 //!
-//! Invariant: on a terminal no character is printed that a terminal obeys or that moves other text:
-//! names, paths and errors may come from an app or a peer.
+//! Invariant: on a terminal, control and bidirectional characters are escaped, since names, paths
+//! and errors may come from an app or a peer.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -25,8 +26,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Writes everything to a descriptor that may be shared with other programs, and so may be
-/// non-blocking though nobody here made it so.
+/// Writes everything to a descriptor that other programs share and may have made non-blocking.
 pub(crate) fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match nix::unistd::write(to, bytes) {

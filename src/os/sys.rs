@@ -52,7 +52,7 @@ pub fn in_own_session(command: &mut Command, terminal: bool) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Has the command's process ignore SIGTERM.
+/// Makes the command's process ignore SIGTERM.
 pub(crate) fn ignoring_sigterm(command: &mut Command) {
     let prepare = || -> io::Result<()> {
         // SAFETY: nothing is called when the signal comes.
@@ -70,8 +70,8 @@ pub fn taking_signals(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Stops this process as SIGTSTP does where it is not caught; comes back when it goes on. At once, where
-/// no shell could have it go on: then the kernel does not stop it.
+/// Suspends this process with SIGTSTP, and returns when it continues. Returns at once without a
+/// shell that could resume it: then the kernel does not stop it.
 pub(crate) fn suspend() -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: no handler is installed.
@@ -82,8 +82,8 @@ pub(crate) fn suspend() -> io::Result<()> {
     Ok(())
 }
 
-/// Memory of this size, all zero, that a descriptor stands for: who has the descriptor has the
-/// memory, also after the end of this process. Its size is fixed. `name` is for people.
+/// Zeroed memory of this size behind a descriptor: it lives as long as a process or systemd has the
+/// descriptor. Its size is fixed. `name` is for people.
 pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     nix::unistd::ftruncate(&fd, size.try_into().map_err(io::Error::other)?)?;
@@ -91,7 +91,7 @@ pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// With these, no access to mapped memory is beyond its end, whoever else has the descriptor.
+/// With these, mapped memory cannot shrink, whichever process has the descriptor.
 const FIXED_SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW);
 
 /// Memory of [`new_memory`], until the end of this process: so many words, then so many bytes. Its
@@ -155,7 +155,7 @@ pub(crate) fn forget_startup_code() -> io::Result<()> {
     Ok(())
 }
 
-/// Has a signal interrupt a system call that waits, and do nothing else.
+/// Makes a signal interrupt blocking system calls, without any other effect.
 pub(crate) fn interrupt_on(signal: Signal) -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
@@ -290,15 +290,15 @@ pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
         if done == 0 {
             return Ok(groups);
         }
-        // It needs more room, and has told how much.
+        // The kernel has reported the size that it needs.
         if error.raw_os_error() != Some(libc::ERANGE) || (len as usize) <= room {
             return Err(error);
         }
     }
 }
 
-/// Has the kernel run this thread before all that are not of real time, as soon as it can run; its children and
-/// the threads that it starts are usual ones.
+/// Makes the kernel run this thread before all threads without real-time priority, as soon as it
+/// can run; its children and the threads that it starts are usual ones.
 pub(crate) fn run_first() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
@@ -371,7 +371,7 @@ mod tests {
         for (words, bytes) in [(8, 99), (9, 100), (0, 0)] {
             assert!(map_memory(&fd, words, bytes).is_err());
         }
-        // What could be cut off, and what is no memory at all.
+        // Without seals, and without memory.
         let unsealed = memfd_create("test", MFdFlags::MFD_CLOEXEC).unwrap();
         nix::unistd::ftruncate(&unsealed, 164).unwrap();
         assert!(map_memory(&unsealed, 8, 100).is_err());

@@ -109,7 +109,7 @@ impl Walk {
         name.ok_or_else(|| refusal("it is not the path of a file".into()))
     }
 
-    /// Goes through what is left; with `stops`, up to the last name, which is returned.
+    /// Goes through the remaining names; with `stops`, up to the last name, and returns it.
     fn follow(
         &mut self,
         mut left: VecDeque<OsString>,
@@ -213,7 +213,7 @@ impl Walk {
         }
     }
 
-    /// Refuses to go on where another user could replace the next step.
+    /// Refuses a directory in which another user could replace the next step.
     fn guard(&self) -> io::Result<()> {
         if !self.is_guarded {
             return Ok(());
@@ -226,8 +226,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Refuses the directory that was reached where another user could replace what is in it; `is_sticky_fine`
-    /// where the caller then looks at the owner of that.
+    /// Refuses a directory whose files another user could replace; `is_sticky_fine` if the caller
+    /// then checks the owner of its file.
     pub(crate) fn check(&self, is_sticky_fine: bool) -> io::Result<()> {
         let stat = fstat(&self.fd)?;
         self.owners.check(&stat, &self.path)?;

@@ -1,17 +1,18 @@
-//! What systemd says of units, and what it is told to do with them, by systemctl.
+//! Reads, starts and stops units with systemctl.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::notify;
+use super::process;
 use crate::os::state::session;
 use crate::os::sys;
 use crate::types::limits;
@@ -23,37 +24,37 @@ pub(crate) struct Manager {
     pub(crate) user: bool,
 }
 
-/// What the manager says of a unit.
+/// The status of a unit.
 pub(crate) struct UnitStatus {
-    /// Whether it is there, and not masked.
+    /// Whether it exists and is not masked.
     pub(crate) is_loaded: bool,
-    /// Whether it is masked: it may run, but is not started any more.
+    /// Whether it is masked: it may still run, but cannot be started.
     pub(crate) is_masked: bool,
-    /// The name that it has beside others.
+    /// Its main name.
     pub(crate) id: String,
     /// All of its names.
     pub(crate) names: String,
-    /// What it wants or requires.
+    /// The units that it wants or requires.
     pub(crate) wants: String,
-    /// Its state, in systemd's words.
+    /// `ActiveState`.
     state: String,
-    /// Its state in more of them.
+    /// `SubState`.
     sub_state: String,
-    /// Whether systemd has still something to do with it.
+    /// Whether a job of systemd is pending for it.
     has_job: bool,
-    /// How it ended last: `success`, or what has failed.
+    /// `Result` of its last run: `success` or a failure.
     result: String,
-    /// When its process was started last; of use only beside another.
+    /// Start time of its last process, only for comparison with another one.
     started: String,
 }
 
 impl UnitStatus {
-    /// Whether it has processes, or will have without anybody's doing.
+    /// Whether it has processes, or will have some without another command.
     pub(crate) fn runs(&self) -> bool {
         ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
     }
 
-    /// Whether it has been started, and nothing has ended it yet.
+    /// Whether it is started and not stopping.
     pub(crate) fn is_active(&self) -> bool {
         ["active", "reloading", "refreshing"].contains(&&*self.state)
     }
@@ -63,19 +64,17 @@ impl UnitStatus {
         self.state == "failed"
     }
 
-    /// Whether systemd is asked to do something with it that is not done yet.
+    /// Whether a job of systemd is pending for it.
     pub(crate) fn has_job(&self) -> bool {
         self.has_job
     }
 
-    /// Whether it could not be started, or is just tried again: of use for who knows that it is not on its
-    /// way for the first time.
+    /// Whether its start failed, or systemd tries again. Only valid if this is not its first start.
     pub(crate) fn does_not_start(&self) -> bool {
         self.state == "activating" || self.result != "success"
     }
 
-    /// Whether it has ended, or is to, and has not stopped all the same: it is being stopped, or is started
-    /// again by itself.
+    /// Whether it is stopping, or systemd will restart it.
     pub(crate) fn lingers(&self) -> bool {
         self.stops() || self.sub_state.starts_with("auto-restart")
     }
@@ -86,7 +85,7 @@ impl UnitStatus {
     }
 }
 
-/// A signal has ended `systemctl`, as ^C does: systemd goes on with what it was told.
+/// A signal such as ^C has ended `systemctl`; the job in systemd continues.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -98,16 +97,16 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// What has become of a service that was started.
+/// The outcome of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It runs.
     Runs,
-    /// It has ended so, and systemd starts it again.
+    /// It has ended with this result, and systemd restarts it.
     Repeats(String),
-    /// It has done what it does, or one of its conditions does not hold: systemd soon forgets which.
+    /// It has finished successfully, or one of its conditions failed; systemd soon forgets which.
     Rests,
-    /// It has failed so.
+    /// It has failed with this result.
     Failed(String),
 }
 
@@ -125,12 +124,17 @@ impl fmt::Display for Fate {
 }
 
 impl Manager {
-    /// The option by which programs are told of it, behind a space, if they need any.
+    /// The manager that started this process.
+    pub(crate) fn of_this_process() -> Self {
+        Self { user: process::is_of_user() }
+    }
+
+    /// The option of systemctl for this manager, after a space, or nothing.
     pub(crate) fn option(self) -> &'static str {
         if self.user { " --user" } else { "" }
     }
 
-    /// Where an administrator's units are.
+    /// The directory of the administrator's units.
     pub(crate) fn units(self) -> Result<PathBuf> {
         if !self.user {
             return Ok("/etc/systemd/system".into());
@@ -142,7 +146,7 @@ impl Manager {
             .context("cannot find the directory of the user's units: HOME is not set")
     }
 
-    /// Where units are until the next boot.
+    /// The directory of units that last until the next boot.
     pub(crate) fn runtime_units(self) -> Result<PathBuf> {
         if !self.user {
             return Ok("/run/systemd/system".into());
@@ -150,17 +154,36 @@ impl Manager {
         Ok(session()?.join("systemd/user"))
     }
 
-    /// The number of the run of a service, while it runs.
-    #[must_use]
-    pub fn run_of(self, service: &str) -> Option<String> {
-        let session = if self.user { Some(session().ok()?) } else { None };
-        notify::run_of(service, session.as_deref())
+    /// The invocation id of a service that runs: systemd keeps it in a link for journald.
+    pub(crate) fn run_of(self, service: &str) -> Option<String> {
+        let run = if self.user { session().ok()? } else { "/run".into() };
+        let link = run.join("systemd/units").join(format!("invocation:{service}"));
+        fs::read_link(link).ok()?.into_os_string().into_string().ok()
     }
 
-    /// What systemctl prints when it is called with these words.
+    /// How many descriptors it stores for a unit.
+    pub(crate) fn stored_descriptors(self, unit: &str) -> Result<usize> {
+        const NAME: &str = "NFileDescriptorStore";
+        let count = self.properties(unit, NAME)?.remove(NAME).unwrap_or_default();
+        count.parse().with_context(|| format!("cannot read {NAME} of {}", unit.escape_debug()))
+    }
+
+    /// `systemctl`, for this manager.
+    pub(crate) fn command(self) -> Command {
+        let mut command = Command::new("systemctl");
+        if self.user {
+            command.arg("--user");
+        }
+        for name in process::PRIVATE_ENV {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs systemctl with these arguments and returns its output.
     pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
         let what = || format!("systemctl {}", words.join(" "));
-        let mut systemctl = notify::systemctl(self.user);
+        let mut systemctl = self.command();
         systemctl.args(words).stdin(Stdio::null());
         // ^C ends it, also where this process waits with its own end.
         sys::taking_signals(&mut systemctl);
@@ -189,7 +212,7 @@ impl Manager {
         Ok(text.lines().filter_map(property).collect())
     }
 
-    /// What there is to say of a unit now.
+    /// The current status of a unit.
     pub(crate) fn show(self, unit: &str) -> Result<UnitStatus> {
         const NAMES: &str = "Id,Names,LoadState,ActiveState,SubState,Job,Result,\
                              ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo";
@@ -210,8 +233,7 @@ impl Manager {
         })
     }
 
-    /// What there is to say when the unit is not just being stopped, alone or for a restart; waits for as
-    /// long as systemd does.
+    /// The status of a unit once it is not stopping any more, alone or for a restart.
     pub(crate) fn show_settled(self, unit: &str) -> Result<UnitStatus> {
         loop {
             let shown = self.show(unit)?;
@@ -222,10 +244,10 @@ impl Manager {
         }
     }
 
-    /// What has become of a unit that was shown so before it was started, and how systemd took that.
+    /// The outcome of a start; `before` is the status before it, `started` the result of systemctl.
     pub(crate) fn fate(self, unit: &str, before: &UnitStatus, started: Result<()>) -> Result<Fate> {
         let now = self.show_settled(unit)?;
-        // A service that ends before its hook has is no success for systemd, however it ends.
+        // systemd reports a failure if a service ends before its hook, whatever its status.
         let has_run = started.is_ok() || now.started != before.started;
         Ok(match (&*now.state, &*now.sub_state) {
             (_, "auto-restart") => Fate::Repeats(now.result),

@@ -1,11 +1,15 @@
-//! The service manager: readiness and stored descriptors, asking and telling it about units.
+//! The service manager.
 //!
 //! | module | is |
 //! |---|---|
-//! | [`unit`] | the app as a unit: how it ended |
-//! | [`manager`] | asking and telling systemd about units |
-//! | [`notify`] | readiness and stored descriptors |
+//! | [`app_status`] | how the app ended |
+//! | [`manager`] | systemctl: reads, starts and stops units |
+//! | [`notify`] | messages to systemd: readiness, descriptors to store |
+//! | [`store`] | the descriptors that an earlier process has stored |
+//! | [`process`] | this process as systemd started it |
 
+pub(crate) mod app_status;
 pub(crate) mod manager;
 pub(crate) mod notify;
-pub(crate) mod unit;
+pub(crate) mod process;
+pub(crate) mod store;

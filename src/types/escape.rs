@@ -1,5 +1,5 @@
-//! Escaping what a terminal obeys, or what moves other text on it: names, paths and errors may come
-//! from an app or a peer. Pure.
+//! Escapes control and bidirectional characters for terminals, since names, paths and errors may
+//! come from an app or a peer. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,13 +1,13 @@
 //! Exit codes: one table for the whole program. They are a contract with units and scripts.
 
-/// How a process of this program ends, when it is not the app's own status that it passes on.
+/// The exit code of a process of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All was done.
+    /// Success.
     Done,
     /// Something failed before there was a connection to an app.
     Failed,
-    /// The command line or the environment makes no sense; units do not restart on it.
+    /// A usage error in the command line or the environment; units do not restart on it.
     Usage,
     /// `attach`, after it had connected: the output is not complete.
     Incomplete,

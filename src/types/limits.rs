@@ -2,10 +2,6 @@
 
 use std::time::Duration;
 
-/// Bytes kept per stream for clients that are behind or come late. Large enough that a reader
-/// that is merely not scheduled for a while never holds the app back; small enough to be cheap
-/// for a hundred apps on a host.
-pub(crate) const BACKLOG: usize = 256 * 1024;
 /// Smallest backlog that can be asked for, bytes: below a page the ring costs more than it holds.
 pub(crate) const BACKLOG_MIN: usize = 4096;
 /// Largest backlog that can be asked for, bytes.
@@ -133,18 +129,16 @@ pub(crate) const REPLY_LEN: usize = 1024 * 1024;
 
 /// Longest text of a log entry, bytes: what the kubelet's readers are used to.
 pub(crate) const LOG_LINE: usize = 16 * 1024;
-/// Longest text of a log entry that can be asked for, bytes: so much is kept per stream and log.
-pub(crate) const LOG_LINE_MAX: usize = 1024 * 1024;
 /// Pause after which half a line is logged as a part.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_secs(1);
-/// Files that own rotation keeps beside the one that is written.
-pub(crate) const LOG_FILES: u32 = 5;
+/// Bytes kept for a log that cannot be written.
+pub(crate) const LOG_BUFFER: usize = 1024 * 1024;
+/// Longest text of a log entry that can be asked for, bytes: so much is kept per stream and log.
+pub(crate) const LOG_LINE_MAX: usize = 1024 * 1024;
 /// Most files that it can be asked to keep: each rotation renames them all.
 pub(crate) const LOG_FILES_MAX: u32 = 1000;
 /// Smallest size at which own rotation may begin a new file, bytes.
 pub(crate) const LOG_SIZE_MIN: u64 = 4096;
-/// Bytes kept for a log that cannot be written.
-pub(crate) const LOG_BUFFER: usize = 1024 * 1024;
 /// Bytes of encoded entries handed to a log's writer at once: so large that a write costs little
 /// per byte, and three of them are cheap.
 pub(crate) const LOG_CHUNK: usize = 256 * 1024;
@@ -369,8 +363,6 @@ pub(crate) const NOTE_PAUSE: Duration = Duration::from_millis(300);
 /// How long a line of ours waits for the end of a sequence or character that the app has begun: mostly the
 /// rest comes with its next write, and what comes later goes on behind the line.
 pub(crate) const NOTE_HOLD: Duration = Duration::from_millis(50);
-/// Rows and columns of a terminal that nobody gave a size.
-pub(crate) const SIZE: (u16, u16) = (24, 80);
 
 /// Bytes of a `logs` document that are read: a handful of paths.
 pub(crate) const LOGGED: u64 = 64 * 1024;

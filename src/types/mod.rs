@@ -3,7 +3,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`service`] | names of services |
-//! | [`name`], [`stream`], [`time`] | apps, streams, times |
+//! | [`name`], [`stream`], [`size`], [`time`] | apps, streams, sizes, times |
 //! | [`rights`] | who may do what |
 //! | [`escape`], [`exit`], [`limits`] | escaping for terminals, exit codes, every shared limit |
 
@@ -13,5 +13,6 @@ pub mod limits;
 pub(crate) mod name;
 pub(crate) mod rights;
 pub(crate) mod service;
+pub mod size;
 pub mod stream;
 pub mod time;

@@ -1,50 +1,67 @@
-//! Who may do what with an app: from the numbers that the kernel tells of a peer, and lists of
-//! numbers. Pure. Names are not looked up: a static binary in an empty root cannot.
+//! Access rights of peers, from the user and group ids that the kernel reports. Pure. Names are not
+//! looked up: a static binary in an empty root cannot.
 
 use std::fmt;
+
+use clap::Args;
 
 /// The user, and groups, of a peer that a user namespace hides from this process, where the system
 /// does not say otherwise (`/proc/sys/kernel/overflowuid`, user_namespaces(7)).
 pub(crate) const OVERFLOW: u32 = 65534;
 
-/// The lists of an app: numbers of users and groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The users and groups with access to an app, by number; the comments are the help of the options.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct Lists {
-    /// Users who may type and read.
+    /// User ids that may attach and type, separated by commas.
+    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_ALLOW_UID", value_delimiter = ',',
+          value_parser = id)]
     pub(crate) allow_uid: Vec<u32>,
-    /// Groups whose members may type and read.
+    /// Group ids whose members may attach and type.
+    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_ALLOW_GID", value_delimiter = ',',
+          value_parser = id)]
     pub(crate) allow_gid: Vec<u32>,
-    /// Users who may read.
+    /// User ids that may attach read-only.
+    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_VIEW_UID", value_delimiter = ',',
+          value_parser = id)]
     pub(crate) view_uid: Vec<u32>,
-    /// Groups whose members may read.
+    /// Group ids whose members may attach read-only.
+    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_VIEW_GID", value_delimiter = ',',
+          value_parser = id)]
     pub(crate) view_gid: Vec<u32>,
 }
 
 impl Lists {
-    /// Whether anybody but root and the mux's own user may come at all.
+    /// Whether users other than root and the mux's own user have access.
     pub(crate) fn let_others_in(&self) -> bool {
         let Self { allow_uid, allow_gid, view_uid, view_gid } = self;
         [allow_uid, allow_gid, view_uid, view_gid].into_iter().any(|list| !list.is_empty())
     }
 }
 
-/// What a peer may do; each may what those before it may.
+/// Parses the number of a user or group.
+fn id(text: &str) -> Result<u32, String> {
+    // The highest one means "none" to the kernel.
+    let id = text.parse().ok().filter(|id| *id != u32::MAX);
+    id.ok_or_else(|| "expected the number of a user or group".to_owned())
+}
+
+/// The right of a peer; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Right {
     /// To read, and to ask for the status.
     View,
     /// To type, to resize, and to detach clients of its own user.
     Write,
-    /// Everything: root and the mux's own user.
+    /// To do everything: root and the mux's own user.
     Own,
 }
 
-/// Why a peer may do nothing.
+/// Why a peer has no access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// It is in none of the lists.
     Unlisted(u32),
-    /// Its user is not known here.
+    /// The user namespace of the mux does not map its user.
     Hidden,
 }
 
@@ -69,16 +86,16 @@ impl std::error::Error for Refused {}
 pub(crate) struct Rules {
     /// The user that the mux runs as.
     pub(crate) own_uid: u32,
-    /// What the system shows for users that are not known here.
+    /// The user id of users that the namespace does not map.
     pub(crate) overflow_uid: u32,
     /// The same for groups.
     pub(crate) overflow_gid: u32,
-    /// Who else may come.
+    /// The other users and groups with access.
     pub(crate) lists: Lists,
 }
 
 impl Rules {
-    /// What a user with these groups may do.
+    /// The right of a user with these groups.
     pub(crate) fn of(&self, uid: u32, gids: &[u32]) -> Result<Right, Refused> {
         let Lists { allow_uid, allow_gid, view_uid, view_gid } = &self.lists;
         if uid == 0 || uid == self.own_uid {
@@ -129,8 +146,15 @@ mod tests {
         let nobody = Rules { lists: Lists::default(), ..rules.clone() };
         assert!(rules.lists.let_others_in() && !nobody.lists.let_others_in());
         assert_eq!(nobody.of(10, &[0]), Err(Refused::Unlisted(10)));
-        // A mux that runs as the overflow user serves that user, whoever it is.
+        // A mux that runs as the overflow user serves that user.
         let own = Rules { own_uid: OVERFLOW, ..nobody };
         assert_eq!(own.of(OVERFLOW, &[]), Ok(Right::Own));
+    }
+    #[test]
+    fn users_and_groups_are_numbers() {
+        assert_eq!((id("0"), id("4294967294")), (Ok(0), Ok(4_294_967_294)));
+        for bad in ["", "root", "-1", "4294967295"] {
+            assert!(id(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use super::name::{AppName, NAME_MAX, NameError};
 
-/// What each name ends with.
+/// The suffix of each name.
 const SUFFIX: &str = ".service";
 /// Longest name of a unit, in bytes: `UNIT_NAME_MAX` of systemd, which counts the end of the text.
 const UNIT_NAME_MAX: usize = 255;
@@ -29,9 +29,9 @@ pub(crate) enum ServiceError {
     Path,
     /// Another kind of unit, or `@` at an edge.
     Kind,
-    /// A template, which is no service before it has an instance.
+    /// A template without an instance.
     Template,
-    /// A name whose drop-ins are also those of others.
+    /// A name whose drop-ins also apply to other services.
     Prefix,
 }
 
@@ -124,8 +124,8 @@ impl ServiceName {
         &self.0
     }
 
-    /// The name of the app that is this service's where nobody says another: what is not of an app's
-    /// name becomes a `-`.
+    /// The default app name for this service: `-` replaces the characters that an app name cannot
+    /// have.
     pub(crate) fn app(&self) -> Result<AppName, NameError> {
         let stem = self.0.strip_suffix(SUFFIX).unwrap_or(&self.0).to_ascii_lowercase();
         let words = stem.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');

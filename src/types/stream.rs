@@ -98,14 +98,14 @@ pub enum Position {
     Unseen,
     /// With the oldest byte kept.
     Start,
-    /// With this byte; if it is no longer kept, what is missing is told as a gap.
+    /// With this byte; if the mux does not keep it any more, it reports a gap.
     #[serde(untagged)]
     Offset(u64),
 }
 
-/// Which counting of bytes an offset belongs to: a mux takes a random number when it begins to count,
-/// and the one that goes on for it goes on with that number. In JSON a string of hexadecimal digits,
-/// for not every reader of JSON keeps all digits of a number.
+/// Identifies the count that an offset belongs to: a mux takes a random number when it begins to
+/// count, and its successor keeps the number. In JSON a string of hexadecimal digits, since some
+/// readers of JSON lose digits of large numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Epoch(pub u64);

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Result;
 
 use super::Setup;
-use crate::os::state::read_plain;
+use crate::os::files::read_plain;
 use crate::systemd::manager::Manager;
 use crate::types::limits;
 

@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 
-use super::text::{argument, seal, value};
+use super::text::{argument, value, with_checksum};
 use super::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, Variable, drop_ins, sections};
 use crate::logfmt::syslog::{DAEMON, INFO, is_identifier};
 use crate::systemd::manager::Manager;
@@ -44,7 +44,7 @@ pub(crate) enum JournalChoice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalPlan {
     /// Whether they are to.
-    pub(crate) wish: JournalChoice,
+    pub(crate) choice: JournalChoice,
     /// What systemd says of the service, where it was asked.
     facts: Option<Facts>,
 }
@@ -63,8 +63,8 @@ struct Facts {
 
 impl JournalPlan {
     /// What is wished, where nobody is asked.
-    pub(crate) fn new(wish: JournalChoice) -> Self {
-        Self { wish, facts: None }
+    pub(crate) fn new(choice: JournalChoice) -> Self {
+        Self { choice, facts: None }
     }
 
     /// Whether the service itself has been asked for.
@@ -119,7 +119,7 @@ impl JournalPlan {
 
     /// Whether the lines of this stream go to the journal.
     fn takes(&self, stream: Stream) -> bool {
-        match (self.wish, &self.facts) {
+        match (self.choice, &self.facts) {
             (JournalChoice::Never, _) | (JournalChoice::AsBefore, None) => false,
             (JournalChoice::Always, _) => true,
             (JournalChoice::AsBefore, Some(Facts { was: [output, error], .. })) => {
@@ -225,7 +225,7 @@ pub(crate) fn file(app: &AppUnits, mux: &MuxUnit, setup: &Setup) -> Option<UnitF
         format!("ExecStart={command}"),
     ];
     service.extend(facts.into_iter().flat_map(|facts| facts.limits.clone()));
-    let text = seal(
+    let text = with_checksum(
         Some(app.owner()),
         &sections(elsewhere.as_ref().map_or(&[], |lines| &lines[..]), &service),
     );
@@ -235,7 +235,7 @@ pub(crate) fn file(app: &AppUnits, mux: &MuxUnit, setup: &Setup) -> Option<UnitF
 /// The template of the writers, if one of the muxes has one.
 pub(crate) fn template(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> Option<UnitFile> {
     let needs = muxes.iter().any(|mux| app.journal.writer(mux, setup).is_some());
-    let text = seal(None, include_str!("../../units/iojournal@.service"));
+    let text = with_checksum(None, include_str!("../../units/iojournal@.service"));
     needs.then(|| UnitFile { path: format!("{TEMPLATE}@.service").into(), text })
 }
 
@@ -291,7 +291,7 @@ mod tests {
             assert_eq!(settled(&now, Some(&journal.memory())), journal);
         }
         let never = JournalPlan {
-            wish: JournalChoice::Never,
+            choice: JournalChoice::Never,
             ..settled(&[("StandardOutput", "journal")], None)
         };
         assert!(!never.takes(Stream::Stdout));

@@ -117,11 +117,11 @@ pub(crate) fn parse(text: &[u8]) -> Result<Vec<(AppName, StreamModes, Option<Str
     for ManifestApp { name, annotations } in &pod.apps {
         let refuse = |why: String| format!("app \"{}\": {why}", name.escape_debug());
         let app: AppName = name.parse().map_err(|e| refuse(format!("{e}")))?;
-        let mut wishes = ManifestOptions::default();
+        let mut options = ManifestOptions::default();
         for annotation in pod.annotations.iter().chain(annotations) {
-            wishes.take(annotation).map_err(refuse)?;
+            options.take(annotation).map_err(refuse)?;
         }
-        let (modes, log) = wishes.settle().map_err(refuse)?;
+        let (modes, log) = options.settle().map_err(refuse)?;
         if modes.has(StreamMode::Interactive) && pod.apps.len() > 1 {
             return Err(refuse("only the one app of a pod can be interactive".to_owned()));
         }

@@ -17,6 +17,8 @@ use std::path::PathBuf;
 
 pub(crate) use crate::units::mode::{StreamMode, StreamModes};
 
+use clap::ValueEnum;
+
 use crate::mux::app;
 use crate::os::state::split_end;
 use crate::types::limits;
@@ -24,7 +26,7 @@ use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
 use crate::units::journal::JournalPlan;
-use crate::units::text::{UnitOwner, argument, env_value, program, seal, value, word};
+use crate::units::text::{UnitOwner, argument, env_value, program, value, with_checksum, word};
 
 /// The name of each drop-in: before those that an administrator adds.
 pub(crate) const DROP_IN: &str = "50-iottymux.conf";
@@ -74,13 +76,13 @@ const ROOT: &str = "/proc/1/root";
 pub(crate) const HOOKS: [&str; 6] =
     ["ExecCondition", "ExecStartPre", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"];
 
-/// How the app gets its streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How the app gets its streams; the comments are the help of `--layout`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Layout {
-    /// From the mux, by path: nothing is lost.
+    /// The service opens the FIFOs or terminal of the mux by path.
     #[default]
     Direct,
-    /// From socket units, as rkt has it: systemd itself loses output.
+    /// Socket units connect both, as in rkt; systemd itself loses output in this layout.
     Sockets,
 }
 
@@ -271,7 +273,7 @@ pub(crate) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
     let muxes = app.muxes()?;
     let mut files = Vec::new();
     let mut file = |path: PathBuf, text: &str| {
-        files.push(UnitFile { path, text: seal(Some(app.owner()), text) });
+        files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
     };
     // The one that has stdout, or else stderr.
     let logging = [Stream::Stdout, Stream::Stderr]
@@ -290,7 +292,7 @@ pub(crate) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
     }
     files.extend(muxes.iter().filter_map(|mux| journal::file(app, mux, setup)));
     let mut file = |path: PathBuf, text: &str| {
-        files.push(UnitFile { path, text: seal(Some(app.owner()), text) });
+        files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
     };
     file(drop_ins(app.service.as_str()).join(DROP_IN), &app_drop_in(app, &muxes, setup));
     Ok(files)
@@ -308,7 +310,7 @@ fn template(kind: UnitKind, user: bool) -> UnitFile {
     };
     let text = if user { for_user(text) } else { text.to_owned() };
     let path = format!("{}@.service", kind.template()).into();
-    UnitFile { path, text: seal(None, &text) }
+    UnitFile { path, text: with_checksum(None, &text) }
 }
 
 /// What a user's manager has no right to do for a service of its own: capabilities are not its to

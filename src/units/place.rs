@@ -1,6 +1,6 @@
 //! The directory of unit files: writing an app's, and taking them away again.
 //!
-//! Invariant: a file without our seal, or that was changed since, is neither overwritten nor removed,
+//! Invariant: a file without our checksum header, or with changes since, is neither overwritten nor removed,
 //! and then nothing else is. Each file appears whole.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,8 @@ use nix::unistd::{AccessFlags, access};
 
 use super::text::{self, ChecksumHeader, UnitOwner};
 use super::{DROP_IN, ENV, UnitFile, drop_ins};
-use crate::os::state::{AppDir, StateDir, read_in, read_plain, remove_in, replace_in, session};
+use crate::os::files::{read_in, read_plain, remove_in, replace_in};
+use crate::os::state::{AppDir, StateDir, session};
 use crate::os::walk::{Links, Walk};
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -46,7 +47,7 @@ impl Done {
 }
 
 /// What was done, file by file.
-pub(crate) type Deeds = Vec<(Done, PathBuf)>;
+pub(crate) type Changes = Vec<(Done, PathBuf)>;
 
 /// A directory of units.
 #[derive(Clone, Debug)]
@@ -71,25 +72,25 @@ struct Change {
 
 impl UnitChanges {
     /// Does it.
-    pub(crate) fn carry_out(&self) -> Result<Deeds> {
-        let mut deeds = Deeds::new();
-        let done = self.write(&mut deeds);
+    pub(crate) fn carry_out(&self) -> Result<Changes> {
+        let mut changes = Changes::new();
+        let done = self.write(&mut changes);
         if done.is_err() {
-            // There is nobody to tell: the failure itself is told.
+            // The failure itself is reported.
             let _ = self.take_back();
         }
-        done.map(|()| deeds)
+        done.map(|()| changes)
     }
 
-    fn write(&self, deeds: &mut Deeds) -> Result<()> {
+    fn write(&self, changes: &mut Changes) -> Result<()> {
         for (path, change) in &self.steps {
             if let Some(change) = change {
                 self.place.put(path, &change.text)?;
             }
-            deeds.push((if change.is_some() { Done::Wrote } else { Done::Kept }, path.clone()));
+            changes.push((if change.is_some() { Done::Wrote } else { Done::Kept }, path.clone()));
         }
         for (path, _) in &self.stale {
-            deeds.push((Done::Removed, self.place.take_away(path)?));
+            changes.push((Done::Removed, self.place.take_away(path)?));
         }
         Ok(())
     }
@@ -110,18 +111,18 @@ impl UnitChanges {
 #[derive(Debug)]
 pub(crate) struct FoundUnit {
     path: PathBuf,
-    seal: Option<ChecksumHeader>,
+    header: Option<ChecksumHeader>,
 }
 
 impl FoundUnit {
     fn owner(&self) -> Option<UnitOwner<'_>> {
-        self.seal.as_ref()?.owner.as_ref().map(|(app, service)| (app, service))
+        self.header.as_ref()?.owner.as_ref().map(|(app, service)| (app, service))
     }
 
     /// Refuses what is not as we wrote it.
     fn may_go(&self) -> Result<()> {
         let path = self.path.display();
-        match &self.seal {
+        match &self.header {
             None => bail!("{path} was not written by iottymux; nothing was changed"),
             Some(ChecksumHeader { is_whole: false, .. }) => bail!(
                 "{path} was changed after iottymux had written it; keep what you need of it in a \
@@ -225,7 +226,7 @@ impl UnitDirectory {
     }
 
     /// Removes all files of these apps, and the templates that we wrote when no other app is left.
-    pub(crate) fn uninstall(&self, owners: &[UnitOwner]) -> Result<Deeds> {
+    pub(crate) fn uninstall(&self, owners: &[UnitOwner]) -> Result<Changes> {
         let going = self.going(owners)?.into_iter();
         going.map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
     }
@@ -245,7 +246,7 @@ impl UnitDirectory {
         let (ours, others): (Vec<FoundUnit>, Vec<FoundUnit>) = self
             .all()?
             .into_iter()
-            .filter(|found| found.seal.is_some())
+            .filter(|found| found.header.is_some())
             .partition(|found| found.owner().is_some_and(|owner| owners.contains(&owner)));
         for found in &ours {
             found.may_go()?;
@@ -268,7 +269,7 @@ impl UnitDirectory {
     /// The apps that have files here, with their services.
     pub(crate) fn owners(&self) -> Result<BTreeSet<(AppName, ServiceName)>> {
         let all = self.all()?.into_iter();
-        Ok(all.filter_map(|found| found.seal?.owner).collect())
+        Ok(all.filter_map(|found| found.header?.owner).collect())
     }
 
     /// The names by which the muxes of all apps that have files here are attached to.
@@ -375,7 +376,10 @@ impl UnitDirectory {
         match read() {
             Ok((_, bytes)) => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                Ok(Some((FoundUnit { path: path.to_owned(), seal: text::read_seal(&text) }, text)))
+                Ok(Some((
+                    FoundUnit { path: path.to_owned(), header: text::read_checksum(&text) },
+                    text,
+                )))
             }
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 Ok(None)

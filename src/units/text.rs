@@ -6,7 +6,7 @@ use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 
 /// What the first line of a file begins with that `units` wrote.
-const SEAL: &str = "# iottymux units ";
+const CHECKSUM_LINE: &str = "# iottymux units ";
 /// Its second line, for people.
 const NOTE: &str = "# Written by `iottymux units` or `iottymux enable`. Change it by these: what was \
                     changed here by hand is refused, neither overwritten nor taken away.\n";
@@ -74,9 +74,9 @@ pub(crate) struct ChecksumHeader {
     pub(crate) is_whole: bool,
 }
 
-/// A text with a seal before it.
-pub(crate) fn seal(owner: Option<UnitOwner>, text: &str) -> String {
-    let mut out = String::from(SEAL);
+/// A text with its checksum header.
+pub(crate) fn with_checksum(owner: Option<UnitOwner>, text: &str) -> String {
+    let mut out = String::from(CHECKSUM_LINE);
     if let Some((app, service)) = owner {
         // Writing into a string does not fail.
         let _ = write!(out, "app={app} service={service} ");
@@ -85,9 +85,9 @@ pub(crate) fn seal(owner: Option<UnitOwner>, text: &str) -> String {
     out + NOTE + text
 }
 
-/// The seal of a text, if `units` wrote it.
-pub(crate) fn read_seal(text: &str) -> Option<ChecksumHeader> {
-    let (first, rest) = text.strip_prefix(SEAL)?.split_once('\n')?;
+/// The checksum header of a text, if `units` wrote it.
+pub(crate) fn read_checksum(text: &str) -> Option<ChecksumHeader> {
+    let (first, rest) = text.strip_prefix(CHECKSUM_LINE)?.split_once('\n')?;
     let (owner, written) = first.rsplit_once("sum=")?;
     let owner = match owner.trim_end() {
         "" => None,
@@ -143,13 +143,13 @@ mod tests {
             ("demo".parse().unwrap(), "my_app@1".parse().unwrap());
         let owner = Some((app.clone(), service.clone()));
         for (of, owner) in [(Some((&app, &service)), owner), (None, None)] {
-            let text = seal(of, "[Unit]\nx=1\n");
+            let text = with_checksum(of, "[Unit]\nx=1\n");
             assert_eq!(
-                read_seal(&text),
+                read_checksum(&text),
                 Some(ChecksumHeader { owner: owner.clone(), is_whole: true })
             );
             for (from, to) in [("x=1", "x=2"), ("hand", "foot"), ("[Unit]", "#\n[Unit]")] {
-                let changed = read_seal(&text.replace(from, to));
+                let changed = read_checksum(&text.replace(from, to));
                 assert_eq!(
                     changed,
                     Some(ChecksumHeader { owner: owner.clone(), is_whole: false }),
@@ -160,7 +160,7 @@ mod tests {
         for foreign in
             ["", "[Unit]\n", "# iottymux units\n", "# iottymux units app=../x service=y sum=\n"]
         {
-            assert_eq!(read_seal(foreign), None, "{foreign:?}");
+            assert_eq!(read_checksum(foreign), None, "{foreign:?}");
         }
     }
 }

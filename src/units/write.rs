@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::place::{Deeds, Done, UnitDirectory};
+use super::place::{Changes, Done, UnitDirectory};
 use super::text::UnitOwner;
 use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, files, has_sockets, journal, templates};
+use crate::os::files::read_plain;
 use crate::os::print::print;
-use crate::os::state::{AppDir, read_plain};
+use crate::os::state::AppDir;
 use crate::types::limits;
 
 /// Where units are found besides the directory that is written to (systemd.unit(5)).
@@ -49,7 +50,7 @@ pub(crate) fn write(apps: &[AppUnits], setup: &Setup, dir: &Path) -> Result<()> 
         let what = || format!("units of app {}", app.name);
         let files = all_files(app, setup, &place).with_context(what)?;
         let plan = place.plan(&all, app.owner(), files).with_context(what)?;
-        print(&told(&plan.carry_out().with_context(what)?))?;
+        print(&summary(&plan.carry_out().with_context(what)?))?;
         warn_of_hooks(app, &hooks(app, setup, &place)?);
     }
     Ok(())
@@ -64,7 +65,7 @@ pub(crate) fn remove(apps: &[AppUnits], dir: &Path, is_here: bool) -> Result<()>
     for owner in &owners {
         state.extend(place.state(*owner)?);
     }
-    print(&told(&place.uninstall(&owners)?))?;
+    print(&summary(&place.uninstall(&owners)?))?;
     if is_here { clear_state(&state) } else { Ok(()) }
 }
 
@@ -162,9 +163,9 @@ fn hooks(app: &AppUnits, setup: &Setup, place: &UnitDirectory) -> Result<Vec<&'s
 }
 
 /// The lines that tell what was done.
-pub(crate) fn told(deeds: &Deeds) -> String {
+pub(crate) fn summary(changes: &Changes) -> String {
     let line = |(done, path): &(Done, PathBuf)| format!("{:8}{}", done.word(), path.display());
-    deeds.iter().map(line).chain([String::new()]).collect::<Vec<_>>().join("\n")
+    changes.iter().map(line).chain([String::new()]).collect::<Vec<_>>().join("\n")
 }
 
 /// Removes what the muxes of an app have left.

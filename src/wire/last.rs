@@ -1,7 +1,7 @@
-//! `last.json`: how an app ended, and the last that it said, for those who come when its mux is gone.
+//! `last.json`: how an app ended, and its last output, for clients after the end of its mux.
 //!
 //! Format: one line of JSON, version 1. Written whole when the mux ends, removed when the next one
-//! begins; read as `endpoints` is. What the app said is in it as text and is never trusted.
+//! begins; read as `endpoints` is. It quotes the app's output as text, which is never trusted.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -11,7 +11,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{AppStatus, document};
-use crate::os::state::{AppDir, LAST, PRIVATE};
+use crate::os::files::PRIVATE;
+use crate::os::state::{AppDir, LAST};
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::Now;
@@ -27,7 +28,7 @@ pub(crate) struct Last {
     pub(crate) app: String,
     /// When the mux had read everything, in milliseconds since 1970-01-01 UTC.
     pub(crate) ended_ms: u64,
-    /// How the app ended; `None` when its mux did not know, or whether it had ended at all.
+    /// How the app ended; `None` if its mux did not know.
     pub(crate) status: Option<AppStatus>,
     /// Its output streams.
     pub(crate) streams: Vec<StreamTail>,
@@ -40,7 +41,7 @@ pub(crate) struct StreamTail {
     pub(crate) stream: Stream,
     /// Bytes that the app wrote.
     pub(crate) bytes: u64,
-    /// The last of them, at most [`limits::TAIL`] bytes; what is no UTF-8 is replaced.
+    /// The last of them, at most [`limits::TAIL`] bytes; invalid UTF-8 is replaced.
     pub(crate) tail: String,
 }
 
@@ -56,12 +57,12 @@ impl Last {
         document::publish(dir, LAST, PRIVATE, self)
     }
 
-    /// Reads the document of an app; `None` when there is none for this user.
+    /// Reads the document of an app; `None` if it does not exist or this user cannot read it.
     pub(crate) fn read(dir: &AppDir) -> Result<Option<Self>> {
         let what = || format!("cannot read {}", dir.path(LAST).display());
         match dir.read(LAST, limits::LAST) {
             Ok(text) => Self::parse(&text).map(Some).with_context(what),
-            // What the app said is not for those who may only come while its mux lets them.
+            // Users with access through the mux only must not see the output without it.
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 Ok(None)
             }

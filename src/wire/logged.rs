@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::document;
-use crate::os::state::{AppDir, LOGS, PRIVATE};
+use crate::os::files::PRIVATE;
+use crate::os::state::{AppDir, LOGS};
 use crate::types::limits;
 
 /// The version of the format.

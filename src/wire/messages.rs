@@ -5,32 +5,34 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{FrameKind, VERSION};
+use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 
-/// What a client wants.
+/// The first message of a client: its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The version that the client speaks.
+    /// The client's protocol version.
     pub version: u32,
-    /// Output streams it wants to read.
+    /// The output streams to read.
     #[serde(default)]
     pub streams: Vec<Want>,
-    /// Whether it wants to type.
+    /// Whether it asks to type.
     #[serde(default)]
     pub stdin: bool,
     /// Whether the end of its input ends the app's.
     #[serde(default)]
     pub stdin_once: bool,
-    /// Whether its input is lines, of which none is to be mixed with another's; else the mux chooses.
+    /// Whether its input is lines, which the mux must not mix with other lines; else the mux
+    /// chooses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lines: bool,
-    /// Whether nobody else is to type while it is attached.
+    /// Whether it asks for the lock: then no other client can type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<Exclusive>,
     /// Its window, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
-    /// What it is to be shown of a terminal first; else the stream begins where it asked for.
+    /// The first view of a terminal; without it, output starts at `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redraw: Option<Redraw>,
     /// How long it may hold the app back, in milliseconds; the mux's own limit if it is left out,
@@ -43,8 +45,8 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// What it wants of a mux of this epoch: an offset of another one means nothing there, and
-    /// stands for the oldest byte kept.
+    /// Its streams for a mux of this epoch. An offset of another epoch becomes the oldest byte
+    /// kept.
     pub fn wants(&self, epoch: Epoch) -> Vec<Want> {
         let is_other = self.epoch.is_some_and(|its| its != epoch);
         let here = |want: &Want| match want.from {
@@ -56,7 +58,7 @@ impl Hello {
 }
 
 impl Default for Hello {
-    /// Nothing is wanted, but in our version.
+    /// No options, in the current version.
     fn default() -> Self {
         Self {
             version: VERSION,
@@ -73,13 +75,13 @@ impl Default for Hello {
     }
 }
 
-/// How a client wants to be the only one that types.
+/// How a client asks for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Exclusive {
-    /// If nobody else does.
+    /// Fail if another client has the lock.
     Ask,
-    /// Even if somebody else does, who then only looks.
+    /// Take the lock from its holder, who becomes read-only.
     Take,
 }
 
@@ -129,22 +131,6 @@ pub struct Redrawn {
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-}
-
-/// A window, in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
-    /// Lines.
-    pub rows: u16,
-    /// Characters in a line.
-    pub cols: u16,
-}
-
-impl Size {
-    /// Whether it is no size at all, as that of a terminal that nobody has given one.
-    pub fn is_none(self) -> bool {
-        self.rows == 0 || self.cols == 0
-    }
 }
 
 /// The first view of a terminal. A hello leaves out `None`; a backlog comes without queries.
@@ -242,7 +228,7 @@ pub enum LifecycleEvent {
 }
 
 impl LifecycleEvent {
-    /// The frame that tells a session of it.
+    /// The frame that reports it to a session.
     pub fn frame(&self) -> Vec<u8> {
         match self {
             Self::Ended(status) => FrameKind::Ended.message(status),
@@ -272,8 +258,7 @@ pub struct Report {
     pub restarts: u64,
     /// The app's output streams.
     pub streams: Vec<StreamReport>,
-    /// Who is connected, in the order in which they came, the one that asks among them; as many as
-    /// a frame holds.
+    /// The connected clients, oldest first, the one that asks included; at most a frame holds.
     pub clients: Vec<ClientReport>,
     /// Clients that are connected and not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -289,11 +274,11 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AppState {
-    /// There is no mux that could tell.
+    /// There is no mux to report it.
     Unknown,
     /// Its mux is being started.
     Preparing,
-    /// It can be started, or attached: nothing has told that it runs.
+    /// It can be started and attached; no hook has reported that it runs.
     Prepared,
     /// It runs, or has said something.
     Running,
@@ -369,13 +354,13 @@ pub enum ControlRequest {
     },
     /// To give the terminal a size.
     Resize(Size),
-    /// To open the log files anew; answered when the new ones are there.
+    /// Reopen the log files; the answer comes when the new ones are open.
     #[serde(rename = "reopen-logs")]
     ReopenLogs,
-    /// That who asks types alone from now on, even if somebody else does.
+    /// Give the sender the lock, even if another client has it.
     #[serde(rename = "take-over")]
     TakeOver,
-    /// That all type again; from who types alone.
+    /// Release the lock; only from its holder.
     #[serde(rename = "let-go")]
     LetGo,
     /// To know that the app has ended so; from the app's unit.

@@ -54,7 +54,8 @@ frame_kinds! {
     Stdin = 2,
     /// The client's input has ended.
     StdinEof = 3,
-    /// [`Size`]: the client's window; it is shown the screen anew, if it asked for screens.
+    /// [`Size`](crate::types::size::Size): the client's window; the mux sends a new screen if the
+    /// client asked for screens.
     Resize = 4,
     /// A request for a [`Report`].
     Status = 5,
@@ -66,11 +67,11 @@ frame_kinds! {
     Gap = 17,
     /// [`End`]: a stream has ended after its last byte.
     End = 18,
-    /// All input up to the client's end of it is with the app.
+    /// The app has received all input of the client up to its end.
     StdinDone = 19,
     /// [`AppStatus`]: how the app ended.
     Exit = 20,
-    /// The mux ends and does not know whether the app does.
+    /// The mux ends, and the status of the app is unknown.
     Closing = 21,
     /// [`Refusal`]: why this connection ends now.
     Error = 22,
@@ -78,7 +79,7 @@ frame_kinds! {
     Report = 23,
     /// [`Answer`]: to a request.
     Answer = 24,
-    /// The client was detached by somebody's request.
+    /// Another client has detached this one.
     Detached = 25,
     /// [`AppStatus`]: how the app ended; it may be started again, the session goes on.
     Ended = 26,
@@ -94,7 +95,7 @@ frame_kinds! {
     Stderr = 33,
     /// Bytes of the app's terminal.
     Tty = 34,
-    /// Bytes that show the terminal's screen: none of the app's, so they have no offsets.
+    /// Bytes that draw the terminal's screen. They are not output of the app and have no offsets.
     Screen = 35,
 }
 
@@ -137,7 +138,7 @@ impl FrameKind {
     }
 }
 
-/// Why a peer's bytes are no frames.
+/// Why the bytes of a peer are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// A payload longer than [`limits::FRAME`].
@@ -159,7 +160,7 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// What the bytes of a peer mean.
+/// A decoded part of the bytes of a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// Some bytes of a stream: data needs no whole frame.
@@ -180,8 +181,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Bytes that complete the header or the frame that is being read: who reads no more than that
-    /// at a time finds nothing of the next frame.
+    /// Bytes that complete the current header or frame: a reader that reads no more than these
+    /// leaves the next frame alone.
     pub fn wants(&self) -> usize {
         if self.have < HEADER { HEADER - self.have } else { self.left }
     }
@@ -251,6 +252,7 @@ fn take<'a>(bytes: &mut &'a [u8], max: usize) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::size::Size;
     use crate::types::stream::{Epoch, Position};
     use proptest::prelude::*;
 

@@ -1,7 +1,6 @@
-//! A client's way into a session: connect, say hello, be welcomed.
+//! Opens a session for a client: connect, send a hello, receive the welcome.
 //!
-//! Invariant: a session that was opened is one that a living mux serves; nothing that follows the
-//! welcome has been read.
+//! Invariant: a live mux serves an opened session, and nothing after the welcome has been read.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -15,16 +14,16 @@ use super::{Decoder, FrameKind, Hello, Item, Refusal, Welcome};
 use crate::os::state::AppDir;
 use crate::types::limits;
 
-/// How long a mux that says nothing is waited for.
+/// How long to wait for a mux that does not answer.
 #[derive(Clone, Copy)]
 pub enum Patience<'a> {
-    /// So long in all, until the session is opened.
+    /// This long in total, until the session is open.
     For(Duration),
-    /// For ever; after [`limits::ANSWER`] without a welcome this is called, once.
+    /// Without a limit; after [`limits::ANSWER`] without a welcome this is called once.
     Endless(&'a dyn Fn()),
 }
 
-/// Opens a session at a socket of an app's directory; what the client gets is in the welcome.
+/// Opens a session at a socket of an app's directory, and returns the mux's welcome.
 pub fn open(
     dir: &AppDir,
     file: &str,
@@ -38,7 +37,7 @@ pub fn open(
         Patience::Endless(_) => None,
     };
     match socket.write_all(&FrameKind::Hello.message(hello)) {
-        // It takes no hello from us; why, is still to be read.
+        // The mux has refused; its reason is still to be read.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
         sent => sent.with_context(what)?,
     }
@@ -57,7 +56,7 @@ pub fn open(
     }
 }
 
-/// The next control message of a session that reads no stream; nothing behind it is read.
+/// Reads the next control message of a session without streams, and nothing after it.
 pub(crate) fn next(
     socket: &mut UnixStream,
     dir: &AppDir,
@@ -85,12 +84,12 @@ pub(crate) fn next(
     }
 }
 
-/// Reads so many bytes until then, however slowly they come.
+/// Fills the buffer until `until`, however slowly the bytes arrive.
 fn fill(socket: &mut UnixStream, mut buffer: &mut [u8], until: Option<Instant>) -> io::Result<()> {
     while !buffer.is_empty() {
         if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now());
-            // A time of zero would be one without an end.
+            // A timeout of zero would mean none.
             socket.set_read_timeout(Some(left.max(limits::CLOCK_TICK)))?;
             if left.is_zero() {
                 return Err(ErrorKind::WouldBlock.into());
@@ -106,7 +105,7 @@ fn fill(socket: &mut UnixStream, mut buffer: &mut [u8], until: Option<Instant>) 
     Ok(())
 }
 
-/// An early end, or none, in words that fit it.
+/// A clearer error for an early end and for a timeout.
 fn ended(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ ErrorKind::UnexpectedEof => io::Error::new(kind, "the mux closed the connection"),

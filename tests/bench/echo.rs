@@ -13,8 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iottymux::core::screen::Screen;
+use iottymux::types::size::Size;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{FrameKind, Hello, Redraw, Size, Want};
+use iottymux::wire::{FrameKind, Hello, Redraw, Want};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send,
     sendmsg, socket,

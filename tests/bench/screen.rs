@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use iottymux::core::screen::Screen;
 use iottymux::core::screen::modes::ScreenModes;
 use iottymux::core::screen::scan::Scanner;
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 
 use super::table::median;
 

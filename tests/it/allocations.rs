@@ -20,9 +20,9 @@ use iottymux::logfmt::stamp::StampText;
 use iottymux::mux::logs::file::{Claims, LogFile};
 use iottymux::mux::logs::pipeline::{Log, LogOptions};
 use iottymux::mux::logs::writer::{LogSink, LogWriter};
+use iottymux::types::size::Size;
 use iottymux::types::stream::{Epoch, Stream};
 use iottymux::types::time::Now;
-use iottymux::wire::Size;
 
 use crate::proc::WATCHDOG;
 use crate::rig::Rig;

@@ -117,7 +117,7 @@ fn the_pure_modules_know_nothing_of_the_system() {
         ("types/stream.rs", &[]),
         ("core/hub", &["types", "wire", "core::hub"]),
         ("core/screen", &["types", "wire", "core::screen"]),
-        ("logfmt", &["types", "wire::Size", "logfmt", "core::screen::scan"]),
+        ("logfmt", &["types", "logfmt", "core::screen::scan"]),
         ("wire/mod.rs", &["types", "wire"]),
         ("wire/messages.rs", &["types", "wire"]),
         ("commands/attach/restore.rs", &["core::screen"]),

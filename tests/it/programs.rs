@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig};

@@ -11,8 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::process::ChildStdin;
 
 use iottymux::types::limits;
+use iottymux::types::size::Size;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{FrameKind, Hello, Redraw, Size, Want};
+use iottymux::wire::{FrameKind, Hello, Redraw, Want};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 

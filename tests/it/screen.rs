@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 
 use iottymux::core::screen::Screen;
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 
 use crate::proc::eventually;
 use crate::tmux::Tmux;

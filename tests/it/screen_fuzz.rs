@@ -11,7 +11,7 @@ use iottymux::core::screen::query::Strip;
 use iottymux::core::screen::replies::Replies;
 use iottymux::core::screen::scan::Scanner;
 use iottymux::types::limits;
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;

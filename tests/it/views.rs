@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::Write;
 
 use iottymux::types::limits;
+use iottymux::types::size::Size;
 use iottymux::types::stream::Stream;
-use iottymux::wire::{FrameKind, Size};
+use iottymux::wire::FrameKind;
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use serde_json::{Value, json};

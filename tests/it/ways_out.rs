@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;

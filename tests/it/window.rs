@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 
 use crate::tmux::Window;
 use crate::wait::PAUSE;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 
 use crate::dice::{Dice, seed};
 use crate::pattern::volume;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 
 use crate::pod::{BINARY, Pod};
 use crate::proc::eventually;

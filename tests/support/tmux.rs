@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::rc::Rc;
 
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 use tempfile::TempDir;
 
 use crate::installed::is_installed;

@@ -11,8 +11,9 @@ use nix::sys::socket::{MsgFlags, send};
 use super::mode::WantedStreams;
 use crate::types::exit::Exit;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Epoch;
-use crate::wire::{ControlRequest, FrameKind, Size};
+use crate::wire::{ControlRequest, FrameKind};
 
 /// The connection, while there is one, and what is known of it.
 #[derive(Debug, Default)]

@@ -10,10 +10,11 @@ use super::connection::{Connection, EndOfInput, Uplink};
 use super::mode::WantedStreams;
 use super::{AttachRequest, terminal};
 use crate::os::diagnostics;
+use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
-use crate::wire::{Begin, Gap, Hello, Redraw, Redrawn, Rights, Size, VERSION, Want, Welcome};
+use crate::wire::{Begin, Gap, Hello, Redraw, Redrawn, Rights, VERSION, Want, Welcome};
 
 /// A connection that no thread reads yet.
 #[derive(Debug)]

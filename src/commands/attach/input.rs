@@ -16,7 +16,8 @@ use super::{Attached, Leave, terminal};
 use crate::commands::status;
 use crate::types::exit::Exit;
 use crate::types::limits;
-use crate::wire::{Answer, ControlRequest, Exclusive, Size};
+use crate::types::size::Size;
+use crate::wire::{Answer, ControlRequest, Exclusive};
 
 /// Whether input is read and sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,8 +245,7 @@ impl Attached<'_> {
     /// Shows the page, if it is open and the terminal takes it.
     pub(crate) fn show_page(&mut self) {
         let Some(clients) = &self.page else { return };
-        let (rows, cols) = limits::SIZE;
-        let size = terminal::size().unwrap_or(Size { rows, cols });
+        let size = terminal::size().unwrap_or(Size::DEFAULT);
         let keys = (self.input.keys.keys(), self.input.typing());
         let text = page::text(self.name(), keys, clients, size, std::process::id());
         if !terminal::show_page(&text) {

@@ -4,7 +4,8 @@
 
 use super::keys::{KeyCommand, Keys};
 use crate::types::name::AppName;
-use crate::wire::{ClientReport, Report, Size};
+use crate::types::size::Size;
+use crate::wire::{ClientReport, Report};
 
 /// The clients of the app.
 #[derive(Debug)]

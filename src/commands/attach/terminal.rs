@@ -24,9 +24,9 @@ use super::filter::{Filter, Pass};
 use super::restore::Restorer;
 use crate::os::diagnostics::say_on_screen;
 use crate::os::print::write_all;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::{escape, limits};
-use crate::wire::Size;
 
 /// The modes of the terminal before and during attach. Locked for moments only.
 static MODES: Mutex<Option<SavedTermios>> = Mutex::new(None);

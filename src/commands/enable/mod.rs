@@ -23,8 +23,8 @@ use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::place::{self, Done, UnitDirectory, is_socket};
-use crate::units::text::{UnitOwner, argument, is_program, program, seal};
-use crate::units::write::{all_files, clear_state, template_of, told, warn_of_hooks};
+use crate::units::text::{UnitOwner, argument, is_program, program, with_checksum};
+use crate::units::write::{all_files, clear_state, summary, template_of, warn_of_hooks};
 use crate::units::{
     AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, drop_ins, has_sockets, hooks as of_root,
     is_mux, journal,
@@ -160,7 +160,7 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     let plan = place.all().and_then(|all| place.plan(&all, owner, files.clone()));
     let written = plan.and_then(|plan| Ok((plan.carry_out()?, plan)));
     let now = how.now;
-    let switched = written.and_then(|(deeds, plan)| {
+    let switched = written.and_then(|(written_files, plan)| {
         let (shown, app, manager) = (&shown, app, manager);
         let (before, muxes, old_sockets, sockets) = (&before, &muxes, &old_sockets, &sockets);
         let switch = Switch {
@@ -175,14 +175,14 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
             loses,
             now,
         };
-        Ok((deeds, switch.carry_out(&plan, || place.state(owner))?))
+        Ok((written_files, switch.carry_out(&plan, || place.state(owner))?))
     });
-    let (deeds, fate) = switched.inspect_err(|_| {
+    let (written_files, fate) = switched.inspect_err(|_| {
         if waited {
             later.resume(&place);
         }
     })?;
-    print(&told(&deeds))?;
+    print(&summary(&written_files))?;
     for line in overridden(manager, service, &files)? {
         log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
     }
@@ -440,7 +440,7 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) ->
         later.cancel()?;
         manager.systemctl(&["daemon-reload"])?;
     }
-    print(&told(&going.into_iter().map(|path| (Done::Removed, path)).collect()))?;
+    print(&summary(&going.into_iter().map(|path| (Done::Removed, path)).collect()))?;
     let fate = restarted.map(|restarted| manager.fate(service.as_str(), &shown, restarted));
     print(&match fate.transpose()? {
         Some(fate @ Fate::Failed(_)) => bail!("it has its own streams again, but {fate}"),
@@ -490,8 +490,10 @@ impl<'a> DeferredDisable<'a> {
              Restart=on-failure\n\
              RestartSec=1s\n"
         );
-        let file =
-            UnitFile { path: PathBuf::from(&self.unit), text: seal(Some(self.owner), &text) };
+        let file = UnitFile {
+            path: PathBuf::from(&self.unit),
+            text: with_checksum(Some(self.owner), &text),
+        };
         self.place.plan(&self.place.all()?, self.owner, vec![file])?.carry_out()?;
         self.manager.systemctl(&["daemon-reload"])?;
         let wait = if stops { &["--no-block"][..] } else { &[] };
@@ -539,7 +541,7 @@ impl<'a> DeferredDisable<'a> {
             return Ok(());
         }
         let (state, muxes) = (place.state(self.owner)?, place.muxes(self.owner)?);
-        print(&told(&place.uninstall(&[self.owner])?))?;
+        print(&summary(&place.uninstall(&[self.owner])?))?;
         self.remove()?;
         self.manager.systemctl(&["daemon-reload"])?;
         for (unit, name) in muxes {

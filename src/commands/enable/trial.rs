@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::systemd::manager::Manager;
 use crate::types::limits;
 use crate::units::place::UnitDirectory;
-use crate::units::text::seal;
+use crate::units::text::with_checksum;
 use crate::units::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, drop_ins};
 
 /// What of a mux's unit decides whether its program can be run: its user, its rights, what it can see. Lines
@@ -107,7 +107,8 @@ fn try_one(
     let name = format!("iottymux-check-{}.service", app.name);
     // One that was killed in the middle of this has left it.
     manager.forget(&name)?;
-    let file = UnitFile { path: PathBuf::from(&name), text: seal(Some(app.owner()), text) };
+    let file =
+        UnitFile { path: PathBuf::from(&name), text: with_checksum(Some(app.owner()), text) };
     place.plan(&[], app.owner(), vec![file])?.carry_out()?;
     let tried = try_unit(manager, &name, setup, command);
     let forgotten = manager.forget(&name);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::ClientId;
 use crate::types::limits;
-use crate::wire::Size;
+use crate::types::size::Size;
 
 /// See the module.
 #[derive(Debug)]

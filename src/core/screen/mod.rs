@@ -30,7 +30,7 @@ use super::screen::modes::{Saved, ScreenModes};
 use super::screen::query::{PendingQuery, Query};
 use super::screen::scan::{ESC, Piece, Scanner};
 use crate::types::limits;
-use crate::wire::Size;
+use crate::types::size::Size;
 
 /// What an app's terminal shows.
 pub struct Screen {

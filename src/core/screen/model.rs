@@ -15,7 +15,7 @@ use vt100::{Color, Parser};
 use super::reflow::{CellPosition, Glyph, Row, reflow};
 use super::scan;
 use crate::types::limits;
-use crate::wire::Size;
+use crate::types::size::Size;
 
 /// See the module.
 pub(crate) struct Model {

@@ -3,7 +3,7 @@
 use super::dialect;
 use super::modes::ScreenModes;
 use super::scan::{Control, ENQ, ESC, Piece, Scanner, number, string};
-use crate::wire::Size;
+use crate::types::size::Size;
 
 /// A query to the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

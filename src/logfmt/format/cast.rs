@@ -18,9 +18,9 @@ use crate::logfmt::json;
 use crate::logfmt::lines::{Entry, Splitter};
 use crate::logfmt::stamp::StampText;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
-use crate::wire::Size;
 
 /// Bytes around a text, at most.
 const AROUND: usize = 40;

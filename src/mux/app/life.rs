@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::mux::app::AppProcess;
 use crate::os::state::AppDir;
-use crate::systemd::unit::Inquiry;
+use crate::systemd::app_status::Inquiry;
 use crate::types::service::ServiceName;
 use crate::wire::{AppStatus, LifecycleEvent, Started};
 

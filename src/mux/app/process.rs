@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::os::state::AppDir;
 use crate::os::sys;
-use crate::systemd::notify;
+use crate::systemd::process;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::{AppStatus, LifecycleEvent, Started};
@@ -51,7 +51,7 @@ impl AppProcess {
             command.split_first().map_or((None, &[][..]), |(p, a)| (Some(p), a));
         let mut command = Command::new(program.map_or("".as_ref(), |p| p.as_os_str()));
         command.args(arguments);
-        for name in notify::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT]) {
+        for name in process::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT]) {
             command.env_remove(name);
         }
         sys::in_own_session(&mut command, terminal);

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use crate::core::hub::{ClientId, Hub};
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{Decoder, LifecycleEvent, Size};
+use crate::wire::{Decoder, LifecycleEvent};
 
 /// See the module.
 #[derive(Debug, Default)]

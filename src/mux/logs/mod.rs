@@ -28,13 +28,15 @@ use crate::logfmt::format::cast::Cast;
 use crate::logfmt::format::journald::SOCKET;
 use crate::logfmt::spec::LogSpec;
 use crate::os::state::{AppDir, LOGS};
-use crate::systemd::notify::{Notify, Stored};
-use crate::systemd::unit;
+use crate::systemd::notify::Notify;
+use crate::systemd::process;
+use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::service::ServiceName;
+use crate::types::size::Size;
 use crate::types::time::Now;
 use crate::wire::logged::{Logged, LoggedFile, UNREADABLE};
-use crate::wire::{Answer, FrameKind, LogReport, Size};
+use crate::wire::{Answer, FrameKind, LogReport};
 
 /// The name of the FIFO of the journal in systemd's store.
 const STORED: &str = "journal";
@@ -158,7 +160,7 @@ pub(crate) fn open(
             }
             LogTarget::Journald => {
                 // Only root may send in the name of another unit.
-                let may = unit::is_ours() && Uid::effective().is_root();
+                let may = process::is_of_unit() && Uid::effective().is_root();
                 format_options.unit = may.then(|| service.as_str().to_owned());
                 LogSink::Journal(journal_socket()?)
             }
@@ -193,7 +195,7 @@ fn open_journal(
     (service, dir): (&ServiceName, &AppDir),
     (stored, notify): (&mut Stored, &Notify),
 ) -> Result<Option<Fifo>> {
-    let of_user = unit::is_of_user();
+    let of_user = process::is_of_user();
     let by_writer = !of_user && notify.keeps() && Uid::effective().is_root();
     let fifo = match stored.remove(STORED) {
         Some(fifo) => Some(fifo),
@@ -212,7 +214,7 @@ fn open_journal(
             dir.name()
         );
     }
-    options.unit = (of_user && unit::is_ours()).then(|| service.as_str().to_owned());
+    options.unit = (of_user && process::is_of_unit()).then(|| service.as_str().to_owned());
     Ok(None)
 }
 
@@ -220,7 +222,7 @@ fn open_journal(
 pub(crate) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
     let fifo = open_fifo(dir).context("making the FIFO of the journal")?;
     // It replaces the one of an earlier mux: the contents of the FIFO stay while this one is open.
-    notify.store_anew(STORED, &fifo);
+    notify.replace(STORED, &fifo);
     Ok(())
 }
 

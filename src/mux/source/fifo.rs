@@ -18,8 +18,10 @@ use nix::unistd::mkfifo;
 use super::pace::Pace;
 use super::stage::Stage;
 use super::{AppInput, Source};
-use crate::os::state::{AppDir, KEPT, remove, set_mode};
-use crate::systemd::notify::{Notify, Stored};
+use crate::os::files::{remove, set_mode};
+use crate::os::state::{AppDir, KEPT};
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::stream::Stream;
 

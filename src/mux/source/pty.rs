@@ -20,10 +20,12 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
 use super::{AppInput, Source};
-use crate::os::state::{AppDir, replace_link};
-use crate::systemd::notify::{Notify, Stored};
+use crate::os::files::replace_link;
+use crate::os::state::AppDir;
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::Size;
 
 /// Name of the master in systemd's store.
 const STORED: &str = "tty";

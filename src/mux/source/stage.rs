@@ -13,7 +13,8 @@ use nix::fcntl::{OFlag, SpliceFFlags, splice};
 use nix::unistd::pipe2;
 
 use super::Read;
-use crate::systemd::notify::{Notify, Stored};
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
@@ -47,7 +48,7 @@ impl Stage {
         let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         super::enlarge(&into, limits::STAGE);
         for (name, fd) in [(&name, &out), (&name_into, &into)] {
-            notify.store_anew(name, fd);
+            notify.replace(name, fd);
         }
         Ok(Some(Self { out, into, len: 0, is_inherited: false }))
     }

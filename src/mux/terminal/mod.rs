@@ -21,10 +21,11 @@ use crate::mux::terminal::snapshot::Kept;
 use crate::mux::terminal::turns::DrawTurns;
 use crate::mux::terminal::worker::ScreenWorker;
 use crate::os::sys;
-use crate::systemd::notify::{Notify, Stored};
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::Size;
 
 /// Name of the kept screen's memory in systemd's store.
 const STORED: &str = "screen";
@@ -60,7 +61,7 @@ impl Terminal {
             None if notify.keeps() => {
                 let memory = sys::new_memory("iottymux-screen", Kept::LEN);
                 let memory = memory.context("making memory for the screen")?;
-                notify.store_anew(STORED, &memory);
+                notify.replace(STORED, &memory);
                 Some(memory)
             }
             None => None,

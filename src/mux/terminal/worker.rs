@@ -17,7 +17,7 @@ use crate::core::screen::Screen;
 use crate::mux::terminal::snapshot::Kept;
 use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::types::limits;
-use crate::wire::Size;
+use crate::types::size::Size;
 
 /// A command to the thread.
 #[derive(Debug)]

@@ -3,10 +3,8 @@
 #![no_main]
 
 use iottymux::types::limits;
-use iottymux::wire::{
-    Answer, AppStatus, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, Item,
-    Refusal, Report, Size, Welcome,
-};
+use iottymux::types::size::Size;
+use iottymux::wire::{Answer, AppStatus, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, Item, Refusal, Report, Welcome};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

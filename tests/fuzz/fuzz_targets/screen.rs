@@ -7,7 +7,7 @@ use std::time::Instant;
 use iottymux::core::screen::Screen;
 use iottymux::core::screen::query::{Query, Strip};
 use iottymux::core::screen::replies::Replies;
-use iottymux::wire::Size;
+use iottymux::types::size::Size;
 use libfuzzer_sys::fuzz_target;
 
 fn shown(size: Size, pieces: &[&[u8]]) -> Screen {

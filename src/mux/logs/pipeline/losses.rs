@@ -1,8 +1,8 @@
 //! The app's output that a log lost: in all, and what its next marker reports. Pure.
 
 use crate::logfmt::chunk::Lost;
+use crate::types::size::Size;
 use crate::types::time::Stamp;
-use crate::wire::Size;
 
 /// See the module.
 #[derive(Debug)]

@@ -30,9 +30,9 @@ use crate::logfmt::encoder::Encoder;
 use crate::logfmt::lines::{Entry, Splitter};
 use crate::logfmt::stamp::StampText;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
-use crate::wire::Size;
 
 /// The options of all logs of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

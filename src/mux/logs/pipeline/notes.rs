@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::time::Stamp;
-use crate::wire::Size;
 
 /// A note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
-//! Finding out how the app ended where no hook has told: PID 1 knows it of its unit, and in a pod
-//! of rkt a reaper writes it down.
+//! Finds out how the app ended if no hook has reported it: from systemd, and in a rkt pod from the
+//! file that a reaper writes.
 //!
-//! Invariant: nothing here blocks, and it is over in [`limits::INQUIRY`]. An app of which nothing
-//! certain is found has an unknown status. PID 1 comes first: the reaper's number may be that of a
-//! signal, and at a pod's halt the reaper asks while the app still runs, which gives 0. So for its number
-//! PID 1 is asked once more, and [`is_doubtful`] numbers alone are not believed.
+//! Invariant: nothing here blocks, and it ends within [`limits::INQUIRY`]. Without a certain result
+//! the status is unknown. systemd comes first: the reaper's number may be that of a signal, and at
+//! a pod's halt the reaper may write 0 while the app still runs. So a number of the reaper causes a
+//! second question to systemd, and [`is_doubtful`] numbers alone do not count.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -18,9 +18,11 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::Uid;
 
 use super::{MainProcess, reaped, shown};
-use crate::os::state::{AppDir, read_plain};
+use crate::os::files::read_plain;
+use crate::os::state::AppDir;
 use crate::os::sys;
-use crate::systemd::notify;
+use crate::systemd::manager::Manager;
+use crate::systemd::process;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -43,8 +45,8 @@ pub(crate) struct Inquiry {
 }
 
 impl Inquiry {
-    /// Begins, for the service whose mux has run for `age`; `None` when it was not systemd that started this
-    /// process, or there is nobody to ask.
+    /// Begins for a service whose mux has run for `age`; `None` if systemd did not start this
+    /// process, or if no source is available.
     pub(crate) fn begin(
         service: &ServiceName,
         dir: &AppDir,
@@ -52,8 +54,8 @@ impl Inquiry {
         now: Instant,
     ) -> Option<Self> {
         // The system's manager answers an ordinary user over D-Bus only, which may not be there.
-        let may_ask = Uid::effective().is_root() || notify::is_users();
-        if !super::is_ours() || !may_ask {
+        let may_ask = Uid::effective().is_root() || process::is_of_user();
+        if !process::is_of_unit() || !may_ask {
             return None;
         }
         let app = dir.name().clone();
@@ -80,7 +82,7 @@ impl Inquiry {
         }
     }
 
-    /// What came out of it, if it is over: the app's status, where that is known.
+    /// The result, once there is one: the app's status, if known.
     pub(crate) fn look(&mut self, now: Instant) -> Poll<Option<AppStatus>> {
         if let Some(answered) = self.systemctl.as_mut().and_then(|child| answer(child).transpose())
         {
@@ -99,7 +101,7 @@ impl Inquiry {
                 Some(Ok(Some(status))) => {
                     self.reaper = None;
                     self.reaped = Some(status);
-                    // It has its number from PID 1, which tells us more.
+                    // It has this number from systemd, which knows more.
                     if self.is_early && !over {
                         self.systemctl = ask(&self.service).ok();
                     }
@@ -125,12 +127,12 @@ impl Inquiry {
         Poll::Pending
     }
 
-    /// What the reaper wrote, as far as it is certain.
+    /// The reaper's number, if it is certain.
     fn reaped(&self) -> Option<AppStatus> {
         self.reaped.filter(|status| !is_doubtful(*status))
     }
 
-    /// When to look again though nothing happens. The end of `systemctl` is told by a signal.
+    /// When to look again without an event. A signal reports the end of `systemctl`.
     pub(crate) fn due(&self, now: Instant) -> Instant {
         match self.systemctl {
             Some(_) => self.until,
@@ -139,9 +141,9 @@ impl Inquiry {
     }
 }
 
-/// Starts the question to the manager that started this process.
+/// Starts `systemctl show` for the manager that started this process.
 fn ask(service: &ServiceName) -> io::Result<Child> {
-    let mut command = notify::systemctl(notify::is_users());
+    let mut command = Manager::of_this_process().command();
     command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
     // A name may begin with what looks like an option.
     command.args(["--", service.as_str()]);
@@ -150,13 +152,13 @@ fn ask(service: &ServiceName) -> io::Result<Child> {
     sys::ignoring_sigterm(&mut command);
     let child = command.spawn()?;
     if let Some(pipe) = &child.stdout {
-        // Should anybody else still have it when the child has ended.
+        // Another process may still have it open when the child has ended.
         fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     }
     Ok(child)
 }
 
-/// What it has answered, once it has ended; that fits into the pipe.
+/// Its output, once it has ended; the output fits into the pipe.
 fn answer(child: &mut Child) -> Result<Option<String>> {
     let Some(status) = child.try_wait()? else { return Ok(None) };
     if !status.success() {
@@ -174,13 +176,13 @@ fn answer(child: &mut Child) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Whether a reaper's number is also that of an app which still ran (0), or which systemd has stopped by
-/// SIGTERM or SIGKILL.
+/// Whether the reaper may also write this number for an app that still ran (0), or that systemd
+/// stopped with SIGTERM or SIGKILL.
 fn is_doubtful(reaped: AppStatus) -> bool {
     matches!(reaped, AppStatus::Status(0 | 9 | 15))
 }
 
-/// What the reaper has written by now, not before `oldest`.
+/// The number that the reaper has written since `oldest`, if any.
 fn read_reaped(path: &Path, oldest: SystemTime) -> Result<Option<AppStatus>> {
     let what = || format!("cannot read {}", path.display());
     match read_plain(path, limits::REAPED) {

@@ -1,6 +1,7 @@
-//! The app as a unit of systemd: how it ended, in the words of those who know it.
+//! How the app ended, as reported by systemd or by rkt's reaper.
 //!
-//! Texts in, a status out; [`ended`] and [`started`] read the environment, and [`inquiry`] asks.
+//! [`ended`] and [`started`] read the variables of a hook, and [`inquiry`] asks systemd. The other
+//! functions only parse.
 
 mod inquiry;
 
@@ -11,53 +12,35 @@ use anyhow::{Context, Result, bail};
 use nix::libc;
 use nix::sys::signal::Signal;
 
-pub(crate) use super::unit::inquiry::Inquiry;
+pub(crate) use self::inquiry::Inquiry;
 
+use super::process;
 use crate::wire::{AppStatus, Started};
-
-/// Whether this very process is one of a unit: the variables are inherited by everything that is
-/// started from one.
-pub(crate) fn is_ours() -> bool {
-    // Since 248; before, the other has to do.
-    let us = env::var("SYSTEMD_EXEC_PID").map_or(true, |pid| pid == std::process::id().to_string());
-    us && env::var_os("INVOCATION_ID").is_some()
-}
-
-/// Whether the manager that has started this process is a user's.
-pub(crate) fn is_of_user() -> bool {
-    env::var_os("MANAGERPID").is_some()
-}
-
-/// The number of the run of a unit that this process belongs to.
-#[must_use]
-pub fn run() -> Option<String> {
-    env::var("INVOCATION_ID").ok()
-}
 
 /// The highest number of a signal.
 const LAST_SIGNAL: u8 = 64;
 
-/// What systemd tells an `ExecStopPost=` hook of the main process in its environment; `None` where there
-/// was none, as after an `ExecStartPre=` that failed.
+/// The exit status of the main process, from the variables of an `ExecStopPost=` hook; `None` if there was
+/// no main process, for example after a failed `ExecStartPre=`.
 pub(crate) fn ended() -> Result<Option<AppStatus>> {
-    // Set in such a hook only, even when the others are not.
+    // Only such a hook has this variable, and always.
     env::var("SERVICE_RESULT")
         .context("not an ExecStopPost= command of systemd: SERVICE_RESULT")?;
     let Ok(code) = env::var("EXIT_CODE") else { return Ok(None) };
     let status = env::var("EXIT_STATUS").context("EXIT_CODE without EXIT_STATUS")?;
-    let told = told_to_hook(&code, &status).with_context(|| {
+    let parsed = hook_status(&code, &status).with_context(|| {
         let (code, status) = (code.escape_debug(), status.escape_debug());
         format!("invalid EXIT_CODE={code} with EXIT_STATUS={status}")
     });
-    told.map(Some)
+    parsed.map(Some)
 }
 
-/// What systemd tells an `ExecStartPost=` hook of the main process in its environment; `None` where there
-/// is none, as with `Type=oneshot`, which has ended by then.
+/// The main process, from the variables of an `ExecStartPost=` hook; `None` if there is no main process, for
+/// example with `Type=oneshot`, where it has ended by then.
 pub(crate) fn started() -> Result<Option<Started>> {
     let pid = match env::var("MAINPID") {
         Ok(pid) => pid,
-        Err(_) if is_ours() => return Ok(None),
+        Err(_) if process::is_of_unit() => return Ok(None),
         Err(e) => return Err(e).context("not an ExecStartPost= command of systemd: MAINPID"),
     };
     match pid.parse() {
@@ -67,7 +50,7 @@ pub(crate) fn started() -> Result<Option<Started>> {
 }
 
 /// `EXIT_CODE` and `EXIT_STATUS` of systemd.exec(5): a number, or the name of a signal.
-fn told_to_hook(code: &str, status: &str) -> Option<AppStatus> {
+fn hook_status(code: &str, status: &str) -> Option<AppStatus> {
     match code {
         "exited" => status.parse().ok().map(AppStatus::Status),
         "killed" | "dumped" => signal(status).map(AppStatus::Signal),
@@ -75,18 +58,18 @@ fn told_to_hook(code: &str, status: &str) -> Option<AppStatus> {
     }
 }
 
-/// What PID 1 shows of a unit.
+/// The state of the main process, according to systemd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MainProcess {
-    /// Its main process has ended so, and is not started again by itself.
+    /// It has ended with this status, and systemd does not start it again.
     Ended(AppStatus),
-    /// It runs, or is about to.
+    /// It runs, or is about to run.
     Runs,
-    /// Neither: there is no such unit, it has not run, or it is being stopped.
+    /// There is no such unit, it has not run, or it is being stopped.
     Unknown,
 }
 
-/// The output of `systemctl show` for ActiveState, ExecMainCode and ExecMainStatus.
+/// Parses the output of `systemctl show` for ActiveState, ExecMainCode and ExecMainStatus.
 fn shown(text: &str) -> Result<MainProcess> {
     let property = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
@@ -106,8 +89,8 @@ fn shown(text: &str) -> Result<MainProcess> {
     })
 }
 
-/// The number that a reaper of rkt writes. It is that of a signal where one ended the app, which
-/// cannot be told from a status.
+/// Parses the number that a reaper of rkt writes: an exit status or the number of a signal, which cannot be
+/// distinguished.
 fn reaped(text: &[u8]) -> Result<AppStatus> {
     let number = text.strip_suffix(b"\n").unwrap_or(text);
     let status = std::str::from_utf8(number).ok().filter(|n| !n.starts_with('+'));
@@ -117,7 +100,7 @@ fn reaped(text: &[u8]) -> Result<AppStatus> {
     }
 }
 
-/// The number of a signal as systemd names it: `TERM`, `RTMIN+3`, or a number.
+/// Parses the name of a signal as systemd writes it: `TERM`, `RTMIN+3`, or a number.
 fn signal(name: &str) -> Option<u8> {
     let number = if let Some(above) = name.strip_prefix("RTMIN+") {
         libc::SIGRTMIN().checked_add(above.parse::<u8>().ok()?.into())?
@@ -136,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hooks_are_told() {
+    fn statuses_of_hooks() {
         use AppStatus::{Signal, Status};
         for (code, status, want) in [
             ("exited", "0", Some(Status(0))),
@@ -157,12 +140,12 @@ mod tests {
             ("Killed", "TERM", None),
             ("", "", None),
         ] {
-            assert_eq!(told_to_hook(code, status), want, "{code} {status}");
+            assert_eq!(hook_status(code, status), want, "{code} {status}");
         }
     }
 
     #[test]
-    fn what_pid_1_shows() {
+    fn statuses_of_systemctl() {
         use AppStatus::{Signal, Status};
         let ended = |status| Some(MainProcess::Ended(status));
         for (state, code, status, want) in [
@@ -197,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reaper_writes() {
+    fn statuses_of_the_reaper() {
         for (text, want) in [
             (&b"0\n"[..], Some(0)),
             (b"3", Some(3)),

@@ -1,0 +1,133 @@
+//! Reading, replacing and removing files, without following links of others.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::SystemTime;
+
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, fchmod, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+use super::walk::{Walk, refusal};
+
+/// Mode of a file that only its owner may read.
+pub(crate) const PRIVATE: u32 = 0o600;
+/// Mode of a directory that only its owner may enter.
+pub(crate) const CLOSED: u32 = 0o700;
+
+/// Reads a regular file of at most `limit` bytes; also returns its modification time.
+pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+    let flags = O_NOFOLLOW | O_NONBLOCK;
+    read_open(OpenOptions::new().read(true).custom_flags(flags).open(path)?, limit)
+}
+
+pub(crate) fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut content = Vec::new();
+    file.take(limit + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > limit {
+        return Err(io::Error::other(format!("it is larger than {limit} bytes")));
+    }
+    Ok((metadata.modified()?, content))
+}
+
+/// Replaces a file atomically: readers see the old content or the new one, with the new mode.
+pub(crate) fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
+    let new = temporary(&file.to_string_lossy());
+    let remove = || remove_in(walk, new.as_ref());
+    let write = || -> io::Result<()> {
+        remove()?;
+        let mut out = open_in(walk, new.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+        out.write_all(content)?;
+        fchmod(&out, Mode::from_raw_mode(mode))?;
+        Ok(renameat(walk.fd(), &new, walk.fd(), file)?)
+    };
+    write().inspect_err(|_| drop(remove()))
+}
+
+/// Removes a file of a directory, if it exists.
+pub(crate) fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
+    match unlinkat(walk.fd(), file, AtFlags::empty()) {
+        Err(e) if e != Errno::NOENT => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a regular file of a directory, of at most `limit` bytes; also returns its modification
+/// time.
+pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+    read_open(open_in(walk, file, OFlags::RDONLY)?, limit)
+}
+
+/// Opens a file of a directory without following a link and without blocking. A new file has mode
+/// 0600.
+pub(crate) fn open_in(walk: &Walk, file: &OsStr, flags: OFlags) -> io::Result<File> {
+    let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    match openat(walk.fd(), file, flags | always, Mode::from_raw_mode(PRIVATE)) {
+        Err(Errno::LOOP) => Err(refusal("it is a symbolic link".into())),
+        opened => Ok(File::from(opened?)),
+    }
+}
+
+/// The names in a directory, as far as they are text.
+pub(crate) fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut names = Vec::new();
+    for entry in Dir::new(openat(dir, ".", flags, Mode::empty())?)? {
+        names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// Makes a directory, if it does not exist, below one where only root can make files.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(CLOSED).create(path) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            let is_dir = fs::symlink_metadata(path)?.is_dir();
+            if is_dir { Ok(()) } else { Err(e) }
+        }
+        made => made,
+    }
+}
+
+/// The temporary name of a file that is being written.
+pub(crate) fn temporary(file: &str) -> String {
+    format!(".{file}.new")
+}
+
+/// Whether a path still leads to an open file.
+pub(crate) fn is_same(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// Makes `path` a symbolic link to `to`, atomically.
+pub(crate) fn replace_link(path: &Path, to: &Path) -> io::Result<()> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(temporary(&file));
+    remove(&temporary)?;
+    std::os::unix::fs::symlink(to, &temporary)?;
+    fs::rename(&temporary, path)
+}
+
+/// Removes a file, if it exists.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Sets the mode of a file.
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}

@@ -1,0 +1,257 @@
+//! The app's ends (FIFOs, or the link to its terminal), and the names by which its unit opens them.
+//!
+//! In the split layout root makes the ends for a mux of another user; `docs/architecture.md` has a
+//! picture of it.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use nix::unistd::{AccessFlags, Uid, access};
+
+use super::{AppDir, ENDPOINTS, ENDS, LOCK, LOGS, MUX, READABLE, close_dir};
+use crate::os::files::{CLOSED, make_dir, remove, replace_link, set_mode};
+use crate::types::stream::Stream;
+
+/// A directory that the service manager makes when the mux's unit starts and removes when it stops
+/// (`RuntimeDirectory=` of the templates). The names of the ends lead through it, so that without a mux they lead
+/// nowhere: the start of the app fails, and neither waits for a reader nor writes a plain file.
+pub(super) const GATE: &str = "gate";
+/// A directory in [`GATE`] from the moment on when the ends are prepared. Where it is missing the templates lead the
+/// names of the ends nowhere, which an earlier mux has left.
+pub(super) const GATE_PREPARED: &str = "gate/prepared";
+/// A directory that never exists, for dangling links.
+const GONE: &str = "gone";
+/// Below [`ENDS`], for the app's input: a mux that ends it puts another FIFO in its place, without being root.
+/// The service manager opens what is there as root, so the directory is sticky and writable for all, which
+/// has the kernel refuse to follow a link of anybody but root (`fs.protected_symlinks`, proc(5)); only the mux sees it.
+pub(super) const INPUT: &str = "input";
+/// Mode of [`INPUT`] where the kernel protects it so.
+const STICKY: u32 = 0o1777;
+/// Whether it does: `1`.
+const PROTECTED: &str = "/proc/sys/fs/protected_symlinks";
+/// The FIFO there that leads to the journal.
+pub(super) const JOURNAL: &str = "journal";
+/// The run of the app's service that had begun before the ends were prepared, and so has others: a link to its
+/// number.
+pub(super) const EARLIER: &str = "earlier";
+
+impl AppDir {
+    /// Sets up the split layout, as root: the files that the app's unit opens belong to root, and
+    /// the mux gets a directory of its own. Removes the files of an earlier mux of root.
+    pub(crate) fn split(&self) -> Result<()> {
+        let gate = self.path.join(GATE);
+        let owner = fs::symlink_metadata(&gate).with_context(|| {
+            format!(
+                "cannot find {}, which RuntimeDirectory= of the mux's unit makes",
+                gate.display()
+            )
+        })?;
+        if !self.is_split() {
+            self.remove_leftovers()?;
+            for file in [LOGS, LOCK] {
+                self.remove(file)?;
+            }
+        }
+        let make = || -> io::Result<()> {
+            let (ends, mux) = (self.path.join(ENDS), self.path.join(MUX));
+            close_dir(&self.path, READABLE)?;
+            close_dir(&ends, CLOSED)?;
+            // From here on no other user can replace the files in them.
+            make_dir(&mux)?;
+            lchown(&mux, Some(owner.uid()), Some(owner.gid()))?;
+            let input = ends.join(INPUT);
+            make_dir(&input)?;
+            let is_protected = fs::read_to_string(PROTECTED).is_ok_and(|is| is.trim() == "1");
+            set_mode(&input, if is_protected { STICKY } else { CLOSED })?;
+            // For programs that know the document's place from rkt.
+            replace_link(&self.path.join(ENDPOINTS), &Path::new(MUX).join(ENDPOINTS))
+        };
+        make().with_context(|| format!("cannot set up directory {}", self.path.display()))
+    }
+
+    /// Whether the layout is split and the mux's directory belongs to another user.
+    pub(super) fn is_anothers(&self) -> bool {
+        let owner = fs::symlink_metadata(self.path.join(MUX)).map(|there| there.uid());
+        owner.is_ok_and(|uid| uid != Uid::effective().as_raw())
+    }
+
+    /// Undoes [`AppDir::split`], for a mux that runs as root.
+    pub(crate) fn join(&self) -> Result<()> {
+        if !self.is_split() || !self.is_anothers() {
+            return Ok(());
+        }
+        if self.is_locked() {
+            bail!("cannot start app {}: another mux of this app is running", self.name);
+        }
+        let join = || {
+            self.take_input_back()?;
+            remove(&self.path.join(ENDPOINTS))?;
+            fs::remove_dir_all(self.path.join(MUX))
+        };
+        join().with_context(|| format!("cannot remove {}", self.path.join(MUX).display()))
+    }
+
+    /// Moves the FIFO of the app's input to the other ends. The other user could replace it, so
+    /// anything but a FIFO is removed: outside of [`INPUT`] the kernel would follow a link.
+    pub(super) fn take_input_back(&self) -> io::Result<()> {
+        let (file, ends) = (Stream::Stdin.stage2(), self.path.join(ENDS));
+        let to = ends.join(file);
+        match fs::rename(ends.join(INPUT).join(file), &to) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+            Err(e) => Err(e),
+            Ok(()) if fs::symlink_metadata(&to)?.file_type().is_fifo() => {
+                // What belongs to another user is removed from there.
+                lchown(&to, Some(Uid::effective().as_raw()), None)
+            }
+            Ok(()) => remove(&to),
+        }
+    }
+
+    /// Marks the ends as prepared until systemd removes [`GATE`], and removes the dangling names of
+    /// streams that the app does not have. The mark is a directory, because making one does not
+    /// follow a link of the mux's user.
+    pub(crate) fn mark_prepared(&self) -> Result<()> {
+        let path = self.path.join(GATE_PREPARED);
+        let mark = || self.remove_dead_names().and_then(|()| make_dir(&path));
+        mark().with_context(|| format!("cannot make directory {}", path.display()))
+    }
+
+    /// Notes the run of the app's service that has none of these ends, if there is one. Among the ends, where a
+    /// mux of another user cannot write.
+    ///
+    /// # Errors
+    /// When the directory does not take it.
+    pub fn note_earlier(&self, run: Option<&str>) -> Result<()> {
+        let path = self.path.join(ENDS).join(EARLIER);
+        let noted = match run {
+            Some(run) => replace_link(&path, Path::new(run)),
+            None => remove(&path),
+        };
+        noted.with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Whether a run of the app's service is the one that was noted.
+    #[must_use]
+    pub fn is_earlier(&self, run: &str) -> bool {
+        fs::read_link(self.path.join(ENDS).join(EARLIER)).is_ok_and(|noted| noted == Path::new(run))
+    }
+
+    /// Makes the names of the app's ends dangling links, as the templates do first: then opening
+    /// one fails.
+    pub(crate) fn lead_nowhere(&self) -> io::Result<()> {
+        Stream::ALL
+            .iter()
+            .map(|stream| stream.stage2())
+            .try_for_each(|file| replace_link(&self.path.join(file), &Path::new(GONE).join(file)))
+    }
+
+    /// Removes the dangling names.
+    pub(super) fn remove_dead_names(&self) -> io::Result<()> {
+        for path in Stream::ALL.map(|stream| self.path.join(stream.stage2())) {
+            if fs::read_link(&path).is_ok_and(|to| to.starts_with(GONE)) {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the ends are in their own directory, behind links.
+    pub(super) fn sets_ends_apart(&self) -> bool {
+        self.shared || self.is_split()
+    }
+
+    /// Removes the FIFO of the app's input where a mux of root had it, which nobody has open any more.
+    pub(crate) fn remove_old_input(&self) -> Result<()> {
+        let path = self.path.join(ENDS).join(Stream::Stdin.stage2());
+        remove(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+
+    /// Gives the mux the FIFO of the app's input, so that it may put another in its place.
+    pub(crate) fn give_input(&self) -> io::Result<()> {
+        let mux = fs::symlink_metadata(self.dir())?;
+        lchown(self.end(Stream::Stdin.stage2()), Some(mux.uid()), Some(mux.gid()))
+    }
+
+    /// Whether this process may put another FIFO in the place of the app's input.
+    pub(crate) fn may_renew_input(&self) -> bool {
+        let end = self.end(Stream::Stdin.stage2());
+        end.parent().is_some_and(|dir| access(dir, AccessFlags::W_OK).is_ok())
+    }
+
+    /// Where an end of the app is.
+    pub(crate) fn end(&self, file: &str) -> PathBuf {
+        if self.sets_ends_apart() { self.apart(file) } else { self.path.join(file) }
+    }
+
+    /// Where an end is that is not in the app's directory itself.
+    pub(super) fn apart(&self, file: &str) -> PathBuf {
+        let ends = self.path.join(ENDS);
+        let path = ends.join(file);
+        // That of a socket unit is not ours to put another in its place.
+        let is_renewed = self.is_split()
+            && file.ends_with(Stream::Stdin.name())
+            && fs::symlink_metadata(&path).is_err();
+        if is_renewed { ends.join(INPUT).join(file) } else { path }
+    }
+
+    /// Where an end of the app's is to be. What a mux with other rules has left is moved there
+    /// first: a running app may have it open.
+    pub(crate) fn place_end(&self, file: &str) -> io::Result<PathBuf> {
+        let (to, open) = (self.end(file), self.path.join(file));
+        let leads = |path: &Path| fs::read_link(path).is_ok_and(|to| to.ends_with(file));
+        let is_taken = to == open && !leads(&open) && fs::symlink_metadata(&open).is_ok();
+        let ends = self.path.join(ENDS);
+        // Never what is in INPUT, which may be a link of the mux's: it is followed nowhere but there.
+        for from in [open, ends.join(file)] {
+            if from != to
+                && !is_taken
+                && !leads(&from)
+                && let Err(e) = fs::rename(from, &to)
+                && !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+            {
+                return Err(e);
+            }
+        }
+        Ok(to)
+    }
+
+    /// Whether there is an end of this name, in the one place or the other.
+    pub(crate) fn has_end(&self, file: &str) -> bool {
+        let is_there = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|m| !m.is_symlink());
+        is_there(self.path.join(file)) || is_there(self.apart(file))
+    }
+
+    /// Leads to an end that is in its place from where the app's unit looks for it.
+    pub(crate) fn lead_to_end(&self, file: &str) -> io::Result<()> {
+        if !self.sets_ends_apart() {
+            return Ok(());
+        }
+        let apart = self.apart(file);
+        let way = apart.strip_prefix(&self.path).unwrap_or(&apart);
+        let way = if self.is_split() { Path::new(GATE).join("..").join(way) } else { way.into() };
+        replace_link(&self.path.join(file), &way)
+    }
+
+    /// The FIFO of `iojournal@NAME.service`, which is among the app's ends, in a directory that is made if there is none.
+    pub(crate) fn journal(&self) -> io::Result<PathBuf> {
+        make_dir(&self.path.join(ENDS))?;
+        Ok(self.path.join(ENDS).join(JOURNAL))
+    }
+
+    /// Removes an end of the app's.
+    pub(crate) fn remove_end(&self, file: &str) -> Result<()> {
+        let ends = self.path.join(ENDS);
+        for path in [ends.join(INPUT).join(file), ends.join(file), self.path.join(file)] {
+            remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The path of a socket unit's FIFO below the app's directory in the split layout.
+pub(crate) fn split_end(stream: Stream) -> String {
+    format!("{ENDS}/{}", stream.stage2())
+}

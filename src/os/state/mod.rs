@@ -1,0 +1,528 @@
+//! The state directory and all paths below it. No other module builds such paths.
+//!
+//! Invariant: an [`AppDir`] never opens, binds or connects to anything outside the app's directory,
+//! whatever links another user or a pod has put there. A mux keeps its files only where no other
+//! user can reach or replace them. This module does not know the contents of the files.
+
+mod ends;
+mod sockets;
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::Uid;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, fstat, mkdirat, statat};
+use rustix::io::Errno as Failure;
+
+pub(crate) use self::ends::split_end;
+
+use self::ends::{EARLIER, GATE, GATE_PREPARED, INPUT, JOURNAL};
+use super::files::{
+    CLOSED, PRIVATE, is_same, names, open_in, read_open, read_plain, remove, remove_in, replace_in,
+    set_mode,
+};
+use super::walk::{Links, Walk, is_link, refusal};
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::types::stream::Stream;
+
+/// Where the muxes of the system have their directories.
+const SYSTEM: &str = "/run/iottymux";
+/// The directory of rkt's stage1. Its existence alone does not prove a rkt pod.
+const RKT: &str = "/rkt";
+/// Its subdirectory for muxes.
+const RKT_STATE: &str = "iottymux";
+/// Its subdirectory for reapers, present in each pod.
+const RKT_STATUS: &str = "status";
+/// Mode of a directory whose files other users can open by name.
+const PASSABLE: u32 = 0o711;
+/// The bits that let other users write to a directory.
+const WRITABLE: u32 = 0o022;
+/// Mode of a directory that all users may read.
+const READABLE: u32 = 0o755;
+/// The directory of the app's ends while other users may enter the app's directory: a FIFO itself
+/// does not check credentials.
+const ENDS: &str = "ends";
+/// The mux's own directory in the split layout, where root makes the ends and the mux runs as
+/// another user. The layout is split if this directory exists.
+const MUX: &str = "mux";
+/// The document that lists the app's sockets.
+pub(crate) const ENDPOINTS: &str = "endpoints";
+/// The socket of the session protocol.
+pub(crate) const SESSION: &str = "sock-session";
+/// The document that lists the mux's logs.
+pub(crate) const LOGS: &str = "logs";
+/// How the app ended.
+pub(crate) const LAST: &str = "last.json";
+/// Prefix of an end that is set aside until the app's next start.
+pub(crate) const KEPT: &str = "kept-";
+const LOCK: &str = "lock";
+
+/// The directory that has one directory per app.
+#[derive(Clone, Debug)]
+pub struct StateDir(PathBuf);
+
+impl StateDir {
+    /// The given directory, else rkt's in a rkt pod, else the system's for root, else that of the
+    /// user's session.
+    pub fn resolve(given: Option<PathBuf>) -> Result<Self> {
+        if let Some(path) = given {
+            return Ok(Self(
+                std::path::absolute(&path).context("cannot resolve the state directory")?,
+            ));
+        }
+        if let Some(of_rkt) = Self::of_rkt() {
+            return Ok(of_rkt);
+        }
+        if Uid::effective().is_root() {
+            return Ok(Self(SYSTEM.into()));
+        }
+        let named = |e| anyhow!("cannot find a state directory: {e}; try --state-dir DIR");
+        Ok(Self(session().map_err(named)?.join("iottymux")))
+    }
+
+    /// The directory that has the app of a client: that of [`StateDir::resolve`], else that of the
+    /// system where the app is, whose mux may let this user in.
+    ///
+    /// # Errors
+    /// As of [`StateDir::resolve`], where the system has no such app either.
+    pub fn with_app(given: Option<PathBuf>, name: &AppName) -> Result<Self> {
+        let is_given = given.is_some();
+        let own = Self::resolve(given);
+        let has_app = |state: &Self| state.0.join(name.as_str()).is_dir();
+        match Self::of_system() {
+            Some(system) if !is_given && !own.as_ref().is_ok_and(has_app) && has_app(&system) => {
+                Ok(system)
+            }
+            _ => own,
+        }
+    }
+
+    /// All directories with apps that this user may attach to.
+    ///
+    /// # Errors
+    /// As of [`StateDir::resolve`], where the system has none either.
+    pub fn all(given: Option<PathBuf>) -> Result<Vec<Self>> {
+        if given.is_some() {
+            return Ok(vec![Self::resolve(given)?]);
+        }
+        let system = Self::of_system().filter(|system| system.0.is_dir());
+        match Self::resolve(None) {
+            Err(e) if system.is_none() => Err(e),
+            own => Ok(own.into_iter().chain(system).collect()),
+        }
+    }
+
+    /// The system's directory, for users that have one of their own.
+    fn of_system() -> Option<Self> {
+        let is_ordinary = !Uid::effective().is_root() && Self::of_rkt().is_none();
+        is_ordinary.then(|| Self(SYSTEM.into()))
+    }
+
+    /// rkt's directory, if this is a pod of rkt: one where its reapers have a place to write to, whether
+    /// an app has a mux or not, or where there is such a directory already.
+    pub(crate) fn of_rkt() -> Option<Self> {
+        let rkt = Path::new(RKT);
+        let ours = rkt.join(RKT_STATE);
+        (rkt.join(RKT_STATUS).is_dir() || ours.is_dir()).then_some(Self(ours))
+    }
+
+    /// The directory of one app; it need not exist.
+    pub fn app(&self, name: &AppName) -> AppDir {
+        AppDir { name: name.clone(), path: self.0.join(name.as_str()), shared: false }
+    }
+
+    /// The apps that have a directory, sorted; empty without a state directory.
+    pub(crate) fn apps(&self) -> Result<Vec<AppName>> {
+        let list = || -> io::Result<Vec<AppName>> {
+            let mut walk = Walk::new()?;
+            walk.go(&self.0, Links::Trusted)?;
+            let is_app = |name: &AppName| {
+                let stat = statat(walk.fd(), name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+                stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+            };
+            let names = names(walk.fd())?.into_iter();
+            let mut apps: Vec<AppName> =
+                names.filter_map(|name| name.parse().ok()).filter(is_app).collect();
+            apps.sort();
+            Ok(apps)
+        };
+        match list() {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            apps => apps.with_context(|| format!("cannot read state directory {self}")),
+        }
+    }
+
+    /// The path itself.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for StateDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0.display())
+    }
+}
+
+/// The directory of one app.
+#[derive(Clone, Debug)]
+pub struct AppDir {
+    name: AppName,
+    path: PathBuf,
+    shared: bool,
+}
+
+/// The lock of an app, held as long as this lives.
+#[derive(Debug)]
+pub struct Lock(#[allow(dead_code, reason = "kept for its drop")] Flock<File>);
+
+impl AppDir {
+    /// The app.
+    pub(crate) fn name(&self) -> &AppName {
+        &self.name
+    }
+
+    /// The directory that the mux writes to: the app's, or the mux's own below it.
+    pub(crate) fn dir(&self) -> PathBuf {
+        if self.is_split() { self.path.join(MUX) } else { self.path.clone() }
+    }
+
+    /// A file of the mux, for messages and for opening.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.dir().join(file)
+    }
+
+    /// Whether the ends are root's and the mux has a directory of its own.
+    pub(crate) fn is_split(&self) -> bool {
+        fs::symlink_metadata(self.path.join(MUX)).is_ok_and(|there| there.is_dir())
+    }
+
+    /// The same directory, for a mux that lets other users come to its sockets, or does not.
+    pub(crate) fn shared(self, shared: bool) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// The mode of a file: `open` if other users have access, else [`PRIVATE`].
+    pub(crate) fn mode(&self, open: u32) -> u32 {
+        if self.shared { open } else { PRIVATE }
+    }
+
+    /// Makes the directory, closed to other users, if it does not exist.
+    pub(crate) fn create(&self) -> Result<()> {
+        let make = || -> io::Result<()> {
+            let dir = self.path("");
+            let mut walk = Walk::new()?.making().guarded();
+            walk.go(dir.parent().unwrap_or(&dir), Links::Trusted)?;
+            // The app's own directory is looked at below.
+            walk.check(true)?;
+            let name = dir.file_name().unwrap_or_default();
+            own_dir(&walk, name)?;
+            Ok(())
+        };
+        make().with_context(|| format!("cannot make directory {}", self.dir().display()))
+    }
+
+    /// Removes everything that a mux of another user has left; its files may have any type.
+    pub(crate) fn remove_own(&self) -> Result<()> {
+        if !self.is_split() {
+            return Ok(());
+        }
+        let own = self.path.join(MUX);
+        // The directory stays: by it clients know where to look.
+        let remove = || -> io::Result<()> {
+            for entry in fs::read_dir(&own)? {
+                let path = entry?.path();
+                if fs::symlink_metadata(&path)?.is_dir() {
+                    fs::remove_dir_all(path)?;
+                } else {
+                    remove(&path)?;
+                }
+            }
+            Ok(())
+        };
+        remove().with_context(|| format!("cannot empty directory {}", own.display()))
+    }
+
+    /// The file of options in the app's directory, where root has made the directory.
+    pub(crate) fn old_options(&self) -> Option<String> {
+        let path = self.path.join("env");
+        let read = || read_plain(&path, limits::OPTIONS).ok();
+        let (_, text) = self.is_split().then(read)??;
+        String::from_utf8(text).ok()
+    }
+
+    /// Closes the directory to others, or lets them pass, and removes what others have put there before.
+    /// To be called with the lock: the directory may be another mux's.
+    pub(crate) fn arrange(&self, _: &Lock) -> Result<()> {
+        let (dir, ends) = (self.path(""), self.path(ENDS));
+        let arrange = || -> io::Result<()> {
+            close_dir(&dir, if self.shared { PASSABLE } else { CLOSED })?;
+            let has_ends = self.shared || fs::symlink_metadata(&ends).is_ok();
+            if has_ends && !self.is_split() {
+                close_dir(&ends, CLOSED)?;
+            }
+            Ok(())
+        };
+        arrange().with_context(|| format!("cannot set up directory {}", self.dir().display()))?;
+        if self.shared {
+            self.open_the_way();
+        }
+        Ok(())
+    }
+
+    /// The way to the directory. The links on it are only those of root and of this user, and the directory is
+    /// not a link: it may be that of a pod, seen from outside.
+    fn walk(&self) -> io::Result<Walk> {
+        let dir = self.path("");
+        let state = self.path.parent().unwrap_or(Path::new("/"));
+        let mut walk = Walk::new()?;
+        walk.go(state, Links::Trusted)?;
+        walk.go(dir.strip_prefix(state).unwrap_or(&dir), Links::None)?;
+        Ok(walk)
+    }
+
+    /// Opens a file of the directory, and never by a link.
+    fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
+        open_in(&self.walk()?, file.as_ref(), flags)
+    }
+
+    /// The root directory in which the directory is, if that is another than this process has.
+    pub(crate) fn root(&self) -> io::Result<Option<PathBuf>> {
+        Ok(self.walk()?.root().map(Path::to_owned))
+    }
+
+    /// Whether the directory has a file of this name.
+    pub(crate) fn has(&self, file: &str) -> bool {
+        self.walk().is_ok_and(|walk| statat(walk.fd(), file, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+    }
+
+    /// Lets other users pass through the state directory. Only warns about the directories above
+    /// it.
+    fn open_the_way(&self) {
+        for (above, dir) in self.path.ancestors().skip(1).enumerate() {
+            let Ok(mode) = fs::metadata(dir).map(|there| there.mode()) else { continue };
+            let passable = mode & 0o001 != 0;
+            if !passable && (above > 0 || set_mode(dir, mode & 0o777 | 0o111).is_err()) {
+                log::warn!(
+                    "app {}: other users cannot reach its sockets through {}",
+                    self.name,
+                    dir.display()
+                );
+            }
+        }
+    }
+
+    /// Takes the lock of the app.
+    pub fn lock(&self) -> Result<Lock> {
+        let path = self.path(LOCK);
+        loop {
+            let what = || format!("cannot open {}", path.display());
+            let walk = self.walk().with_context(what)?;
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            let file = open_in(&walk, LOCK.as_ref(), flags).with_context(what)?;
+            let stat = fstat(&file).map_err(io::Error::from).with_context(what)?;
+            if !FileType::from_raw_mode(stat.st_mode).is_file() {
+                bail!("{}: it is not a regular file", what());
+            }
+            let owner = fstat(walk.fd()).map_err(io::Error::from).with_context(what)?.st_uid;
+            if !walk.owners().trust(&stat) && stat.st_uid != owner {
+                // Its owner could hold it for ever.
+                log::warn!("{}: removed: it belonged to user {}", path.display(), stat.st_uid);
+                self.remove(LOCK)?;
+                continue;
+            }
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                // A `run` that ended in between has removed the file: then the lock is of no use.
+                Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock)),
+                Ok(_) => {}
+                // Whoever looks whether it is held has it for that moment, and not for itself.
+                Err((file, Errno::EWOULDBLOCK)) => {
+                    if Flock::lock(file, FlockArg::LockSharedNonblock).is_err() {
+                        bail!(
+                            "cannot start app {}: another mux of this app is running (it holds {})",
+                            self.name,
+                            path.display()
+                        );
+                    }
+                }
+                Err((_, e)) => {
+                    return Err(e).with_context(|| format!("cannot lock {}", path.display()));
+                }
+            }
+        }
+    }
+
+    /// Whether a mux has the lock; not, as far as one can tell who may not open it.
+    pub fn is_locked(&self) -> bool {
+        self.open(LOCK, OFlags::RDONLY).is_ok_and(|file| {
+            let looked = Flock::lock(file, FlockArg::LockSharedNonblock);
+            matches!(looked, Err((_, Errno::EWOULDBLOCK)))
+        })
+    }
+
+    /// Replaces a file atomically: readers see the old content or the new one, with the new mode.
+    pub(crate) fn replace(&self, file: &str, content: &[u8], mode: u32) -> Result<()> {
+        let what = || format!("cannot write {}", self.path(file).display());
+        replace_in(&self.walk().with_context(what)?, file.as_ref(), content, mode)
+            .with_context(what)
+    }
+
+    /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of a
+    /// pod, read from outside, and must not lead elsewhere or make its reader wait.
+    pub(crate) fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
+        read_open(self.open(file, OFlags::RDONLY)?, limit).map(|(_, content)| content)
+    }
+
+    /// Where rkt's reaper writes how the app ended, if this is the directory of one in a pod of rkt.
+    pub(crate) fn rkt_status(&self) -> Option<PathBuf> {
+        let rkt = Path::new(RKT);
+        let ours = self.path.parent() == Some(&rkt.join(RKT_STATE));
+        ours.then(|| rkt.join(RKT_STATUS).join(self.name.as_str()))
+    }
+
+    /// Removes a file, if it exists.
+    pub(crate) fn remove(&self, file: &str) -> Result<()> {
+        remove(&self.path(file))
+            .with_context(|| format!("cannot remove {}", self.path(file).display()))
+    }
+
+    /// Removes the directory if it is empty but for the lock, which the caller holds.
+    pub(crate) fn remove_dir(&self) {
+        // A process that waits for this lock then finds the file removed, and makes the directory
+        // again.
+        let _ = fs::remove_file(self.path(LOCK));
+        // The mux's own directory goes last: its presence marks the layout.
+        let input = Path::new(ENDS).join(INPUT);
+        for dir in [&*input, ENDS.as_ref(), GATE_PREPARED.as_ref(), GATE.as_ref(), MUX.as_ref()] {
+            let _ = fs::remove_dir(self.path.join(dir));
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+
+    /// Removes the documents and sockets of a mux. `endpoints` goes first, so that clients find
+    /// nothing.
+    pub(crate) fn remove_leftovers(&self) -> Result<()> {
+        self.remove(ENDPOINTS)?;
+        self.remove(LAST)?;
+        for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
+            self.remove(file)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until no mux has the lock.
+    pub(crate) fn await_unlocked(&self) -> Result<()> {
+        let Ok(file) = self.open(LOCK, OFlags::RDONLY) else { return Ok(()) };
+        let what = |(_, e)| anyhow!("cannot wait for {}: {e}", self.path(LOCK).display());
+        Flock::lock(file, FlockArg::LockShared).map(drop).map_err(what)
+    }
+
+    /// Removes all that a mux has ever left, and the directory if nothing else is in it; whether there
+    /// was no mux that runs.
+    pub(crate) fn clear(&self) -> Result<bool> {
+        if !self.path.is_dir() {
+            return Ok(true);
+        }
+        if self.is_locked() {
+            return Ok(false);
+        }
+        if self.is_anothers() {
+            self.remove_own()?;
+        }
+        let _lock = self.lock()?;
+        for stream in Stream::ALL {
+            for end in [stream.stage2().to_owned(), format!("{KEPT}{stream}")] {
+                self.remove_end(&end)?;
+            }
+        }
+        self.remove_end(JOURNAL)?;
+        self.remove_end(EARLIER)?;
+        self.remove_leftovers()?;
+        self.remove(LOGS)?;
+        // The link to the document, where the mux has a directory of its own.
+        let _ = remove(&self.path.join(ENDPOINTS));
+        self.remove_dir();
+        Ok(true)
+    }
+}
+
+/// The directory of the user's session.
+pub(crate) fn session() -> Result<PathBuf> {
+    let dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    dir.filter(|dir| dir.is_absolute()).context("XDG_RUNTIME_DIR is not set")
+}
+
+/// Makes a directory that is closed to other users, or checks that an existing one belongs to this
+/// user. It may also belong to root, if no other user can write to it.
+fn own_dir(walk: &Walk, name: &OsStr) -> io::Result<()> {
+    match mkdirat(walk.fd(), name, Mode::from_raw_mode(CLOSED)) {
+        Err(Failure::EXIST) => {}
+        made => return Ok(made?),
+    }
+    let stat = statat(walk.fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if is_link(&stat) {
+        return Err(refusal("it is a symbolic link; try to remove it".into()));
+    }
+    if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+        return Err(Failure::NOTDIR.into());
+    }
+    let uid = stat.st_uid;
+    if !walk.owners().trust(&stat) {
+        return Err(refusal(format!("it belongs to user {uid}; try to remove it")));
+    }
+    if !is_own(&stat) && stat.st_mode & WRITABLE != 0 {
+        return Err(refusal(format!(
+            "other users can write to it, and only its owner (user {uid}) can change that"
+        )));
+    }
+    Ok(())
+}
+
+/// Makes a directory with this mode, and removes a mux's files of other users from it: those date
+/// from when other users could write to it.
+fn close_dir(path: &Path, mode: u32) -> io::Result<()> {
+    let mut walk = Walk::new()?;
+    walk.go(path.parent().unwrap_or(path), Links::Trusted)?;
+    let name = path.file_name().unwrap_or_default();
+    own_dir(&walk, name)?;
+    walk.go(name.as_ref(), Links::None)?;
+    let stat = fstat(walk.fd())?;
+    if stat.st_mode & 0o7777 != mode {
+        let chmod = chmodat(walk.fd(), ".", Mode::from_raw_mode(mode), AtFlags::empty());
+        if let Err(e) = chmod {
+            // Root's, and closed enough.
+            if is_own(&stat) || stat.st_mode & 0o077 & !mode != 0 {
+                return Err(e.into());
+            }
+        }
+    }
+    for name in names(walk.fd())? {
+        let Ok(stat) = statat(walk.fd(), &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let goes = kind.is_fifo() || kind.is_socket() || kind.is_symlink() || kind.is_file();
+        if goes && is_of_a_mux(&name) && !walk.owners().trust(&stat) {
+            let (path, uid) = (walk.path().join(&name), stat.st_uid);
+            remove_in(&walk, name.as_ref())?;
+            log::warn!("{}: removed: it belonged to user {uid}", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn is_own(stat: &Stat) -> bool {
+    stat.st_uid == Uid::effective().as_raw()
+}
+
+/// Whether a mux makes files of this name.
+fn is_of_a_mux(name: &str) -> bool {
+    let stem = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).unwrap_or(name);
+    [ENDPOINTS, LOGS, LAST, LOCK].contains(&stem)
+        || ["sock-", "stage2-", KEPT].iter().any(|begin| stem.starts_with(begin))
+}

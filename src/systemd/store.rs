@@ -1,0 +1,34 @@
+//! The descriptors that an earlier process has stored in systemd, see sd_listen_fds(3).
+
+use std::collections::BTreeMap;
+use std::env;
+use std::os::fd::OwnedFd;
+
+use super::process;
+use crate::os::sys;
+
+/// The number of the first descriptor that systemd passes.
+const FIRST_FD: i32 = 3;
+
+/// The stored descriptors, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Stored(BTreeMap<String, OwnedFd>);
+
+impl Stored {
+    /// Adopts the descriptors. Call it once, before this process opens any other descriptor.
+    pub(crate) fn take() -> Self {
+        let fds = sys::adopt(FIRST_FD, process::passed_descriptors());
+        let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+        Self(names.split(':').map(str::to_owned).zip(fds).collect())
+    }
+
+    /// Whether a descriptor of this name is left.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Removes the descriptor of this name.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<OwnedFd> {
+        self.0.remove(name)
+    }
+}

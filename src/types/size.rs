@@ -1,0 +1,22 @@
+//! The size of a terminal.
+
+use serde::{Deserialize, Serialize};
+
+/// The size of a terminal or of a client's window, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub cols: u16,
+}
+
+impl Size {
+    /// The size of a terminal without a client.
+    pub(crate) const DEFAULT: Self = Self { rows: 24, cols: 80 };
+
+    /// Whether it is unset: the kernel reports zeros for a terminal without a size.
+    pub fn is_none(self) -> bool {
+        self.rows == 0 || self.cols == 0
+    }
+}
