@@ -1,6 +1,6 @@
 //! What a log format is: how it is named, written and read. Pure.
 //!
-//! A format is one file: a [`LogFormat`], its [`Encoder`], and its [`Reader`] where `iottymux logs` can
+//! A format is one file: a [`LogFormat`], its [`Encoder`], and its [`FormatReader`] where `iottymux logs` can
 //! read it. [`super::format::FORMATS`] lists them.
 
 use std::fmt;
@@ -34,7 +34,7 @@ pub struct LogFormat {
     /// Makes an encoder.
     pub(crate) encoder: fn(&FormatOptions) -> Box<dyn Encoder>,
     /// How its files are read.
-    pub(crate) reader: Option<Reader>,
+    pub(crate) reader: Option<FormatReader>,
 }
 
 /// Where a log goes.
@@ -56,7 +56,7 @@ pub(crate) fn file(path: Option<&str>) -> Result<LogTarget, String> {
 
 /// How the files of a format are read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader {
+pub(crate) struct FormatReader {
     /// Whether a file of this format can begin with these bytes, which may end amid an entry.
     pub(crate) begins: fn(&[u8]) -> bool,
     /// Parses an entry without its line end, or returns what is wrong with it.

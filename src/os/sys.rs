@@ -185,7 +185,7 @@ pub(crate) fn exit_now(code: u8) -> ! {
 }
 
 /// A system call that is refused for some values of one of its arguments.
-struct Refused {
+struct RefusedCall {
     call: libc::c_long,
     /// Where the filter finds it.
     argument: u32,
@@ -196,20 +196,25 @@ struct Refused {
 
 /// What reaches other processes of the same user: signals about a descriptor, which may be any signal for any
 /// process (`F_SETOWN` and `F_SETSIG` of fcntl(2), and the same by ioctl(2)), and limits of another process.
-const REACHING_OTHERS: [Refused; 3] = [
-    Refused {
+const REACHING_OTHERS: [RefusedCall; 3] = [
+    RefusedCall {
         call: libc::SYS_fcntl,
         argument: argument(1),
         values: &[8, 10, 15],
         are_allowed: false,
     },
-    Refused {
+    RefusedCall {
         call: libc::SYS_ioctl,
         argument: argument(1),
         values: &[0x8901, 0x8902],
         are_allowed: false,
     },
-    Refused { call: libc::SYS_prlimit64, argument: argument(0), values: &[0], are_allowed: true },
+    RefusedCall {
+        call: libc::SYS_prlimit64,
+        argument: argument(0),
+        values: &[0],
+        are_allowed: true,
+    },
 ];
 
 /// From here on this thread, and what it starts, gets EPERM where it would send a signal to another process by
@@ -222,7 +227,7 @@ pub fn refuse_to_reach_others() -> io::Result<()> {
     let (allow, refuse) =
         (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
     let mut program = Vec::new();
-    for Refused { call, argument, values, are_allowed } in REACHING_OTHERS {
+    for RefusedCall { call, argument, values, are_allowed } in REACHING_OTHERS {
         let (listed, others) = if are_allowed { (allow, refuse) } else { (refuse, allow) };
         let mut body = vec![instruction(LOAD, argument)];
         body.extend(values.iter().flat_map(|value| [unless(*value, 1), end(listed)]));

@@ -17,7 +17,7 @@ use super::dial::NewConnection;
 use super::input::Input;
 use super::io_threads::{self, EventReceiver, EventSender};
 use super::liveness::Liveness;
-use super::losses::Losses;
+use super::losses::SessionLosses;
 use super::notices::Notices;
 use super::terminal;
 use super::{AttachRequest, Attached, Leave};
@@ -40,7 +40,7 @@ impl<'a> Attached<'a> {
             input,
             page: None,
             notices,
-            losses: Losses::default(),
+            losses: SessionLosses::default(),
             liveness: Liveness::Answering,
             app_ended: None,
         }

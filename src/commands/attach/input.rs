@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::io_threads::Event;
+use super::io_threads::AttachEvent;
 use super::keys::{KeyCommand, Keys, Matcher};
 use super::page::{self, ClientList, TypingState};
 use super::{Attached, Leave, terminal};
@@ -198,7 +198,7 @@ impl Attached<'_> {
             KeyCommand::Page => {
                 self.page = Some(ClientList::Requested);
                 let dir = self.request.dir.clone();
-                self.sender.spawn("clients", move || Event::Clients(status::report(&dir)))?;
+                self.sender.spawn("clients", move || AttachEvent::Clients(status::report(&dir)))?;
                 self.show_page();
             }
         }

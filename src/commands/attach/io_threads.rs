@@ -20,7 +20,7 @@ use crate::wire::{Answer, AppStatus, Decoder, FrameKind, Gap, Item, Refusal, Rep
 
 /// An event for the main loop.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum AttachEvent {
     /// The mux has skipped bytes of a stream.
     Gap(Gap),
     /// The app ended, and its mux ends.
@@ -64,7 +64,7 @@ pub(crate) enum Event {
 
 /// The receiving end: a queue, and a socket that can be polled for it.
 pub(crate) struct EventReceiver {
-    events: Receiver<Event>,
+    events: Receiver<AttachEvent>,
     /// Readable when there are events.
     pub(crate) waker: UnixStream,
 }
@@ -72,7 +72,7 @@ pub(crate) struct EventReceiver {
 /// The sending end; each thread has one.
 #[derive(Debug)]
 pub(crate) struct EventSender {
-    events: Sender<Event>,
+    events: Sender<AttachEvent>,
     waker: UnixStream,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn channel() -> io::Result<(EventSender, EventReceiver)> {
 
 impl EventReceiver {
     /// The next event, if one has come.
-    pub(crate) fn next(&self) -> Option<Event> {
+    pub(crate) fn next(&self) -> Option<AttachEvent> {
         let mut wakeups = [0; 64];
         while matches!((&self.waker).read(&mut wakeups), Ok(1..)) {}
         self.events.try_recv().ok()
@@ -96,7 +96,7 @@ impl EventReceiver {
 }
 
 impl EventSender {
-    fn send(&self, event: Event) {
+    fn send(&self, event: AttachEvent) {
         // A main loop that has ended needs no events.
         let _ = self.events.send(event);
         let _ = (&self.waker).write(&[0]);
@@ -106,7 +106,7 @@ impl EventSender {
     pub(crate) fn spawn(
         &self,
         name: &str,
-        work: impl FnOnce() -> Event + Send + 'static,
+        work: impl FnOnce() -> AttachEvent + Send + 'static,
     ) -> Result<()> {
         self.spawn_with(name, move |sender| sender.send(work()))
     }
@@ -122,7 +122,7 @@ impl EventSender {
 impl Drop for EventSender {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.send(Event::Panicked);
+            self.send(AttachEvent::Panicked);
         }
     }
 }
@@ -136,7 +136,7 @@ pub(crate) fn catch_signals(sender: &EventSender, job_control: bool) -> Result<(
     }
     let mut signals = Signals::new(wanted).context("cannot catch signals")?;
     sender.spawn_with("signals", move |sender| {
-        signals.forever().for_each(|signal| sender.send(Event::Signal(signal)));
+        signals.forever().for_each(|signal| sender.send(AttachEvent::Signal(signal)));
     })
 }
 
@@ -165,7 +165,7 @@ fn forward(
     mut from: UnixStream,
     mut downlink: Downlink,
     shown: &[Stream],
-) -> Event {
+) -> AttachEvent {
     let mut buffer = vec![0; limits::READ];
     let mut decoder = Decoder::default();
     let ended = loop {
@@ -185,17 +185,17 @@ fn forward(
         match forwarded {
             Ok(()) => {}
             Err(Failure::Output(e)) if e.kind() == ErrorKind::BrokenPipe => {
-                return Event::OutputClosed;
+                return AttachEvent::OutputClosed;
             }
-            Err(Failure::Output(e)) => return Event::OutputFailed(e),
-            Err(Failure::Protocol(e)) => return Event::DownlinkEnded(Err(e), None),
+            Err(Failure::Output(e)) => return AttachEvent::OutputFailed(e),
+            Err(Failure::Protocol(e)) => return AttachEvent::DownlinkEnded(Err(e), None),
         }
     };
     let progress = match downlink {
         Downlink::Raw(_) => None,
         Downlink::Session(progress) => Some(progress),
     };
-    Event::DownlinkEnded(ended, progress)
+    AttachEvent::DownlinkEnded(ended, progress)
 }
 
 /// Why forwarding stops.
@@ -222,11 +222,11 @@ fn handle_frames(
             Item::Data(stream, bytes) => {
                 let wiped = write(stream, bytes, shown)?;
                 progress.advance(stream, bytes.len());
-                wiped.then_some(Event::LinesWiped)
+                wiped.then_some(AttachEvent::LinesWiped)
             }
             Item::Screen(bytes) => {
                 write(Stream::Tty, bytes, shown)?;
-                progress.advance_screen(bytes.len()).then_some(Event::ScreenDrawn)
+                progress.advance_screen(bytes.len()).then_some(AttachEvent::ScreenDrawn)
             }
             Item::Control(kind, body) => control_event(kind, &body, progress)?,
         };
@@ -242,7 +242,7 @@ fn control_event(
     kind: FrameKind,
     body: &[u8],
     progress: &mut Progress,
-) -> Result<Option<Event>, Failure> {
+) -> Result<Option<AttachEvent>, Failure> {
     Ok(Some(match kind {
         FrameKind::Redraw => {
             progress.begin_screen(parse(body)?);
@@ -251,21 +251,21 @@ fn control_event(
         FrameKind::Gap => {
             let gap = parse(body)?;
             progress.skip(gap);
-            Event::Gap(gap)
+            AttachEvent::Gap(gap)
         }
-        FrameKind::Exit => Event::Exit(parse(body)?),
-        FrameKind::Error => Event::Refused(parse::<Refusal>(body)?.error),
-        FrameKind::Answer => Event::Answer(parse(body)?),
-        FrameKind::Rights => Event::Rights(parse(body)?),
+        FrameKind::Exit => AttachEvent::Exit(parse(body)?),
+        FrameKind::Error => AttachEvent::Refused(parse::<Refusal>(body)?.error),
+        FrameKind::Answer => AttachEvent::Answer(parse(body)?),
+        FrameKind::Rights => AttachEvent::Rights(parse(body)?),
         FrameKind::Ended => {
             // The next start of the app expects a terminal in its initial modes.
             terminal::undo_app_changes();
-            Event::AppEnded(parse(body)?)
+            AttachEvent::AppEnded(parse(body)?)
         }
-        FrameKind::Started => Event::AppStarted,
-        FrameKind::Closing => Event::Closing,
-        FrameKind::Detached => Event::Detached,
-        FrameKind::StdinDone => Event::StdinDone,
+        FrameKind::Started => AttachEvent::AppStarted,
+        FrameKind::Closing => AttachEvent::Closing,
+        FrameKind::Detached => AttachEvent::Detached,
+        FrameKind::StdinDone => AttachEvent::StdinDone,
         _ => return Ok(None),
     }))
 }

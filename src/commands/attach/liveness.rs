@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use super::Attached;
-use super::io_threads::{self, Event};
+use super::io_threads::{self, AttachEvent};
 use crate::commands::find;
 use crate::os::state::AppDir;
 use crate::types::limits;
@@ -74,7 +74,7 @@ impl Attached<'_> {
         if self.liveness.check(now, io_threads::reads()) {
             if let Liveness::Probing { .. } = self.liveness {
                 let dir = self.request.dir.clone();
-                self.sender.spawn("probe", move || Event::ProbeDone(probe(&dir)))?;
+                self.sender.spawn("probe", move || AttachEvent::ProbeDone(probe(&dir)))?;
             } else if self.liveness == Liveness::Late {
                 self.say(&format!("attached to app {}: the mux does not answer", self.name()));
             }

@@ -6,7 +6,7 @@ use crate::types::limits;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Losses {
+pub(crate) struct SessionLosses {
     bytes: u64,
     /// Those that the user has not been notified of, and when that is due.
     recent: Option<(u64, Instant)>,
@@ -14,7 +14,7 @@ pub(crate) struct Losses {
     uncounted: bool,
 }
 
-impl Losses {
+impl SessionLosses {
     /// The mux has skipped this many bytes. Gaps come in bursts, so the user is notified after one.
     pub(crate) fn add(&mut self, len: u64, now: Instant) {
         self.bytes += len;
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_burst_of_gaps_is_one_notice() {
         let now = Instant::now();
-        let mut losses = Losses::default();
+        let mut losses = SessionLosses::default();
         assert!(losses.is_none() && losses.lines().is_empty());
         losses.add(3, now);
         losses.add(4, now + limits::GAP_QUIET / 2);

@@ -40,7 +40,7 @@ use self::input::Input;
 use self::io_threads::EventSender;
 use self::keys::{Keys, Sequence};
 use self::liveness::Liveness;
-use self::losses::Losses;
+use self::losses::SessionLosses;
 use self::mode::AttachMode;
 use self::notices::{LocalTerminal, Notices};
 use self::page::ClientList;
@@ -111,7 +111,7 @@ pub(crate) struct Attached<'a> {
     /// The other clients, while the page is shown.
     pub(crate) page: Option<ClientList>,
     pub(crate) notices: Notices,
-    pub(crate) losses: Losses,
+    pub(crate) losses: SessionLosses,
     pub(crate) liveness: Liveness,
     /// How the app ended, until it is started again.
     pub(crate) app_ended: Option<AppStatus>,

@@ -9,7 +9,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::connection::AnnouncedEnd;
 use super::dial::{self, NewConnection, Progress};
-use super::io_threads::Event;
+use super::io_threads::AttachEvent;
 use super::liveness::Liveness;
 use super::mode::AttachMode;
 use super::page::ClientList;
@@ -23,48 +23,48 @@ use crate::wire::{Gap, Report, Rights};
 const INPUT_UNCONFIRMED: &str = ", and the app may not have received all of the input";
 
 impl Attached<'_> {
-    pub(crate) fn on_event(&mut self, event: Event) -> Result<(), Leave> {
+    pub(crate) fn on_event(&mut self, event: AttachEvent) -> Result<(), Leave> {
         match event {
-            Event::Gap(Gap { from, to, .. }) => {
+            AttachEvent::Gap(Gap { from, to, .. }) => {
                 self.losses.add(to.saturating_sub(from), Instant::now());
             }
-            Event::Exit(status) => self.announce(AnnouncedEnd::App(Exit::App(status.code()))),
-            Event::Closing => self.announce(AnnouncedEnd::Mux),
-            Event::AppEnded(status) => self.app_ended = Some(status),
-            Event::AppStarted => {
+            AttachEvent::Exit(status) => self.announce(AnnouncedEnd::App(Exit::App(status.code()))),
+            AttachEvent::Closing => self.announce(AnnouncedEnd::Mux),
+            AttachEvent::AppEnded(status) => self.app_ended = Some(status),
+            AttachEvent::AppStarted => {
                 if let Some(status) = self.app_ended.take() {
                     let name = self.name();
                     self.say(&format!("app {name} ended {status} and was started again"));
                 }
             }
-            Event::Rights(rights) => self.on_rights(&rights),
-            Event::ScreenDrawn => self.notices.on_screen_drawn(),
-            Event::LinesWiped => self.notices.on_wiped(),
-            Event::ProbeDone(answers) => self.on_probe_done(answers),
-            Event::Answer(answer) => self.on_answer(&answer),
-            Event::Clients(report) => self.on_clients(report),
-            Event::StdinDone => {
+            AttachEvent::Rights(rights) => self.on_rights(&rights),
+            AttachEvent::ScreenDrawn => self.notices.on_screen_drawn(),
+            AttachEvent::LinesWiped => self.notices.on_wiped(),
+            AttachEvent::ProbeDone(answers) => self.on_probe_done(answers),
+            AttachEvent::Answer(answer) => self.on_answer(&answer),
+            AttachEvent::Clients(report) => self.on_clients(report),
+            AttachEvent::StdinDone => {
                 self.input.on_all_taken();
                 if self.connection.wanted.outputs.is_empty() && !self.request.stdin_once {
                     return Err(self.finish(Exit::Done));
                 }
             }
-            Event::Detached => {
+            AttachEvent::Detached => {
                 terminal::restore();
                 self.say(&format!("detached from app {} by request", self.name()));
                 return Err(self.finish(Exit::Done));
             }
-            Event::Refused(why) => return Err(self.fail(&why.escape_debug().to_string())),
-            Event::Panicked => return Err(self.fail("internal error, see the message above")),
-            Event::OutputClosed => return Err(Leave::With(Exit::Done)),
-            Event::OutputFailed(e) => {
+            AttachEvent::Refused(why) => return Err(self.fail(&why.escape_debug().to_string())),
+            AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
+            AttachEvent::OutputClosed => return Err(Leave::With(Exit::Done)),
+            AttachEvent::OutputFailed(e) => {
                 terminal::restore();
                 return Err(anyhow!(e).context("writing standard output").into());
             }
-            Event::Signal(signal) => self.on_signal(signal)?,
-            Event::DownlinkEnded(end, progress) => self.on_downlink_ended(end, progress)?,
-            Event::Reconnected(Ok(new)) => self.continue_with(new)?,
-            Event::Reconnected(Err(e)) => return Err(self.give_up(&e)),
+            AttachEvent::Signal(signal) => self.on_signal(signal)?,
+            AttachEvent::DownlinkEnded(end, progress) => self.on_downlink_ended(end, progress)?,
+            AttachEvent::Reconnected(Ok(new)) => self.continue_with(new)?,
+            AttachEvent::Reconnected(Err(e)) => return Err(self.give_up(&e)),
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Attached<'_> {
             ..self.request.clone()
         };
         self.sender.spawn("dial", move || {
-            Event::Reconnected(find::retry(&request.dir, request.wait, "", |endpoints| {
+            AttachEvent::Reconnected(find::retry(&request.dir, request.wait, "", |endpoints| {
                 if is_unconfirmed {
                     bail!("there is a new mux{INPUT_UNCONFIRMED}");
                 }

@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use memchr::memchr;
 use rustix::fs::{Dir, Mode, OFlags, openat};
 
-use crate::logfmt::encoder::Reader;
+use crate::logfmt::encoder::FormatReader;
 use crate::os::walk::{Links, Walk, refusal};
 use crate::types::limits;
 use crate::types::time::Stamp;
@@ -62,7 +62,7 @@ pub(crate) enum Named {
     /// The user of this program: any file.
     ByUser,
     /// The document of a mux, perhaps of another user: only a log of this format.
-    ByMux(Reader),
+    ByMux(FormatReader),
 }
 
 /// An open file of the log.
@@ -296,7 +296,7 @@ fn open(walk: &Walk, name: &OsStr, flags: OFlags) -> io::Result<File> {
 }
 
 /// Whether a file is empty or begins with an entry of this format.
-fn is_log(file: &File, reader: Reader) -> io::Result<bool> {
+fn is_log(file: &File, reader: FormatReader) -> io::Result<bool> {
     let mut head = vec![0; limits::LOG_READ];
     let len = file.read_at(&mut head, 0)?;
     let head = &head[..len];

@@ -5,7 +5,7 @@
 //! tags of which only the first counts, and a text only behind its space.
 
 use crate::logfmt::chunk::Lost;
-use crate::logfmt::encoder::{self, Encoder, LogFormat, Reader};
+use crate::logfmt::encoder::{self, Encoder, FormatReader, LogFormat};
 use crate::logfmt::entry::{self, LoggedEntry};
 use crate::logfmt::lines::Entry;
 use crate::logfmt::stamp::StampText;
@@ -19,7 +19,7 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
     records_terminal: false,
     is_lines: true,
     encoder: |_| Box::new(Cri),
-    reader: Some(Reader { begins, parse }),
+    reader: Some(FormatReader { begins, parse }),
 };
 
 /// Bytes around a text, at most: stamp, stream, tag, spaces, line end.

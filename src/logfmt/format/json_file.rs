@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Error, Visitor};
 
-use crate::logfmt::encoder::{self, Encoder, LogFormat, Reader};
+use crate::logfmt::encoder::{self, Encoder, FormatReader, LogFormat};
 use crate::logfmt::entry::{self, LoggedEntry};
 use crate::logfmt::json;
 use crate::logfmt::lines::Entry;
@@ -22,7 +22,7 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
     records_terminal: false,
     is_lines: true,
     encoder: |_| Box::new(JsonFile),
-    reader: Some(Reader { begins: |head| head.starts_with(b"{"), parse }),
+    reader: Some(FormatReader { begins: |head| head.starts_with(b"{"), parse }),
 };
 
 /// Bytes around a text, at most.

@@ -10,7 +10,7 @@ pub(crate) mod journald;
 mod json_file;
 mod raw;
 
-use super::encoder::{LogFormat, Reader};
+use super::encoder::{FormatReader, LogFormat};
 use super::entry::LoggedEntry;
 
 /// All formats, in the order of `--help`.
@@ -28,7 +28,7 @@ pub fn find(name: &str) -> Option<&'static LogFormat> {
     FORMATS.into_iter().find(|format| format.name == name)
 }
 
-fn readers() -> impl Iterator<Item = &'static Reader> {
+fn readers() -> impl Iterator<Item = &'static FormatReader> {
     FORMATS.into_iter().filter_map(|format| format.reader.as_ref())
 }
 

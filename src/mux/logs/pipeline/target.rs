@@ -19,12 +19,12 @@ pub(crate) struct Target {
     pub(crate) ends_amid_line: bool,
     /// Why the target fails, while it does.
     failing: Option<String>,
-    state: State,
+    state: TargetState,
 }
 
 /// Whether the writer is still used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum TargetState {
     Works,
     /// The log is given up, and the writer does not yet report what is left.
     GivingUp,
@@ -34,7 +34,7 @@ enum State {
 
 impl Target {
     pub(crate) fn new(writer: LogWriter) -> Self {
-        let (handed, failing, state) = (VecDeque::new(), None, State::Works);
+        let (handed, failing, state) = (VecDeque::new(), None, TargetState::Works);
         Self { writer, handed, since: None, ends_amid_line: false, failing, state }
     }
 
@@ -65,7 +65,7 @@ impl Target {
 
     /// Whether the writer takes another chunk: one more than it writes, unless its target fails.
     pub(crate) fn takes_more(&self) -> bool {
-        self.state == State::Works
+        self.state == TargetState::Works
             && self.handed.len() < limits::LOG_AHEAD
             && (self.handed.is_empty() || self.failing.is_none())
     }
@@ -92,28 +92,28 @@ impl Target {
 
     /// Gives the writer up, which then reports what is left.
     pub(crate) fn give_up(&mut self) {
-        self.state = State::GivingUp;
+        self.state = TargetState::GivingUp;
         self.writer.give_up();
     }
 
     /// Whether the writer is given up, and has not reported what is left.
     pub(crate) fn is_giving_up(&self) -> bool {
-        self.state == State::GivingUp
+        self.state == TargetState::GivingUp
     }
 
     /// The writer reports what is left: so much is lost, at least and at most.
     pub(crate) fn given_up(&mut self, least: Lost, most: Lost) {
         self.handed.clear();
-        self.state = State::GivenUp(least, most);
+        self.state = TargetState::GivenUp(least, most);
     }
 
     /// How much of the writer's chunks is lost, at least and at most; `None` if it is not given up.
     pub(crate) fn lost(&self) -> Option<(Lost, Lost)> {
         match self.state {
-            State::Works => None,
-            State::GivenUp(least, most) => Some((least, most)),
+            TargetState::Works => None,
+            TargetState::GivenUp(least, most) => Some((least, most)),
             // A write hangs: the target may have nothing or all of the chunks.
-            State::GivingUp => {
+            TargetState::GivingUp => {
                 let most = self.handed.iter().copied().fold(Lost::default(), Lost::plus);
                 Some((Lost::default(), most))
             }
