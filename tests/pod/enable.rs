@@ -580,7 +580,7 @@ fn services_that_cannot_be_enabled() {
         "lines that iottymux did not write make it want iomux@game.service",
     );
     refused(&["alias", "--tty"], "it is another name of w.service");
-    refused(&["iomux@w", "--tty"], "is a mux, and no app");
+    refused(&["iomux@w", "--tty"], "is a mux, not an app");
     refused(&["w-", "--tty"], "holds for all whose names begin so");
     refused(&["w", "--stdin", "stream", "--log", "raw:/a"], "nothing for --log");
     pod.run(&["iottymux", "enable", "w-tty", "--stdout", "stream"]);
