@@ -124,9 +124,16 @@ impl Mux {
         let mut overdue = Overdue::default();
         self.begin()?;
         let waker = self.hurry()?;
+        let mut starts = true;
         while self.phase != Phase::Done {
             let deadline = overdue.put_off(self.deadline());
             let mut is_due = false;
+            // At the last moment before it waits: what runs once is not needed again.
+            if std::mem::take(&mut starts)
+                && let Err(e) = sys::forget_startup_code()
+            {
+                log::debug!("cannot give back the memory of starting up: {e}");
+            }
             if lingered < limits::LINGERS && self.linger(&mut events, deadline, waker.is_some())? {
                 lingered += 1;
             } else {

@@ -190,9 +190,6 @@ impl Mux {
         if self.life.waits_until().is_none() {
             self.life.start()?;
         }
-        if let Err(e) = sys::forget_startup_code() {
-            log::debug!("giving back the memory of starting up: {e}");
-        }
         Ok(())
     }
 }
