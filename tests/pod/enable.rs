@@ -581,8 +581,11 @@ fn services_that_cannot_be_enabled() {
     );
     refused(&["alias", "--tty"], "it is another name of w.service");
     refused(&["iomux@w", "--tty"], "is a mux, not an app");
-    refused(&["w-", "--tty"], "holds for all whose names begin so");
-    refused(&["w", "--stdin", "stream", "--log", "raw:/a"], "nothing for --log");
+    refused(&["w-", "--tty"], "its drop-ins apply to other services too");
+    refused(
+        &["w", "--stdin", "stream", "--log", "raw:/a"],
+        "--log requires an output of w.service",
+    );
     pod.run(&["iottymux", "enable", "w-tty", "--stdout", "stream"]);
     refused(
         &["w", "--stdin", "tty", "--stdout", "stream"],
