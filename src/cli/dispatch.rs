@@ -2,9 +2,13 @@
 
 use std::ffi::OsString;
 
-use super::{Cli, Command, DeferredStep, PrepareArgs, UnitsArgs, resolve, resolve_units, rkt};
-use crate::commands::enable::{self, DisableTime, How};
-use crate::commands::{attach, journal_writer, list, logs, run, status};
+use super::{
+    Cli, Command, DeferredStep, DisableArgs, PrepareArgs, UnitsArgs, resolve, resolve_units, rkt,
+    salvage,
+};
+use crate::commands::enable::disable::{self, DisableTime};
+use crate::commands::enable::{self, How};
+use crate::commands::{attach, journal_writer, keeper, list, logs, run, status};
 use crate::mux;
 use crate::mux::MuxPlan;
 use crate::os::diagnostics;
@@ -15,7 +19,7 @@ use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
-use crate::units::{AppUnits, Setup, write};
+use crate::units::{AppUnits, Setup, hooks, write};
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
@@ -38,27 +42,51 @@ fn our_main(arguments: &[OsString]) -> Exit {
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(e) => {
-            let exit = diagnostics::usage(&e, &help_of(arguments));
-            if exit == Exit::Usage {
-                restart_with_defaults();
+            if process::has_descriptors()
+                && let Some((cli, wrong)) = salvage::read(&command(arguments), arguments)
+            {
+                return begin(cli, &wrong);
             }
-            return exit;
+            let exit = diagnostics::usage(&e, &help_of(arguments));
+            let is_mux = command_in(arguments).is_some_and(salvage::is_mux);
+            return if is_mux { of_mux(exit) } else { exit };
         }
     };
+    begin(cli, &[])
+}
+
+/// Executes a command line from which these mistakes were left out.
+fn begin(cli: Cli, wrong: &[String]) -> Exit {
     let is_mux = matches!(cli.command, Command::Stream(_) | Command::Tty(_) | Command::Run(_));
     diagnostics::start(cli.log_level, is_mux);
+    for mistake in wrong {
+        log::error!("the app is running, so this option is left out: {mistake}");
+    }
     execute(cli).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
 }
 
-/// The command that shows the help for what was typed.
+/// The exit code of a usage error. A mux that was given a running app is always started again.
+fn of_mux(exit: Exit) -> Exit {
+    match exit {
+        Exit::Usage if process::has_descriptors() => Exit::Failed,
+        Exit::Usage if process::is_of_unit() => Exit::Config,
+        exit => exit,
+    }
+}
+
+/// The help command for the typed command.
 fn help_of(arguments: &[OsString]) -> String {
-    let cli = Cli::command();
-    let is_command = |word: &&OsString| cli.find_subcommand(word).is_some();
-    let command = arguments.iter().find(is_command).and_then(|word| word.to_str());
+    let command = command_in(arguments).and_then(|word| word.to_str());
     command.map_or("iottymux --help".to_owned(), |word| format!("iottymux {word} --help"))
 }
 
-/// The commands and options. `-h` leaves the variables to `--help`: it has one line for each option.
+/// The name of the command that was typed.
+fn command_in(arguments: &[OsString]) -> Option<&OsString> {
+    let cli = Cli::command();
+    arguments.iter().find(|word| cli.find_subcommand(word).is_some())
+}
+
+/// The commands and options. `-h` does not show the variables: it has one line for each option.
 fn command(arguments: &[OsString]) -> clap::Command {
     fn without_variables(command: clap::Command) -> clap::Command {
         command.mut_args(|option| option.hide_env(true)).mut_subcommands(without_variables)
@@ -80,18 +108,12 @@ fn execute(cli: Cli) -> Result<Exit> {
             read_old_options(&state()?.app(&args.app.name));
             run_mux(resolve::tty(&args, &state()?))
         }
-        Command::Prepare(args) => {
-            let state = state()?;
-            let (dir, streams) = (state.app(&args.app.name), resolve::prepare(&args));
-            let check = || check_options(&args, &state);
-            let service = args.service.clone().unwrap_or_else(|| ServiceName::of(&args.app.name));
-            mux::prepare(&dir, (&streams, args.has_journal()), (&args.unit, &service), check)
-                .map(|()| Exit::Done)
-        }
-        Command::Run(args) if args.attach && !args.await_client => {
+        Command::Prepare(args) => prepare(&args, &state()?).map(|()| Exit::Done),
+        Command::Run(args) if args.attach && !args.await_client && !process::is_kept() => {
             if_valid(resolve::run_attached(&args, &state()?), |request| run::attached(&request))
         }
-        Command::Run(args) => run_mux(resolve::run(&args, &state()?)),
+        Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?)),
+        Command::Run(args) => if_valid(resolve::keep(&args, &state()?), keeper::keep),
         Command::Attach(args) => {
             if_valid(resolve::attach(&args, &with_app(&args.app.name)?), |request| {
                 attach::attach(&request)
@@ -108,7 +130,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Control(args) => {
             let state = with_app(&args.app.name)?;
             if let Some(request) = resolve::request(&args, &state)? {
-                status::control(&state.app(&args.app.name), request)?;
+                status::control(&state.app(&args.app.name), &request)?;
             }
             Ok(Exit::Done)
         }
@@ -120,20 +142,7 @@ fn execute(cli: Cli) -> Result<Exit> {
                 enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
             })
         }
-        Command::Disable(args) => {
-            let when = match args.later {
-                Some(DeferredStep::Wait) => DisableTime::Await,
-                Some(DeferredStep::Finish) => DisableTime::AtStop,
-                None if args.now => DisableTime::Now,
-                None => DisableTime::Stopped,
-            };
-            let manager = Manager { user: args.user };
-            match &args.service {
-                Some(service) => enable::disable(manager, service, when),
-                None => enable::disable_all(manager, when),
-            }
-            .map(|()| Exit::Done)
-        }
+        Command::Disable(args) => disable(&args).map(|()| Exit::Done),
         Command::Units(args) => {
             if_valid(resolve_units::units(&args, given.as_deref()), |(apps, setup)| {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
@@ -148,6 +157,31 @@ fn execute(cli: Cli) -> Result<Exit> {
             }
         }
         .map(|()| Exit::Done),
+    }
+}
+
+/// Makes the ends of an app for its mux.
+fn prepare(args: &PrepareArgs, state: &StateDir) -> Result<()> {
+    let (dir, streams) = (state.app(&args.app.name), resolve::prepare(args));
+    let check = || check_options(args, state);
+    let service = args.service.clone().unwrap_or_else(|| ServiceName::of(&args.app.name));
+    mux::prepare(&dir, (&streams, args.has_journal()), (&args.unit, &service), check)?;
+    hooks::warn_of_change(Manager::of_this_process(), service.as_str());
+    Ok(())
+}
+
+/// Disables one service or all.
+fn disable(args: &DisableArgs) -> Result<()> {
+    let when = match args.later {
+        Some(DeferredStep::Wait) => DisableTime::Await,
+        Some(DeferredStep::Finish) => DisableTime::AtStop,
+        None if args.now => DisableTime::Now,
+        None => DisableTime::Stopped,
+    };
+    let manager = Manager { user: args.user };
+    match &args.service {
+        Some(service) => disable::disable(manager, service, when),
+        None => disable::disable_all(manager, when),
     }
 }
 
@@ -173,11 +207,7 @@ fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()>
 fn run_mux(plan: Result<MuxPlan>) -> Result<Exit> {
     match plan {
         Ok(plan) => run::mux(plan),
-        Err(e) => {
-            let exit = diagnostics::failed(&e, Exit::Usage);
-            restart_with_defaults();
-            Ok(exit)
-        }
+        Err(e) => Ok(of_mux(diagnostics::failed(&e, Exit::Usage))),
     }
 }
 
@@ -198,12 +228,6 @@ fn read_old_options(dir: &AppDir) {
     if let Some(text) = dir.old_options() {
         process::restart_with(&text, "IOTTYMUX_");
     }
-}
-
-/// After an invalid variable, runs the mux with the defaults if an app depends on it; else returns.
-fn restart_with_defaults() {
-    let ours = ["IOTTYMUX_", "STAGE1_LOGMODE"];
-    process::restart_without(&ours, &["IOTTYMUX_STATE_DIR", "IOTTYMUX_APP"]);
 }
 
 /// The command line as rkt spells it.

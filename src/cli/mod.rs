@@ -4,25 +4,31 @@
 //! | module | is |
 //! |---|---|
 //! | [`dispatch`] | from the command line to the command |
+//! | [`salvage`] | the valid options of a mux with a running app |
 //! | [`rkt`] | rkt's spelling |
 //! | [`resolve_units`], [`resolve`] | what the arguments mean, checked |
+//! | [`mux`] | the arguments of the commands that are a mux |
 //! | [`units`] | the arguments of the commands that write units |
 //! | [`values`] | the values of options |
 
 pub(crate) mod dispatch;
+mod mux;
 pub(crate) mod resolve;
 pub(crate) mod resolve_units;
 pub(crate) mod rkt;
+mod salvage;
 mod units;
 pub(crate) mod values;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
+pub(crate) use crate::cli::mux::{
+    LogArgs, MuxArgs, PrepareArgs, RecordArgs, RunArgs, StreamArgs, TtyArgs,
+};
 pub(crate) use crate::cli::units::{DeferredStep, DisableArgs, EnableArgs, ModeArgs, UnitsArgs};
 
 use crate::cli::values::{Since, Wait};
@@ -30,13 +36,8 @@ use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
 use crate::logfmt::format;
-use crate::logfmt::spec::{self, LogSpec};
-use crate::logfmt::syslog;
-use crate::mux::app::AWAIT_CLIENT;
-use crate::mux::logs::pipeline::LogPolicy;
 use crate::types::limits;
 use crate::types::name::AppName;
-use crate::types::rights::Lists;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::{Position, Stream};
@@ -49,7 +50,7 @@ Examples:
   iottymux attach --app demo --mode stdout | less  read the output of a service
   echo reload | iottymux attach --app demo --mode stdin
   iottymux list                                    list the apps
-  systemctl start iomux@demo.service               start the mux of demo.service (see units/)
+  iottymux enable demo.service --tty --now         make a service attachable, and restart it
 
 Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost.
 Otherwise attach and run exit with the app's own status (128 + n for signal n).";
@@ -72,12 +73,21 @@ sequences other than colours are escaped; to see the original bytes, pipe the ou
     after_help = EXAMPLES
 )]
 pub(crate) struct Cli {
-    /// State directory [default: /run/iottymux or $XDG_RUNTIME_DIR/iottymux].
+    /// State directory [default: /run/iottymux or $XDG_RUNTIME_DIR/iottymux]
     ///
-    /// It has one directory per app. Default: /rkt/iottymux in a rkt pod (not for `units` or
-    /// --user), /run/iottymux for root, else $XDG_RUNTIME_DIR/iottymux; then /run/iottymux for apps
-    /// that are not there. `disable` finds the directory of its service by itself.
-    #[arg(long, global = true, value_name = "DIR", env = "IOTTYMUX_STATE_DIR", help_heading = GLOBAL)]
+    /// Each app has a directory there. The default depends on the user and the machine:
+    /// in a rkt pod: /rkt/iottymux (not for `units` and --user).
+    /// root: /run/iottymux.
+    /// other users: $XDG_RUNTIME_DIR/iottymux, and /run/iottymux for apps that are not there.
+    /// `disable` finds the directory of its service by itself.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "IOTTYMUX_STATE_DIR",
+        help_heading = GLOBAL,
+        verbatim_doc_comment
+    )]
     pub(crate) state_dir: Option<PathBuf>,
     /// Log level: error, warn, info or debug [default: warn; mux: info].
     ///
@@ -117,6 +127,9 @@ pub(crate) enum Command {
     /// Control the mux of an app.
     Control(ControlArgs),
     /// Run a command as an app, together with its mux.
+    ///
+    /// If the mux dies, another one takes over, and the command runs on. Without --attach, SIGINT
+    /// and SIGTERM are passed on to the command. With --attach, all of this runs in the background.
     Run(RunArgs),
     /// Make a service attachable.
     #[command(after_help = units::ENABLE_EXAMPLES)]
@@ -135,193 +148,6 @@ pub(crate) struct AppArg {
     /// App name: a-z, 0-9 and '-'.
     #[arg(long = "app", value_name = "NAME", env = "IOTTYMUX_APP")]
     pub(crate) name: AppName,
-}
-
-/// The options of every mux.
-#[derive(Debug, Args)]
-pub(crate) struct MuxArgs {
-    /// Service that is the app [default: NAME.service].
-    ///
-    /// The mux asks systemd how this service ended, and `journalctl -u SERVICE` shows the lines
-    /// that the mux logs with `--log journal`.
-    #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
-    pub(crate) service: Option<ServiceName>,
-    /// Output kept per stream for slow and late clients.
-    ///
-    /// In bytes, from 4K to 1G; the suffixes K, M and G are allowed.
-    // A reader that is merely not scheduled for a while never holds the app back, and a hundred apps
-    // on a host are cheap.
-    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "256K",
-          value_parser = values::backlog)]
-    pub(crate) backlog: usize,
-    /// Longest time that a stalled client delays the app.
-    ///
-    /// In seconds. After this time the client loses output, and the mux reports the gap to it.
-    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_CLIENT_PATIENCE", default_value = "1",
-          value_parser = values::seconds)]
-    pub(crate) client_patience: Duration,
-    #[command(
-        flatten,
-        next_help_heading = "Access options (root and the mux's user have full access)"
-    )]
-    pub(crate) others: Lists,
-    #[command(flatten, next_help_heading = "Log options")]
-    pub(crate) logs: LogArgs,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
-pub(crate) struct LogArgs {
-    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',',
-          value_parser = LogSpec::log, help = spec::help(false), long_help = spec::long_help(false))]
-    pub(crate) log: Vec<LogSpec>,
-    /// Longest log entry; longer lines are split.
-    ///
-    /// In bytes of text, up to 1M; 0 stands for 1M.
-    // What the kubelet's readers are used to.
-    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_LINE_LIMIT", default_value = "16K",
-          value_parser = values::line_limit)]
-    pub(crate) log_line_limit: usize,
-    /// Time until an unfinished line is logged as a part.
-    ///
-    /// In seconds.
-    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_LOG_FLUSH", default_value = "1",
-          value_parser = values::seconds)]
-    pub(crate) log_flush: Duration,
-    /// Rotate a log file at this size [default: no rotation].
-    ///
-    /// In bytes, at least 4K; the suffixes K, M and G are allowed. An external tool may rotate the
-    /// files instead, and then send SIGHUP or run `iottymux control reopen-logs`.
-    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_MAX_SIZE", value_parser = values::log_size)]
-    pub(crate) log_max_size: Option<u64>,
-    /// Number of rotated files to keep.
-    #[arg(long, value_name = "N", env = "IOTTYMUX_LOG_MAX_FILES", default_value = "5",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::LOG_FILES_MAX)))]
-    pub(crate) log_max_files: u32,
-    /// Newest output kept while a log cannot be written.
-    ///
-    /// In bytes, from 256K to 1G.
-    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_BUFFER", default_value = "1M",
-          value_parser = values::log_buffer)]
-    pub(crate) log_buffer: usize,
-    /// Journal level of lines that do not begin with <N>.
-    ///
-    /// From 0 to 7, like SyslogLevel= of systemd.
-    #[arg(long, value_name = "LEVEL", env = "IOTTYMUX_SYSLOG_LEVEL", default_value = "6",
-          value_parser = |text: &str| values::syslog_number(text, syslog::DEBUG))]
-    pub(crate) syslog_level: u8,
-    /// Keep <N> at the start of lines in the journal.
-    ///
-    /// Like SyslogLevelPrefix=no of systemd.
-    #[arg(long, env = "IOTTYMUX_SYSLOG_KEEP_PREFIX", value_parser = BoolishValueParser::new())]
-    pub(crate) syslog_keep_prefix: bool,
-    /// Journal facility, if the mux writes the journal.
-    ///
-    /// From 0 to 23, like SyslogFacility= of systemd.
-    #[arg(long, value_name = "FACILITY", env = "IOTTYMUX_SYSLOG_FACILITY", default_value = "3",
-          value_parser = |text: &str| values::syslog_number(text, syslog::LOCAL7))]
-    pub(crate) syslog_facility: u8,
-    /// Journal name, if the mux writes it [default: the app's].
-    ///
-    /// Like SyslogIdentifier= of systemd.
-    #[arg(long, value_name = "NAME", env = "IOTTYMUX_SYSLOG_IDENTIFIER",
-          value_parser = values::syslog_identifier)]
-    pub(crate) syslog_identifier: Option<String>,
-    /// On a slow log: hold the app, or drop lines.
-    ///
-    /// hold: the app waits until the log has room. drop: the log loses lines, and reports how many.
-    #[arg(long, value_name = "POLICY", env = "IOTTYMUX_LOG_POLICY", default_value = "hold",
-          value_parser = LogPolicy::parse)]
-    pub(crate) log_policy: LogPolicy,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-pub(crate) struct RecordArgs {
-    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_RECORD", value_delimiter = ',',
-          value_parser = LogSpec::recording, help = spec::help(true), long_help = spec::long_help(true))]
-    pub(crate) record: Vec<LogSpec>,
-    /// Also record the input, passwords included.
-    #[arg(long, env = "IOTTYMUX_RECORD_INPUT", value_parser = BoolishValueParser::new())]
-    pub(crate) record_input: bool,
-}
-
-impl MuxArgs {
-    /// The defaults, whatever the environment says: rkt's spelling has none of these options.
-    pub(crate) fn defaults() -> Result<Self, clap::Error> {
-        let command = Self::augment_args(clap::Command::new("mux")).no_binary_name(true);
-        let command = command.mut_args(|option| option.env(None::<&str>));
-        Self::from_arg_matches(&command.try_get_matches_from(None::<OsString>)?)
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StreamArgs {
-    #[command(flatten)]
-    pub(crate) app: AppArg,
-    /// Streams of the app, separated by commas [default: all].
-    ///
-    /// In a rkt pod, the default is each stream whose variable (STAGE2_STDIN, STAGE2_STDOUT,
-    /// STAGE2_STDERR) is true, if one of these variables is set.
-    #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
-          value_parser = values::plain_stream)]
-    pub(crate) streams: Option<Vec<Stream>>,
-    /// Use FIFOs of another owner, such as socket units.
-    ///
-    /// The mux does not make, move or remove these FIFOs, and cannot end the app's input.
-    #[arg(long, env = "IOTTYMUX_FOREIGN_FIFOS", value_parser = BoolishValueParser::new())]
-    pub(crate) foreign_fifos: bool,
-    #[command(flatten)]
-    pub(crate) mux: MuxArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TtyArgs {
-    #[command(flatten)]
-    pub(crate) app: AppArg,
-    /// Initial size of the terminal.
-    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value = "24x80",
-          value_parser = values::size)]
-    pub(crate) size: Size,
-    #[command(flatten)]
-    pub(crate) record: RecordArgs,
-    #[command(flatten)]
-    pub(crate) mux: MuxArgs,
-}
-
-/// The options of `stream` and `tty` that `prepare` needs. It is an internal command.
-#[derive(Debug, Args)]
-pub(crate) struct PrepareArgs {
-    #[command(flatten)]
-    pub(crate) app: AppArg,
-    /// Unit of the mux; systemd keeps the descriptors for it.
-    #[arg(long, value_name = "UNIT")]
-    pub(crate) unit: String,
-    /// Make a terminal instead of FIFOs.
-    #[arg(long)]
-    pub(crate) tty: bool,
-    /// Like --service of `stream`.
-    #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
-    pub(crate) service: Option<ServiceName>,
-    /// Like --streams of `stream`.
-    #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
-          value_parser = values::plain_stream)]
-    pub(crate) streams: Option<Vec<Stream>>,
-    /// Like --foreign-fifos of `stream`.
-    #[arg(long, env = "IOTTYMUX_FOREIGN_FIFOS", value_parser = BoolishValueParser::new())]
-    pub(crate) foreign_fifos: bool,
-    /// Like --size of `tty`.
-    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value = "24x80",
-          value_parser = values::size)]
-    pub(crate) size: Size,
-    /// Like --log of `stream`; `prepare` only looks for the journal in it.
-    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',')]
-    pub(crate) log: Vec<String>,
-}
-
-impl PrepareArgs {
-    /// Whether the mux logs to the journal of the service.
-    pub(crate) fn has_journal(&self) -> bool {
-        self.log.iter().any(|spec| spec.split(':').next() == Some("journal"))
-    }
 }
 
 #[derive(Debug, Args)]
@@ -356,9 +182,9 @@ pub(crate) struct AttachArgs {
         verbatim_doc_comment
     )]
     pub(crate) from: Position,
-    /// First view of a terminal.
+    /// Initial terminal content.
     ///
-    /// The default is screen, unless --from is given or the output is not a terminal.
+    /// Default: screen. With --from, or if the output is not a terminal: none.
     #[arg(long, value_name = "WHAT", env = "IOTTYMUX_REDRAW", value_enum)]
     pub(crate) redraw: Option<Redraw>,
     #[command(flatten)]
@@ -371,8 +197,8 @@ pub(crate) struct AttachArgs {
     /// Time to reconnect if the mux goes away; 0 to disable.
     ///
     /// In seconds.
-    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_RECONNECT", default_value = "5",
-          value_parser = values::seconds)]
+    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_RECONNECT",
+          default_value = values::seconds_text(limits::RECONNECT), value_parser = values::seconds)]
     pub(crate) reconnect: Duration,
     /// Do not type, and do not resize the terminal.
     #[arg(long, env = "IOTTYMUX_READ_ONLY", value_parser = BoolishValueParser::new(), conflicts_with = "stdin_once")]
@@ -390,15 +216,15 @@ pub(crate) struct AttachArgs {
 pub(crate) struct PassArgs {
     /// Escape sequences to pass to this terminal.
     ///
-    /// Those of the app: title, clipboard, notify and other, separated by commas; or all, or none. Pipes and files
-    /// always receive the output unfiltered.
+    /// Words for the app's sequences: title, clipboard, notify and other, separated by commas; or
+    /// all, or none. Output to pipes and files is never filtered.
     #[arg(long, value_name = "WORDS", env = "IOTTYMUX_PASS", default_value = "none")]
     pub(crate) pass: Pass,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AloneArgs {
-    /// Let no other client type; fails if one already has this lock.
+    /// Take the input lock, so no other client can type; fails if it is taken.
     #[arg(long, env = "IOTTYMUX_EXCLUSIVE", value_parser = BoolishValueParser::new(), conflicts_with = "read_only")]
     pub(crate) exclusive: bool,
     /// Like --exclusive, and make the current holder read-only.
@@ -493,6 +319,11 @@ pub(crate) enum RequestArgs {
     ///
     /// Returns when the new files are open. Fails if the app has no log files.
     ReopenLogs,
+    /// Restart the mux of a `run` app, for example after an upgrade.
+    ///
+    /// The app runs on, and clients attach again by themselves. For a service, restart the unit of
+    /// its mux instead: iomux@NAME or ttymux@NAME.
+    Restart,
     /// Resize the terminal, until the window of a client changes.
     Resize {
         /// New size.
@@ -517,61 +348,4 @@ pub(crate) enum RequestArgs {
         #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
         service: Option<ServiceName>,
     },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) app: AppArg,
-    /// Run the command on a terminal instead of FIFOs.
-    #[arg(long, env = "IOTTYMUX_TTY", value_parser = BoolishValueParser::new())]
-    pub(crate) tty: bool,
-    /// Attach to the app; after a detach the mux runs on.
-    ///
-    /// Without --tty, the end of this input closes the command's input.
-    #[arg(long, env = "IOTTYMUX_ATTACH", value_parser = BoolishValueParser::new())]
-    pub(crate) attach: bool,
-    /// Initial size of the terminal [default: the first client's].
-    ///
-    /// Default: the window of the first client that has one, else 24x80.
-    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
-          value_parser = values::size)]
-    pub(crate) size: Option<Size>,
-    /// Start the command when the first client attaches (used by --attach).
-    #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = BoolishValueParser::new())]
-    pub(crate) await_client: bool,
-    #[command(flatten)]
-    pub(crate) pass: PassArgs,
-    #[command(flatten)]
-    pub(crate) keys: KeyArgs,
-    #[command(flatten)]
-    pub(crate) record: RecordArgs,
-    #[command(flatten)]
-    pub(crate) mux: MuxArgs,
-    /// The command and its arguments.
-    #[arg(required = true, last = true, value_name = "CMD", help_heading = None::<&str>)]
-    pub(crate) command: Vec<OsString>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_left_out_is_what_the_limits_say() {
-        let parse = |words: &[&str]| Cli::try_parse_from([&["iottymux"], words].concat());
-        match parse(&["attach", "--app", "x"]).unwrap().command {
-            Command::Attach(args) => assert_eq!(args.reconnect, limits::RECONNECT),
-            other => panic!("{other:?}"),
-        }
-        match parse(&["stream", "--app", "x"]).unwrap().command {
-            Command::Stream(StreamArgs { mux, .. }) => {
-                assert_eq!((mux.backlog, mux.client_patience), (256 * 1024, limits::PATIENCE));
-                let defaults = MuxArgs::defaults().unwrap();
-                assert_eq!((defaults.backlog, defaults.others), (mux.backlog, mux.others));
-                assert_eq!(defaults.logs, mux.logs);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
 }

@@ -1,5 +1,5 @@
-//! What was typed means: resolved against rkt's variables and the machine, and checked. Everything
-//! after this module sees only valid values.
+//! The meaning of the arguments: resolved with rkt's variables and the machine, and checked. All
+//! code after this module gets valid values only.
 
 use std::env;
 use std::path::Path;
@@ -14,13 +14,14 @@ use super::{
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
+use crate::commands::keeper::KeepRequest;
 use crate::commands::{attach, logs, status};
 use crate::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::logfmt::format::cri;
 use crate::logfmt::path::LogPath;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog::Syslog;
-use crate::mux::app::{self, AppProcess};
+use crate::mux::app;
 use crate::mux::logs::file::Rotation;
 use crate::mux::logs::pipeline::LogOptions;
 use crate::mux::{LogPlan, MuxPlan, Streams};
@@ -33,6 +34,10 @@ use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
 use crate::wire::{ControlRequest, Exclusive};
+
+/// Chunks that fit into a rotated file, at least: a file ends with a whole one, so a smaller part
+/// of it stays empty.
+const LOG_FILE_PART: usize = 8;
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
 pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
@@ -52,7 +57,7 @@ fn enabled(asked: Option<&[Stream]>) -> Vec<Stream> {
     }
 }
 
-/// What `prepare` is to make.
+/// The streams for `prepare`.
 pub(crate) fn prepare(args: &PrepareArgs) -> Streams {
     if args.tty {
         return Streams::Terminal { size: args.size };
@@ -60,26 +65,27 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Streams {
     Streams::Fifos { enabled: enabled(args.streams.as_deref()), make: !args.foreign_fifos }
 }
 
-/// The plan of a mux for these FIFOs, which may be somebody else's. In rkt's mixed modes (a terminal for
-/// some of the streams) none is made either: those of the terminal must stay away.
+/// The plan of a mux for these FIFOs, which may belong to other units. In rkt's mixed modes (a
+/// terminal for some of the streams) the mux makes no FIFOs: those of the terminal's streams must
+/// not exist.
 pub(crate) fn fifos(
     dir: AppDir,
     (enabled, foreign): (Vec<Stream>, bool),
     mux: &MuxArgs,
 ) -> Result<MuxPlan> {
     let make = !foreign && !go_bool("STAGE2_TTY");
-    plan(dir, Streams::Fifos { enabled, make }, mux, &RecordArgs::default(), None)
+    plan(dir, Streams::Fifos { enabled, make }, mux, &RecordArgs::default(), false)
 }
 
 /// The plan of `tty`.
 pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
     let (dir, streams) = (state.app(&args.app.name), Streams::Terminal { size: args.size });
-    plan(dir, streams, &args.mux, &args.record, None)
+    plan(dir, streams, &args.mux, &args.record, false)
 }
 
 /// The plan of a mux for a terminal.
 pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<MuxPlan> {
-    plan(dir, Streams::Terminal { size }, mux, &RecordArgs::default(), None)
+    plan(dir, Streams::Terminal { size }, mux, &RecordArgs::default(), false)
 }
 
 fn plan(
@@ -87,35 +93,59 @@ fn plan(
     streams: Streams,
     mux: &MuxArgs,
     record: &RecordArgs,
-    app: Option<AppProcess>,
+    is_kept: bool,
 ) -> Result<MuxPlan> {
-    let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, app.is_none());
+    let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, true);
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
     let others = mux.others.clone();
-    check_recording(record)?;
+    unless_app_runs(check_recording(record))?;
     let mut logs = log_plan(&mux.logs)?;
     logs.logs.extend(record.record.iter().cloned());
+    logs.logs = without_shared_targets(logs.logs)?;
     logs.format_options.record_input = record.record_input;
     let term = env::var("TERM").ok().filter(|term| !term.is_empty());
     logs.format_options.term = term.unwrap_or_else(|| app::TERM.to_owned());
-    if let Some(target) = logs.shared_target() {
-        bail!("two logs have the same target: {}", target.escape_debug());
+    Ok(MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, is_kept })
+}
+
+/// Leaves out an invalid option if a running app depends on this mux.
+fn unless_app_runs<T: Default>(checked: Result<T>) -> Result<T> {
+    match checked {
+        Err(e) if process::has_descriptors() => {
+            log::error!("the app is running, so this option is left out: {e:#}");
+            Ok(T::default())
+        }
+        checked => checked,
     }
-    Ok(MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, app })
+}
+
+/// These logs, if none has the target of another one.
+fn without_shared_targets(logs: Vec<LogSpec>) -> Result<Vec<LogSpec>> {
+    let mut kept: Vec<LogSpec> = Vec::new();
+    for log in logs {
+        if kept.iter().any(|other| other.shares_target(&log)) {
+            let target = log.target();
+            let shared = anyhow!("two logs have the same target: {}", target.escape_debug());
+            unless_app_runs::<()>(Err(shared))?;
+        } else {
+            kept.push(log);
+        }
+    }
+    Ok(kept)
 }
 
 /// The logs that were asked for, and the one that rkt asks for.
 fn log_plan(args: &LogArgs) -> Result<LogPlan> {
     let mut logs = args.log.clone();
     let cri = |path| LogSpec { format: &cri::FORMAT, target: LogTarget::File(path) };
-    logs.extend(rkt_log()?.map(cri));
+    logs.extend(unless_app_runs(rkt_log())?.map(cri));
     let rotation = args.log_max_size.map(|size| Rotation { size, files: args.log_max_files });
     let size = rotation.and_then(|rotation| usize::try_from(rotation.size).ok());
     Ok(LogPlan {
         logs,
         options: LogOptions {
             line_limit: args.log_line_limit,
-            chunk: size.unwrap_or(usize::MAX).min(limits::LOG_CHUNK),
+            chunk: size.map_or(usize::MAX, |size| size / LOG_FILE_PART).min(limits::LOG_CHUNK),
             flush: args.log_flush,
             buffer: args.log_buffer,
             policy: args.log_policy,
@@ -167,13 +197,13 @@ fn check_recording(args: &RecordArgs) -> Result<()> {
     Ok(())
 }
 
-/// What `run --attach` attaches to, once its mux is there.
+/// The request of `run --attach` for its mux.
 pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::AttachRequest> {
     check_run(args)?;
-    // The command does not outlive this mux.
     let plain = attach::AttachRequest::new(state.app(&args.app.name), AttachMode::Auto);
     Ok(attach::AttachRequest {
         stdin_once: !args.tty,
+        reconnect: limits::RECONNECT,
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
         suspend_key: args.keys.suspend_key.clone(),
@@ -189,12 +219,21 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     } else {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
-    let waits_until = args.await_client.then(|| Instant::now() + limits::FIRST_CLIENT);
-    let app = AppProcess::new(&args.command, args.tty, waits_until);
-    plan(state.app(&args.app.name), streams, &args.mux, &args.record, Some(app))
+    plan(state.app(&args.app.name), streams, &args.mux, &args.record, true)
 }
 
-/// What `logs` is to read.
+/// The command for the keeper of `run`. It checks the options of the mux, which reads them again.
+pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
+    run(args, state)?;
+    Ok(KeepRequest {
+        dir: state.app(&args.app.name),
+        command: args.command.clone(),
+        terminal: args.tty,
+        awaits_client: args.await_client,
+    })
+}
+
+/// The request of `logs`.
 pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::LogsRequest {
     let since = args.since.map_or(Stamp::default(), |since| match since {
         Since::At(stamp) => stamp,
@@ -209,13 +248,14 @@ pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::LogsRequest {
     }
 }
 
-/// What `control` is to ask for; `None` when it is a hook of a unit that has nothing to tell.
+/// The request of `control`; `None` for a hook of a unit that has nothing to report.
 pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<ControlRequest>> {
     let what = |hook: &str| format!("cannot report {hook} to app {}", args.app.name);
     Ok(match &args.request {
         RequestArgs::Detach { client } => Some(ControlRequest::Detach { client: *client }),
         RequestArgs::Resize { size } => Some(ControlRequest::Resize(*size)),
         RequestArgs::ReopenLogs => Some(ControlRequest::ReopenLogs),
+        RequestArgs::Restart => Some(ControlRequest::Restart),
         RequestArgs::Ended => {
             let dir = state.app(&args.app.name);
             // A run that has other streams than those of this mux is not the app.
@@ -243,7 +283,7 @@ fn check_keys(args: &KeyArgs) -> Result<()> {
     Keys::new(&args.detach_keys, &args.suspend_key, true).map(drop).map_err(|why| anyhow!(why))
 }
 
-/// What `attach` is to do.
+/// The request of `attach`.
 pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::AttachRequest> {
     check_keys(&args.keys)?;
     if matches!(&args.mode, AttachMode::Only(wanted) if wanted.input.is_none()) {

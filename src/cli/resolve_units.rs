@@ -1,4 +1,4 @@
-//! What is asked of `enable`, `disable` and `units`, checked.
+//! The arguments of `enable`, `disable` and `units`, checked.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,6 @@ use crate::os::diagnostics;
 use crate::os::files::read_plain;
 use crate::os::state::StateDir;
 use crate::systemd::manager::Manager;
-use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::journal::{JournalChoice, JournalPlan};
@@ -22,7 +21,10 @@ use crate::units::manifest::{self, ManifestOptions};
 use crate::units::text::{is_path, is_program};
 use crate::units::{AppUnits, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux};
 
-/// What `units` writes itself, and which so cannot be given.
+/// Bytes of a pod manifest that are read: hundreds of apps.
+const MANIFEST: u64 = 16 << 20;
+
+/// Variables that `units` sets itself, so that `--env` cannot.
 const TAKEN: [&str; 5] = [
     "IOTTYMUX_APP",
     "IOTTYMUX_SERVICE",
@@ -69,7 +71,8 @@ pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUn
             let asked = asked.map_err(|why| anyhow!(why)).with_context(what)?;
             let app = |(name, modes, log)| {
                 let service = ServiceName::of(&name);
-                // Each app of a pod has a root directory of its own, in which its hooks would be looked for.
+                // Each app of a pod has a root directory of its own. systemd would look for the
+                // program of the hooks there.
                 let app = app(name, service, (modes, log), &args.modes)?;
                 Ok(AppUnits { has_hooks: false, ..app })
             };
@@ -239,7 +242,7 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
     Ok(Variable { name: name.to_owned(), value: value.to_owned(), kinds, is_log })
 }
 
-/// Reads a manifest of at most [`limits::MANIFEST`] bytes. Follows links.
+/// Reads a manifest of at most [`MANIFEST`] bytes. Follows links.
 fn read(path: &Path) -> Result<Vec<u8>> {
-    Ok(read_plain(&path.canonicalize()?, limits::MANIFEST)?.1)
+    Ok(read_plain(&path.canonicalize()?, MANIFEST)?.1)
 }

@@ -19,7 +19,7 @@ use crate::types::stream::Stream;
 /// The flags, as far as they were given.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
-    /// What to do.
+    /// The action.
     action: Option<String>,
     /// Which app.
     app: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Flags {
     pub(crate) help: bool,
 }
 
-/// What is to be done.
+/// An action of rkt's spelling.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Be a mux.
@@ -104,7 +104,7 @@ fn flag(argument: &str) -> Option<(&str, Option<&str>)> {
 }
 
 impl Flags {
-    /// What they mean.
+    /// The action of these flags.
     pub(crate) fn resolve(self, state: &StateDir) -> Result<Action> {
         let app = self.app.unwrap_or_default();
         let name: AppName =
@@ -128,7 +128,7 @@ impl Flags {
     }
 }
 
-/// What rkt's variables ask to attach.
+/// The mode of attach in rkt's variables.
 fn wanted() -> Result<WantedStreams> {
     let mut wanted = WantedStreams::default();
     for (name, input, output, stream) in [

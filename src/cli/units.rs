@@ -54,8 +54,8 @@ pub(crate) struct ModeArgs {
     pub(crate) layout: Layout,
     /// Log of the mux, as in `stream --log`; or none.
     ///
-    /// For the output that clients can attach. Repeat the option for several logs. `enable` adds `journal` if the output went to the
-    /// journal before; `none` prevents that.
+    /// It has the output of the streams in mode stream or tty. Repeat the option for several logs.
+    /// `enable` adds `journal` if the output went to the journal before; `none` prevents that.
     #[arg(long, value_name = "SPEC", value_parser = values::log_spec_text)]
     pub(crate) log: Vec<String>,
     /// Another option of the mux, such as IOTTYMUX_BACKLOG=1M.
@@ -139,7 +139,7 @@ pub(crate) struct UnitsArgs {
     /// Modes and logs come from rkt's annotations in the manifest.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tty", "stdin", "stdout", "stderr", "annotation"])]
     pub(crate) pod_manifest: Option<PathBuf>,
-    /// A rkt annotation of the app, instead of --stdin and so on.
+    /// A rkt annotation of the app, instead of mode options.
     ///
     /// For example coreos.com/rkt/stage2/stdout=stream. Repeat the option for several.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["tty", "stdin", "stdout", "stderr"])]
@@ -159,7 +159,7 @@ pub(crate) struct UnitsArgs {
     pub(crate) binary: Option<String>,
     /// Remove the units, and the files that the mux left.
     ///
-    /// Of the app, or of all apps of the manifest.
+    /// For the app of --app, or for all apps of the manifest.
     #[arg(long, requires = "output")]
     pub(crate) remove: bool,
 }

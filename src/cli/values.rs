@@ -13,6 +13,15 @@ use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
+/// Smallest backlog, bytes: below a page the ring costs more than it holds.
+const BACKLOG_MIN: usize = 4096;
+/// Largest backlog, bytes.
+const BACKLOG_MAX: usize = 1 << 30;
+/// Largest `--log-line-limit`, bytes: as much memory is kept per stream and log.
+const LOG_LINE_MAX: usize = 1024 * 1024;
+/// Smallest `--log-max-size`, bytes.
+const LOG_SIZE_MIN: u64 = 4096;
+
 /// How long to wait; `None` means without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait(pub(crate) Option<Duration>);
@@ -82,7 +91,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 /// Parses the size of the backlog in bytes.
 pub(crate) fn backlog(text: &str) -> Result<usize, String> {
     bytes(text)
-        .filter(|bytes| (limits::BACKLOG_MIN..=limits::BACKLOG_MAX).contains(bytes))
+        .filter(|bytes| (BACKLOG_MIN..=BACKLOG_MAX).contains(bytes))
         .ok_or_else(|| "expected a number of bytes from 4K to 1G".to_owned())
 }
 
@@ -95,6 +104,18 @@ fn bytes(text: &str) -> Option<usize> {
         _ => (text, 1),
     };
     digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// A number of bytes as [`bytes`] reads it, with the largest unit that divides it.
+pub(crate) fn bytes_text(bytes: usize) -> String {
+    let units = [("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    let fits = units.into_iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    fits.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
+}
+
+/// A time as [`seconds`] reads it.
+pub(crate) fn seconds_text(time: Duration) -> String {
+    time.as_secs_f64().to_string()
 }
 
 /// Checks a log for a mux that is started elsewhere, and among others in one variable.
@@ -140,8 +161,8 @@ pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
 /// Parses the longest text of an entry; 0 stands for the most.
 pub(crate) fn line_limit(text: &str) -> Result<usize, String> {
     match bytes(text) {
-        Some(0) => Ok(limits::LOG_LINE_MAX),
-        Some(limit) if limit <= limits::LOG_LINE_MAX => Ok(limit),
+        Some(0) => Ok(LOG_LINE_MAX),
+        Some(limit) if limit <= LOG_LINE_MAX => Ok(limit),
         _ => Err("expected a number of bytes up to 1M, or 0".to_owned()),
     }
 }
@@ -149,14 +170,14 @@ pub(crate) fn line_limit(text: &str) -> Result<usize, String> {
 /// Parses the most that a log file may hold.
 pub(crate) fn log_size(text: &str) -> Result<u64, String> {
     let size = bytes(text).and_then(|size| u64::try_from(size).ok());
-    size.filter(|size| *size >= limits::LOG_SIZE_MIN)
+    size.filter(|size| *size >= LOG_SIZE_MIN)
         .ok_or_else(|| "expected a number of bytes, at least 4K".to_owned())
 }
 
 /// Parses how much is kept for a log that fails.
 pub(crate) fn log_buffer(text: &str) -> Result<usize, String> {
     bytes(text)
-        .filter(|bytes| (limits::LOG_CHUNK..=limits::BACKLOG_MAX).contains(bytes))
+        .filter(|bytes| (limits::LOG_CHUNK..=BACKLOG_MAX).contains(bytes))
         .ok_or_else(|| "expected a number of bytes from 256K to 1G".to_owned())
 }
 
@@ -190,7 +211,7 @@ mod tests {
         }
         assert_eq!(logged_stream("stderr"), Ok(Stream::Stderr));
         assert!(logged_stream("stdin").is_err() && logged_stream("tty").is_err());
-        assert_eq!((line_limit("0"), line_limit("2K")), (Ok(limits::LOG_LINE_MAX), Ok(2048)));
+        assert_eq!((line_limit("0"), line_limit("2K")), (Ok(LOG_LINE_MAX), Ok(2048)));
         assert!(
             line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()
         );

@@ -21,7 +21,7 @@ use crate::wire::last::Last;
 /// mux. With a `wait` of zero it tries once, and the error ends with `advice`; `None` waits without
 /// a limit. Sleeps until something changes.
 ///
-/// Errors: The last failure, when the time is over; [`Ended`] where a mux has left how its app ended.
+/// It fails with the last error, or with [`Ended`] if the app's last mux left its exit.
 pub(crate) fn retry<T>(
     dir: &AppDir,
     wait: Option<Duration>,
@@ -109,13 +109,12 @@ pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
 }
 
 /// Whether an error means that the mux lets no user but its own and root in.
-#[must_use]
-pub fn is_forbidden(error: &anyhow::Error) -> bool {
+pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
     let is_denied = |e: &std::io::Error| e.kind() == ErrorKind::PermissionDenied;
     error.downcast_ref().is_some_and(is_denied)
 }
 
-/// There is no mux because the app has ended.
+/// The mux is gone because the app has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     hint: String,
@@ -126,7 +125,7 @@ pub(crate) struct Ended {
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { hint, last } = self;
-        write!(f, "{hint}: it {last} ; try `iottymux status` for its last output")
+        write!(f, "{hint}: it {last}; try `iottymux status` for its last output")
     }
 }
 

@@ -1,10 +1,10 @@
-//! The process of `iojournal@NAME.service`: it reads frames from a FIFO and sends them to journald as
-//! messages of another unit, which only root may do.
+//! The process of `iojournal@NAME.service`: it reads frames from a FIFO and sends them to journald
+//! as messages of another unit, which only root may do.
 //!
-//! The mux that fills the FIFO is not trusted. So this process opens all that it needs first. Then it may
-//! only read, write and exit, and the kernel kills it for anything else. Its command line says whose
-//! messages they are. A frame chooses only the text, one of eight priorities and one of two streams.
-//! After the start nothing is allocated.
+//! The mux that fills the FIFO is not trusted. So this process opens everything that it needs
+//! first. Then it may only read, write and exit, and the kernel kills it for any other system call.
+//! Its command line names the unit of the messages. A frame chooses only the text, one of eight
+//! priorities and one of two streams. After the start it allocates no memory.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -26,6 +27,12 @@ use crate::types::limits;
 use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 
+/// Send buffer requested for the socket to journald, bytes: a datagram with the longest message
+/// fits.
+const JOURNAL_SEND: usize = 128 * 1024;
+/// Pause between two attempts to reach a missing journald.
+const JOURNAL_RETRY: Duration = Duration::from_secs(1);
+
 /// The message in the place of bytes that are not a frame.
 const MALFORMED: &[u8] = b"iottymux: bytes that are not a line were dropped here";
 /// The priority of that: `LOG_WARNING` of syslog(3).
@@ -36,7 +43,7 @@ const DONE: u8 = 0;
 const LOST_JOURNALD: u8 = 1;
 const NO_INPUT: u8 = 3;
 
-/// Runs the process; the arguments are those behind [`JOURNAL_WRITER`]. Returns only if it cannot start.
+/// Runs the process with the arguments after [`JOURNAL_WRITER`]. Returns only if it cannot start.
 pub(crate) fn main(arguments: &[OsString]) -> Exit {
     let (why, exit) = match Identity::parse(arguments) {
         Err(why) => (why, Exit::Usage),
@@ -57,9 +64,9 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
             eprintln!("iottymux: cannot connect to {SOCKET}: {e}; trying again");
             told = true;
         }
-        thread::sleep(limits::JOURNAL_RETRY);
+        thread::sleep(JOURNAL_RETRY);
     }
-    setsockopt(&socket, sockopt::SndBuf, &limits::JOURNAL_SEND)?;
+    setsockopt(&socket, sockopt::SndBuf, &JOURNAL_SEND)?;
     let mut packet = vec![0; PACKET].into_boxed_slice();
     let mut entry = JournalDatagram::new(identity);
     // A process that waits has nothing in hand, so it can end.
@@ -80,8 +87,8 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     sys::exit_now(relay(&mut entry, &mut packet, rustix::stdio::stdin(), send))
 }
 
-/// Reads and sends until the input ends or journald is lost, and returns the exit code. `send` returns
-/// whether journald still receives.
+/// Reads and sends until the input ends or journald is lost, and returns the exit code. `send`
+/// returns whether journald still receives.
 fn relay(
     entry: &mut JournalDatagram,
     packet: &mut [u8],
@@ -116,8 +123,8 @@ struct Identity {
 }
 
 impl Identity {
-    /// Parses `--unit UNIT --identifier TEXT --facility NUMBER`. The usual parser of command lines would
-    /// take memory for as long as the process lives.
+    /// Parses `--unit UNIT --identifier TEXT --facility NUMBER`. clap would keep memory for the
+    /// life of the process.
     fn parse(arguments: &[OsString]) -> Result<Self, String> {
         let [unit_option, unit, identifier_option, identifier, facility_option, facility] =
             arguments
@@ -143,13 +150,13 @@ impl Identity {
     }
 }
 
-/// A datagram for journald: constant fields, a priority, a stream, and the message in the form that may
-/// have any bytes.
+/// A datagram for journald: constant fields, a priority, a stream, and the message in the form for
+/// arbitrary bytes.
 #[derive(Debug)]
 struct JournalDatagram {
     bytes: Box<[u8]>,
-    /// The offsets of the digit of the priority, the name of the stream, the length of the message, and
-    /// the message.
+    /// The offsets of the digit of the priority, the name of the stream, the length of the message,
+    /// and the message.
     priority: usize,
     stream: usize,
     len: usize,
@@ -187,7 +194,8 @@ impl JournalDatagram {
         self.end == self.message
     }
 
-    /// Takes the frames of a packet, and sends each whole message. Returns whether journald receives.
+    /// Takes the frames of a packet, and sends each whole message. Returns whether journald
+    /// receives.
     fn take(&mut self, mut packet: &[u8], send: &mut impl FnMut(&[u8]) -> bool) -> bool {
         while let Some(frame) = frame::next(&mut packet) {
             let sent = match frame {
@@ -259,6 +267,7 @@ impl JournalDatagram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logfmt::buffer::Buffer;
     use crate::logfmt::syslog::Message;
     use crate::types::stream::Stream;
     use proptest::prelude::*;
@@ -268,10 +277,11 @@ mod tests {
     }
 
     fn frames(text: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut memory = vec![0; frame::worst(text.len())];
+        let mut out = Buffer::new(&mut memory);
         let (stream, pieces) = (Stream::Stderr, [text, &[][..]]);
         frame::encode(&mut out, &Message { stream, priority: 5, goes_on: false, pieces });
-        out
+        out.to_vec()
     }
 
     /// The fields of a datagram, as journald reads it.
@@ -344,7 +354,8 @@ mod tests {
     fn half_a_message_of_a_killed_mux_is_left_out() {
         let long = frames(&[b'x'; 10_000]);
         assert_eq!(sent(&[&long[..PACKET], &frames(b"next")]), [b"next"]);
-        // If no mux continues a message, its beginning is sent; so is the end of a message of a killed writer.
+        // If no mux continues a message, its beginning is sent, and so is the end of a killed
+        // writer's message.
         assert_eq!(sent(&[&long[..PACKET]])[0].len(), 4090);
         assert_eq!(sent(&[&long[PACKET..2 * PACKET], &long[2 * PACKET..]])[0].len(), 10_000 - 4090);
     }
@@ -377,7 +388,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a mux writes, each datagram has the same fields, and nothing panics.
+        /// Each datagram has the same fields and nothing panics, even for arbitrary input from a
+        /// mux.
         #[test]
         fn whatever_comes(packets in prop::collection::vec(
             prop_oneof![

@@ -11,11 +11,14 @@ use anyhow::{Context, Result};
 use super::{find, status};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
-use crate::types::limits;
 use crate::types::name::AppName;
 use crate::wire::AppState;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
+
+/// Muxes that are queried for their status at the same time: enough that hanging ones do not add
+/// up, and few beside the threads and descriptors of a user.
+const ASKED: usize = 64;
 
 /// Prints the endpoints of an app, with a line end for people or as rkt does without one.
 pub(crate) fn one(dir: &AppDir, line_end: &str) -> Result<()> {
@@ -29,9 +32,9 @@ pub(crate) fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 
-/// Prints a line for each app: where it is in its life (`refused` when its mux does not let us in), and
-/// what can be attached. `enabled` are those that have units: they can be started. Of apps of one name
-/// that of the first directory is shown.
+/// Prints a line for each app: its state (`refused` if its mux does not let us in) and its streams.
+/// `enabled` are the apps with units, which can be started. Of apps with the same name it shows
+/// that of the first directory.
 pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
     let line = |(name, state): (&AppName, &StateDir)| {
         let dir = state.app(name);
@@ -68,7 +71,7 @@ pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
     let names: Vec<_> = names.iter().map(|(name, state)| (name, *state)).collect();
     // Wait for muxes that hang in parallel.
     let mut apps: Vec<[String; 3]> = Vec::new();
-    for names in names.chunks(limits::ASKED) {
+    for names in names.chunks(ASKED) {
         thread::scope(|scope| {
             let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| line(*name))).collect();
             let lines = asked.into_iter().map(ScopedJoinHandle::join);

@@ -1,10 +1,11 @@
 //! What each command of a person does, and the journal writer.
 //!
-//! A command gets what was asked for already resolved and checked; it knows nothing of the command line.
+//! A command gets what was asked for already resolved and checked; it knows nothing of the command
+//! line.
 //!
 //! | module | is |
 //! |---|---|
-//! | [`run`] | being a mux, in front or in the background |
+//! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
 //! | [`enable`] | making a service attachable, and no longer |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`status`] | telling about apps |
@@ -15,6 +16,7 @@ pub(crate) mod attach;
 pub(crate) mod enable;
 pub(crate) mod find;
 pub(crate) mod journal_writer;
+pub(crate) mod keeper;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod run;

@@ -1,5 +1,5 @@
-//! `run`: a command and its mux in one process; with `--attach`, that process in the background
-//! and a plain attach in front.
+//! Being a mux; and `run --attach`: the keeper of a command in the background, and a plain attach
+//! in front.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,9 +20,9 @@ use nix::sys::socket::{
 };
 
 use super::attach::{AttachRequest, attach};
-use crate::mux::app::AWAIT_CLIENT;
+use super::keeper::AWAIT_CLIENT;
 use crate::mux::{Mux, MuxPlan};
-use crate::os::{diagnostics, sys};
+use crate::os::sys;
 use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -31,7 +31,6 @@ use crate::types::name::AppName;
 pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
     // First of all, while no other descriptor has been opened.
     let stored = Stored::take();
-    let owns_app = plan.app.is_some();
     if plan.dir.is_split() {
         // Muxes share a user: none may look into the memory and the descriptors of another.
         prctl::set_dumpable(false)
@@ -42,28 +41,17 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
         .enable_time()
         .build()
         .context("cannot start the event loop")?;
-    let status = runtime.block_on(async {
-        let served = Mux::open(plan, stored)?.serve().await;
-        // The app had started by then, which has its own exit code.
-        anyhow::Ok(served.map_err(|e| diagnostics::failed(&e, Exit::Lost)))
-    })?;
-    Ok(match status {
-        Ok(Some(status)) => Exit::App(status.code()),
-        // Stopped before the command was started.
-        Ok(None) if owns_app => Exit::Lost,
-        Ok(None) => Exit::Done,
-        Err(exit) if owns_app => exit,
-        Err(_) => Exit::Failed,
-    })
+    runtime.block_on(async { Mux::open(plan, stored)?.serve().await })?;
+    Ok(Exit::Done)
 }
 
-/// Starts the mux in the background, in a session of its own, and attaches to it.
+/// Starts the keeper in the background, in a session of its own, and attaches to its mux.
 pub(crate) fn attached(request: &AttachRequest) -> Result<Exit> {
     start_in_background(request.dir.name())?;
     attach(request)
 }
 
-/// Starts this program again as the mux, and returns when it accepts clients.
+/// Starts this program again as the keeper, and returns when its mux accepts clients.
 fn start_in_background(app: &AppName) -> Result<()> {
     let what = || format!("cannot start the mux of app {app}");
     let ready = ready_socket().with_context(what)?;
@@ -80,14 +68,14 @@ fn ready_socket() -> io::Result<UnixDatagram> {
     Ok(fd.into())
 }
 
-/// This program, as the mux alone.
+/// This program, as the keeper alone.
 fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
     let address: SocketAddr = ready.local_addr()?;
     let name = address.as_abstract_name().ok_or_else(|| io::Error::other("no address"))?;
     let mut notify = OsString::from("@");
     notify.push(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
     let mut command = Command::new(env::current_exe()?);
-    // The same arguments again; this variable selects the mux only.
+    // The same arguments again; this variable selects the keeper.
     command.args(env::args_os().skip(1)).env(AWAIT_CLIENT, "1");
     command.env("NOTIFY_SOCKET", notify);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

@@ -54,7 +54,7 @@ fn ascii(json: &str) -> String {
     out
 }
 
-/// What `--json` shows.
+/// The document of `--json`.
 #[derive(Serialize)]
 struct JsonStatus<T> {
     app_state: AppState,
@@ -62,7 +62,7 @@ struct JsonStatus<T> {
     rest: T,
 }
 
-/// What it shows of an app whose mux has ended.
+/// The same for an app whose mux has ended.
 #[derive(Serialize)]
 struct EndedApp {
     app: String,
@@ -85,7 +85,7 @@ pub(crate) fn report(dir: &AppDir) -> Result<Report> {
 }
 
 /// Sends a request to a mux. Waits for a mux that is restarting if a hook of the app's unit asks.
-pub(crate) fn control(dir: &AppDir, request: ControlRequest) -> Result<()> {
+pub(crate) fn control(dir: &AppDir, request: &ControlRequest) -> Result<()> {
     let wait = match request {
         // Without a directory there has been no mux: the hook runs in its own root.
         ControlRequest::Ended(_) | ControlRequest::Started(_) if dir.dir().is_dir() => {
@@ -94,7 +94,16 @@ pub(crate) fn control(dir: &AppDir, request: ControlRequest) -> Result<()> {
         ControlRequest::Ended(_) | ControlRequest::Started(_) => (Duration::ZERO, limits::HOOK),
         _ => (Duration::ZERO, limits::ANSWER),
     };
-    let body = ask(dir, &FrameKind::Request.message(&request), FrameKind::Answer, wait)?;
+    tell(dir, request, wait)
+}
+
+/// Sends a request to a mux. The two times limit the wait for a mux, and the whole.
+pub(crate) fn tell(
+    dir: &AppDir,
+    request: &ControlRequest,
+    wait: (Duration, Duration),
+) -> Result<()> {
+    let body = ask(dir, &FrameKind::Request.message(request), FrameKind::Answer, wait)?;
     match serde_json::from_slice::<Answer>(&body)?.error {
         Some(error) => bail!("app {}: {}", dir.name(), error.escape_debug()),
         None => Ok(()),

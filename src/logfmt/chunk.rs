@@ -1,19 +1,21 @@
 //! Encoded entries on their way to a target, and what of the app is in them. Pure.
 
+use super::buffer::Buffer;
+use crate::types::record::Record;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
-/// Encoded entries on their way to a target.
+/// Encoded entries on their way to a target. The writer does not change them.
 #[derive(Debug, Default)]
 pub struct Chunk {
     /// The entries.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Buffer<'static>,
+    /// The place of its memory among those of its log.
+    pub(crate) slot: usize,
     /// The number of bytes that the target has.
     pub(crate) done: usize,
     /// The first offset that is not amid a line: a new file can begin there.
     pub(crate) cut: Option<usize>,
-    /// The time that the times of a recording's unwritten events count from, microseconds since 1970.
-    pub(crate) zero: u64,
     /// Lines that end in it, or that it reports as lost.
     pub(crate) lines: u64,
     /// Bytes of the app that are in it, or that it reports as lost.
@@ -22,6 +24,21 @@ pub struct Chunk {
     pub(crate) last: Stamp,
     /// The offsets in the streams up to which it has them; all 0 for a marker.
     pub(crate) ends: [u64; Stream::ALL.len()],
+    /// Where its progress is kept for the next mux.
+    pub(crate) kept: Record,
+    /// The progress under an earlier mux, until the writer has looked how far that came.
+    pub(crate) earlier: Option<Progress>,
+}
+
+/// How far the target had a chunk when its writer last looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Device and inode of the file, 0 if the target is not a regular file.
+    pub(crate) file: (u64, u64),
+    /// The size of the file.
+    pub(crate) size: u64,
+    /// The bytes of the chunk that were in the target.
+    pub(crate) done: u64,
 }
 
 /// Lines and bytes of the app that were lost.
@@ -36,7 +53,10 @@ pub struct Lost {
 impl Lost {
     /// The sum of both.
     pub(crate) fn plus(self, more: Self) -> Self {
-        Self { lines: self.lines + more.lines, bytes: self.bytes + more.bytes }
+        Self {
+            lines: self.lines.saturating_add(more.lines),
+            bytes: self.bytes.saturating_add(more.bytes),
+        }
     }
 
     /// Adds more.
@@ -45,7 +65,21 @@ impl Lost {
     }
 }
 
+impl Progress {
+    /// The number of its values.
+    pub(crate) const LEN: usize = 4;
+
+    fn load(from: Record) -> Option<Self> {
+        let mut values = from.load();
+        let mut next = || values.next();
+        Some(Self { file: (next()?, next()?), size: next()?, done: next()? })
+    }
+}
+
 impl Chunk {
+    /// The number of values that describe it for the next mux.
+    pub(crate) const HEADER: usize = 5 + Stream::ALL.len();
+
     /// Whether it only reports lost output.
     pub(crate) fn is_marker(&self) -> bool {
         self.ends == [0; Stream::ALL.len()]
@@ -57,9 +91,50 @@ impl Chunk {
     }
 
     /// Counts an entry that was added.
+    #[inline]
     pub(crate) fn count(&mut self, lines: u64, text: usize, stamp: Stamp) {
         self.lines += lines;
         self.text += text as u64;
         self.last = stamp;
+    }
+
+    /// Begins anew in the same memory.
+    pub(crate) fn reset(&mut self) {
+        let (mut bytes, slot, kept) = (std::mem::take(&mut self.bytes), self.slot, self.kept);
+        bytes.clear();
+        let Progress { file, size, done } = Progress::default();
+        kept.store([file.0, file.1, size, done]);
+        *self = Self { bytes, slot, kept, ..Self::default() }
+    }
+
+    /// Notes for the next mux that the target has the bytes up to `done`, when the file has this
+    /// size.
+    pub(crate) fn note_progress(&self, file: (u64, u64), size: u64) {
+        self.kept.store([file.0, file.1, size, self.done as u64]);
+    }
+
+    /// What describes it for the next mux.
+    pub(crate) fn header(&self) -> [u64; Self::HEADER] {
+        let cut = self.cut.map_or(0, |cut| cut as u64 + 1);
+        let [a, b, c, d] = self.ends;
+        [self.bytes.len() as u64, cut, self.lines, self.text, self.last.0, a, b, c, d]
+    }
+
+    /// Takes over the chunk of an earlier mux that is in this memory. Returns whether there can be
+    /// one.
+    pub(crate) fn resume(&mut self, header: [u64; Self::HEADER]) -> bool {
+        let [len, cut, lines, text, last, ends @ ..] = header;
+        let Ok(len) = usize::try_from(len) else { return false };
+        let earlier = Progress::load(self.kept).unwrap_or_default();
+        if len > self.bytes.capacity() || cut > len as u64 + 1 || earlier.done > len as u64 {
+            return false;
+        }
+        self.bytes.adopt(len);
+        self.cut = cut.checked_sub(1).and_then(|cut| usize::try_from(cut).ok());
+        (self.lines, self.text, self.last, self.ends) = (lines, text, Stamp(last), ends);
+        // At most the length.
+        self.done = usize::try_from(earlier.done).unwrap_or(len);
+        self.earlier = Some(earlier);
+        true
     }
 }

@@ -1,11 +1,12 @@
-//! What a log format is: how it is named, written and read. Pure.
+//! The description of a log format: its name, its writer and its reader. Pure.
 //!
-//! A format is one file: a [`LogFormat`], its [`Encoder`], and its [`FormatReader`] where `iottymux logs` can
-//! read it. [`super::format::FORMATS`] lists them.
+//! A format is one file: a [`LogFormat`], its [`Encoder`], and its [`FormatReader`] if `iottymux
+//! logs` can read it. [`super::format::FORMATS`] lists them.
 
 use std::fmt;
 use std::time::Duration;
 
+use super::buffer::Buffer;
 use super::chunk::{Chunk, Lost};
 use super::entry::LoggedEntry;
 use super::lines::{Entry, Splitter};
@@ -19,13 +20,13 @@ use crate::types::time::Stamp;
 /// A log format.
 #[derive(Debug)]
 pub struct LogFormat {
-    /// Its name: what comes before the colon in `--log`, and its name in the document `logs`.
+    /// The name before the colon in `--log`, and in the document `logs`.
     pub(crate) name: &'static str,
-    /// What comes behind the name in `--log`.
+    /// The syntax after the name in `--log`.
     pub(crate) argument: &'static str,
     /// A noun phrase for `--help`.
     pub(crate) help: &'static str,
-    /// The target, from what comes behind the colon.
+    /// The target, from the text after the colon.
     pub(crate) target: fn(Option<&str>) -> Result<LogTarget, String>,
     /// Whether it records a terminal: then `--record` takes it instead of `--log`.
     pub(crate) records_terminal: bool,
@@ -57,13 +58,15 @@ pub(crate) fn file(path: Option<&str>) -> Result<LogTarget, String> {
 /// How the files of a format are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FormatReader {
-    /// Whether a file of this format can begin with these bytes, which may end amid an entry.
+    /// Whether an entry of this format can begin with these bytes, which may end amid the entry.
+    /// `format::parse` picks the reader of each entry by it: it must not accept an entry of
+    /// another format.
     pub(crate) begins: fn(&[u8]) -> bool,
-    /// Parses an entry without its line end, or returns what is wrong with it.
+    /// Parses an entry without its line end, or returns the error in it.
     pub(crate) parse: fn(&[u8]) -> Result<LoggedEntry<'_>, &'static str>,
 }
 
-/// What encoders need to know of the app, the service and the command line.
+/// The facts that encoders need about the app, the service and the command line.
 #[derive(Clone, Debug)]
 pub struct FormatOptions {
     /// The name of the app.
@@ -80,7 +83,7 @@ pub struct FormatOptions {
     pub uses_journal_writer: bool,
     /// The kind of terminal that the app sees (`TERM`).
     pub term: String,
-    /// Whether a recording includes what is typed.
+    /// Whether a recording includes the input.
     pub record_input: bool,
 }
 
@@ -102,24 +105,20 @@ impl Default for FormatOptions {
 /// Encodes entries. Invariant: it allocates nothing but room in `out`.
 pub trait Encoder: fmt::Debug + Send {
     /// Appends an entry.
-    fn encode(&mut self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>);
+    fn encode(&mut self, out: &mut Buffer<'_>, stamp: &StampText, entry: &Entry<'_>);
 
-    /// The longest entry of `text` bytes of text, in bytes.
+    /// An upper bound for the size of an entry whose text has `text` bytes. The caller provides
+    /// that room, and [`encode`](Self::encode) may panic if it needs more.
     fn worst(&self, text: usize) -> usize;
 
-    /// Splits streams into entries, of at most `line_limit` bytes each unless the format has a limit of
-    /// its own.
+    /// Splits streams into entries, of at most `line_limit` bytes each unless the format has a
+    /// limit of its own.
     fn splitter(&self, line_limit: usize) -> Splitter {
         Splitter::new(line_limit)
     }
 
-    /// How long half a line waits, where `asked` is what the user asks for.
+    /// How long an unfinished line waits; `asked` is the user's value.
     fn flush(&self, asked: Duration) -> Duration {
-        asked
-    }
-
-    /// Bytes handed to the writer at once, where `asked` is what the user asks for.
-    fn chunk(&self, asked: usize) -> usize {
         asked
     }
 
@@ -148,8 +147,9 @@ pub trait Encoder: fmt::Debug + Send {
         format!("iottymux: {lines} lines ({bytes} bytes) were lost here")
     }
 
-    /// How much of the app's output is in these bytes, which may end amid an entry: only whole entries
-    /// count. `None` if the format cannot tell.
+    /// The app's lines and bytes in the part of a chunk that a target has accepted. An
+    /// incomplete entry at the end does not count, except in `raw`. `None` if the format cannot
+    /// tell: then a loss is reported as a range.
     fn count(&self, _begun: &[u8]) -> Option<Lost> {
         None
     }
@@ -159,13 +159,13 @@ pub trait Encoder: fmt::Debug + Send {
         false
     }
 
-    /// Whether it records what is typed.
+    /// Whether it records the input.
     fn records_input(&self) -> bool {
         false
     }
 
     /// Appends that the terminal has this size.
-    fn encode_size(&mut self, _out: &mut Vec<u8>, _stamp: Stamp, _size: Size) {}
+    fn encode_size(&mut self, _out: &mut Buffer<'_>, _stamp: Stamp, _size: Size) {}
 
     /// The last size of the terminal in these entries.
     fn last_size(&self, _entries: &[u8]) -> Option<Size> {
@@ -201,11 +201,10 @@ impl LogFormat {
         format!("{}{}", self.name, self.argument)
     }
 
-    /// The entries that end the unfinished lines of a file with this end. The next app's first line would
-    /// become a part of them otherwise.
+    /// The entries that end the unfinished lines of a file with this end. Otherwise the next app's
+    /// first line would continue them.
     pub(crate) fn end_lines(&self, tail: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        let Some(reader) = &self.reader else { return out };
+        let Some(reader) = &self.reader else { return Vec::new() };
         let (mut open, mut last) = ([false; Stream::ALL.len()], Stamp::default());
         for line in tail.split(|byte| *byte == b'\n') {
             let Ok(entry) = (reader.parse)(line) else { continue };
@@ -213,10 +212,12 @@ impl LogFormat {
             last = entry.stamp;
         }
         let mut encoder = self.encoder(&FormatOptions::default());
+        let mut memory = vec![0; encoder.worst(0) * Stream::ALL.len()];
+        let mut out = Buffer::new(&mut memory);
         for stream in Stream::ALL.into_iter().filter(|stream| open[*stream as usize]) {
             let end = Entry { stream, first: false, last: true, pieces: [&[]; 2] };
             encoder.encode(&mut out, &StampText::new(last), &end);
         }
-        out
+        out.to_vec()
     }
 }

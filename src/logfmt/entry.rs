@@ -14,7 +14,7 @@ pub(crate) struct LoggedEntry<'a> {
     pub(crate) written: Cow<'a, str>,
     /// Standard output or standard error.
     pub(crate) stream: Stream,
-    /// What the app wrote, without the end of the line.
+    /// The app's text, without the end of the line.
     pub(crate) text: Cow<'a, [u8]>,
     /// Whether the line ends with it.
     pub(crate) ends: bool,

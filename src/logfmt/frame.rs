@@ -1,10 +1,12 @@
-//! Messages on their way to `iojournal@NAME.service`: frames in a FIFO, written by a mux and read by
+//! Messages for `iojournal@NAME.service`: frames in a FIFO, written by a mux and read by
 //! [`crate::commands::journal_writer`]. Pure.
 //!
-//! A frame is six bytes and a piece of a message; a longer message is several frames. One write has only
-//! whole frames, [`PACKET`] bytes at most. The kernel takes it as a whole or not at all, and the reader
-//! gets it as a whole (`O_DIRECT` of pipe(2)). So a mux or a reader that is killed leaves no half frame.
+//! A frame is six bytes and a piece of a message; a longer message has several frames. One write
+//! has only whole frames, [`PACKET`] bytes at most. The kernel accepts it as a whole or not at all,
+//! and the reader gets it as a whole (`O_DIRECT` of pipe(2)). So a killed mux or reader leaves no
+//! incomplete frame.
 
+use super::buffer::Buffer;
 use super::syslog::{DEBUG, Message};
 use crate::types::stream::Stream;
 
@@ -42,7 +44,7 @@ pub(crate) const fn worst(text: usize) -> usize {
 }
 
 /// Appends the frames of a message.
-pub(crate) fn encode(out: &mut Vec<u8>, message: &Message<'_>) {
+pub(crate) fn encode(out: &mut Buffer<'_>, message: &Message<'_>) {
     let [mut a, mut b] = message.pieces;
     let mut left = message.len();
     let mut first = FIRST;
@@ -115,7 +117,8 @@ mod tests {
     use super::*;
 
     fn frames(lens: &[usize]) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut memory = vec![0; lens.iter().map(|len| worst(*len)).sum()];
+        let mut out = Buffer::new(&mut memory);
         for len in lens {
             let text = vec![b'x'; *len];
             let (a, b) = text.split_at(len / 3);
@@ -124,7 +127,7 @@ mod tests {
             encode(&mut out, &Message { stream, priority, goes_on, pieces: [a, b] });
             assert!(out.len() - before <= worst(*len));
         }
-        out
+        out.to_vec()
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //!
 //! A byte that is not UTF-8 becomes U+FFFD.
 
+use super::buffer::Buffer;
 use crate::core::screen::scan::unfinished;
 
 /// Bytes that one byte of a text becomes, at most: `\u0000`.
 pub(crate) const WIDEST: usize = 6;
 
 /// Appends text, one piece behind the other, as the inside of a JSON string.
-pub(crate) fn text(out: &mut Vec<u8>, [a, b]: [&[u8]; 2]) {
+pub(crate) fn text(out: &mut Buffer<'_>, [a, b]: [&[u8]; 2]) {
     // A character may lie across the two pieces.
     let (whole, begun) = a.split_at(a.len() - unfinished(a));
     escape(out, whole);
@@ -27,7 +28,7 @@ pub(crate) fn text(out: &mut Vec<u8>, [a, b]: [&[u8]; 2]) {
 }
 
 /// Appends one piece: no character goes on behind it.
-fn escape(out: &mut Vec<u8>, text: &[u8]) {
+fn escape(out: &mut Buffer<'_>, text: &[u8]) {
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid().as_bytes();
         let mut done = 0;
@@ -48,9 +49,9 @@ fn escape(out: &mut Vec<u8>, text: &[u8]) {
                 0xe2 => out.extend_from_slice(b"\\u2029"),
                 byte => {
                     out.extend_from_slice(b"\\u00");
-                    out.extend(
-                        [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]),
-                    );
+                    for digit in [byte >> 4, byte & 15] {
+                        out.push(b"0123456789abcdef"[usize::from(digit)]);
+                    }
                 }
             }
             done = end;

@@ -1,14 +1,17 @@
-//! Bytes of streams into entries: lines, or parts of lines that are too long or wait too long; or, for
-//! a recording, what was read at once.
+//! Splits the bytes of streams into entries: lines, or parts of lines that are too long or wait too
+//! long; or, for a recording, single reads.
 //!
-//! Pure. Invariants: the parts of a stream, joined, with a line end behind each last one, give its
-//! bytes back, however they came; at most a limit's bytes are kept per stream.
+//! Pure. Invariants: for any pieces of input, the joined parts of a stream, with a line end after
+//! each last one, are its bytes. At most the limit's bytes are kept per stream.
 
 use memchr::{memchr, memchr2, memrchr};
 
 use crate::core::screen::scan::{is_complete, unfinished};
-use crate::types::limits;
 use crate::types::stream::Stream;
+
+/// Bytes of an escape sequence that a log entry does not split: colours are shorter, titles may be
+/// longer.
+const ESCAPE: usize = 32;
 
 /// A line, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +26,7 @@ pub struct Entry<'a> {
     pub(crate) pieces: [&'a [u8]; 2],
 }
 
-/// What of a stream waits for its line end.
+/// The unfinished line of a stream.
 #[derive(Debug, Default)]
 struct Half {
     bytes: Vec<u8>,
@@ -55,10 +58,15 @@ impl Splitter {
         Self { zeros: true, ..self }
     }
 
-    /// Entries that are what was read at once, of at most `limit` bytes, at least a character's: none
-    /// begins or ends a line, and a character is not split.
+    /// Entries that are single reads, of at most `limit` bytes, but at least one character: they do
+    /// not begin or end a line, and do not split a character.
     pub(crate) fn of_reads(limit: usize) -> Self {
         Self { of_reads: true, ..Self::new(limit.max(4)) }
+    }
+
+    /// A part of the line of this stream has been given by another splitter.
+    pub(crate) fn go_on(&mut self, stream: Stream) {
+        self.halves[stream as usize].open = true;
     }
 
     /// Most bytes of an entry.
@@ -96,7 +104,7 @@ impl Splitter {
             return None;
         }
         half.open = true;
-        // What fills a whole entry is cut all the same.
+        // A character or sequence that fills a whole entry is split all the same.
         let back = Some(cut_back(&half.bytes, &bytes[..room])).filter(|back| *back < self.limit);
         let back = back.unwrap_or(0);
         if back <= room {
@@ -105,14 +113,14 @@ impl Splitter {
             half.given = half.bytes.len();
             return Some(Entry { stream, first, last: false, pieces: [&half.bytes, part] });
         }
-        // The cut goes back into what was kept: the rest of that stays kept.
+        // The split is inside the kept bytes: the rest of them stays kept.
         half.given = self.limit - back;
         let part = &half.bytes[..half.given];
         Some(Entry { stream, first, last: false, pieces: [part, &[]] })
     }
 
-    /// Gives what waits for its line end as a part, and all of it at the very `end`; before that a
-    /// character or sequence that is not complete waits on.
+    /// Returns the unfinished line as a part, and all of it at the `end` of the stream; before
+    /// that, an incomplete character or sequence keeps waiting.
     pub fn flush(&mut self, stream: Stream, end: bool) -> Option<Entry<'_>> {
         let half = &mut self.halves[stream as usize];
         half.forget_given();
@@ -126,7 +134,7 @@ impl Splitter {
         Some(Entry { stream, first, last: false, pieces: [&half.bytes[..half.given], &[]] })
     }
 
-    /// Ends the line that has begun, if one has: what wrote it writes no more.
+    /// Ends the unfinished line, if there is one: its writer has ended.
     pub(crate) fn end(&mut self, stream: Stream) -> Option<Entry<'_>> {
         let half = &mut self.halves[stream as usize];
         half.forget_given();
@@ -137,6 +145,18 @@ impl Splitter {
         half.open = false;
         half.given = half.bytes.len();
         Some(Entry { stream, first, last: true, pieces: [&half.bytes, &[]] })
+    }
+
+    /// What waits for its line end, and whether a part of that line was given.
+    pub(crate) fn half(&self, stream: Stream) -> (&[u8], bool) {
+        let half = &self.halves[stream as usize];
+        (&half.bytes[half.given..], half.open)
+    }
+
+    /// Continues with a half line of another splitter.
+    pub(crate) fn resume(&mut self, stream: Stream, half: &[u8], open: bool) {
+        let bytes = half[..half.len().min(self.limit)].to_vec();
+        self.halves[stream as usize] = Half { bytes, given: 0, open };
     }
 
     /// Bytes that wait for their line end.
@@ -152,7 +172,7 @@ impl Splitter {
 }
 
 impl Half {
-    /// What of `bytes` there is room for, without the beginning of a character at its end.
+    /// The beginning of `bytes` that has room, without an incomplete character at its end.
     fn read<'e, 'b: 'e>(
         &'e mut self,
         stream: Stream,
@@ -166,7 +186,7 @@ impl Half {
             *bytes = rest;
             return None;
         }
-        // What is kept is the beginning of one character: another one can only begin behind it.
+        // The kept bytes are the beginning of one character: another one can only begin after it.
         let (part, rest) = bytes.split_at(part.len().saturating_sub(begun));
         *bytes = rest;
         self.given = self.bytes.len();
@@ -181,10 +201,10 @@ impl Half {
     }
 }
 
-/// How many bytes before a cut belong to a character or an escape sequence that goes on behind it:
-/// the cut is better made before them. 0 when there is no such thing, or it is too long to matter.
+/// The number of bytes before a split that belong to a character or an escape sequence that
+/// continues after it: it is better to split before them. 0 if there is none, or if it is too long.
 fn cut_back(kept: &[u8], more: &[u8]) -> usize {
-    const LONGEST: usize = limits::ESCAPE;
+    const LONGEST: usize = ESCAPE;
     let mut buffer = [0; LONGEST];
     let tail = tail(&mut buffer, kept, more);
     match memrchr(0x1b, tail) {
@@ -210,7 +230,8 @@ mod tests {
 
     const OUT: Stream = Stream::Stdout;
 
-    /// The entries of these pieces, with a part for what waits at the end: `F` and `P` with lengths.
+    /// The entries of these pieces, with a part for the unfinished line at the end: `F` and `P`
+    /// with lengths.
     fn split(limit: usize, pieces: &[&[u8]]) -> Vec<(bool, bool, Vec<u8>)> {
         let mut splitter = Splitter::new(limit);
         let mut entries = Vec::new();
@@ -272,7 +293,7 @@ mod tests {
         ] {
             assert_eq!(shape(limit, text), want, "{}", text.escape_ascii());
         }
-        // Where the cut goes back into what was kept from an earlier read.
+        // The split is inside bytes that were kept from an earlier read.
         let entries = split(4, &["ab\u{20ac}".as_bytes().split_at(4).0, b"\xacx\n"]);
         let texts: Vec<_> = entries.into_iter().map(|(_, _, text)| text).collect();
         assert_eq!(texts, [b"ab".to_vec(), "\u{20ac}x".into()]);
@@ -299,7 +320,7 @@ mod tests {
         assert!(splitter.waiting(OUT) == 0 && splitter.open().is_none());
         let end = splitter.next(Stream::Stderr, &mut &b"or\n"[..]).unwrap();
         assert_eq!((end.first, end.pieces.concat()), (true, b"error".to_vec()));
-        // What has begun is ended, whether a part of it was given or not.
+        // An unfinished line is ended, even if a part of it was returned before.
         assert_eq!(splitter.end(OUT), None);
         assert_eq!(splitter.next(OUT, &mut &b"half"[..]), None);
         let end = splitter.end(OUT).unwrap();
@@ -352,7 +373,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same for what was read at once; a character is never split.
+        /// The same for single reads; a character is never split.
         #[test]
         fn reads_give_the_bytes_back(
             reads in prop::collection::vec(
@@ -390,8 +411,8 @@ mod tests {
             prop_assert_eq!(valid(&given), valid(&String::from_utf8_lossy(&joined)));
         }
 
-        /// Whatever comes in whatever pieces, the parts give it back, none is over the limit, and
-        /// only the last line may lack its end.
+        /// For any bytes in any pieces, the parts give them back, none is over the limit, and only
+        /// the last line may lack its end.
         #[test]
         fn the_parts_give_the_bytes_back(
             bytes in prop::collection::vec(

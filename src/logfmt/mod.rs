@@ -1,4 +1,5 @@
-//! The formats of logs: bytes of streams into entries, and entries into the bytes of a format. Pure.
+//! The formats of logs: bytes of streams into entries, and entries into the bytes of a format.
+//! Pure.
 //!
 //! | module | is |
 //! |---|---|
@@ -11,7 +12,9 @@
 //! | [`chunk`] | encoded entries on their way to a target |
 //! | [`entry`], [`json`] | entries that are read; text in JSON |
 //! | [`lines`], [`stamp`] | bytes of streams into entries; times as text |
+//! | [`buffer`] | the memory that entries are encoded into |
 
+pub mod buffer;
 pub(crate) mod chunk;
 pub mod encoder;
 pub(crate) mod entry;

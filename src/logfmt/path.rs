@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 pub struct LogPath {
     /// The directory that the path cannot leave: `/` for a path of an administrator.
     pub(crate) root: PathBuf,
-    /// Whether links to directories below the root are followed, if root or the mux's user made them.
+    /// Whether links to directories below the root are followed, if root or the mux's user made
+    /// them.
     pub(crate) links: bool,
     /// The directories below the root.
     pub(crate) below: Vec<OsString>,

@@ -1,4 +1,4 @@
-//! What a user writes to name a log: `FORMAT:PATH`, `journal` or `journald`. Pure.
+//! The names of logs on the command line: `FORMAT:PATH`, `journal` or `journald`. Pure.
 
 use super::encoder::{LogFormat, LogTarget};
 use super::format::FORMATS;
@@ -61,7 +61,7 @@ fn formats(are_recordings: bool) -> impl Iterator<Item = &'static LogFormat> {
     FORMATS.into_iter().filter(move |format| format.records_terminal == are_recordings)
 }
 
-/// What the option takes, as a list for people.
+/// The values of the option, as a list for people.
 fn forms(are_recordings: bool) -> String {
     let forms: Vec<_> = formats(are_recordings).map(LogFormat::form).collect();
     match &forms[..] {

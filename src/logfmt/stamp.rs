@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::types::time::Stamp;
 
 /// The length of each such time.
-const LEN: usize = "2016-10-06T00:17:09.669794202Z".len();
+pub(crate) const LEN: usize = "2016-10-06T00:17:09.669794202Z".len();
 
 /// A time and its text, which is formatted once for all lines of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

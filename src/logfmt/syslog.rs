@@ -1,13 +1,16 @@
-//! The lines of a service as systemd's own journal stream takes them: which priority they have, and what
-//! of their bytes is the message. Pure.
+//! The lines of a service as systemd's own journal stream reads them: the priority of a line, and
+//! its message. Pure.
 //!
-//! journald (252) was asked: it takes `<N>` off a line, cuts white space at the end, has no entry for
-//! an empty line, and takes a zero byte for a line end. A terminal's line is what the terminal shows at its end.
+//! Observed with journald 252: it removes `<N>` from a line, trims white space at the end, makes no
+//! entry for an empty line, and reads a zero byte as a line end. A line of a terminal is the text
+//! that the terminal shows at its end.
 
 use super::lines::Entry;
 use crate::core::screen::scan::{Control, Piece, Scanner};
-use crate::types::limits;
 use crate::types::stream::Stream;
+
+/// Longest name of a program in the journal, bytes: that of a file.
+const SYSLOG_IDENTIFIER: usize = 255;
 
 /// `LOG_INFO` of syslog(3): systemd's default of `SyslogLevel=`.
 pub(crate) const INFO: u8 = 6;
@@ -20,7 +23,7 @@ pub(crate) const LOCAL7: u8 = 23;
 
 /// Whether a text can be the name of a program in the journal.
 pub(crate) fn is_identifier(text: &str) -> bool {
-    (1..=limits::SYSLOG_IDENTIFIER).contains(&text.len()) && !text.contains(char::is_control)
+    (1..=SYSLOG_IDENTIFIER).contains(&text.len()) && !text.contains(char::is_control)
 }
 
 /// Most bytes of `<N>`, which systemd also takes with zeros before the digit.
@@ -59,7 +62,7 @@ impl Message<'_> {
         self.pieces.iter().map(|piece| piece.len()).sum()
     }
 
-    /// Never: an empty line is no message.
+    /// Never: an empty line is not a message.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -101,8 +104,8 @@ impl Syslog {
     }
 }
 
-/// The syslog priority that a line begins with, and how many bytes say so: `<N>`, `<0N>` or `<00N>`, as
-/// systemd reads it.
+/// The syslog priority at the beginning of a line, and the length of its text: `<N>`, `<0N>` or
+/// `<00N>`, as systemd reads it.
 pub(crate) fn prefix(pieces: [&[u8]; 2]) -> Option<(u8, usize)> {
     let mut bytes = pieces[0].iter().chain(pieces[1]).take(PREFIX).enumerate();
     bytes.next().filter(|(_, byte)| **byte == b'<')?;
@@ -117,8 +120,7 @@ pub(crate) fn prefix(pieces: [&[u8]; 2]) -> Option<(u8, usize)> {
     None
 }
 
-/// A line of a terminal, as it looks when all of it was printed: what was written over is gone, and so
-/// are escape sequences.
+/// A line of a terminal as it looks at its end: without overwritten text and escape sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TerminalLine {
     cells: Vec<char>,
@@ -170,7 +172,7 @@ impl TerminalLine {
                     self.at += 1;
                 }
                 Some('\t') => self.at += 1,
-                // Over what is there a tab only moves.
+                // Over existing text a tab only moves.
                 Some(_) => self.at = ((self.at / TAB + 1) * TAB).min(self.cells.len()),
             },
             c if c.is_control() => {}
@@ -307,7 +309,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an app prints, no control character but tabs is left, and nothing becomes much longer.
+        /// For any output of an app, no control characters but tabs are left, and the result is not
+        /// much longer.
         #[test]
         fn a_terminals_line_is_plain(bytes in prop::collection::vec(
             prop_oneof![Just(0x1b), Just(b'['), Just(b'\r'), Just(b'K'), Just(8), Just(b'C'), Just(b'9'), any::<u8>()],
@@ -320,6 +323,6 @@ mod tests {
             }
         }
     }
-    /// A byte that is no text becomes U+FFFD.
+    /// An invalid byte becomes U+FFFD.
     const WIDEST_TEXT: usize = 3;
 }

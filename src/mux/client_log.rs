@@ -1,5 +1,5 @@
-//! The log lines that clients can cause. Each kind is limited; the lines of root and the mux's own user
-//! have a limit of their own, so that other users cannot hide them.
+//! The log lines that clients can cause. Each kind is limited; the lines of root and the mux's own
+//! user have a limit of their own, so that other users cannot hide them.
 
 use std::fmt::Arguments;
 
@@ -18,11 +18,11 @@ pub(crate) struct ClientLines {
 /// Clients that attach and detach.
 pub(crate) static ATTACHING: ClientLines =
     ClientLines::new("clients of other users that attach or detach");
-/// What clients ask for.
+/// Requests of clients.
 pub(crate) static REQUESTS: ClientLines = ClientLines::new("requests of other users");
 /// Clients that are refused.
 pub(crate) static REFUSALS: ClientLines = ClientLines::new("refused clients");
-/// Clients that are dropped, and what is lost with them.
+/// Dropped clients, and their losses.
 pub(crate) static DROPS: ClientLines = ClientLines::new("dropped clients of other users");
 
 impl ClientLines {
@@ -39,7 +39,7 @@ impl ClientLines {
         lines.log(level, line);
     }
 
-    /// Logs at the end what was left out.
+    /// Logs the numbers of omitted lines at the end.
     pub(crate) fn finish() {
         for lines in [&ATTACHING, &REQUESTS, &REFUSALS, &DROPS] {
             lines.own.finish();

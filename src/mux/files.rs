@@ -1,5 +1,5 @@
-//! What the mux holds outside of itself: the app's directory with its lock, the ends that it made, and
-//! the connection to the service manager.
+//! The mux's resources outside of itself: the app's directory with its lock, the ends that it made,
+//! and the connection to the service manager.
 
 use crate::mux::source::fifo;
 use crate::os::state::{AppDir, Lock};
@@ -14,7 +14,7 @@ pub(crate) struct AppFiles {
     pub(crate) notify: Notify,
     /// Ends that this process made and removes at the end.
     pub(crate) made: Vec<&'static str>,
-    /// The FIFOs that it puts away then, for the next mux.
+    /// The FIFOs that it hides at its end, for the next mux.
     pub(crate) kept: Vec<Stream>,
     pub(crate) _lock: Lock,
 }
@@ -31,7 +31,7 @@ impl AppFiles {
         }
     }
 
-    /// Removes what this process made, and puts away what the next mux needs.
+    /// Removes the files that this process made, and hides those that the next mux needs.
     pub(crate) fn clean_up(&self, removes_dir: bool) {
         for file in &self.made {
             if let Err(e) = self.dir.remove_end(file) {

@@ -2,15 +2,16 @@
 //!
 //! Data goes source → hub → clients, and clients → input queue → app. Everything that can happen is
 //! an [`Event`] or an arm of [`Mux::work`]; each is handled to the end before the next. The phases
-//! only go forward: ready, draining (the sources are read empty), delivering (clients get the rest),
-//! done. Nothing here blocks, except opening at the start, and a nap of a fraction of a millisecond
-//! (`source/pace.rs`).
+//! only go forward: ready, draining (the sources are read empty), delivering (clients get the
+//! rest), done. Nothing here blocks, except opening at the start, and a nap of a fraction of a
+//! millisecond (`source/pace.rs`).
 //!
-//! The code map. A module uses only modules below it; the parts of a mux (from `admission` to `files`)
-//! do not use each other.
+//! The code map. A module uses only modules below it; the parts of a mux (from `admission` to
+//! `files`) do not use each other.
 //!
 //! | module | is |
 //! |---|---|
+//! | [`prepare`] | what root does before a mux of another user starts |
 //! | [`start`], [`shutdown`] | how a mux begins and ends |
 //! | [`output`], [`show`] | the loop and the app: its output, its terminal |
 //! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
@@ -22,6 +23,7 @@
 //! | [`files`] | the app's directory, and what the mux made there |
 //! | [`client_log`] | the log lines that clients can cause |
 //! | [`source`] | FIFOs and pty pairs |
+//! | [`kept_memory`] | memory that systemd keeps over a restart of the mux |
 //! | [`peer`], [`poll`], [`signals`] | peers, readiness, signals |
 
 mod admission;
@@ -29,10 +31,12 @@ pub(crate) mod app;
 mod client_log;
 mod clients;
 mod files;
+mod kept_memory;
 pub mod logs;
 mod output;
 mod peer;
 pub(crate) mod poll;
+mod prepare;
 mod receive;
 mod serve;
 mod show;
@@ -46,15 +50,16 @@ mod terminal;
 use std::future::pending;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use nix::sys::signal::Signal;
+use anyhow::{Context, Result, anyhow};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 pub(crate) use crate::mux::logs::LogPlan;
-pub(crate) use crate::mux::start::{MuxPlan, Streams, prepare};
+pub(crate) use crate::mux::prepare::prepare;
+pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
+pub(crate) use crate::mux::start::{MuxPlan, Streams};
 
 use crate::core::hub::{ClientId, Hub};
 use crate::mux::admission::Admission;
@@ -68,19 +73,36 @@ use crate::mux::poll::{Event, Interest, Poller, Registration, Token};
 use crate::mux::signals::{SignalRequest, Signals};
 use crate::mux::terminal::Terminal;
 use crate::os::sys;
+use crate::systemd::watchdog::Watchdog;
 use crate::types::limits;
-use crate::wire::AppStatus;
+
+/// Time per turn of the loop for input from clients of other users than root and the mux's own. The
+/// rest waits for the next turn, so the app's output and root's input are not delayed. One client
+/// may exceed it.
+const OTHERS_TURN: Duration = Duration::from_millis(2);
+/// Connections accepted before the existing clients have their turn.
+const ACCEPTS_PER_TURN: usize = 32;
+/// Timer wake-ups in a row after which something may still be due, since it may have several parts.
+/// After that the loop counts as stuck.
+const OVERDUE: u32 = 8;
+/// Pause of a stuck loop, so that a defect does not use a whole processor.
+const OVERDUE_PAUSE: Duration = Duration::from_millis(100);
+/// How long the loop waits for the next events before it asks the runtime, which turns two system
+/// calls into five. A signal may wait as long.
+const LINGER_EVENTS: Duration = Duration::from_millis(1);
+/// Such waits in a row before the runtime handles signals and timers.
+const LINGERS: u32 = 16;
 
 /// The phase of a mux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Everything accepts.
     Ready,
-    /// The sources are read until they are empty: at least until `quiet`, since the app's last children
-    /// may still write, and at most until `until`.
+    /// The sources are read until they are empty: at least until `quiet`, since the app's last
+    /// children may still write, and at most until `until`.
     Draining { quiet: Instant, until: Instant },
-    /// The sources are closed, and no new client comes. Clients get what is left, at most until `until`;
-    /// the patience with the first of them ends at `patience`.
+    /// The sources are closed, and no new client can connect. Clients get the rest, at most until
+    /// `until`; the patience with the first of them ends at `patience`.
     Delivering { until: Instant, patience: Option<Instant> },
     /// Nothing is left to do.
     Done,
@@ -93,7 +115,7 @@ pub(crate) struct Mux {
     since: Instant,
     files: AppFiles,
     poller: Poller,
-    /// What the app wrote, and how far each client is.
+    /// The app's output, and the position of each client.
     hub: Hub,
     sources: Sources,
     input: InputFeed,
@@ -106,49 +128,53 @@ pub(crate) struct Mux {
 }
 
 impl Mux {
-    /// Serves until the app or a signal ends it; returns the app's status where it is a child of this
-    /// process and has ended.
-    pub(crate) async fn serve(mut self) -> Result<Option<AppStatus>> {
+    /// Serves until a signal ends it.
+    pub(crate) async fn serve(mut self) -> Result<()> {
         let outcome = self.work().await;
         if let Err(e) = &outcome {
             self.abandon(e);
         }
         self.clean_up();
-        outcome.map(|()| self.life.status().filter(|_| self.life.owns_app()))
+        outcome
     }
 
     async fn work(&mut self) -> Result<()> {
-        let mut signals = Signals::new().context("setting up signals")?;
+        let mut signals = Signals::new().context("cannot set up signals")?;
         let mut events = Vec::with_capacity(limits::EVENTS);
-        let mut lingered = 0;
+        // The first turn is the runtime's: a signal may have come before the waker was there.
+        let mut lingered = LINGERS;
         let mut overdue = Overdue::default();
-        self.begin()?;
+        let mut watchdog = Watchdog::new(&self.files.notify);
+        self.begin();
         let waker = self.hurry()?;
         let mut starts = true;
         while self.phase != Phase::Done {
-            let deadline = overdue.put_off(self.deadline());
+            let due = overdue.put_off(self.deadline());
+            let deadline = due.into_iter().chain(watchdog.due()).min();
             let mut is_due = false;
-            // At the last moment before it waits: what runs once is not needed again.
+            // At the last moment before the first wait, since the code of the start is not needed
+            // again.
             if std::mem::take(&mut starts)
                 && let Err(e) = sys::forget_startup_code()
             {
                 log::debug!("cannot give back the memory of starting up: {e}");
             }
-            if lingered < limits::LINGERS && self.linger(&mut events, deadline, waker.is_some())? {
+            if lingered < LINGERS && self.linger(&mut events, deadline, waker.is_some())? {
                 lingered += 1;
             } else {
                 // Signals come by the runtime, which has to get its turn.
-                let is_busy = lingered == limits::LINGERS || self.sources.is_any_paced();
+                let is_busy = lingered == LINGERS || self.sources.is_any_paced();
                 lingered = 0;
                 events.clear();
                 tokio::select! {
                     biased;
-                    asked = signals.next() => self.on_signal(asked)?,
-                    ready = self.poller.wait(&mut events) => ready.context("waiting for events")?,
+                    asked = signals.next() => self.on_signal(asked),
+                    ready = self.poller.wait(&mut events) => ready.context("cannot wait for events")?,
                     () = at(deadline) => is_due = true,
                     () = yield_now(), if is_busy => {}
                 }
             }
+            self.report_alive(&mut watchdog, !events.is_empty(), due);
             if let Some(waker) = waker.as_ref()
                 && events.iter().any(|event| event.token == Token::Signals)
             {
@@ -156,13 +182,14 @@ impl Mux {
                 // Here the runtime learns of them.
                 yield_now().await;
                 while let Some(asked) = signals.now().await {
-                    self.on_signal(asked)?;
+                    self.on_signal(asked);
                 }
             }
             self.on_events(&mut events);
             let began = Instant::now();
-            self.settle()?;
-            // What was due then has been done, or is due later: else the clock would wake the loop for ever.
+            self.settle();
+            // Everything that was due has been done, or is due later. Otherwise the clock would
+            // wake the loop for ever.
             let is_late = is_due && self.deadline().is_some_and(|at| at <= began);
             if overdue.count(is_late) {
                 log::error!("app {}: a deadline has passed and does not move", self.files.name());
@@ -172,14 +199,22 @@ impl Mux {
         Ok(())
     }
 
-    /// Another process may have made the app's FIFOs, and have them open.
-    fn is_foreign(&self) -> bool {
-        !self.input.can_end && !self.life.owns_app() && self.terminal.is_none()
+    /// The loop has woken up, because of events, of what was due, or for the watchdog only.
+    fn report_alive(&self, watchdog: &mut Watchdog, has_events: bool, due: Option<Instant>) {
+        let is_due = || due.is_some_and(|at| at <= Instant::now());
+        let is_busy = has_events || self.sources.is_any_paced() || is_due();
+        let awaited = self.terminal.as_ref().and_then(Terminal::awaited);
+        watchdog.wake(is_busy, awaited, &self.files.notify);
     }
 
-    /// If systemd has the app's FIFOs open as well, it throws away what we have not read when the app
-    /// ends. Then this thread takes a higher priority, as far as it may (logs and screens do not), and waits
-    /// without the runtime, which wakes up later; the returned waker reports signals.
+    /// Another process may have made the app's FIFOs, and have them open.
+    fn is_foreign(&self) -> bool {
+        !self.input.can_end && self.terminal.is_none()
+    }
+
+    /// If systemd has the app's FIFOs open as well, it discards unread output when the app ends.
+    /// Then this thread raises its priority, as far as it may (logs and screens do not), and waits
+    /// without the runtime, which wakes up later. The returned waker reports signals.
     fn hurry(&self) -> Result<Option<UnixStream>> {
         if !self.is_foreign() {
             return Ok(None);
@@ -190,18 +225,18 @@ impl Mux {
                 log::debug!("raising the priority: {e}");
             }
         }
-        let waker = Signals::waker().context("setting up signals")?;
+        let waker = Signals::waker().context("cannot set up signals")?;
         let wanted = Some(Interest { read: true, write: false });
         // It stays in the set for as long as the waker lives.
         let watched =
             self.poller.watch(&mut Registration::default(), &waker, Token::Signals, wanted);
-        watched.context("watching signals")?;
+        watched.context("cannot watch signals")?;
         Ok(Some(waker))
     }
 
-    /// Waits for events for a moment, right behind others, without the runtime: what a person types has
-    /// its echo, and a client that asks for one thing asks for another. With a waker for signals it waits
-    /// without an end. Whether there were any events.
+    /// Waits a moment for the next events without the runtime: typed input has its echo, and a
+    /// client that sends one request sends another. With a waker for signals the wait has no limit.
+    /// Returns whether there were any events.
     fn linger(
         &self,
         events: &mut Vec<Event>,
@@ -212,53 +247,41 @@ impl Mux {
             return Ok(false);
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let most = (!has_waker).then_some(limits::LINGER_EVENTS);
+        let most = (!has_waker).then_some(LINGER_EVENTS);
         let time = left.into_iter().chain(most).min();
-        self.poller.take(events, time).context("waiting for events")
+        self.poller.take(events, time).context("cannot wait for events")
     }
 
-    fn on_signal(&mut self, asked: SignalRequest) -> Result<()> {
+    fn on_signal(&mut self, asked: SignalRequest) {
         match asked {
-            SignalRequest::Stop(signal) => self.on_stop_signal(signal),
+            SignalRequest::Stop(signal) => {
+                log::info!("app {}: ending on {signal}", self.files.name());
+                self.stop();
+            }
             SignalRequest::Reopen => {
                 self.reopen_logs();
             }
-            SignalRequest::Child => {
-                if self.life.reap().context("waiting for the app")? {
-                    self.stop();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The app gets the signal if it is a child of this process; else the mux ends.
-    fn on_stop_signal(&mut self, signal: Signal) {
-        let foreground = self.sources.foreground();
-        if self.phase == Phase::Ready && self.life.signal(signal, foreground, Instant::now()) {
-            log::info!("app {}: passed {signal} on to it", self.files.name());
-        } else {
-            log::info!("app {}: ending on {signal}", self.files.name());
-            self.stop();
+            // A question to systemd may be answered.
+            SignalRequest::Child => {}
         }
     }
 
     fn on_events(&mut self, events: &mut [Event]) {
-        // A client that connected before the app wrote is there for what it wrote, even when another one
-        // has been attached all along.
+        // A client that connected before the app wrote gets that output, even if another client has
+        // been attached all along.
         events.sort_unstable_by_key(|event| self.turn_of(*event));
         let listeners = events.partition_point(|e| matches!(e.token, Token::Listener(_)));
         let (connections, others) = events.split_at(listeners);
         for event in connections {
             self.on_event(*event);
         }
-        // Before any client is answered: what the app writes behind that answer comes behind it.
+        // Before any client gets an answer: later output of the app comes after that answer.
         for index in 0..self.sources.len() {
             if self.sources.is_paced(index) {
                 self.on_source(index, Instant::now());
             }
         }
-        let until = Instant::now() + limits::OTHERS_TURN;
+        let until = Instant::now() + OTHERS_TURN;
         for event in others {
             if let Token::Client(id) = event.token
                 && self.clients.is_others(id)
@@ -287,7 +310,7 @@ impl Mux {
             // The end of the last writer is reported as a hangup.
             Token::Source(index) => self.on_source(index, Instant::now()),
             Token::Input => self.feed(Instant::now()),
-            Token::Listener(index) => self.accept(index, limits::ACCEPTS_PER_TURN, Instant::now()),
+            Token::Listener(index) => self.accept(index, ACCEPTS_PER_TURN, Instant::now()),
             Token::Log(index) => self.on_log(index, Instant::now()),
             Token::Screen => self.on_screen_events(Instant::now()),
             // Handled before.
@@ -296,8 +319,8 @@ impl Mux {
         }
     }
 
-    /// Does whatever depends on the time, or on what the events changed.
-    fn settle(&mut self) -> Result<()> {
+    /// Does everything that depends on the time, or on the changes of the events.
+    fn settle(&mut self) {
         let now = Instant::now();
         self.write_logs(now);
         self.answer_reopened(now);
@@ -308,13 +331,16 @@ impl Mux {
         self.expire_replies(now);
         self.input.queue.advance(now);
         self.feed(now);
-        for event in self.life.take_events() {
-            self.on_lifecycle(event);
+        self.on_lifecycle_events();
+        if let Some(error) = self.life.take_failure() {
+            self.abandon(&anyhow!(error));
+            self.phase = Phase::Done;
+            return;
         }
-        self.start_when_attached(now)?;
-        self.hang_up(now);
+        if self.life.must_report_client(self.clients.has_attached()) {
+            self.files.notify.attached();
+        }
         self.advance(now);
-        Ok(())
     }
 
     /// When something is due though nothing happens.
@@ -323,23 +349,11 @@ impl Mux {
             self.sources.deadline(),
             self.admission.deadline(),
             self.input.queue.deadline(),
-            self.life.deadline(),
             self.terminal.as_ref().and_then(Terminal::deadline),
             self.logs.deadline(),
             self.end_due(),
         ];
         due.into_iter().flatten().min()
-    }
-
-    /// Starts the app as soon as its first client is there, if it was asked to wait for one.
-    fn start_when_attached(&mut self, now: Instant) -> Result<()> {
-        let Some(until) = self.life.waits_until() else { return Ok(()) };
-        if self.clients.has_session() {
-            self.life.start()?;
-        } else if until <= now {
-            bail!("app {}: not started, nobody attached", self.files.name());
-        }
-        Ok(())
     }
 }
 
@@ -355,16 +369,16 @@ impl Overdue {
     /// Counts a turn; whether the loop is stuck for the first time.
     fn count(&mut self, is_late: bool) -> bool {
         self.turns = if is_late { self.turns.saturating_add(1) } else { 0 };
-        let is_stuck = self.turns >= limits::OVERDUE;
+        let is_stuck = self.turns >= OVERDUE;
         is_stuck && !std::mem::replace(&mut self.is_logged, true)
     }
 
     /// A loop that is stuck looks now and then.
     fn put_off(&self, deadline: Option<Instant>) -> Option<Instant> {
-        if self.turns < limits::OVERDUE {
+        if self.turns < OVERDUE {
             return deadline;
         }
-        deadline.map(|at| at.max(Instant::now() + limits::OVERDUE_PAUSE))
+        deadline.map(|at| at.max(Instant::now() + OVERDUE_PAUSE))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The loop and the app's output: from the sources into the hub, and on to clients, logs and screen.
+//! The loop and the app's output: from the sources into the hub, and on to clients, logs and
+//! screen.
 
 use std::io;
 use std::time::Instant;
@@ -6,14 +7,19 @@ use std::time::Instant;
 use nix::poll::ppoll;
 
 use super::Mux;
-use super::clients::session::Ends;
 use super::source::Read;
 use super::terminal::Terminal;
-use crate::core::hub::Room;
+use crate::core::hub::{Hub, Room};
 use crate::types::limits;
-use crate::types::stream::Stream;
+use crate::types::stream::{Offsets, Stream};
 use crate::types::time::Now;
 use crate::wire::{LifecycleEvent, Started};
+
+/// Bytes per read from a source. Each read of a full pipe wakes the app, which costs as much as
+/// copying about ten KiB. The size is small enough to stay in the cache until the clients get it.
+const SOURCE_READ: usize = 128 * 1024;
+/// A read from a terminal below this size, in bytes, is the echo of typing, not a flood.
+const PTY_PIECE: usize = 1024;
 
 impl Mux {
     /// A source may have bytes.
@@ -23,19 +29,19 @@ impl Mux {
             Ok(Read::End) => self.sources.close(index, &self.poller),
             Err(e) => {
                 let stream = self.sources.stream(index).map_or("a source", Stream::name);
-                log::error!("reading {stream}: {e}");
+                log::error!("cannot read {stream}: {e}");
                 self.sources.close(index, &self.poller);
             }
         }
     }
 
-    /// Reads from a source into the hub and hands on, for one turn. `Bytes` means that there may be
-    /// more.
+    /// Reads from a source into the hub for one turn, and passes the output on. `Bytes` means that
+    /// there may be more.
     pub(crate) fn pump(&mut self, index: usize, now: Instant) -> io::Result<Read> {
         for _ in 0..limits::READS_PER_TURN {
             let Some(stream) = self.sources.stream(index) else { return Ok(Read::End) };
             let want = match self.room(stream, now) {
-                Room::Free(room) => room.min(limits::SOURCE_READ),
+                Room::Free(room) => room.min(SOURCE_READ),
                 Room::Held(until) => {
                     self.sources.hold(index, Some(until), &self.poller);
                     return Ok(Read::Bytes(0));
@@ -55,8 +61,8 @@ impl Mux {
             match read {
                 Read::End => return Ok(Read::End),
                 Read::Bytes(len) if len == want => {}
-                // An echo: what is typed next does not wait until it is known that there is no more.
-                Read::Bytes(len) if stream == Stream::Tty && len < limits::PTY_PIECE => {
+                // An echo: the next key should not wait until a further read finds nothing.
+                Read::Bytes(len) if stream == Stream::Tty && len < PTY_PIECE => {
                     return Ok(read);
                 }
                 Read::Bytes(_) | Read::Empty => {
@@ -78,7 +84,7 @@ impl Mux {
         Ok(Read::Bytes(0))
     }
 
-    /// Lets go on what is not held back any more.
+    /// Reads again from sources that no client delays any more.
     pub(crate) fn resume(&mut self, now: Instant) {
         for index in 0..self.sources.len() {
             if let Some(stream) = self.sources.stream(index)
@@ -115,7 +121,7 @@ impl Mux {
         self.clients.return_ids(ids);
     }
 
-    /// Copies what the next `len` bytes of a stream would overwrite in the middle of a frame.
+    /// Copies the rest of each current frame that the next `len` bytes of a stream would overwrite.
     fn rescue(&mut self, stream: Stream, len: usize) {
         let ids: Vec<_> = self.hub.endangered(stream, len).collect();
         for id in ids {
@@ -125,8 +131,24 @@ impl Mux {
         }
     }
 
-    /// The app was started, or has ended: each session learns it behind what the app wrote before.
-    pub(crate) fn on_lifecycle(&mut self, event: LifecycleEvent) {
+    /// Handles reported events. The output of an ended app is in the pipes by then, and is read
+    /// first; a client may delay that.
+    pub(crate) fn on_lifecycle_events(&mut self) {
+        let most = u64::from(limits::PIPE.unsigned_abs() + limits::STAGE.unsigned_abs());
+        while let Some(enough) =
+            self.life.next_counts_at(|| Stream::ALL.map(|s| offset(&self.hub, s) + most))
+        {
+            let mut is_read = true;
+            for index in 0..self.sources.len() {
+                is_read &= self.read_up(index, enough);
+            }
+            let Some(event) = self.life.next_event(is_read) else { break };
+            self.on_lifecycle(event);
+        }
+    }
+
+    /// The app started or ended: each session gets this event after the app's earlier output.
+    fn on_lifecycle(&mut self, event: LifecycleEvent) {
         let name = self.files.name();
         match event {
             LifecycleEvent::Ended(status) => log::info!("app {name}: it has ended {status}"),
@@ -135,22 +157,29 @@ impl Mux {
             }
         }
         self.life.record(event);
+        if self.life.is_kept() {
+            // An app of `run` is not started again, and its children may still write.
+            return;
+        }
+        if self.files.notify.keeps()
+            && let Err(e) = self.life.reported().publish(&self.files.dir)
+        {
+            log::warn!("{e:#}");
+        }
         if let LifecycleEvent::Started(_) = event {
             self.input.begin_next(&self.files.notify);
         }
-        // Everything from an app that has ended is in the pipes by now.
-        for index in 0..self.sources.len() {
-            self.read_empty(index);
-        }
         if let LifecycleEvent::Ended(_) = event {
             self.reset_terminal();
-            self.logs.app_ended(&mut self.hub, Instant::now());
+            // What is left for the next mux may be the rest of a line.
+            if self.sources.are_read() || self.sources.are_empty() {
+                self.logs.app_ended(&mut self.hub, Instant::now());
+            }
         }
-        let end = |stream: Stream| self.hub.extent(stream).map_or(0, |(end, _)| end);
-        let ends: Ends = Stream::ALL.map(end);
+        let ends: Offsets = Stream::ALL.map(|stream| offset(&self.hub, stream));
         for id in self.clients.ids() {
             let Some(client) = self.clients.get_mut(id) else { continue };
-            // A welcome reports what was before it, and a farewell is the last message.
+            // A welcome describes the time before it, and a farewell is the last message.
             if !client.inbound.has_greeted() || client.outbound.has_farewell() {
                 continue;
             }
@@ -163,16 +192,21 @@ impl Mux {
         }
     }
 
-    /// Reads what is in a source now, unless a client holds it back; no more than a pipe can have,
-    /// because the app may still write.
-    fn read_empty(&mut self, index: usize) {
-        let Some(stream) = self.sources.stream(index) else { return };
-        let end = |mux: &Self| mux.hub.extent(stream).map_or(0, |(end, _)| end);
-        let enough = end(self) + u64::from(limits::PIPE.unsigned_abs());
+    /// Reads until a source is empty, or until its stream has reached its offset in `enough`, since
+    /// the app may still write. Returns whether it has; a client may delay the source.
+    fn read_up(&mut self, index: usize, enough: Offsets) -> bool {
+        let Some(stream) = self.sources.stream(index) else { return true };
+        let has_enough = |mux: &Self| offset(&mux.hub, stream) >= enough[stream as usize];
         // An error will be reported when the source is read again.
         while let Ok(Read::Bytes(_)) = self.pump(index, Instant::now())
             && !self.sources.is_held(index)
-            && end(self) < enough
+            && !has_enough(self)
         {}
+        self.sources.is_empty(index) || has_enough(self)
     }
+}
+
+/// The offset of the next byte of a stream.
+fn offset(hub: &Hub, stream: Stream) -> u64 {
+    hub.extent(stream).map_or(0, |(end, _)| end)
 }

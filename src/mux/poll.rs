@@ -1,8 +1,8 @@
 //! Readiness: one epoll set for all descriptors of a mux, itself watched by the runtime.
 //!
-//! Why not one runtime object per descriptor: an event costs the same with one client as with a
-//! thousand, FIFOs, terminals and sockets are watched alike, and the events of the mux are one
-//! closed enum. Level-triggered: what is not handled is reported again.
+//! Reasons against one runtime object per descriptor: an event costs the same with one client as
+//! with a thousand, FIFOs, terminals and sockets are watched alike, and the events of the mux are
+//! one closed enum. Level-triggered: an unhandled event is reported again.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -149,8 +149,9 @@ impl Poller {
         }
     }
 
-    /// Takes what is ready within `time`, of which whole milliseconds count, or, without one, as soon as
-    /// something is; whether there was anything. Meanwhile the runtime does nothing.
+    /// Takes the ready descriptors within `time`, of which whole milliseconds count. Without a
+    /// time, it waits until something is ready. Returns whether there was anything. Meanwhile the
+    /// runtime does nothing.
     pub(crate) fn take(&self, events: &mut Vec<Event>, time: Option<Duration>) -> io::Result<bool> {
         let mut buffer = [EpollEvent::empty(); limits::EVENTS];
         let timeout = time.map_or(EpollTimeout::NONE, |time| {
@@ -169,7 +170,7 @@ impl Poller {
 /// The kernel refuses to watch a descriptor only for want of memory; then the loop goes on without.
 pub(crate) fn log_watch(done: io::Result<()>) {
     if let Err(e) = done {
-        log::error!("watching a descriptor: {e}");
+        log::error!("cannot watch a descriptor: {e}");
     }
 }
 

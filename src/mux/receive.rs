@@ -14,12 +14,12 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{
-    Answer, ControlRequest, Exclusive, FrameKind, Hello, Item, LifecycleEvent, VERSION, Want,
-    Welcome,
+    Answer, ControlRequest, Exclusive, FrameKind, Hello, InputIdentity, InputPosition, Item,
+    LifecycleEvent, VERSION, Want, Welcome,
 };
 
 impl Mux {
-    /// Reads what a client sent, as far as there is room for it; whether the client stays.
+    /// Reads from a client as much as there is room for. Returns whether the client stays.
     pub(crate) fn receive(&mut self, id: ClientId) -> Result<bool> {
         if self.clients.is_buffer_lent() {
             // Its next event comes back to it.
@@ -30,7 +30,7 @@ impl Mux {
             let room = self.reading_room(id).min(limits::READ);
             let Some(client) = self.clients.get(id) else { return Ok(false) };
             if room == 0 {
-                // When a client that cannot type is gone, that is all; a writer may have more to say.
+                // A client that cannot type and has gone is done; a writer may have unread input.
                 return Ok(!client.is_gone() || client.is_gone_writer() && self.keeps_gone(id));
             }
             let is_gone = client.is_gone();
@@ -40,7 +40,7 @@ impl Mux {
                 Some(len) => {
                     self.take(id, len)?;
                     if len < room {
-                        // More would be reported; what has come is not to wait for that.
+                        // epoll would report more. The received bytes should not wait for that.
                         return Ok(self.clients.contains(id));
                     }
                 }
@@ -49,7 +49,7 @@ impl Mux {
         Ok(true)
     }
 
-    /// Whether a writer that has gone is kept until there is room for what it wrote last.
+    /// Whether a disconnected writer is kept until there is room for its last input.
     fn keeps_gone(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         if client.is_drained() {
@@ -144,8 +144,8 @@ impl Mux {
                 }
                 self.refresh(id);
             }
-            // Input of a client that may not type, or not any more, is not refused, since it may have been
-            // under way. STDIN_DONE has told the client.
+            // Input of a client that may not type, or may not any more, is not refused, since it
+            // may have been under way. The client has got STDIN_DONE.
             Item::Data(Stream::Stdin, _) => {}
             Item::Data(stream, _) => bail!("a client does not send data of {stream}"),
             Item::Screen(_) => bail!("a client does not send a screen"),
@@ -159,6 +159,7 @@ impl Mux {
         if self.terminal.is_some() {
             self.type_at_terminal(id, bytes, now);
         } else {
+            self.input.queue.receive(id, bytes.len(), 0);
             self.input.queue.push(id, bytes, now);
         }
     }
@@ -168,6 +169,9 @@ impl Mux {
         let hello: Hello = serde_json::from_slice(body)?;
         let Some(client) = self.clients.get(id) else { return Ok(()) };
         let types = hello.stdin && client.right >= Right::Write;
+        if self.admission.is_on_reserve(id) && (types || !hello.streams.is_empty()) {
+            bail!("the mux has no descriptor left for a client that stays");
+        }
         self.check_hello(client, &hello, types)?;
         if let Some(asked) = hello.patience_ms {
             let asked = Duration::from_millis(asked.into());
@@ -189,22 +193,45 @@ impl Mux {
         if hello.epoch == Some(epoch) {
             self.hub.welcome_back(id, Instant::now());
         }
+        let input = hello.input.filter(|_| types.is_some() && self.files.notify.keeps());
+        let position = input.and_then(|identity| self.recognise(id, identity));
         let rights = (hello.stdin && !self.types(id)).then(|| self.rights(id));
         let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
         if let Some(session) = client.session_mut() {
-            session.stdin_once = hello.stdin_once;
+            let once = input.is_some_and(|input| position.is_some() && input.once);
+            session.stdin_once = hello.stdin_once || once && self.input.can_end;
+            session.input = input.filter(|_| position.is_some()).map(|input| input.id);
             session.window = hello.size;
         }
-        let welcome = Welcome { version: VERSION, epoch: Some(epoch), streams, others, rights };
+        let welcome = Welcome {
+            version: VERSION,
+            epoch: Some(epoch),
+            streams,
+            others,
+            rights,
+            input: position,
+        };
         client.notify(&FrameKind::Welcome.message(&welcome))?;
         if let Some(status) = ended {
             client.notify(&LifecycleEvent::Ended(status).frame())?;
         }
-        if client.inbound == Inbound::Typed(Sending::Open) {
+        // A mux that ends has let go of the input; the next one takes it.
+        let takes_none = !matches!(self.phase, Phase::Delivering { .. });
+        if client.inbound == Inbound::Typed(Sending::Open) && takes_none {
             client.notify(&FrameKind::StdinDone.frame(b""))?;
         }
         self.decide_window(id);
         self.begin_view(id, hello.redraw, hello.epoch == Some(epoch))
+    }
+
+    /// From where on the input of a client is to be sent. An earlier connection of that client
+    /// goes.
+    fn recognise(&mut self, id: ClientId, identity: InputIdentity) -> Option<InputPosition> {
+        let uid = self.clients.get(id)?.peer.uid;
+        if let Some(earlier) = self.clients.with_input(uid, identity.id) {
+            self.drop_client(earlier);
+        }
+        self.input.queue.identify(id, uid, identity)
     }
 
     /// Whether a hello can be granted to a client, which can type if it `types`.
@@ -225,7 +252,8 @@ impl Mux {
         if only_types && !types {
             return Err(client.peer.may_only_look());
         }
-        if only_types && !self.input.is_open() {
+        let returns = hello.input.is_some_and(|input| input.returns);
+        if only_types && !self.input.is_open() && !returns {
             bail!("its input has ended");
         }
         if hello.exclusive.is_some() && !types {
@@ -238,9 +266,9 @@ impl Mux {
         Ok(())
     }
 
-    /// Does what a client asks for, and answers.
+    /// Handles a client's request, and answers it.
     fn serve_request(&mut self, id: ClientId, body: &[u8]) -> Result<()> {
-        let request = match serde_json::from_slice(body) {
+        let request: ControlRequest = match serde_json::from_slice(body) {
             Ok(request) => request,
             // Perhaps one of a later version.
             Err(e) => {
@@ -249,7 +277,8 @@ impl Mux {
                 return self.answer(id, &FrameKind::Answer.message(&Answer { error }));
             }
         };
-        let error = self.may_ask(id, request).and_then(|()| match request {
+        let is_answered_later = request == ControlRequest::ReopenLogs;
+        let error = self.may_ask(id, &request).and_then(|()| match request {
             ControlRequest::Detach { client } => self.detach(ClientId(client)),
             ControlRequest::Resize(size) => self.ask_size(size),
             ControlRequest::TakeOver => self.take_over(id),
@@ -260,12 +289,32 @@ impl Mux {
                 self.reserve(None);
                 Ok(())
             }
-            ControlRequest::Ended(status) => self.life.report(LifecycleEvent::Ended(status)),
-            ControlRequest::Started(started) => self.life.report(LifecycleEvent::Started(started)),
+            ControlRequest::Ended(status) => {
+                self.life.report(LifecycleEvent::Ended(status));
+                Ok(())
+            }
+            ControlRequest::Started(started) => {
+                self.life.report(LifecycleEvent::Started(started));
+                Ok(())
+            }
             ControlRequest::ReopenLogs => self.reopen_logs_for(id),
+            ControlRequest::NotStarted { error } => {
+                self.life.fail(error);
+                Ok(())
+            }
+            ControlRequest::Restart if !self.life.is_kept() => Err(anyhow!(
+                "this mux does not belong to `run`; try `systemctl restart` with its unit"
+            )),
+            // The ends of an app that does not run are not kept for another mux.
+            ControlRequest::Restart if self.life.pid.is_none() => {
+                Err(anyhow!("the app does not run"))
+            }
+            ControlRequest::Restart => {
+                self.stop();
+                Ok(())
+            }
         });
-        if error.is_ok() && request == ControlRequest::ReopenLogs {
-            // Answered when it is done.
+        if error.is_ok() && is_answered_later {
             return Ok(());
         }
         let error = error.err();
@@ -273,8 +322,8 @@ impl Mux {
         self.answer(id, &FrameKind::Answer.message(&answer))
     }
 
-    /// Answers at once: of requests that come together each could have a long answer, and only a client
-    /// that does not read is to have too many of them waiting.
+    /// Answers at once: several requests together could each have a long answer, and only a client
+    /// that does not read may have too many of them waiting.
     fn answer(&mut self, id: ClientId, frame: &[u8]) -> Result<()> {
         match self.clients.get_mut(id) {
             Some(client) => {
@@ -289,7 +338,7 @@ impl Mux {
     }
 
     /// Whether a client may ask for this; it is logged that it did.
-    fn may_ask(&self, id: ClientId, request: ControlRequest) -> Result<()> {
+    fn may_ask(&self, id: ClientId, request: &ControlRequest) -> Result<()> {
         let Some(Client { peer, right, .. }) = self.clients.get(id) else { return Ok(()) };
         if *right < Right::Write {
             return Err(peer.may_only_look());
@@ -297,17 +346,28 @@ impl Mux {
         if *right < Right::Own {
             let other = |id| self.clients.get(id).filter(|other| other.peer.uid != peer.uid);
             match request {
-                ControlRequest::Detach { client } if other(ClientId(client)).is_some() => {
+                ControlRequest::Detach { client } if other(ClientId(*client)).is_some() => {
                     bail!("user {} may only detach its own clients", peer.uid);
                 }
                 ControlRequest::Resize(_) if self.input.queue.only().and_then(other).is_some() => {
                     bail!("another user's client types alone");
                 }
-                ControlRequest::Ended(_) | ControlRequest::Started(_) => {
+                ControlRequest::Ended(_)
+                | ControlRequest::Started(_)
+                | ControlRequest::NotStarted { .. } => {
                     bail!("only root and the mux's own user may report the app's life cycle");
+                }
+                ControlRequest::Restart => {
+                    bail!("only root and the mux's own user may restart it");
                 }
                 _ => {}
             }
+        }
+        if let ControlRequest::Ended(_)
+        | ControlRequest::Started(_)
+        | ControlRequest::NotStarted { .. } = request
+        {
+            self.life.check_reporter(peer.pid)?;
         }
         let line = format_args!("app {}: {peer} {request}", self.files.name());
         REQUESTS.log(*right, Level::Info, line);
@@ -347,7 +407,7 @@ impl Mux {
             self.input.end_with(id);
         }
         self.input.queue.end(id, Instant::now());
-        // It stays until its input is with the app, to be notified of that; if it has gone, only its
+        // It stays until the app has its input, to be notified of that; if it has gone, only its
         // input stays.
         !is_gone
     }
@@ -366,7 +426,7 @@ impl Mux {
         }
     }
 
-    /// Gives the app what was typed, as far as it takes it.
+    /// Gives the app as much of the input as it accepts.
     pub(crate) fn feed(&mut self, now: Instant) {
         if !self.input.is_open() {
             return;
@@ -375,6 +435,10 @@ impl Mux {
         let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
         match self.input.write(&self.poller, now, accepted) {
             Ok(moved) => {
+                while let Some((id, offset)) = self.input.queue.next_acknowledged() {
+                    let position = InputPosition { offset, unknown: 0 };
+                    self.notify(id, &FrameKind::StdinQueued.message(&position));
+                }
                 while let Some(id) = self.input.queue.delivered() {
                     self.input_delivered(id);
                 }
@@ -383,7 +447,7 @@ impl Mux {
                 }
             }
             Err(e) => {
-                log::error!("writing the app's input: {e}");
+                log::error!("cannot write the app's input: {e}");
                 self.close_input();
             }
         }
@@ -392,7 +456,7 @@ impl Mux {
     /// The app's input has ended, for everybody.
     fn close_input(&mut self) {
         let closed = self.input.close(&self.poller);
-        if closed.is_some() && self.input.can_end && !self.life.owns_app() {
+        if closed.is_some() && self.input.can_end {
             let next = self.input.prepare_next(&self.files.dir, &self.files.notify);
             if let Err(e) = next {
                 log::error!("app {}: {e:#}", self.files.name());

@@ -1,13 +1,12 @@
-//! The loop and its clients: accepting them, writing what the hub has, letting them go.
+//! The loop and its clients: it accepts them, writes the hub's output to them, and releases them.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use anyhow::{Error, Result, anyhow};
 use log::Level;
 
-use super::admission::Admitted;
+use super::admission::{Admitted, NewClient};
 use super::client_log::{ATTACHING, DROPS, REFUSALS};
 use super::clients::client::{Client, Role};
 use super::clients::session::SessionSide;
@@ -27,8 +26,8 @@ impl Mux {
     /// already make room.
     pub(crate) fn accept(&mut self, index: usize, most: usize, now: Instant) {
         for _ in 0..most {
-            let Some((socket, stream)) = self.admission.accept(index, now) else { break };
-            if let Err(e) = self.admit(socket, stream) {
+            let Some(connection) = self.admission.accept(index, now) else { break };
+            if let Err(e) = self.admit(connection) {
                 let line = format_args!("a client of app {}: {e:#}", self.files.name());
                 DROPS.log(Right::View, Level::Warn, line);
             }
@@ -37,9 +36,10 @@ impl Mux {
     }
 
     /// A new client, if it may stay; a raw one is served at once, a session after its hello.
-    fn admit(&mut self, socket: UnixStream, stream: Option<Stream>) -> Result<()> {
-        let peer = Peer::of(&socket)?;
-        let Admitted { right, refusal } = self.admission.admit(&socket, peer, stream);
+    fn admit(&mut self, connection: NewClient) -> Result<()> {
+        let peer = Peer::of(&connection.socket)?;
+        let Admitted { right, refusal } = self.admission.admit(&connection, peer);
+        let NewClient { socket, stream, is_last } = connection;
         let id = self.hub.join(self.admission.patience(right));
         let role = stream.map_or_else(|| Role::Session(SessionSide::default()), Role::Raw);
         self.clients.insert(id, Client::new(socket, role, peer, right));
@@ -48,7 +48,7 @@ impl Mux {
             return Ok(());
         }
         let Some(stream) = stream else {
-            self.admission.await_hello(id, Instant::now());
+            self.admission.await_hello(id, is_last, Instant::now());
             // Its hello may have come with it.
             self.on_client(id, Event::readable(Token::Client(id)));
             return Ok(());
@@ -107,14 +107,14 @@ impl Mux {
         begins
     }
 
-    /// Whether what a client types goes to the app now.
+    /// Whether input of a client goes to the app now.
     pub(crate) fn types(&self, id: ClientId) -> bool {
         let open = self.clients.get(id).is_some_and(|client| client.inbound == Inbound::Typing);
         open && self.input.queue.only().is_none_or(|only| only == id)
     }
 
-    /// From now on only this client types, or again all. Clients that can type no more, or again, are
-    /// notified, unless the mux ends and takes no input any more.
+    /// From now on only this client may type, or all may again. Clients whose right to type changes
+    /// are notified, unless the mux ends and reads no input any more.
     pub(crate) fn reserve(&mut self, only: Option<ClientId>) {
         let could: Vec<(ClientId, bool)> =
             self.clients.writers().into_iter().map(|id| (id, self.types(id))).collect();
@@ -167,8 +167,7 @@ impl Mux {
         self.touch(id);
     }
 
-    /// Nothing can reach a client any more, and it decides nothing, but what it typed before it went
-    /// still counts.
+    /// The client gets nothing any more and decides nothing, but its earlier input still counts.
     fn depart(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id).filter(|client| !client.is_gone()) else {
             return;
@@ -200,7 +199,7 @@ impl Mux {
         }
     }
 
-    /// Writes what there is for a client, and watches it for what it needs next.
+    /// Writes the waiting output for a client, and watches the client for its next need.
     pub(crate) fn touch(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
         match client.flush(id, &mut self.hub) {
@@ -211,7 +210,7 @@ impl Mux {
                 self.watch_client(id);
             }
             Err(e) => {
-                // What it typed may still wait to be read.
+                // Its input may still wait to be read.
                 log::debug!("app {}: writing to {}: {e}", self.files.name(), client.peer);
                 self.depart(id);
                 if self.receive(id).unwrap_or(false) {
@@ -253,7 +252,8 @@ impl Mux {
         self.let_go(id);
     }
 
-    /// A client broke the protocol or its connection: it is sent the reason if possible, and dropped.
+    /// A client broke the protocol or its connection: it gets the reason if possible, and is
+    /// dropped.
     pub(crate) fn lose(&mut self, id: ClientId, why: &Error) {
         if why.downcast_ref::<io::Error>().is_none()
             && let Some(client) = self.clients.get(id)
@@ -306,6 +306,7 @@ impl Mux {
             self.resume_typing();
         }
         client.close();
+        self.admission.refill();
         self.lose_control(id);
     }
 }

@@ -1,4 +1,4 @@
-//! The loop and the app's terminal: what is printed there, whose window it has, who sees its screen.
+//! The loop and the app's terminal: its output, its window, and the viewers of its screen.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ use crate::types::stream::Stream;
 use crate::wire::Redraw;
 
 impl Mux {
-    /// The app has printed the last `len` bytes of what the hub has. This comes before any client is
-    /// given them, so that no reply comes before it is expected.
+    /// The app has printed the last `len` bytes in the hub. This is called before any client gets
+    /// them, so that no reply comes before it is expected.
     pub(crate) fn show_on_screen(&mut self, len: usize, now: Instant) {
         let Some(terminal) = &mut self.terminal else { return };
         let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
@@ -78,8 +78,8 @@ impl Mux {
         self.touch(id);
     }
 
-    /// Has the next screen drawn that a client waits for: at once for one that then follows the app's
-    /// bytes, and for the others so often that it looks like motion.
+    /// Starts drawing the next screen that a client waits for: at once for a client that then
+    /// follows the app's bytes, and for the others often enough to look like motion.
     pub(crate) fn draw_screens(&mut self, now: Instant) {
         let Some(terminal) = &mut self.terminal else { return };
         let is_ending = self.phase != Phase::Ready;
@@ -114,8 +114,8 @@ impl Mux {
         false
     }
 
-    /// A session has been greeted: first it gets what stands for the terminal's earlier output, unless
-    /// it `resumes`. Then it still shows that, and goes on with the next byte.
+    /// Begins a new session: first it gets a view of the terminal's earlier output, unless it
+    /// `resumes`. A resumed session still shows that, and continues with the next byte.
     pub(crate) fn begin_view(
         &mut self,
         id: ClientId,
@@ -142,7 +142,8 @@ impl Mux {
         Ok(())
     }
 
-    /// Shows a session the backlog without the queries in it, since the app does not wait for replies.
+    /// Shows a session the backlog without the queries in it, since the app does not wait for
+    /// replies.
     fn show_backlog(&mut self, id: ClientId) -> Result<()> {
         let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
         let (mut strip, mut kept) = (Strip::default(), Vec::new());
@@ -207,15 +208,6 @@ impl Mux {
         }
     }
 
-    /// Hangs the app up at its terminal, if it was asked to end and has not for too long.
-    pub(crate) fn hang_up(&mut self, now: Instant) {
-        if self.life.must_hang_up(now) {
-            log::info!("app {}: it has not ended, its terminal hangs up", self.files.name());
-            let foreground = self.sources.foreground();
-            self.life.hang_up(foreground);
-        }
-    }
-
     /// The app has ended: the next one begins with a terminal in its first state.
     pub(crate) fn reset_terminal(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };
@@ -227,8 +219,8 @@ impl Mux {
         }
     }
 
-    /// A client has typed at the app's terminal. Replies of its own terminal are dropped if they are not
-    /// its to give, and the app's terminal gets its window.
+    /// A client has typed at the app's terminal. Replies of its own terminal are dropped unless
+    /// this client has to answer, and the app's terminal gets its window.
     pub(crate) fn type_at_terminal(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
         let may_type = self.types(id);
         let (Some(terminal), Some(client)) = (&mut self.terminal, self.clients.get_mut(id)) else {
@@ -238,17 +230,22 @@ impl Mux {
             Some(replies) => terminal.filter(replies, bytes, now),
             None => bytes,
         };
+        let held = client.replies.as_ref().map_or(0, |replies| replies.held());
+        self.input.queue.receive(id, bytes.len(), held);
         self.input.queue.push(id, typed, now);
         if may_type && !typed.is_empty() {
             terminal.sizes.typed(id);
         }
     }
 
-    /// Passes on what was held back as the beginning of a reply, and was not one.
+    /// Passes on input that was held back as the possible beginning of a reply.
     pub(crate) fn expire_replies(&mut self, now: Instant) {
         let Some(terminal) = self.terminal.as_mut().filter(|t| t.has_expired(now)) else { return };
         let queue = &mut self.input.queue;
-        let next = self.clients.expire_replies(now, |id, typed| queue.push(id, typed, now));
+        let next = self.clients.expire_replies(now, |id, typed| {
+            queue.receive(id, 0, 0);
+            queue.push(id, typed, now);
+        });
         terminal.hold_until(next);
     }
 }

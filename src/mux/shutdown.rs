@@ -1,23 +1,34 @@
-//! How a mux ends: no client that was there loses what the app wrote before.
+//! The end of a mux: no connected client loses earlier output of the app.
 //!
-//! First the sources are read empty; meanwhile clients may still connect. Then `endpoints` goes, so
-//! that no new client comes, and those in the listen queues are accepted. Then each client gets the
-//! rest and its farewell, and everything that was made is removed. Every wait has an end; a second
-//! signal shortens none.
+//! First the sources are read until the app's exit is known and they are empty; meanwhile clients
+//! may still connect. Then `endpoints` is removed, so that no new client comes, and those in the
+//! listen queues are accepted. Then each client gets the rest and its farewell, and all files of
+//! the mux are removed. Every wait has an end; a second signal shortens none.
+//!
+//! Invariant: the mux reports the app's end to a client only if the sources were empty after it was
+//! known. Otherwise the next mux reads their content.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::client_log::ClientLines;
-use super::source::Read;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
-use crate::os::state::{ENDPOINTS, SESSION};
+use crate::os::state::{ENDPOINTS, LIFE, SESSION};
+use crate::systemd::process;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::last::{Last, StreamTail};
-use crate::wire::{End, FrameKind, Refusal};
+use crate::wire::{AppStatus, End, FrameKind, Refusal};
+
+/// How long an ending mux reads from sources that do not become empty.
+const DRAIN_READ: Duration = Duration::from_secs(5);
+/// How long an ending mux writes to slow clients that make progress, after the sources are empty.
+const DRAIN_DELIVER: Duration = Duration::from_secs(10);
+/// How long `run` waits for output of the app's remaining children. Also how long a new mux of an
+/// ended app waits for clients, if there is unseen output.
+const LINGER: Duration = Duration::from_millis(500);
 
 impl Mux {
     /// Begins to end; the second time it does nothing.
@@ -32,27 +43,30 @@ impl Mux {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
         self.hub.end();
-        let linger = if self.life.owns_app() { limits::LINGER } else { Duration::ZERO };
-        if self.life.owns_app() {
-            // With the app gone, an end of file is the end of its last child.
-            self.sources.release();
+        let linger = if self.is_last() { LINGER } else { Duration::ZERO };
+        if self.is_last() {
+            // An end of file is the end of the app's last child.
+            self.sources.release(&self.files.notify);
         }
         self.life.inquire(&self.files.dir, self.since.elapsed(), now);
-        self.phase = Phase::Draining { quiet: now + linger, until: now + limits::DRAIN_READ };
+        self.phase = Phase::Draining { quiet: now + linger, until: now + DRAIN_READ };
     }
 
     /// Goes on to the next phase as soon as nothing is left to do in this one.
     pub(crate) fn advance(&mut self, now: Instant) {
         if let Phase::Draining { quiet, until } = self.phase {
-            self.drain(now, quiet, until);
             if let Some(status) = self.life.look(now) {
                 log::info!("app {}: it had ended {status}", self.files.name());
             }
-            let drained = self.sources.are_closed() && !self.life.is_inquiring();
-            if drained && !self.is_expected(now) {
+            // An app that has ended now has written everything.
+            for index in 0..self.sources.len() {
+                self.on_source(index, now);
+            }
+            if now >= until || self.is_drained(now, quiet) && !self.is_expected(now) {
+                self.finish_sources();
                 self.close_listeners(now);
                 self.input.release();
-                let until = now + limits::DRAIN_DELIVER;
+                let until = now + DRAIN_DELIVER;
                 self.phase = Phase::Delivering { until, patience: None };
             }
         }
@@ -74,7 +88,7 @@ impl Mux {
             Phase::Ready | Phase::Done => None,
             Phase::Draining { quiet, until } => {
                 let now = Instant::now();
-                let times = [quiet, self.since + limits::LINGER, until];
+                let times = [quiet, self.since + LINGER, until];
                 let inquiry = self.life.inquiry_due(now);
                 times.into_iter().chain(inquiry).filter(|time| *time > now).min().or(Some(until))
             }
@@ -84,11 +98,49 @@ impl Mux {
         }
     }
 
-    /// Whether a client that saw this app appear may still be on its way: as long as there is output
-    /// that no client has seen, the mux of a short-lived app lives for a moment.
+    /// Whether everything is read, and the app's exit is known, if it can be known. While the app's
+    /// last children may still write, the sources must be closed, too.
+    fn is_drained(&self, now: Instant, quiet: Instant) -> bool {
+        !self.life.awaits_news()
+            && (self.sources.are_closed() || now >= quiet && self.sources.are_empty())
+    }
+
+    /// From now on nothing is read.
+    fn finish_sources(&mut self) {
+        if !self.sources.are_empty() {
+            log::warn!("app {}: still writing; ending without the rest", self.files.name());
+        }
+        if self.is_last() {
+            // The status is from wait(2), and no other mux will read later output of the children.
+            self.sources.close_all(&self.poller);
+        } else {
+            self.sources.finish(&self.poller);
+        }
+    }
+
+    /// The app's exit, if all of its output is read.
+    fn end_status(&self) -> Option<AppStatus> {
+        self.life.status().filter(|_| self.sources.are_empty())
+    }
+
+    /// Whether this is the last mux of an app of `run`, which has ended or never began.
+    fn is_last(&self) -> bool {
+        self.life.is_kept() && self.life.pid.is_none()
+    }
+
+    /// Whether another mux continues with the app's streams: systemd keeps them, and the app is
+    /// known to run or has left something in them. Without such knowledge there may be no other
+    /// mux.
+    pub(crate) fn has_next(&self) -> bool {
+        let is_needed = self.life.pid.is_some() || !self.sources.are_empty();
+        self.files.notify.keeps() && is_needed && !self.is_last()
+    }
+
+    /// Whether a client that saw this app appear may still be on its way: as long as there is
+    /// output that no client has seen, the mux of a short-lived app lives for a moment.
     fn is_expected(&self, now: Instant) -> bool {
         let unseen = |s: Stream| self.hub.extent(s).is_some_and(|(_, unseen)| unseen > 0);
-        now < self.since + limits::LINGER && Stream::ALL.into_iter().any(unseen)
+        now < self.since + LINGER && Stream::ALL.into_iter().any(unseen)
     }
 
     /// From now on no client comes any more; those in the listen queues are accepted.
@@ -108,8 +160,8 @@ impl Mux {
 
     /// Writes how the app ended and its last output, unless it is known that it never began.
     fn publish_last(&self) -> Result<()> {
-        let status = self.life.status();
-        if self.life.owns_app() && status.is_none() {
+        let status = self.end_status();
+        if self.life.is_kept() && status.is_none() {
             return Ok(());
         }
         let tail = |stream: Stream| {
@@ -122,28 +174,8 @@ impl Mux {
         Last::new(&self.files.dir, status, tails).publish(&self.files.dir)
     }
 
-    /// Reads what is left. A source is done when it is empty, and while the app's last children may
-    /// still write, when they have closed it.
-    fn drain(&mut self, now: Instant, quiet: Instant, until: Instant) {
-        for index in 0..self.sources.len() {
-            match self.pump(index, now) {
-                Ok(Read::Empty) if now < quiet => {}
-                Ok(Read::Bytes(_)) if now < until => {}
-                Ok(Read::Bytes(_)) => {
-                    log::warn!("app {}: still writing; ending without the rest", self.files.name());
-                    self.sources.close(index, &self.poller);
-                }
-                Ok(Read::Empty | Read::End) => self.sources.close(index, &self.poller),
-                Err(e) => {
-                    log::error!("app {}: reading the rest: {e}", self.files.name());
-                    self.sources.close(index, &self.poller);
-                }
-            }
-        }
-    }
-
-    /// Delivers what is left for a client, then its farewell, then lets go of it; or lets go of it
-    /// because it takes nothing. Returns until when it is waited for, if it is.
+    /// Delivers the rest to a client, then its farewell, and releases it; also releases a client
+    /// that accepts nothing. Returns the end of the wait for it, if it waits.
     fn say_farewell(&mut self, id: ClientId, now: Instant, until: Instant) -> Option<Instant> {
         self.touch(id);
         let client = self.clients.get(id)?;
@@ -171,8 +203,8 @@ impl Mux {
         patience
     }
 
-    /// Gives up on a client that takes nothing: it gets the rest of the frame that was begun, and the
-    /// gap that stands for the rest, as far as the kernel keeps that for it.
+    /// Gives up on a client that accepts nothing: it gets the rest of the current frame, and the
+    /// gap for the remaining bytes, as far as the kernel keeps that for it.
     fn cut_off(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id) {
             client.outbound.cut_off();
@@ -185,13 +217,14 @@ impl Mux {
 
     /// Sends a session, once, how all has ended.
     fn send_end(&mut self, id: ClientId) {
+        let status = self.end_status();
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(session) = client.session() else { return };
         if client.outbound.has_farewell() {
             return;
         }
         let end = |stream: &Stream| FrameKind::End.message(&End { stream: *stream });
-        let frames = match self.life.status() {
+        let frames = match status {
             Some(status) => {
                 [session.streams.iter().flat_map(end).collect(), FrameKind::Exit.message(&status)]
                     .concat()
@@ -217,10 +250,16 @@ impl Mux {
         }
     }
 
-    /// Removes what this process made, and puts away what the next one needs.
+    /// Removes the files that this process made, and hides those that the next one needs.
     pub(crate) fn clean_up(&self) {
-        self.files.clean_up(self.life.owns_app());
+        if !self.has_next() {
+            self.files.remove(LIFE);
+        }
+        // While the app of a living keeper runs, its ends stay for the next mux.
+        if self.life.pid.is_none() || !process::is_kept() {
+            self.files.clean_up(self.life.is_kept());
+        }
         ClientLines::finish();
-        log::info!("app {}: ended", self.files.name());
+        log::info!("app {}: the mux has ended", self.files.name());
     }
 }

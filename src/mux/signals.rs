@@ -29,8 +29,8 @@ pub(crate) struct Signals {
     child: unix::Signal,
 }
 
-/// Makes a write beyond the limit of a file's size (SIGXFSZ) fail instead of ending the process: then that
-/// log fails. The handler stays without a listener, and a child does not inherit it.
+/// Makes a write beyond the limit of a file's size (SIGXFSZ) fail instead of ending the process:
+/// then that log fails. The handler needs no listener, and a child does not inherit it.
 pub(crate) fn outlive_file_limit() -> io::Result<()> {
     unix::signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
 }
@@ -46,8 +46,8 @@ impl Signals {
         })
     }
 
-    /// Readable when a signal has come, for a loop that waits without the runtime. To be called after
-    /// [`Signals::new`], so that the runtime knows of a signal first.
+    /// Readable when a signal has come, for a loop that waits without the runtime. Call it after
+    /// [`Signals::new`], so that the runtime learns of a signal first.
     pub(crate) fn waker() -> io::Result<UnixStream> {
         let (waker, ring) = UnixStream::pair()?;
         waker.set_nonblocking(true)?;

@@ -1,34 +1,41 @@
 //! How a mux begins: lock, leftovers, sources, listeners, document, READY. In this order everything
 //! that is visible works.
+//!
+//! A mux that takes over from another one may have an app that runs. It serves with all that can be
+//! had of the rest, and fails only where it cannot serve at all; then systemd keeps the descriptors
+//! and starts it again.
 
+use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::libc::O_NOCTTY;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
 use super::admission::Admission;
 use super::admission::listener::Listener;
-use super::app::AppProcess;
 use super::app::input::InputFeed;
 use super::app::life::Lifecycle;
 use super::app::sources::Sources;
 use super::clients::Clients;
 use super::files::AppFiles;
+use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
 use super::poll::Poller;
+use super::source::stage::Stage;
 use super::source::{AppInput, Source, fifo, pty};
 use super::terminal::Terminal;
 use super::{Mux, Phase, signals};
 use crate::core::hub::Hub;
+use crate::core::hub::input::Input;
+use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::memory::{self, Memory};
-use crate::os::state::{AppDir, SESSION};
+use crate::os::state::{AppDir, Lock, SESSION};
 use crate::os::sys;
-use crate::systemd::manager::Manager;
-use crate::systemd::notify::Notify;
-use crate::systemd::process;
+use crate::systemd::notify::{self, Notify};
 use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
@@ -36,9 +43,12 @@ use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::{Epoch, Stream};
 use crate::wire::endpoints::Endpoints;
+use crate::wire::life::ReportedLife;
 
 /// Name of the hub's memory in systemd's store.
 const STORED: &str = "backlog";
+/// Name of the input's memory there.
+const STORED_INPUT: &str = "input";
 
 /// The kind of the app's ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +57,8 @@ pub(crate) enum Streams {
     Fifos {
         /// The streams that the app has.
         enabled: Vec<Stream>,
-        /// Whether the mux owns them: it makes a missing one, and removes all of them in the end. Else
-        /// the stream of a missing one is left out.
+        /// Whether the mux owns them: it makes missing ones, and removes all of them at its end.
+        /// Otherwise it leaves out the streams of missing ones.
         make: bool,
     },
     /// A terminal.
@@ -74,19 +84,21 @@ pub(crate) struct MuxPlan {
     /// The users that may connect besides root and this one.
     pub(crate) others: Lists,
     pub(crate) logs: LogPlan,
-    /// Whether the service manager is to keep the app's ends over a restart of the mux: not under
-    /// rkt's own units, which keep nothing, and not where the app is a child of the mux.
+    /// Whether the service manager or the keeper is to keep the app's ends over a restart of the
+    /// mux: not under rkt's own units, which keep nothing.
     pub(crate) keeps_ends: bool,
-    /// The app, if this process starts it.
-    pub(crate) app: Option<AppProcess>,
+    /// Whether this is the mux of `run`, whose keeper starts the app.
+    pub(crate) is_kept: bool,
 }
 
 /// The app's ends, opened.
 #[derive(Default)]
-struct AppEnds {
+pub(crate) struct AppEnds {
     streams: Vec<Stream>,
     sources: Vec<Source>,
     input: Option<AppInput>,
+    /// Through this the input goes to its FIFO.
+    input_stage: Option<Stage>,
     /// The input of the app's next start, if this one's was ended.
     next_input: Option<AppInput>,
     made: Vec<&'static str>,
@@ -95,68 +107,112 @@ struct AppEnds {
     size: Option<Size>,
 }
 
+/// The obligations of a mux to a running app.
+#[derive(Clone, Copy, Debug)]
+struct Duty {
+    /// Whether there was another mux before, whose app may run.
+    app_runs: bool,
+}
+
+impl Duty {
+    /// Only logs an error that must not affect a running app.
+    fn unless_app_runs<T>(self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Err(e) if self.app_runs => {
+                log::error!("the app is running, so its mux goes on without this: {e:#}");
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+}
+
+impl Streams {
+    /// A running app has each stream whose FIFO systemd keeps, for any options.
+    fn add_stored(&mut self, stored: &Stored) {
+        let Self::Fifos { enabled, make: true } = self else { return };
+        let is_missing =
+            |stream: &Stream| !enabled.contains(stream) && fifo::is_stored(stored, *stream);
+        let missing: Vec<Stream> = Stream::PLAIN.into_iter().filter(is_missing).collect();
+        for stream in &missing {
+            log::error!(
+                "{stream} is not among the streams of the options, but the app that is running has it"
+            );
+        }
+        enabled.extend(missing);
+        enabled.sort_unstable();
+    }
+}
+
 impl Mux {
     /// Opens everything that is not in systemd's store; from READY on clients are accepted. Needs a
     /// runtime with I/O.
     pub(crate) fn open(plan: MuxPlan, mut stored: Stored) -> Result<Self> {
-        let MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, mut app } =
-            plan;
-        signals::outlive_file_limit().context("setting up signals")?;
-        // All muxes of a host are one user. An app that is a child of this process is not to be refused anything.
-        if app.is_none()
-            && let Err(e) = sys::refuse_to_reach_others()
-        {
+        let MuxPlan {
+            dir,
+            service,
+            mut streams,
+            backlog,
+            patience,
+            others,
+            logs,
+            keeps_ends,
+            is_kept,
+        } = plan;
+        let keeper = stored.remove(notify::KEEPER).filter(|_| is_kept);
+        // A hook may have stored the ends for the first mux, but only a mux has a memory.
+        let app_runs = if is_kept { !stored.is_empty() } else { stored.has(STORED) };
+        let duty = Duty { app_runs };
+        streams.add_stored(&stored);
+        duty.unless_app_runs(signals::outlive_file_limit().context("cannot set up signals"))?;
+        // All muxes of a host run as one user.
+        if let Err(e) = sys::refuse_to_reach_others() {
             log::debug!("refusing calls that reach other processes: {e}");
         }
         let dir = dir.shared(others.let_others_in());
-        let notify = Notify::from_env(keeps_ends)?;
-        let owns_app = app.is_some();
-        if owns_app && dir.is_split() {
+        let notify = match keeper {
+            Some(keeper) => Notify::to_keeper(keeper),
+            None => Notify::from_env(keeps_ends)?,
+        };
+        if is_kept && dir.is_split() {
             bail!(
                 "app {}: {} belongs to the mux of a service; use another name, or disable the service",
                 dir.name(),
                 dir.dir().display()
             );
         }
-        if !owns_app {
+        if !is_kept {
             dir.join()?;
         }
-        dir.create()?;
-        let lock = dir.lock()?;
-        dir.arrange(&lock)?;
-        dir.remove_leftovers()?;
-        if !owns_app {
-            raise_descriptor_limit();
-        }
+        let (lock, reported) = enter(&dir, duty)?;
+        raise_descriptor_limit();
         let mut ends = if dir.is_split() {
-            adopt_ends(&dir, &streams, &mut stored, &notify)?
+            adopt_ends(&dir, &streams, duty, &mut stored, &notify)?
         } else {
             open_ends(&dir, &streams, &mut stored, &notify)?
         };
-        if owns_app {
-            // The leftovers of a `run` that was killed are useless.
+        if is_kept {
             ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
+            ends.kept.clear();
+            if !duty.app_runs {
+                // Before a client can attach, and close an input that no other process has open.
+                open_app_ends(&dir, &ends.streams, &notify)?;
+            }
         }
-        if let Some(app) = &mut app {
-            // Before a client can attach, and close an input that no other process has open.
-            app.open(&dir)?;
-        }
-        let mut listeners = Vec::new();
-        for stream in &ends.streams {
-            listeners.push(Listener::new(Some(*stream), dir.listen(stream.socket())?));
-        }
-        listeners.push(Listener::new(None, dir.listen(SESSION)?));
+        let listeners = listen(&dir, &ends.streams, duty)?;
+        let life = Lifecycle::new(service.clone(), is_kept).taking_over(reported.as_ref());
         // A terminal's input has no end, and of a socket unit's FIFO systemd keeps a writer.
         let ours = matches!(streams, Streams::Fifos { make: true, .. });
-        let can_end = ours && (owns_app || keeps_ends && dir.may_renew_input());
-        let mut hub = open_hub(&dir, &ends, (backlog, patience), &mut stored, &notify)?;
+        let can_end = ours && keeps_ends && dir.may_renew_input();
+        let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
         let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
         let terminal = terminal.transpose()?;
-        let poller = Poller::new().context("making an epoll set")?;
+        let input = open_input(&mut ends, can_end, &mut stored, &notify)?;
+        let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
         let store = (&mut stored, &notify);
         let logs = logs::open(logs, (&service, &dir), store, &mut hub, ends.size)?;
-        Endpoints::new(&dir, &ends.streams).publish(&dir)?;
+        duty.unless_app_runs(Endpoints::new(&dir, &ends.streams).publish(&dir))?;
         Ok(Self {
             phase: Phase::Ready,
             since,
@@ -164,8 +220,8 @@ impl Mux {
             poller,
             hub,
             sources: Sources::new(ends.sources),
-            input: InputFeed::new(ends.input, ends.next_input, can_end),
-            life: Lifecycle::new(service, app),
+            input,
+            life,
             admission: Admission::new(listeners, rules(others), patience),
             clients: Clients::new(),
             logs,
@@ -173,8 +229,8 @@ impl Mux {
         })
     }
 
-    /// Begins to accept clients and reports that; starts the app, unless it waits for a client.
-    pub(crate) fn begin(&mut self) -> Result<()> {
+    /// Begins to accept clients and reports that.
+    pub(crate) fn begin(&mut self) {
         for index in 0..self.sources.len() {
             self.sources.watch(index, &self.poller);
         }
@@ -187,86 +243,29 @@ impl Mux {
         }
         self.files.notify.ready();
         log::info!("app {}: ready at {}", self.files.name(), self.files.dir.dir().display());
-        if self.life.waits_until().is_none() {
-            self.life.start()?;
-        }
-        Ok(())
     }
 }
 
-/// Makes the ends of an app for a mux of another user, as root, and gives them to the service manager to keep
-/// for it. A mux that is only started again finds its ends there, and here only their names are seen to.
-///
-/// `check` fails if the mux will not understand its options. Such a mux, if no app depends on it, is given
-/// nothing, so that it fails, too.
-pub(crate) fn prepare(
-    dir: &AppDir,
-    (streams, has_journal): (&Streams, bool),
-    (unit, service): (&str, &ServiceName),
-    check: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    let notify = Notify::from_env(true)?;
-    if !notify.keeps() {
-        bail!("preparing app {}: this is a hook of a mux's unit", dir.name());
+/// Opens the app's ends of its streams, and gives them to the keeper, which starts the app on them.
+fn open_app_ends(dir: &AppDir, streams: &[Stream], notify: &Notify) -> Result<()> {
+    for stream in streams {
+        let path = dir.end(stream.stage2());
+        // A terminal becomes the app's controlling terminal, not ours.
+        let mut how = OpenOptions::new();
+        how.read(!stream.is_output() || *stream == Stream::Tty).custom_flags(O_NOCTTY);
+        how.write(stream.is_output());
+        let end = how.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        notify.store(&notify::app_end(*stream), &end);
     }
-    if !process::is_of_user() {
-        process::enter_main_mount_namespace()?;
-    }
-    let kept = Manager::of_this_process().stored_descriptors(unit)?;
-    if kept == 0 {
-        check()?;
-        dir.remove_own()?;
-    }
-    dir.split()?;
-    if kept == 0 {
-        let run = Manager::of_this_process().run_of(service.as_str());
-        dir.note_earlier(run.as_deref())?;
-    }
-    let prepared = prepare_ends(dir, (streams, has_journal), kept, &notify);
-    if prepared.is_err() && kept == 0 {
-        // What has been made is closed with this process: the app must not open it.
-        dir.lead_nowhere().context("taking away the names of the app's ends")?;
-    }
-    prepared?;
-    dir.mark_prepared()
+    Ok(())
 }
 
-fn prepare_ends(
-    dir: &AppDir,
-    (streams, has_journal): (&Streams, bool),
-    kept: usize,
-    notify: &Notify,
-) -> Result<()> {
-    if kept == 0 {
-        if matches!(streams, Streams::Fifos { make: true, .. }) {
-            dir.remove_old_input()?;
-        }
-        open_ends(dir, streams, &mut Stored::default(), notify)?;
-    } else {
-        match streams {
-            Streams::Terminal { .. } => pty::place(dir)?,
-            Streams::Fifos { enabled, make } => {
-                let made = enabled.iter().filter(|_| *make);
-                made.map(|stream| fifo::make(dir, *stream)).collect::<Result<Vec<_>>>()?;
-            }
-        }
-    }
-    if matches!(streams, Streams::Fifos { enabled, make: true } if enabled.contains(&Stream::Stdin))
-    {
-        dir.give_input().context("giving the mux the FIFO of the app's input")?;
-    }
-    // A user's mux writes to the journal itself: nobody would read the FIFO.
-    if has_journal && !process::is_of_user() {
-        logs::prepare_journal(dir, notify)?;
-    }
-    notify.barrier()
-}
-
-/// The ends that root has made for a mux of another user: those that the service manager keeps, and no
-/// others.
+/// The ends that root has made for a mux of another user: only those that the service manager
+/// keeps.
 fn adopt_ends(
     dir: &AppDir,
     wanted: &Streams,
+    duty: Duty,
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<AppEnds> {
@@ -279,7 +278,7 @@ fn adopt_ends(
         Streams::Fifos { enabled, .. } => {
             for stream in enabled {
                 if fifo::is_stored(stored, *stream) {
-                    ends.add_fifo(dir, *stream, stored, notify)?;
+                    duty.unless_app_runs(ends.add_fifo(dir, *stream, stored, notify))?;
                 } else {
                     log::error!(
                         "app {}: {stream} is not served before the app is stopped and started again: its \
@@ -301,7 +300,8 @@ fn adopt_ends(
 
 impl AppEnds {
     fn add_terminal(&mut self, pty: pty::Pty) -> Result<()> {
-        self.size = Some(pty::size(&pty.source.fd).context("the size of the terminal")?);
+        self.size =
+            Some(pty::size(&pty.source.fd).context("cannot read the size of the terminal")?);
         self.streams.push(Stream::Tty);
         self.sources.push(pty.source);
         self.input = Some(pty.input);
@@ -315,21 +315,22 @@ impl AppEnds {
         stored: &mut Stored,
         notify: &Notify,
     ) -> Result<()> {
-        self.streams.push(stream);
         if stream == Stream::Stdin {
             self.next_input = fifo::next_input(dir, stored, notify)?;
             if self.next_input.is_none() {
                 self.input = Some(fifo::input(dir, stored, notify)?);
             }
+            self.input_stage = fifo::input_stage(stored, notify)?;
         } else {
             self.sources.push(fifo::source(dir, stream, stored, notify)?);
         }
+        self.streams.push(stream);
         Ok(())
     }
 }
 
 /// The app's FIFOs or its terminal.
-fn open_ends(
+pub(crate) fn open_ends(
     dir: &AppDir,
     wanted: &Streams,
     stored: &mut Stored,
@@ -379,6 +380,31 @@ fn open_ends(
     }
 }
 
+/// Takes the app's directory, without what a dead mux has left there; also returns what that knew
+/// of the app.
+fn enter(dir: &AppDir, duty: Duty) -> Result<(Lock, Option<ReportedLife>)> {
+    dir.create()?;
+    let lock = dir.lock()?;
+    duty.unless_app_runs(dir.arrange(&lock))?;
+    let reported = duty.app_runs.then(|| ReportedLife::read(dir)).flatten();
+    duty.unless_app_runs(dir.remove_leftovers())?;
+    if let Some(reported) = &reported {
+        duty.unless_app_runs(reported.publish(dir))?;
+    }
+    Ok((lock, reported))
+}
+
+/// The sockets for these streams, and the one for sessions.
+fn listen(dir: &AppDir, streams: &[Stream], duty: Duty) -> Result<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for stream in streams.iter().copied().map(Some).chain([None]) {
+        let socket = dir.listen(stream.map_or(SESSION, Stream::socket));
+        let socket = duty.unless_app_runs(socket)?;
+        listeners.extend(socket.map(|socket| Listener::new(stream, socket)));
+    }
+    Ok(listeners)
+}
+
 /// The rules of admission on this system.
 fn rules(lists: Lists) -> Rules {
     let overflow = |file: &str| {
@@ -396,48 +422,57 @@ fn rules(lists: Lists) -> Rules {
 /// A hub that goes on where the previous one was, as far as systemd has kept its memory.
 fn open_hub(
     dir: &AppDir,
-    AppEnds { streams, sources, .. }: &AppEnds,
+    AppEnds { streams, sources, .. }: &mut AppEnds,
     (backlog, patience): (usize, Duration),
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<Hub> {
     let len = memory::rings_len(streams, backlog);
-    let map = |fd: &OwnedFd| sys::map_memory(fd, memory::WORDS, len);
     let fresh = new_epoch();
-    let kept = stored.remove(STORED);
-    let mapped = kept.as_ref().and_then(|fd| map(fd).ok());
-    let (words, rings) = match mapped {
-        Some(mapped) => mapped,
-        None => {
-            let fd = sys::new_memory("iottymux-backlog", size_of::<u64>() * memory::WORDS + len);
-            let fd = fd.context("making memory for the backlog")?;
-            notify.replace(STORED, &fd);
-            map(&fd).context("mapping the memory of the backlog")?
-        }
-    };
+    let KeptMemory { words, bytes: rings, was_stored } =
+        kept_memory::open(STORED, (memory::WORDS, len), stored, notify)?;
     let mut hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
     for source in sources {
-        if let Some(unread) = source.unread() {
-            hub.recover(source.stream, unread);
+        let is_next = hub.recover(source.stream, source.unread());
+        // Earlier builds read a FIFO by way of its stage, too, but a terminal directly.
+        if !is_next && source.stream == Stream::Tty {
+            source.clear_stage();
         }
     }
     let (name, is_new) = (dir.name(), hub.epoch() == fresh);
-    match kept {
-        Some(_) if is_new => log::warn!(
+    match was_stored {
+        true if is_new => log::warn!(
             "app {name}: the backlog that was kept is not used: it is of other streams, of another \
              size or of another version"
         ),
-        Some(_) => {
+        true => {
             log::info!("app {name}: continuing where the previous mux was");
             hub.await_clients(Instant::now() + patience.min(limits::PATIENCE));
         }
-        None => {}
+        false => {}
     }
     Ok(hub)
 }
 
-/// A number that no other mux has. It comes from the system's random source, with which std seeds its hash
-/// maps, and never waits.
+/// The app's input, with what an earlier mux has left in its queue.
+fn open_input(
+    ends: &mut AppEnds,
+    can_end: bool,
+    stored: &mut Stored,
+    notify: &Notify,
+) -> Result<InputFeed> {
+    let size = (queue::WORDS, queue::RING);
+    let KeptMemory { words, bytes: ring, .. } =
+        kept_memory::open(STORED_INPUT, size, stored, notify)?;
+    let stage = ends.input_stage.take();
+    let staged = stage.as_ref().map(|stage| stage.len);
+    let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());
+    let writers = [ends.input.take(), ends.next_input.take()];
+    Ok(InputFeed::new(input, writers, stage, can_end))
+}
+
+/// A number that no other mux has. It comes from the system's random source, with which std seeds
+/// its hash maps, and never waits.
 fn new_epoch() -> Epoch {
     Epoch(RandomState::new().build_hasher().finish())
 }

@@ -2,9 +2,11 @@
 
 use super::{Mux, Phase};
 use crate::os::diagnostics;
-use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
+
+/// Clients in one report: each takes less than 512 bytes, and the report must fit a frame.
+const REPORTED: usize = 128;
 
 impl Mux {
     /// The state of everything, now.
@@ -20,7 +22,7 @@ impl Mux {
         };
         // A client that has gone may have left input that the app does not take yet.
         let present = || self.clients.iter().filter(|(_, client)| !client.is_gone());
-        let clients = present().take(limits::REPORTED).map(|(id, client)| ClientReport {
+        let clients = present().take(REPORTED).map(|(id, client)| ClientReport {
             client: id.0,
             uid: client.peer.uid,
             pid: client.peer.pid,
@@ -45,7 +47,7 @@ impl Mux {
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
             logs: self.log_reports(),
-            unlisted: present().count().saturating_sub(limits::REPORTED),
+            unlisted: present().count().saturating_sub(REPORTED),
             errors: diagnostics::complaints()
                 .into_iter()
                 .map(|(at, error)| ErrorReport { at_ms: at.millis(), error })

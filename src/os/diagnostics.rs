@@ -6,7 +6,7 @@ use std::fmt::Arguments;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Error;
 use env_logger::Target;
@@ -17,6 +17,18 @@ use crate::types::escape::line;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::time::{Now, Stamp};
+
+/// Errors that a mux keeps for its status.
+const COMPLAINTS_KEPT: usize = 8;
+/// Bytes kept of an error: a line or two of a screen.
+const COMPLAINT: usize = 256;
+/// Log lines of one kind (attached and detached, requests, refusals, dropped clients, slow clients)
+/// within [`LINES_TIME`], counted separately for root with the mux's own user, and for all others.
+/// Of further lines only the number is logged: journald drops lines of a unit that logs too many,
+/// also those of the app.
+const LINES: u64 = 20;
+/// See [`LINES`].
+const LINES_TIME: Duration = Duration::from_secs(10);
 
 /// Begins to log. rkt's debug variables are honoured where no level was given.
 pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
@@ -55,20 +67,20 @@ pub(crate) fn complaints() -> Vec<(Stamp, String)> {
 }
 
 fn keep(mut complaint: String) {
-    let mut end = complaint.len().min(limits::COMPLAINT);
+    let mut end = complaint.len().min(COMPLAINT);
     while !complaint.is_char_boundary(end) {
         end -= 1;
     }
     complaint.truncate(end);
     let mut kept = COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if kept.len() == limits::COMPLAINTS {
+    if kept.len() == COMPLAINTS_KEPT {
         kept.pop_front();
     }
     kept.push_back((Now::read().stamp, complaint));
 }
 
-/// A rate limit for log lines that clients can cause: of more than [`limits::LINES`] within
-/// [`limits::LINES_TIME`] only the number is logged, so that journald does not drop lines of the
+/// A rate limit for log lines that clients can cause: of more than [`LINES`] within
+/// [`LINES_TIME`] only the number is logged, so that journald does not drop lines of the
 /// app.
 #[derive(Debug)]
 pub(crate) struct Limited {
@@ -115,18 +127,18 @@ impl Limited {
 impl Window {
     /// Counts a line: whether it may be logged, and how many of the time before it were not.
     fn next(&mut self, now: Instant) -> (bool, u64) {
-        let is_over = |since| now.saturating_duration_since(since) >= limits::LINES_TIME;
+        let is_over = |since| now.saturating_duration_since(since) >= LINES_TIME;
         let mut left_out = 0;
         if self.since.is_none_or(is_over) {
             left_out = self.left_out();
             *self = Self { since: Some(now), lines: 0 };
         }
         self.lines += 1;
-        (self.lines <= limits::LINES, left_out)
+        (self.lines <= LINES, left_out)
     }
 
     fn left_out(&self) -> u64 {
-        self.lines.saturating_sub(limits::LINES)
+        self.lines.saturating_sub(LINES)
     }
 }
 
@@ -155,8 +167,7 @@ pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
     exit
 }
 
-/// Says what is wrong with a command line, and that `help` is the command that tells more; or shows the
-/// help that was asked for.
+/// Reports an invalid command line and the `help` command for it, or prints the requested help.
 pub(crate) fn usage(error: &clap::Error, help: &str) -> Exit {
     if !error.use_stderr() {
         // A reader that closes its end is not an error.
@@ -171,7 +182,7 @@ pub(crate) fn usage(error: &clap::Error, help: &str) -> Exit {
     Exit::Usage
 }
 
-/// What is wrong with a command line, without what else might have been meant.
+/// The error in a command line, without clap's suggestions.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let message: Vec<&str> =
@@ -185,7 +196,7 @@ pub(crate) fn say(text: &str) {
     say_between("", text, "\n");
 }
 
-/// As [`say`], on a terminal that is raw or was: on a line of its own, whatever is before it.
+/// Like [`say`], on a terminal that is or was raw: the text begins on a new line.
 pub(crate) fn say_on_screen(text: &str) {
     say_between("\r\n", text, "\r\n");
 }
@@ -215,9 +226,9 @@ mod tests {
             logged += u64::from(may);
             assert_eq!(left_out, 0);
         }
-        assert_eq!(logged, limits::LINES);
-        let later = now + limits::LINES_TIME;
-        assert_eq!(window.next(later), (true, 1000 - limits::LINES));
-        assert_eq!(window.next(later + limits::LINES_TIME), (true, 0));
+        assert_eq!(logged, LINES);
+        let later = now + LINES_TIME;
+        assert_eq!(window.next(later), (true, 1000 - LINES));
+        assert_eq!(window.next(later + LINES_TIME), (true, 0));
     }
 }

@@ -3,13 +3,13 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, fchmod, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fchmod, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::walk::{Walk, refusal};
@@ -40,6 +40,28 @@ pub(crate) fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u
 
 /// Replaces a file atomically: readers see the old content or the new one, with the new mode.
 pub(crate) fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
+    replace_with(walk, file, content, mode, |_| Ok(()))
+}
+
+/// As [`replace_in`], and a power failure leaves neither half of it nor a later change without it.
+pub(crate) fn replace_safely(
+    walk: &Walk,
+    file: &OsStr,
+    content: &[u8],
+    mode: u32,
+) -> io::Result<()> {
+    replace_with(walk, file, content, mode, File::sync_all)?;
+    let dir = openat(walk.fd(), ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(fsync(dir)?)
+}
+
+fn replace_with(
+    walk: &Walk,
+    file: &OsStr,
+    content: &[u8],
+    mode: u32,
+    settle: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let new = temporary(&file.to_string_lossy());
     let remove = || remove_in(walk, new.as_ref());
     let write = || -> io::Result<()> {
@@ -47,6 +69,7 @@ pub(crate) fn replace_in(walk: &Walk, file: &OsStr, content: &[u8], mode: u32) -
         let mut out = open_in(walk, new.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         out.write_all(content)?;
         fchmod(&out, Mode::from_raw_mode(mode))?;
+        settle(&out)?;
         Ok(renameat(walk.fd(), &new, walk.fd(), file)?)
     };
     write().inspect_err(|_| drop(remove()))
@@ -63,7 +86,32 @@ pub(crate) fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
 /// Reads a regular file of a directory, of at most `limit` bytes; also returns its modification
 /// time.
 pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
-    read_open(open_in(walk, file, OFlags::RDONLY)?, limit)
+    read_open(open_plain(walk, file)?, limit)
+}
+
+/// Opens a regular file of a directory for reading. Any other file is only looked at: to open a
+/// device can start a watchdog, and the directory may be that of a pod.
+pub(crate) fn open_plain(walk: &Walk, file: &OsStr) -> io::Result<File> {
+    let there = open_in(walk, file, OFlags::PATH)?;
+    let metadata = there.metadata()?;
+    if metadata.is_symlink() {
+        return Err(is_a_link());
+    }
+    if !metadata.is_file() {
+        return Err(refusal("it is not a regular file".into()));
+    }
+    // The file that was looked at, even if another one has its name now.
+    let opened = format!("/proc/self/fd/{}", there.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    match openat(CWD, opened, flags, Mode::empty()) {
+        // There is no /proc.
+        Err(Errno::NOENT) => open_in(walk, file, OFlags::RDONLY),
+        opened => Ok(opened?.into()),
+    }
+}
+
+fn is_a_link() -> io::Error {
+    refusal("it is a symbolic link".into())
 }
 
 /// Opens a file of a directory without following a link and without blocking. A new file has mode
@@ -71,7 +119,7 @@ pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(Syst
 pub(crate) fn open_in(walk: &Walk, file: &OsStr, flags: OFlags) -> io::Result<File> {
     let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     match openat(walk.fd(), file, flags | always, Mode::from_raw_mode(PRIVATE)) {
-        Err(Errno::LOOP) => Err(refusal("it is a symbolic link".into())),
+        Err(Errno::LOOP) => Err(is_a_link()),
         opened => Ok(File::from(opened?)),
     }
 }

@@ -11,8 +11,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
 
-/// Starts a thread that blocks all signals: the event loop handles those of the process, and here they
-/// would interrupt a wait.
+/// Starts a thread that blocks all signals: the event loop handles the signals of the process, and
+/// in the thread they would interrupt a wait.
 pub(crate) fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let quietly = move || {
         // It does not fail for a valid set of signals.

@@ -11,7 +11,7 @@
 
 pub(crate) mod diagnostics;
 pub(crate) mod files;
-pub mod mailbox;
+pub(crate) mod mailbox;
 pub(crate) mod print;
 pub mod state;
 pub mod sys;

@@ -15,9 +15,10 @@ use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
 use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction, signal};
 use nix::sys::stat::fstat;
-use nix::unistd::setsid;
+use nix::unistd::{getpid, getppid, setsid};
 use tokio::io::unix::AsyncFd;
 
 /// Takes over descriptors that systemd passed, `first` to `first + count - 1`, and keeps them from
@@ -52,6 +53,52 @@ pub fn in_own_session(command: &mut Command, terminal: bool) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Has the command's process get SIGTERM when the thread that started it has gone, killed or not.
+pub(crate) fn ending_with_parent(command: &mut Command) {
+    let parent = getpid();
+    let prepare = move || -> io::Result<()> {
+        set_pdeathsig(Signal::SIGTERM)?;
+        if getppid() != parent {
+            raise(Signal::SIGTERM)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Passes copies of descriptors to the command's process, numbered from `first` on.
+pub(crate) fn passing(command: &mut Command, fds: &[&OwnedFd], first: RawFd) -> io::Result<()> {
+    let above = first + RawFd::try_from(fds.len()).map_err(io::Error::other)?;
+    let high = |fd: &&OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, above);
+    let copies = fds.iter().map(high).collect::<Result<Vec<_>, _>>()?;
+    // No descriptor of this process is to have one of these numbers meanwhile: the child would lose
+    // it, among them the one by which std reports that exec(2) failed.
+    let mut occupied = Vec::new();
+    while let Some(fd) = copies.first() {
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, first)?;
+        let is_above = fd.as_raw_fd() >= above;
+        occupied.push(fd);
+        if is_above {
+            break;
+        }
+    }
+    let prepare = move || -> io::Result<()> {
+        let _ = &occupied;
+        for (number, fd) in (first..).zip(&copies) {
+            // SAFETY: both numbers are plain integers, and nothing else in the child uses the
+            // second.
+            if unsafe { libc::dup2(fd.as_raw_fd(), number) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+    Ok(())
+}
+
 /// Makes the command's process ignore SIGTERM.
 pub(crate) fn ignoring_sigterm(command: &mut Command) {
     let prepare = || -> io::Result<()> {
@@ -64,7 +111,7 @@ pub(crate) fn ignoring_sigterm(command: &mut Command) {
 }
 
 /// Has the command's process take the signals that this one has blocked.
-pub fn taking_signals(command: &mut Command) {
+pub(crate) fn taking_signals(command: &mut Command) {
     let prepare = || Ok(SigSet::empty().thread_set_mask()?);
     // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
     unsafe { command.pre_exec(prepare) };
@@ -94,11 +141,10 @@ pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
 /// With these, mapped memory cannot shrink, whichever process has the descriptor.
 const FIXED_SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW);
 
-/// Memory of [`new_memory`], until the end of this process: so many words, then so many bytes. Its
-/// pages are not there before they are written.
+/// Maps memory of [`new_memory`] until the end of this process: this many words, then this many
+/// bytes. Pages exist only after they are written.
 ///
-/// To be called once for a memory, by a process that is the only one to use it: a mux has the lock
-/// of its app.
+/// Call it once for a memory, in the only process that uses it: a mux has the lock of its app.
 pub(crate) fn map_memory(
     fd: impl AsFd,
     words: usize,
@@ -115,9 +161,10 @@ pub(crate) fn map_memory(
     let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
     let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, 0) }?;
-    // SAFETY: the mapping begins on a page, is `size` bytes long, holds initialised integers
-    // whatever they are, is as long as the file for ever (it is sealed), and is never unmapped. The
-    // two slices do not overlap, and by what is asked of the caller nobody else has any.
+    // SAFETY: the mapping begins on a page, is `size` bytes long, holds integers that are valid for
+    // any bits, is always as long as the file (which is sealed), and is never unmapped. The two
+    // slices do not overlap, and by the contract of this function no other slices of the memory
+    // exist.
     Ok(unsafe {
         (
             slice::from_raw_parts(start.cast().as_ptr(), words),
@@ -126,15 +173,30 @@ pub(crate) fn map_memory(
     })
 }
 
-/// Lets go of the pages of code that only starting up needed: reading a command line touches
-/// nearly all of the program, serving an app a small part of it. What is needed again comes back
-/// from the page cache.
+/// Gives the whole pages of shared memory back to the system: they are zero when they are used
+/// again.
+pub(crate) fn give_back(memory: &mut [u8]) {
+    let before = memory.as_ptr().align_offset(PAGE).min(memory.len());
+    let pages = (memory.len() - before) / PAGE * PAGE;
+    if let Some(start) = NonNull::new(memory[before..].as_mut_ptr().cast()).filter(|_| pages > 0) {
+        // SAFETY: the pages are within memory that the caller alone uses; all that changes is that
+        // its bytes become zero. For other than shared memory it fails, and changes nothing.
+        let _ = unsafe { madvise(start, pages, MmapAdvise::MADV_REMOVE) };
+    }
+}
+
+/// A page, or a part of a larger one: then the system refuses to take it.
+const PAGE: usize = 4096;
+
+/// Releases the pages of code that only the start needed: parsing a command line touches nearly all
+/// of the program, serving an app a small part of it. The kernel reads pages again from the page
+/// cache when they are needed.
 pub(crate) fn forget_startup_code() -> io::Result<()> {
     let ours = std::fs::read_link("/proc/self/exe")?;
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let code = maps.lines().filter(|line| {
-        // Code, and the constants at the file's beginning: segments that no process writes to, not
-        // even the loader (what it relocates lies in a later segment).
+        // Code and constants: segments that no process writes to, not even the loader (its
+        // relocations are in a later segment).
         (line.contains(" r-xp ") || line.contains(" r--p 00000000 "))
             && line.ends_with(&*ours.to_string_lossy())
     });
@@ -146,13 +208,23 @@ pub(crate) fn forget_startup_code() -> io::Result<()> {
     };
     let ranges: Vec<_> = code.filter_map(range).collect();
     drop((ours, maps));
-    // All else is done by now: what runs from here on is what serving needs.
+    // Everything after this serves the app.
     for (start, len) in ranges {
-        // SAFETY: the range is a private, read-only mapping of this program's own file as the
-        // kernel has just told; dropping its clean pages changes nothing that can be read.
+        // SAFETY: the range is a private, read-only mapping of this program's own file, as the
+        // kernel has just reported; dropping its clean pages changes nothing that can be read.
         unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) }?;
     }
     Ok(())
+}
+
+/// Gives the system back the memory that the allocator has free. It does so by itself only with
+/// memory behind which nothing is in use.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it locks what it changes, and no memory in use is touched.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Makes a signal interrupt blocking system calls, without any other effect.
@@ -164,11 +236,12 @@ pub(crate) fn interrupt_on(signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// From here on this process may read and write what it has open, return from a signal, and end by
-/// [`exit_now`]; the kernel kills it for any other system call (`SECCOMP_MODE_STRICT` of seccomp(2)).
+/// From here on this process may only read and write open descriptors, return from a signal, and
+/// end by [`exit_now`]; the kernel kills it for any other system call (`SECCOMP_MODE_STRICT` of
+/// seccomp(2)).
 pub(crate) fn allow_only_reading_and_writing() -> io::Result<()> {
     let mode = libc::c_ulong::from(libc::SECCOMP_MODE_STRICT);
-    // SAFETY: this call takes numbers only; it changes nothing but what the kernel does later.
+    // SAFETY: this call takes numbers only, and changes no memory of this process.
     match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -194,8 +267,9 @@ struct RefusedCall {
     are_allowed: bool,
 }
 
-/// What reaches other processes of the same user: signals about a descriptor, which may be any signal for any
-/// process (`F_SETOWN` and `F_SETSIG` of fcntl(2), and the same by ioctl(2)), and limits of another process.
+/// Calls that reach other processes of the same user: signals about a descriptor, which can be any
+/// signal for any process (`F_SETOWN` and `F_SETSIG` of fcntl(2), and the same by ioctl(2)), and
+/// limits of another process.
 const REACHING_OTHERS: [RefusedCall; 3] = [
     RefusedCall {
         call: libc::SYS_fcntl,
@@ -217,12 +291,10 @@ const REACHING_OTHERS: [RefusedCall; 3] = [
     },
 ];
 
-/// From here on this thread, and what it starts, gets EPERM where it would send a signal to another process by
-/// a descriptor, or set its limits. Filters of `SystemCallFilter=` cannot say so, for they see no arguments.
-///
-/// # Errors
-/// When the kernel has no filters, or this process has no `no_new_privs`.
-pub fn refuse_to_reach_others() -> io::Result<()> {
+/// Makes this thread and what it starts get EPERM for sending a signal to another process by a
+/// descriptor, and for setting its limits. `SystemCallFilter=` cannot do that: it does not see
+/// arguments. This fails if the kernel has no filters, or the process lacks `no_new_privs`.
+pub(crate) fn refuse_to_reach_others() -> io::Result<()> {
     let end = |what: u32| instruction(RETURN, what);
     let (allow, refuse) =
         (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
@@ -254,7 +326,7 @@ pub fn refuse_to_reach_others() -> io::Result<()> {
 const LOAD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
-/// Where the number of the call is in what the filter sees (`struct seccomp_data`).
+/// The offset of the call's number in the filter's input (`struct seccomp_data`).
 const NUMBER: u32 = 0;
 
 /// Where the lower half of an argument is there.
@@ -266,7 +338,7 @@ fn instruction(code: u16, value: u32) -> libc::sock_filter {
     libc::sock_filter { code, jt: 0, jf: 0, k: value }
 }
 
-/// Jumps over so many instructions unless this value was loaded.
+/// Skips this many instructions unless this value was loaded.
 fn unless(value: u32, length: u8) -> libc::sock_filter {
     let jump = instruction(JUMP_IF_EQUAL, value);
     libc::sock_filter { jf: length, ..jump }
@@ -279,8 +351,8 @@ pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     loop {
         let room = size_of_val(&groups[..]);
         let mut len = libc::socklen_t::try_from(room).map_err(io::Error::other)?;
-        // SAFETY: the kernel writes at most `len` bytes, which is the size of what the pointer leads
-        // to, and any bytes are valid numbers.
+        // SAFETY: the kernel writes at most `len` bytes, the size of the pointer's target, and any
+        // bytes are valid numbers.
         let done = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),
@@ -324,7 +396,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
 
-    /// In a thread of its own, for a filter cannot be taken away.
+    /// In a thread of its own, since a filter cannot be removed.
     #[test]
     fn no_other_process_is_reached() {
         let tries = || {
@@ -335,7 +407,8 @@ mod tests {
             let (fd, pid) = (socket.as_raw_fd(), std::process::id());
             let owner = pid.cast_signed();
             let all = || {
-                // SAFETY: the descriptor is open, and the pointers lead to what the kernel expects or to nothing.
+                // SAFETY: the descriptor is open, and each pointer is null or leads to the type
+                // that the kernel expects.
                 let done = unsafe {
                     [
                         libc::fcntl(fd, libc::F_SETOWN, owner),

@@ -1,9 +1,9 @@
-//! Opening directories step by step, so that another user's link cannot lead the way elsewhere.
+//! Opens directories step by step, so that a link of another user cannot redirect a path.
 //!
-//! A link is followed only where root or this process's user made it, and none is followed in another
-//! root (behind `/proc/PID/root`): its absolute links would lead into this one. Each step is one
-//! openat(2) with `O_NOFOLLOW`. openat2(2) does the same for a whole path, but systemd's
-//! `RestrictSUIDSGID=` and older kernels refuse it, so the steps would be needed anyway.
+//! A link is followed only if root or this process's user made it. In another root (behind
+//! `/proc/PID/root`) none is followed, because its absolute links would lead into this root. Each
+//! step is one openat(2) with `O_NOFOLLOW`. openat2(2) does the same for a whole path, but
+//! systemd's `RestrictSUIDSGID=` and older kernels refuse it, so the steps would be needed anyway.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -65,14 +65,14 @@ impl Walk {
         Ok(Self { fd, path, root, owners, makes: false, is_guarded: false })
     }
 
-    /// Makes directories that are not there, with mode 0755 whatever the umask is.
+    /// Makes missing directories, with mode 0755 independent of the umask.
     pub(crate) fn making(self) -> Self {
         Self { makes: true, ..self }
     }
 
-    /// Refuses directories in which another user could replace the next step: those of other users, and
-    /// those that all users can write and that are not sticky. Group-writable ones are accepted: root gave
-    /// them to that group.
+    /// Refuses directories in which another user could replace the next step: those of other users,
+    /// and those that all users can write and that are not sticky. Group-writable ones are
+    /// accepted: root gave them to that group.
     pub(crate) fn guarded(self) -> Self {
         Self { is_guarded: true, ..self }
     }
@@ -102,8 +102,8 @@ impl Walk {
         self.follow(components(path), links, false).map(drop)
     }
 
-    /// Goes on to the directory of a file, and returns the name that the file has there. A last part that is a
-    /// link is followed as the others are.
+    /// Opens the directory of a file, and returns the file's name there. A link as the last part is
+    /// followed like the others.
     pub(crate) fn find(&mut self, path: &Path, links: Links) -> io::Result<OsString> {
         let name = self.follow(components(path), links, true)?;
         name.ok_or_else(|| refusal("it is not the path of a file".into()))
@@ -180,7 +180,8 @@ impl Walk {
         }
     }
 
-    /// Where the link of this name leads, if it may be followed. Follows it if it is one of the kernel's.
+    /// The target of the link of this name, if it may be followed. Follows it if it is one of the
+    /// kernel's.
     fn link(&mut self, name: &OsStr, links: Links) -> io::Result<Option<PathBuf>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let link = openat(&self.fd, name, flags, Mode::empty())?;
@@ -244,8 +245,8 @@ impl Walk {
     }
 }
 
-/// The users whose files are trusted: root, the user of this process, and the owner of the root directory.
-/// The last one is root by another number, for a process in a user namespace.
+/// The users whose files are trusted: root, the user of this process, and the owner of the root
+/// directory. The last one is root by another number, for a process in a user namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owners([u32; 3]);
 

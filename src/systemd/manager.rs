@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -16,6 +16,9 @@ use super::process;
 use crate::os::state::session;
 use crate::os::sys;
 use crate::types::limits;
+
+/// How long unneeded socket units may take to end: systemd stops them at once.
+const UNNEEDED: Duration = Duration::from_secs(10);
 
 /// A manager of services: the system's, or that of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +90,7 @@ impl UnitStatus {
 
 /// A signal such as ^C has ended `systemctl`; the job in systemd continues.
 #[derive(Debug)]
-pub struct Interrupted;
+pub(crate) struct Interrupted;
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -284,7 +287,7 @@ impl Manager {
 
     /// Waits for the end of a unit that ends by itself.
     pub(crate) fn await_end(self, unit: &str) -> Result<()> {
-        let until = Instant::now() + limits::UNNEEDED;
+        let until = Instant::now() + UNNEEDED;
         while self.show(unit)?.runs() {
             if Instant::now() > until {
                 bail!("{} does not end", unit.escape_debug());

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`app_status`] | how the app ended |
 //! | [`manager`] | systemctl: reads, starts and stops units |
+//! | [`watchdog`] | when systemd is to kill this process because it hangs |
 //! | [`notify`] | messages to systemd: readiness, descriptors to store |
 //! | [`store`] | the descriptors that an earlier process has stored |
 //! | [`process`] | this process as systemd started it |
@@ -13,3 +14,4 @@ pub(crate) mod manager;
 pub(crate) mod notify;
 pub(crate) mod process;
 pub(crate) mod store;
+pub(crate) mod watchdog;

@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::fcntl::OFlag;
@@ -18,12 +19,28 @@ use nix::sys::socket::{
 };
 use nix::unistd::pipe2;
 
-use crate::types::limits;
+use crate::types::stream::Stream;
 
-/// The connection to the service manager, if there is one.
+/// How long to wait until systemd has processed our messages. It takes a millisecond; without an
+/// answer the start fails.
+const BARRIER: Duration = Duration::from_secs(5);
+
+/// Name of the socket to the keeper of `run` among the descriptors that it passes.
+pub(crate) const KEEPER: &str = "keeper";
+/// Reports to the keeper of `run` that the first client has attached. Not in sd_notify(3): systemd
+/// would ignore it.
+pub(crate) const ATTACHED: &str = "X_IOTTYMUX_ATTACHED=1";
+
+/// Name under which the keeper of `run` gets the app's end of a stream.
+pub(crate) fn app_end(stream: Stream) -> String {
+    format!("app-{stream}")
+}
+
+/// The connection to the service manager, if there is one, or to the keeper of `run`.
 #[derive(Debug)]
 pub(crate) struct Notify {
-    socket: Option<(OwnedFd, UnixAddr)>,
+    /// The socket, and the address that it sends to unless it is connected.
+    socket: Option<(OwnedFd, Option<UnixAddr>)>,
     keeps: bool,
 }
 
@@ -38,14 +55,19 @@ impl Notify {
         Ok(Self { socket: name.map(open).transpose()?, keeps })
     }
 
-    fn open(name: &OsString) -> Result<(OwnedFd, UnixAddr)> {
+    /// A notifier for the keeper of `run`, which keeps descriptors.
+    pub(crate) fn to_keeper(socket: OwnedFd) -> Self {
+        Self { socket: Some((socket, None)), keeps: true }
+    }
+
+    fn open(name: &OsString) -> Result<(OwnedFd, Option<UnixAddr>)> {
         let address = match name.as_bytes() {
             [b'@', rest @ ..] => UnixAddr::new_abstract(rest)?,
             path => UnixAddr::new(OsStr::from_bytes(path))?,
         };
         let flags = SockFlag::SOCK_CLOEXEC;
         let fd = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        Ok((fd, address))
+        Ok((fd, Some(address)))
     }
 
     /// Whether systemd stores descriptors.
@@ -58,9 +80,27 @@ impl Notify {
         self.send("READY=1", None);
     }
 
+    /// Reports that the first client has attached.
+    pub(crate) fn attached(&self) {
+        self.send(ATTACHED, None);
+    }
+
     /// Reports that the mux is stopping.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1", None);
+    }
+
+    /// Has systemd kill this process if it is silent for this time; `None` ends that. Returns
+    /// whether it was sent: it does not wait for a systemd that reads nothing.
+    pub(crate) fn watch(&self, time: Option<Duration>) -> bool {
+        let time = time.unwrap_or_default().as_micros();
+        let message = format!("WATCHDOG=1\nWATCHDOG_USEC={time}");
+        self.try_send(&message, None, MsgFlags::MSG_DONTWAIT).is_ok()
+    }
+
+    /// Reports that this process does not hang, as [`Notify::watch`].
+    pub(crate) fn alive(&self) -> bool {
+        self.try_send("WATCHDOG=1", None, MsgFlags::MSG_DONTWAIT).is_ok()
     }
 
     /// Stores a copy of a descriptor for the next process. `name` has letters, digits and `-`.
@@ -84,13 +124,14 @@ impl Notify {
         }
     }
 
-    /// Waits until systemd has processed all messages: it ignores those of a process that has exited.
+    /// Waits until systemd has processed all messages: it ignores those of a process that has
+    /// exited.
     pub(crate) fn barrier(&self) -> Result<()> {
         let what = "cannot wait for systemd";
         let (done, token) = pipe2(OFlag::O_CLOEXEC).context(what)?;
         self.send("BARRIER=1", Some(token.as_raw_fd()));
         drop(token);
-        let time = PollTimeout::try_from(limits::BARRIER).unwrap_or(PollTimeout::MAX);
+        let time = PollTimeout::try_from(BARRIER).unwrap_or(PollTimeout::MAX);
         // systemd then closes its copy.
         match poll(&mut [PollFd::new(done.as_fd(), PollFlags::POLLIN)], time).context(what)? {
             0 => bail!("{what}: no answer"),
@@ -100,16 +141,20 @@ impl Notify {
 
     /// Logs failures only: a manager that is gone or slow must not fail the app.
     fn send(&self, message: &str, fd: Option<i32>) {
-        let Some((socket, address)) = &self.socket else { return };
+        if let Err(e) = self.try_send(message, fd, MsgFlags::empty()) {
+            let what = message.lines().next().unwrap_or_default();
+            log::warn!("cannot report {what}: {e}");
+        }
+    }
+
+    fn try_send(&self, message: &str, fd: Option<i32>, flags: MsgFlags) -> io::Result<()> {
+        let Some((socket, address)) = &self.socket else { return Ok(()) };
         let fds = fd.as_slice();
         let rights = [ControlMessage::ScmRights(fds)];
         let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
         let body = [IoSlice::new(message.as_bytes())];
-        let sent =
-            sendmsg(socket.as_raw_fd(), &body, control, MsgFlags::MSG_NOSIGNAL, Some(address));
-        if let Err(e) = sent.map_err(io::Error::from) {
-            let what = message.lines().next().unwrap_or_default();
-            log::warn!("cannot report to systemd {what}: {e}");
-        }
+        let flags = flags | MsgFlags::MSG_NOSIGNAL;
+        sendmsg(socket.as_raw_fd(), &body, control, flags, address.as_ref())?;
+        Ok(())
     }
 }

@@ -1,23 +1,32 @@
 //! This process as systemd started it: its variables, see systemd.exec(5), and its mount namespace.
 
 use std::env;
-use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use nix::sched::{CloneFlags, setns};
+use nix::unistd::getppid;
 
 /// The variables that systemd sets for one process only; children must not inherit them.
-pub(crate) const PRIVATE_ENV: [&str; 4] =
-    ["NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+pub(crate) const PRIVATE_ENV: [&str; 5] =
+    ["NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", KEEPER];
+/// The variable by which the keeper of `run` starts its mux: the PID of the keeper. It stands for
+/// `LISTEN_PID`, which a parent cannot know in advance.
+pub(crate) const KEEPER: &str = "IOTTYMUX_KEEPER";
 
-/// Whether systemd started this very process: most of its variables are inherited by all descendants.
+/// Whether the keeper of `run` started this process as its mux.
+pub(crate) fn is_kept() -> bool {
+    env::var(KEEPER).is_ok_and(|pid| pid == getppid().to_string())
+}
+
+/// Whether systemd started this very process: most of its variables are inherited by all
+/// descendants.
 pub(crate) fn is_of_unit() -> bool {
     // Systemd 248 and later; earlier versions set INVOCATION_ID only.
-    let is_this = |pid: String| pid == std::process::id().to_string();
+    let of_unit = if is_kept() { getppid().to_string() } else { std::process::id().to_string() };
+    let is_this = |pid: String| pid == of_unit;
     env::var("SYSTEMD_EXEC_PID").map_or(true, is_this) && invocation().is_some()
 }
 
@@ -31,36 +40,11 @@ pub(crate) fn is_of_user() -> bool {
     env::var_os("MANAGERPID").is_some()
 }
 
-/// Executes this program again without the variables that begin with `prefixes`, except `but`: an
-/// invalid variable must not make a mux close the ends of a running app. Returns if systemd passed
-/// no descriptors, if no variable is left to remove, or on failure.
-pub(crate) fn restart_without(prefixes: &[&str], but: &[&str]) {
-    let is_removed = |name: &OsString| {
-        let begins = |prefix: &&str| name.as_bytes().starts_with(prefix.as_bytes());
-        prefixes.iter().any(begins) && !but.iter().any(|but| name == *but)
-    };
-    let names: Vec<OsString> = env::vars_os().map(|(name, _)| name).filter(is_removed).collect();
-    if passed_descriptors() == 0 || names.is_empty() {
-        return;
-    }
-    eprintln!(
-        "iottymux: error: the app is running: ignoring all {} variables and using the defaults",
-        prefixes.join(" and ")
-    );
-    restart(|again| {
-        for name in &names {
-            again.env_remove(name);
-        }
-        // Or this program would read the same variables from a file.
-        again.env(HAS_READ, "1");
-    });
-}
-
 /// Set for a program that has been executed again, so that it happens once only.
 const HAS_READ: &str = "IOTTYMUX_HAS_READ_ENV";
 
-/// Executes this program again with the variables of a file that begin with `prefix` and are not set
-/// yet. Returns if there are none, if this has been done before, or on failure.
+/// Executes this program again with the variables of a file that begin with `prefix` and are not
+/// set yet. Returns if there are none, if this has been done before, or on failure.
 pub(crate) fn restart_with(text: &str, prefix: &str) {
     let is_new = |(name, _): &(&str, String)| {
         name.starts_with(prefix) && !name.contains('\0') && env::var_os(name).is_none()
@@ -73,8 +57,8 @@ pub(crate) fn restart_with(text: &str, prefix: &str) {
     }
 }
 
-/// Executes this program again in the same process: its open descriptors stay, and $LISTEN_PID stays
-/// valid. Returns on failure.
+/// Executes this program again in the same process: its open descriptors stay, and $LISTEN_PID
+/// stays valid. Returns on failure.
 fn restart(change: impl FnOnce(&mut Command)) {
     let Ok(program) = env::current_exe() else { return };
     let mut again = Command::new(program);
@@ -91,7 +75,8 @@ pub(crate) fn enter_main_mount_namespace() -> Result<()> {
     setns(namespace, CloneFlags::CLONE_NEWNS).context(what)
 }
 
-/// The variables of a file in the format of `EnvironmentFile=` of systemd.exec(5); other lines are skipped.
+/// The variables of a file in the format of `EnvironmentFile=` of systemd.exec(5); other lines are
+/// skipped.
 fn variables(text: &str) -> impl Iterator<Item = (&str, String)> {
     let variable = |line| {
         let (name, value) = str::split_once(line, '=')?;
@@ -116,9 +101,15 @@ fn unescape(value: &str) -> String {
     value.chars().filter(keep).collect()
 }
 
+/// Whether systemd passed descriptors to this process: then an app may be running that depends on
+/// it.
+pub(crate) fn has_descriptors() -> bool {
+    passed_descriptors() > 0
+}
+
 /// The number of descriptors that systemd passed to this process.
 pub(super) fn passed_descriptors() -> usize {
     let number = |name| env::var(name).ok()?.parse::<usize>().ok();
     let is_ours = number("LISTEN_PID") == Some(std::process::id() as usize);
-    number("LISTEN_FDS").filter(|_| is_ours).unwrap_or(0)
+    number("LISTEN_FDS").filter(|_| is_ours || is_kept()).unwrap_or(0)
 }

@@ -8,7 +8,7 @@ use super::process;
 use crate::os::sys;
 
 /// The number of the first descriptor that systemd passes.
-const FIRST_FD: i32 = 3;
+pub(crate) const FIRST_FD: i32 = 3;
 
 /// The stored descriptors, by name.
 #[derive(Debug, Default)]
@@ -22,6 +22,11 @@ impl Stored {
         Self(names.split(':').map(str::to_owned).zip(fds).collect())
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a descriptor of this name is left.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
@@ -30,5 +35,13 @@ impl Stored {
     /// Removes the descriptor of this name.
     pub(crate) fn remove(&mut self, name: &str) -> Option<OwnedFd> {
         self.0.remove(name)
+    }
+
+    /// Removes all descriptors whose names begin with this, and returns the names.
+    pub(crate) fn take_all(&mut self, prefix: &str) -> Vec<String> {
+        let names = self.0.keys().filter(|name| name.starts_with(prefix)).cloned();
+        let names: Vec<_> = names.collect();
+        self.0.retain(|name, _| !name.starts_with(prefix));
+        names
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escaped(text, &[], |c, out| out.extend(c.escape_debug()))
 }
 
-/// A JSON document with the unsafe characters of its strings escaped as JSON has it: the same document.
+/// The same JSON document, with the unsafe characters of its strings in JSON escapes.
 pub(crate) fn json(document: &str) -> Cow<'_, str> {
     // All of them are below U+10000; those between the strings are the document's own line ends.
     escaped(document, &['\n'], |c, out| {

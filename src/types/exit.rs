@@ -7,8 +7,10 @@ pub(crate) enum Exit {
     Done,
     /// Something failed before there was a connection to an app.
     Failed,
-    /// A usage error in the command line or the environment; units do not restart on it.
+    /// A usage error in the command line or the environment.
     Usage,
+    /// The same of a mux in a unit that no app depends on yet: it is not started again.
+    Config,
     /// `attach`, after it had connected: the output is not complete.
     Incomplete,
     /// `attach` and `run`, after they had begun: the connection or the start failed.
@@ -26,6 +28,8 @@ impl Exit {
             Self::Done => 0,
             Self::Failed => 1,
             Self::Usage => 2,
+            // As in sysexits.h.
+            Self::Config => 78,
             Self::Incomplete => 124,
             Self::Lost => 125,
             Self::Rkt => 254,

@@ -5,12 +5,14 @@
 //! | [`service`] | names of services |
 //! | [`name`], [`stream`], [`size`], [`time`] | apps, streams, sizes, times |
 //! | [`rights`] | who may do what |
+//! | [`record`] | records in memory that outlives a process |
 //! | [`escape`], [`exit`], [`limits`] | escaping for terminals, exit codes, every shared limit |
 
 pub(crate) mod escape;
 pub(crate) mod exit;
 pub mod limits;
 pub(crate) mod name;
+pub(crate) mod record;
 pub(crate) mod rights;
 pub(crate) mod service;
 pub mod size;

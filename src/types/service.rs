@@ -55,7 +55,7 @@ impl fmt::Display for ServiceError {
 
 impl std::error::Error for ServiceError {}
 
-/// Units that are no services, by what their names end with (systemd.unit(5)).
+/// The suffixes of units that are not services (systemd.unit(5)).
 const OTHER_KINDS: [&str; 10] = [
     ".socket",
     ".device",

@@ -1,4 +1,4 @@
-//! Reading the clocks, in one place. The core is given what was read and never reads itself.
+//! Reads the clocks, in one place. The core takes the time as an argument.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,54 +1,85 @@
-//! Whether the service of an app can have commands of root beside its own.
+//! Whether the service of an app can safely have commands of root beside its own.
 //!
-//! systemd runs a command with `+` as root, but with the root directory, the mounts, the search path and the
-//! environment of the unit. Where a user of the service can write what these lead to, the command would be
-//! that user's: a program of the same name, or a library by `LD_PRELOAD=`.
+//! systemd runs a command with `+` as root, but with the root directory, the mounts, the search
+//! path and the environment of the unit. If a user can write to one of these, that user decides
+//! what the command runs: a program of the same name, or a library by `LD_PRELOAD=`.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use super::Setup;
+use super::MuxUnit;
+use super::render::OPTIONS;
 use crate::os::files::read_plain;
 use crate::systemd::manager::Manager;
 use crate::types::limits;
 
-/// What gives a command another root, or another place to be found. A value of `/` changes nothing.
+/// Settings that change the root or the search path of a command. A value of `/` changes nothing.
 const ROOTS: [&str; 5] =
     ["RootDirectory", "RootImage", "ExtensionImages", "ExtensionDirectories", "ExecSearchPath"];
-/// What puts other files in the place of those of the machine.
+/// Settings that replace files of the machine.
 const MOUNTS: [&str; 4] = ["BindPaths", "BindReadOnlyPaths", "MountImages", "TemporaryFileSystem"];
-/// Variables, by which the loader of programs finds libraries where the name begins so.
+/// Settings of environment variables.
 const VARIABLES: [&str; 2] = ["Environment", "PassEnvironment"];
+/// Variables with this prefix make the dynamic loader find other libraries.
 const LOADER: &str = "LD_";
-/// Files of variables.
+/// Files with environment variables.
 const FILES: &str = "EnvironmentFiles";
-/// Directories of which a program needs something before it begins.
+/// Directories with files that a program needs when it starts.
 const SYSTEM: [&str; 5] = ["usr", "bin", "sbin", "etc", "opt"];
 /// Links followed on one path at most: as many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 /// The bits that let others write.
 const WRITABLE: u32 = 0o022;
 
-/// The line of a service for which it can have no command of root, if there is one.
-///
-/// # Errors
-/// When systemctl cannot be run, or refuses.
-pub(crate) fn obstacle(manager: Manager, service: &str, setup: &Setup) -> Result<Option<String>> {
+/// The first setting of a service that makes commands of root unsafe.
+pub(crate) fn obstacle(manager: Manager, service: &str, program: &str) -> Result<Option<String>> {
     if manager.user {
         // Its commands have the rights of the service itself.
         return Ok(None);
     }
-    let program = setup.binary.as_deref().unwrap_or_default();
     let names = [&ROOTS[..], &MOUNTS, &VARIABLES, &[FILES]].concat().join(",");
     let shown = manager.systemctl(&["show", &format!("--property={names}"), "--", service])?;
     Ok(shown
         .lines()
         .find(|line| is_obstacle(line, program))
         .map(|line| line.escape_debug().to_string()))
+}
+
+/// Refuses muxes whose options users other than root can change: commands of root use them.
+pub(crate) fn check_options(manager: Manager, muxes: &[MuxUnit]) -> Result<()> {
+    for mux in muxes.iter().filter(|_| !manager.user) {
+        let path = format!("{OPTIONS}/{}.env", mux.name);
+        if !is_only_roots(Path::new(&path)) {
+            bail!(
+                "other users can change {path}, and commands of root read it. \
+                 Try: chown root {OPTIONS} {path}; chmod go-w {OPTIONS} {path}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Warns of a service whose user may now decide what its hooks run, since it was changed after
+/// `enable`. systemd runs them nevertheless.
+pub(crate) fn warn_of_change(manager: Manager, service: &str) {
+    let look = || -> Result<Option<String>> {
+        let Some(line) = obstacle(manager, service, "")? else { return Ok(None) };
+        let commands = manager.properties(service, "ExecStartPost,ExecStopPost")?;
+        let has_ours = commands.values().any(|value| value.contains(" control --app "));
+        Ok(has_ours.then_some(line))
+    };
+    match look() {
+        Ok(None) => {}
+        Ok(Some(line)) => log::warn!(
+            "users other than root can decide which program root runs for {service}, because of {line}; \
+             try to run `iottymux enable` again, which removes these commands"
+        ),
+        Err(e) => log::warn!("cannot check the commands of {service}: {e:#}"),
+    }
 }
 
 fn is_obstacle(line: &str, program: &str) -> bool {
@@ -63,7 +94,7 @@ fn is_obstacle(line: &str, program: &str) -> bool {
         return value.split([' ', '"']).any(|word| word.starts_with(LOADER));
     }
     if MOUNTS.contains(&name) {
-        // Sources and destinations alike, for a name with a space looks like two.
+        // Sources and destinations are treated alike, since a name with a space looks like two.
         let mut words = value.split([' ', ':']).map(|word| word.trim_start_matches('-'));
         return words.any(|word| is_of_system(word) || is_above(word, program));
     }
@@ -80,13 +111,13 @@ fn is_above(dir: &str, program: &str) -> bool {
     dir.starts_with('/') && Path::new(program).starts_with(dir)
 }
 
-/// Whether root alone can decide what is in a file, also in one that is not there yet.
+/// Whether only root can decide the content of a file, also of one that does not exist yet.
 fn is_only_roots(path: &Path) -> bool {
     let is_pattern = path.to_string_lossy().contains(['*', '?', '[']);
     !is_pattern && path.is_absolute() && leads_by_root(path, MOST_LINKS)
 }
 
-/// Whether a file of variables has one that is for the loader, as far as it is there.
+/// Whether a file of variables exists and sets one for the loader.
 fn names_libraries(path: &Path) -> bool {
     match fs::canonicalize(path).and_then(|path| read_plain(&path, limits::UNIT_FILE)) {
         Ok((_, text)) => String::from_utf8_lossy(&text).contains(LOADER),
@@ -105,7 +136,7 @@ fn leads_by_root(path: &Path, links: usize) -> bool {
         }
         let there = match fs::symlink_metadata(&here) {
             Ok(there) => there,
-            // All above are root's: nobody else can make it.
+            // All directories above belong to root, so no other user can create it.
             Err(e) => return e.kind() == ErrorKind::NotFound,
         };
         if there.uid() != 0 || !there.is_symlink() && there.mode() & WRITABLE != 0 {

@@ -1,27 +1,28 @@
-//! The journal of a service that is made attachable: its lines go there still, where they went before.
+//! The journal of an attachable service: lines that went to the journal before still do.
 //!
-//! [`settle`] asks systemd what the service's own files say, before anything is written; the rest is pure. Our own
-//! drop-in overrides these files, so it remembers what they said.
+//! [`JournalPlan::settle`] reads the settings of the service before anything is written. Our
+//! drop-in overrides these settings, so it also remembers them.
 
 use anyhow::Result;
 
+use super::render::sections;
 use super::text::{argument, value, with_checksum};
-use super::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, Variable, drop_ins, sections};
+use super::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, Variable, drop_ins};
 use crate::logfmt::syslog::{DAEMON, INFO, is_identifier};
 use crate::systemd::manager::Manager;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
-/// The command that is the journal's writer: for units, and so not in the help.
+/// The command of the journal writer. It is for units, so the help does not list it.
 pub(crate) const JOURNAL_WRITER: &str = "journal-writer";
 
-/// The template of the writer, without `@` and what follows.
+/// The name of the writer's template before the `@`.
 const TEMPLATE: &str = "iojournal";
-/// What of a service says how its lines come into the journal.
+/// The settings of a service that decide how its lines get into the journal.
 pub(crate) const PROPERTIES: &str = "StandardOutput,StandardError,SyslogIdentifier,SyslogLevel,SyslogFacility,\
                               SyslogLevelPrefix,LogNamespace,LogLevelMax,LogRateLimitIntervalUSec,\
                               LogRateLimitBurst";
-/// A section of our drop-in that systemd passes over (systemd.unit(5)), and its lines.
+/// A section of our drop-in that systemd ignores (systemd.unit(5)), and its lines.
 const SECTION: &str = "X-Iottymux";
 const OUTPUT_WAS: &str = "OutputWas=";
 const ERROR_WAS: &str = "ErrorWas=";
@@ -31,49 +32,47 @@ const LOGS: &str = "IOTTYMUX_LOG";
 /// Whether the lines of a service go to the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum JournalChoice {
-    /// Where they went before.
+    /// If they went there before.
     #[default]
     AsBefore,
-    /// Not at all.
     Never,
-    /// In any case.
     Always,
 }
 
-/// How the lines of a service come into the journal.
+/// How the lines of a service get into the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalPlan {
-    /// Whether they are to.
+    /// Whether they shall.
     pub(crate) choice: JournalChoice,
-    /// What systemd says of the service, where it was asked.
+    /// The service's settings, if systemd was asked.
     facts: Option<Facts>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Facts {
-    /// `StandardOutput=` and `StandardError=` of its own files.
+    /// `StandardOutput=` and `StandardError=` of the service's own files.
     was: [String; 2],
     identifier: Option<String>,
     level: u8,
     facility: u8,
     takes_prefix: bool,
-    /// Lines of the writer's own unit: what journald asks of the unit that sends.
+    /// Lines for the writer's unit: journald applies the limits of the unit that sends.
     limits: Vec<String>,
 }
 
 impl JournalPlan {
-    /// What is wished, where nobody is asked.
+    /// A plan without the service's settings.
     pub(crate) fn new(choice: JournalChoice) -> Self {
         Self { choice, facts: None }
     }
 
-    /// Whether the service itself has been asked for.
+    /// Whether the service's settings are known.
     pub(crate) fn is_settled(&self) -> bool {
         self.facts.is_some()
     }
 
-    /// Learns how the service has it: from its [`PROPERTIES`] as systemd shows them, by the first of its commands, and
-    /// from our own drop-in, if there is one.
+    /// Takes the service's settings from its [`PROPERTIES`] as systemd shows them, its first
+    /// command, and our drop-in, if there is one.
     pub(crate) fn settle(
         &mut self,
         property: impl Fn(&str) -> String,
@@ -85,7 +84,7 @@ impl JournalPlan {
             let mut lines = drop_in?.lines();
             lines.find_map(|line| line.strip_prefix(key)).map(str::to_owned)
         };
-        // One that iottymux wrote before it remembered anything, for a stream that it had left to the journal.
+        // An earlier version wrote this line for a stream in the journal.
         let identifier = property("SyslogIdentifier");
         let line = format!("SyslogIdentifier={identifier}");
         let is_ours = drop_in.is_some_and(|text| text.lines().any(|had| had == line));
@@ -129,7 +128,7 @@ impl JournalPlan {
         }
     }
 
-    /// The log of a mux that leads there.
+    /// The `--log` of a mux for the journal.
     fn spec(&self, mux: &MuxUnit) -> Option<String> {
         let outputs = mux.streams.iter().filter(|stream| **stream != Stream::Stdin);
         let (takes, leaves): (Vec<Stream>, Vec<Stream>) = outputs.partition(|s| self.takes(**s));
@@ -142,7 +141,7 @@ impl JournalPlan {
         }
     }
 
-    /// Adds what a mux has to know.
+    /// Adds the variables that a mux needs for the journal.
     pub(crate) fn add_to(&self, variables: &mut Vec<Variable>, mux: &MuxUnit, setup: &Setup) {
         let Some(mut spec) = self.spec(mux) else { return };
         if let Some(at) = variables.iter().position(|variable| variable.name == LOGS) {
@@ -171,32 +170,33 @@ impl JournalPlan {
         set(LOGS, spec);
     }
 
-    /// The unit of the writer of a mux, where it needs one: a user's mux writes itself.
+    /// The unit of the writer of a mux. A user's mux needs none: it writes to journald itself.
     pub(crate) fn writer(&self, mux: &MuxUnit, setup: &Setup) -> Option<String> {
         let needs = !setup.user && self.spec(mux).is_some();
         needs.then(|| unit(&mux.name))
     }
 
-    /// The line of the units that need the writer of a mux: its app, and the mux, so that it ends after
-    /// both.
+    /// The line of the units that need the writer of a mux: the app and the mux. So the writer ends
+    /// after both.
     pub(crate) fn wants(&self, mux: &MuxUnit, setup: &Setup) -> Option<String> {
         self.writer(mux, setup).map(|unit| format!("Wants={unit}"))
     }
 
-    /// What is remembered in our drop-in of the service.
+    /// The section of our drop-in that remembers the service's settings.
     pub(crate) fn memory(&self) -> String {
         let Some(Facts { was: [output, error], .. }) = &self.facts else { return String::new() };
         format!("\n[{SECTION}]\n{OUTPUT_WAS}{output}\n{ERROR_WAS}{error}\n")
     }
 }
 
-/// The unit of the writer of the mux of this name, whether it has one or not.
+/// The name of the writer's unit for the mux of this name.
 pub(crate) fn unit(name: &AppName) -> String {
     format!("{TEMPLATE}@{name}.service")
 }
 
-/// Stops the writer of a mux that has ended, once it has read all, and makes systemd forget that it has failed:
-/// without its FIFO or its files it could not start again, and would be listed for ever.
+/// Stops the writer of an ended mux when it has read everything, and makes systemd forget a failure
+/// of it: without its FIFO or its files it could not start again, and systemd would list it for
+/// ever.
 pub(crate) fn end(manager: Manager, name: &AppName) -> Result<()> {
     let unit = unit(name);
     manager.stop(&unit)?;
@@ -216,7 +216,7 @@ pub(crate) fn file(app: &AppUnits, mux: &MuxUnit, setup: &Setup) -> Option<UnitF
         facts.map_or(DAEMON, |facts| facts.facility),
     );
     let fifo = setup.path(mux, "ends/journal");
-    // The template's own is reset.
+    // The first line resets the condition of the template.
     let condition = || ["ConditionPathExists=".to_owned(), format!("ConditionPathExists={fifo}")];
     let elsewhere = setup.state.is_some().then(condition);
     let mut service = vec![
@@ -232,20 +232,21 @@ pub(crate) fn file(app: &AppUnits, mux: &MuxUnit, setup: &Setup) -> Option<UnitF
     Some(UnitFile { path: drop_ins(&unit).join(DROP_IN), text })
 }
 
-/// The template of the writers, if one of the muxes has one.
+/// The template of the writers, if one of the muxes needs a writer.
 pub(crate) fn template(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> Option<UnitFile> {
     let needs = muxes.iter().any(|mux| app.journal.writer(mux, setup).is_some());
     let text = with_checksum(None, include_str!("../../units/iojournal@.service"));
     needs.then(|| UnitFile { path: format!("{TEMPLATE}@.service").into(), text })
 }
 
-/// Whether systemd writes what goes to such an output to the journal. `kmsg` and `+console` copy the lines to
-/// the kernel's log and the console, which `enable` overrides only with `--force`: the journal's part stays.
+/// Whether systemd writes such an output to the journal. `kmsg` and `+console` also copy the lines
+/// to the kernel's log and the console. `enable --force` drops these copies and keeps the journal.
 fn is_journal(output: &str) -> bool {
     matches!(output.split('+').next(), Some("journal" | "syslog" | "kmsg"))
 }
 
-/// The name of the program of a command as `systemctl show` has it, which is what systemd calls its lines by.
+/// The name of the program in a command as `systemctl show` prints it: systemd's default
+/// identifier.
 fn program(command: &str) -> Option<&str> {
     let (_, rest) = command.split_once("{ path=")?;
     let (path, _) = rest.split_once(" ; argv[]=")?;

@@ -1,7 +1,7 @@
-//! What a pod manifest or annotations ask for. Pure.
+//! The streams that a pod manifest or annotations ask for. Pure.
 //!
-//! The manifest is the one of appc (`schema/pod.md` of its specification), of which only the names and
-//! the annotations matter here; the annotations are rkt's.
+//! The manifest is that of appc (`schema/pod.md` of its specification). Only names and annotations
+//! matter here. The annotations are rkt's.
 
 use std::str::FromStr;
 
@@ -11,21 +11,19 @@ use super::mode::{StreamMode, StreamModes};
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
-/// What every annotation of an app's stream begins with.
+/// The prefix of each annotation of a stream.
 const STREAM: &str = "coreos.com/rkt/stage2/";
-/// How the pod is logged.
+/// The log mode of the pod.
 const LOG_MODE: &str = "coreos.com/rkt/experiment/logmode";
-/// Where, in the directory that the kubelet has for the pod.
+/// The path of the log, in the kubelet's directory for the pod.
 const LOG_PATH: &str = "coreos.com/rkt/experiment/kubernetes-log-path";
-/// That directory, which is rkt's affair.
+/// That directory. Only rkt uses it.
 const LOG_DIR: &str = "coreos.com/rkt/experiment/kubernetes-log-dir";
 
-/// A name and a value, as a manifest has them or a command line (`NAME=VALUE`).
+/// An annotation of a manifest or of the command line (`NAME=VALUE`).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Annotation {
-    /// Its name, without what it means.
     pub(crate) name: String,
-    /// Its value.
     pub(crate) value: String,
 }
 
@@ -33,29 +31,29 @@ impl FromStr for Annotation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text.split_once('=').ok_or("an annotation is NAME=VALUE")?;
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
         Ok(Self { name: name.to_owned(), value: value.to_owned() })
     }
 }
 
-/// What annotations ask for.
+/// The options in annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ManifestOptions {
-    /// Those of stdin, stdout and stderr.
+    /// For stdin, stdout and stderr.
     modes: [Option<StreamMode>; 3],
-    /// Whether the pod is logged for the kubelet.
+    /// Whether the kubelet reads the pod's logs.
     kubernetes: bool,
-    /// The path of the app's log for it.
+    /// The path of the app's log for the kubelet.
     log_path: Option<String>,
 }
 
 impl ManifestOptions {
-    /// What a command line asks for, without annotations.
+    /// The options of a command line without annotations.
     pub(crate) fn new(modes: [Option<StreamMode>; 3]) -> Self {
         Self { modes, ..Self::default() }
     }
 
-    /// Takes an annotation of an app or of its pod; whether it is one of ours.
+    /// Reads an annotation of an app or of its pod. Returns whether it is about streams or logs.
     pub(crate) fn take(&mut self, annotation: &Annotation) -> Result<bool, String> {
         let Annotation { name, value } = annotation;
         let refuse = |why| format!("annotation {name}={}: {why}", value.escape_debug());
@@ -64,7 +62,7 @@ impl ManifestOptions {
         match (name.as_str(), stream) {
             (_, Some(stream)) => self.modes[stream] = Some(value.parse().map_err(refuse)?),
             (LOG_MODE, _) if value == "k8s-plain" => self.kubernetes = true,
-            (LOG_MODE, _) => return Err(refuse("there is only k8s-plain".to_owned())),
+            (LOG_MODE, _) => return Err(refuse("expected k8s-plain".to_owned())),
             (LOG_PATH, _) => self.log_path = Some(value.clone()),
             (LOG_DIR, _) => {}
             _ => return Ok(false),
@@ -72,7 +70,7 @@ impl ManifestOptions {
         Ok(true)
     }
 
-    /// The modes, and the path of the kubelet's log, if it has one.
+    /// The modes, and the path of the kubelet's log, if there is one.
     pub(crate) fn settle(self) -> Result<(StreamModes, Option<String>), String> {
         let modes = StreamModes::new(self.modes)?;
         match (self.kubernetes, self.log_path) {
@@ -107,11 +105,11 @@ fn nothing_is_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// The apps of a pod and what they ask for, in the manifest's order.
+/// The apps of a pod with their modes and logs, in the manifest's order.
 pub(crate) fn parse(text: &[u8]) -> Result<Vec<(AppName, StreamModes, Option<String>)>, String> {
     let pod: Pod = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     if pod.ac_kind != "PodManifest" {
-        return Err(format!("it is a \"{}\", no PodManifest", pod.ac_kind.escape_debug()));
+        return Err(format!("it is a \"{}\", not a PodManifest", pod.ac_kind.escape_debug()));
     }
     let mut apps: Vec<(AppName, StreamModes, Option<String>)> = Vec::new();
     for ManifestApp { name, annotations } in &pod.apps {
@@ -123,10 +121,10 @@ pub(crate) fn parse(text: &[u8]) -> Result<Vec<(AppName, StreamModes, Option<Str
         }
         let (modes, log) = options.settle().map_err(refuse)?;
         if modes.has(StreamMode::Interactive) && pod.apps.len() > 1 {
-            return Err(refuse("only the one app of a pod can be interactive".to_owned()));
+            return Err(refuse("an interactive app must be the only app of its pod".to_owned()));
         }
         if apps.iter().any(|(other, ..)| *other == app) {
-            return Err(refuse("it is there twice".to_owned()));
+            return Err(refuse("it is listed twice".to_owned()));
         }
         apps.push((app, modes, log));
     }
@@ -174,10 +172,10 @@ mod tests {
             (r#"{"acKind":"ImageManifest\u001b"}"#.to_owned(), r#"it is a "ImageManifest\u{1b}""#),
             (pod(&app("A_b", "stdin", "null")), r#"app "A_b": an app name can only have"#),
             (pod(&app("a", "stdin", "log")), r#"app "a": stdin cannot be log"#),
-            (pod(&app("a", "stdout", "tyt")), "stdout=tyt: a mode is"),
-            (pod(&app("a", "stdout", "interactive")), "interactive goes with nothing else"),
+            (pod(&app("a", "stdout", "tyt")), "stdout=tyt: expected interactive"),
+            (pod(&app("a", "stdout", "interactive")), "interactive cannot be combined"),
             (pod(r#"{"name":"a"}"#), "needs coreos.com/rkt/experiment/kubernetes-log-path"),
-            (pod(&both), "it is there twice"),
+            (pod(&both), "it is listed twice"),
         ] {
             let error = parse(text.as_bytes()).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -1,22 +1,22 @@
-//! What an app's streams are: rkt's five modes, and which of them go together. Pure.
+//! The modes of an app's streams: rkt's five modes and their valid combinations. Pure.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::types::stream::Stream;
 
-/// What a stream of an app is (design document of rkt's logging and attaching).
+/// The mode of a stream (design document of rkt's logging and attaching).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamMode {
-    /// The terminal of whoever started the machine or the pod: nothing can be attached.
+    /// The terminal from which the machine or the pod was started. Clients cannot attach.
     Interactive,
-    /// A terminal of its own, which can be attached.
+    /// An attachable terminal.
     Tty,
-    /// A stream of its own, which can be attached.
+    /// An attachable FIFO.
     Stream,
-    /// The journal, or the log that the pod asks for.
+    /// The journal, or the pod's log.
     Log,
-    /// Nothing.
+    /// /dev/null.
     Null,
 }
 
@@ -42,26 +42,26 @@ impl FromStr for StreamMode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, mode)| *mode);
-        found.ok_or_else(|| "a mode is interactive, tty, stream, log or null".to_owned())
+        found.ok_or_else(|| "expected interactive, tty, stream, log or null".to_owned())
     }
 }
 
-/// The modes of an app's three streams, which go together.
+/// A valid combination of modes for an app's three streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamModes([StreamMode; 3]);
 
 impl StreamModes {
-    /// The modes that were asked for, and rkt's own where none was: nothing to read, and the journal.
+    /// Checks these modes. The defaults are rkt's: null for stdin, log for the outputs.
     pub(crate) fn new(asked: [Option<StreamMode>; 3]) -> Result<Self, String> {
         let one_is = |mode| asked.contains(&Some(mode));
         if asked[0] == Some(StreamMode::Log) {
-            return Err("stdin cannot be log: nothing is written there".to_owned());
+            return Err("stdin cannot be log: it is an input".to_owned());
         }
         if one_is(StreamMode::Interactive)
             && asked.iter().any(|mode| *mode != Some(StreamMode::Interactive))
         {
-            return Err("interactive goes with nothing else: all three streams are the terminal \
-                        that the machine was started from"
+            return Err("interactive cannot be combined with other modes: all three streams are \
+                        the terminal from which the machine was started"
                 .to_owned());
         }
         let [stdin, stdout, stderr] = asked;

@@ -1,7 +1,7 @@
-//! The directory of unit files: writing an app's, and taking them away again.
+//! The directory of unit files: it writes the files of an app and removes them.
 //!
-//! Invariant: a file without our checksum header, or with changes since, is neither overwritten nor removed,
-//! and then nothing else is. Each file appears whole.
+//! Invariant: if a file has no checksum header of ours, or was changed since, neither that file nor
+//! any other is overwritten or removed. Each file is replaced as a whole.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use nix::unistd::{AccessFlags, access};
 
 use super::text::{self, ChecksumHeader, UnitOwner};
 use super::{DROP_IN, ENV, UnitFile, drop_ins};
-use crate::os::files::{read_in, read_plain, remove_in, replace_in};
+use crate::os::files::{read_in, read_plain, remove_in, replace_safely, temporary};
 use crate::os::state::{AppDir, StateDir, session};
 use crate::os::walk::{Links, Walk};
 use crate::types::limits;
@@ -24,19 +24,22 @@ use crate::types::service::ServiceName;
 /// Mode of unit files: everybody may read them, `systemctl cat` does.
 const READABLE: u32 = 0o644;
 
-/// What has been done to a file.
+/// How the name of the unit begins in which `enable` tries a mux.
+pub(crate) const TRIAL: &str = "iottymux-check-";
+
+/// What happened to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     /// It is new, or has changed.
     Wrote,
-    /// It was so already.
+    /// It had the right text already.
     Kept,
     /// It is gone.
     Removed,
 }
 
 impl Done {
-    /// The word for it.
+    /// The word in the summary.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Wrote => "wrote",
@@ -46,24 +49,24 @@ impl Done {
     }
 }
 
-/// What was done, file by file.
+/// What happened, file by file.
 pub(crate) type Changes = Vec<(Done, PathBuf)>;
 
 /// A directory of units.
 #[derive(Clone, Debug)]
 pub(crate) struct UnitDirectory(PathBuf);
 
-/// What has to be done so that the files of an app are as they should be.
+/// The changes that give an app its files.
 #[derive(Debug)]
 pub(crate) struct UnitChanges {
     place: UnitDirectory,
-    /// The files in their order; with what they become and were where they are not so already.
+    /// The files in the order of writing; `None` if a file stays as it is.
     steps: Vec<(PathBuf, Option<Change>)>,
-    /// Those that go, with what is in them.
+    /// The files to remove, with their texts.
     stale: Vec<(PathBuf, String)>,
 }
 
-/// What a file becomes, and what it was, if it was there.
+/// The new text of a file, and the old one if the file existed.
 #[derive(Debug)]
 struct Change {
     text: String,
@@ -71,12 +74,12 @@ struct Change {
 }
 
 impl UnitChanges {
-    /// Does it.
+    /// Makes the changes; a failure takes them back.
     pub(crate) fn carry_out(&self) -> Result<Changes> {
         let mut changes = Changes::new();
         let done = self.write(&mut changes);
         if done.is_err() {
-            // The failure itself is reported.
+            // The first failure is reported.
             let _ = self.take_back();
         }
         done.map(|()| changes)
@@ -95,7 +98,7 @@ impl UnitChanges {
         Ok(())
     }
 
-    /// Makes all files again what they were before.
+    /// Restores all files.
     pub(crate) fn take_back(&self) -> Result<()> {
         let steps = self.steps.iter().rev().map(|(path, change)| match change {
             Some(Change { old: Some(old), .. }) => self.place.put(path, old),
@@ -107,7 +110,7 @@ impl UnitChanges {
     }
 }
 
-/// A file that is there, and may be ours.
+/// An existing file that may be ours.
 #[derive(Debug)]
 pub(crate) struct FoundUnit {
     path: PathBuf,
@@ -119,7 +122,7 @@ impl FoundUnit {
         self.header.as_ref()?.owner.as_ref().map(|(app, service)| (app, service))
     }
 
-    /// Refuses what is not as we wrote it.
+    /// Refuses a file that is not as we wrote it.
     fn may_go(&self) -> Result<()> {
         let path = self.path.display();
         match &self.header {
@@ -139,13 +142,12 @@ impl UnitDirectory {
         Self(path)
     }
 
-    /// The path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// What has to be done so that these are the files of an app, where all files are those that
-    /// [`UnitDirectory::all`] has found: to look once is enough for many apps.
+    /// The changes that make `files` the files of an app. `all` comes from [`UnitDirectory::all`];
+    /// one call is enough for many apps.
     pub(crate) fn plan(
         &self,
         all: &[FoundUnit],
@@ -161,14 +163,14 @@ impl UnitDirectory {
             match found.owner() {
                 Some(of) if of == owner => stale.push(found),
                 Some((a, s)) if a == app => {
-                    bail!("the name {app} is that of {s}; give {service} another (--app)");
+                    bail!("the name {app} is that of {s}; give {service} another name (--app)");
                 }
                 Some((a, s)) if s == service => {
                     bail!("{service} is app {a} already; disable it first");
                 }
                 Some((_, s)) if its.as_ref().is_some_and(|name| names.contains(name)) => {
                     let name = its.map(|name| name.to_string()).unwrap_or_default();
-                    bail!("the name {name} is that of {s}; give {service} another (--app)");
+                    bail!("the name {name} is that of {s}; give {service} another name (--app)");
                 }
                 _ => {}
             }
@@ -182,7 +184,7 @@ impl UnitDirectory {
             let path = self.0.join(&file.path);
             let dir = path.parent().unwrap_or(&self.0);
             if dir.symlink_metadata().is_ok() && !dir.is_dir() {
-                bail!("{} is no directory; nothing was changed", dir.display());
+                bail!("{} is not a directory; nothing was changed", dir.display());
             }
             let change = match self.look(&path)? {
                 None => Some(Change { text: file.text, old: None }),
@@ -190,7 +192,7 @@ impl UnitDirectory {
                 Some((found, text)) => {
                     found.may_go()?;
                     if let Some((a, s)) = found.owner().filter(|of| *of != owner) {
-                        bail!("{} is that of app {a} ({s})", path.display());
+                        bail!("{} belongs to app {a} ({s})", path.display());
                     }
                     Some(Change { text: file.text, old: Some(text) })
                 }
@@ -204,18 +206,18 @@ impl UnitDirectory {
         Ok(UnitChanges { place: self.clone(), steps, stale: gone })
     }
 
-    /// The lines of a service's own drop-in that give it its ends.
+    /// The lines of our drop-in of a service that set its streams.
     pub(crate) fn ends(&self, owner: UnitOwner) -> Result<BTreeSet<String>> {
         Ok(self.drop_in(owner)?.map(|text| ends(&text)).unwrap_or_default())
     }
 
-    /// The drop-in of a service, if it is of this app.
+    /// Our drop-in of a service, if it belongs to this app.
     pub(crate) fn drop_in(&self, owner: UnitOwner) -> Result<Option<String>> {
         let drop_in = self.look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
         Ok(drop_in.filter(|(found, _)| found.owner() == Some(owner)).map(|(_, text)| text))
     }
 
-    /// The state directories of an app, as its own drop-in and its socket units have them.
+    /// The state directories of an app according to its drop-in and its socket units.
     pub(crate) fn state(&self, owner: UnitOwner) -> Result<Vec<AppDir>> {
         let mut texts = Vec::from_iter(self.drop_in(owner)?);
         for socket in self.sockets(owner)? {
@@ -225,7 +227,7 @@ impl UnitDirectory {
         paths.into_iter().map(app_dir).collect()
     }
 
-    /// Removes all files of these apps, and the templates that we wrote when no other app is left.
+    /// Removes all files of these apps, and our templates if no other app remains.
     pub(crate) fn uninstall(&self, owners: &[UnitOwner]) -> Result<Changes> {
         let going = self.going(owners)?.into_iter();
         going.map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
@@ -237,7 +239,7 @@ impl UnitDirectory {
         let mut own_drop_ins = BTreeSet::new();
         for (_, service) in &owners {
             let drop_in = self.0.join(drop_ins(service.as_str())).join(DROP_IN);
-            // One in the place of ours would seem to be taken away when it is not.
+            // A foreign file under this name would only seem to be removed.
             if let Some((found, _)) = self.look(&drop_in)? {
                 found.may_go()?;
             }
@@ -253,17 +255,43 @@ impl UnitDirectory {
         }
         let are_last = !ours.is_empty() && others.iter().all(|found| found.owner().is_none());
         let mut going = ours;
-        // What makes the services use the rest goes first.
+        // The drop-ins of the services go first, since they refer to the rest.
         going.sort_by_key(|found| !own_drop_ins.contains(&found.path));
-        // A template that was changed is somebody else's by now.
+        // A changed template is foreign.
         going.extend(others.into_iter().filter(|found| are_last && found.may_go().is_ok()));
         let going: Vec<PathBuf> = going.into_iter().map(|found| found.path).collect();
         for dir in going.iter().filter_map(|path| path.parent()).collect::<BTreeSet<_>>() {
             access(dir, AccessFlags::W_OK | AccessFlags::X_OK)
                 .map_err(io::Error::from)
-                .with_context(|| format!("removing files from {}", dir.display()))?;
+                .with_context(|| format!("cannot remove files from {}", dir.display()))?;
         }
         Ok(going)
+    }
+
+    /// Removes the files of a killed `enable` that no service uses: incomplete files, the unit of a
+    /// trial, and templates without an app.
+    pub(crate) fn sweep(&self) -> Result<Changes> {
+        let all = self.all()?;
+        let is_trial = |found: &FoundUnit| {
+            let name = found.path.file_name().unwrap_or_default();
+            name.to_string_lossy().starts_with(TRIAL)
+        };
+        let has_app = all.iter().any(|found| found.owner().is_some() && !is_trial(found));
+        let is_left = |found: &&FoundUnit| {
+            found.may_go().is_ok() && (is_trial(found) || found.owner().is_none() && !has_app)
+        };
+        let mut going: Vec<PathBuf> =
+            all.iter().filter(is_left).map(|found| found.path.clone()).collect();
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == "d") {
+                going.extend([DROP_IN, ENV].map(|file| path.join(temporary(file))));
+            } else if is_temporary(&entry.file_name().to_string_lossy()) {
+                going.push(path);
+            }
+        }
+        going.retain(|path| path.symlink_metadata().is_ok());
+        going.into_iter().map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
     }
 
     /// The apps that have files here, with their services.
@@ -272,22 +300,21 @@ impl UnitDirectory {
         Ok(all.filter_map(|found| found.header?.owner).collect())
     }
 
-    /// The names by which the muxes of all apps that have files here are attached to.
+    /// The names of the muxes of all apps that have files here.
     pub(crate) fn names(&self) -> Result<Vec<AppName>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner().is_some());
         Ok(ours.filter_map(|found| mux(&found.path)).map(|(_, name)| name).collect())
     }
 
-    /// The muxes that have files of an app here: their units, and the names by which they are
-    /// attached to.
+    /// The units and names of the muxes of an app that have files here.
     pub(crate) fn muxes(&self, owner: UnitOwner) -> Result<Vec<(String, AppName)>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         Ok(ours.filter_map(|found| mux(&found.path)).collect())
     }
 
-    /// The socket units that an app has here, by their names.
+    /// The names of the socket units of an app here.
     pub(crate) fn sockets(&self, owner: UnitOwner) -> Result<BTreeSet<PathBuf>> {
         let all = self.all()?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
@@ -295,7 +322,8 @@ impl UnitDirectory {
         Ok(names.filter(|name| is_socket(name)).collect())
     }
 
-    /// What a service's own files here say, its template's and drop-ins among them, as far as they can be read.
+    /// The text of all files of a service here that can be read, with those of its template and its
+    /// drop-ins, but without ours.
     pub(crate) fn text_of(&self, service: &ServiceName) -> String {
         let name = service.as_str();
         let template = name.split_once('@').map(|(name, _)| format!("{name}@.service"));
@@ -311,12 +339,12 @@ impl UnitDirectory {
         texts.map(|(_, text)| String::from_utf8_lossy(&text).into_owned() + "\n").collect()
     }
 
-    /// Whether there is a file of this name.
+    /// Whether a file of this name exists.
     pub(crate) fn has(&self, file: &Path) -> bool {
         self.0.join(file).symlink_metadata().is_ok()
     }
 
-    /// Whether there is a file of this name that is not, or no longer, ours to write.
+    /// Whether a file of this name exists that we must not overwrite.
     pub(crate) fn has_foreign(&self, file: &Path) -> bool {
         match self.look(&self.0.join(file)) {
             Ok(found) => found.is_some_and(|(found, _)| found.may_go().is_err()),
@@ -324,9 +352,9 @@ impl UnitDirectory {
         }
     }
 
-    /// All files that could be ours by their names, as they are now.
+    /// All files that could be ours by their names.
     pub(crate) fn all(&self) -> Result<Vec<FoundUnit>> {
-        let what = || format!("reading {}", self.0.display());
+        let what = || format!("cannot read {}", self.0.display());
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -341,7 +369,7 @@ impl UnitDirectory {
                 _ => continue,
             };
             for path in paths {
-                // What cannot be read is none of ours.
+                // A file that cannot be read is not ours.
                 found.extend(self.look(&path).ok().flatten().map(|(found, _)| found));
             }
         }
@@ -349,17 +377,17 @@ impl UnitDirectory {
         Ok(found)
     }
 
-    /// Writes a file, in its directory.
+    /// Writes a file, and its directory if needed.
     fn put(&self, path: &Path, text: &str) -> Result<()> {
         let write = || {
             let (walk, file) = self.walk(path, Walk::new()?.making())?;
-            replace_in(&walk, file, text.as_bytes(), READABLE)
+            replace_safely(&walk, file, text.as_bytes(), READABLE)
         };
-        write().with_context(|| format!("writing {}", path.display()))
+        write().with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The way to the directory of a file. Below the directory of units no link is followed: the directory may be
-    /// that of another root, whose users must not choose what is written here.
+    /// Opens the directory of a file. Below the directory of units it follows no links: the
+    /// directory may belong to another root, whose users must not choose which files we write.
     fn walk<'a>(&self, path: &'a Path, mut walk: Walk) -> io::Result<(Walk, &'a OsStr)> {
         walk.go(&std::path::absolute(&self.0)?, Links::Trusted)?;
         let below = path.parent().and_then(|dir| dir.strip_prefix(&self.0).ok());
@@ -367,7 +395,7 @@ impl UnitDirectory {
         Ok((walk, path.file_name().unwrap_or_default()))
     }
 
-    /// What is at a path, if anything is.
+    /// The file at a path, if it exists.
     fn look(&self, path: &Path) -> Result<Option<(FoundUnit, String)>> {
         let read = || {
             let (walk, file) = self.walk(path, Walk::new()?)?;
@@ -387,18 +415,18 @@ impl UnitDirectory {
             Err(_) if path.is_symlink() => {
                 bail!("{}: a symbolic link is in the way; nothing was changed", path.display())
             }
-            Err(e) => Err(e).with_context(|| format!("reading {}", path.display())),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
         }
     }
 
-    /// Removes a file, and its directory if that is empty then.
+    /// Removes a file, and its directory if it is empty then.
     pub(crate) fn take_away(&self, path: &Path) -> Result<PathBuf> {
         let remove = || match self.walk(path, Walk::new()?) {
             Ok((walk, file)) => remove_in(&walk, file),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
         };
-        remove().with_context(|| format!("removing {}", path.display()))?;
+        remove().with_context(|| format!("cannot remove {}", path.display()))?;
         if let Some(dir) = path.parent().filter(|dir| *dir != self.0) {
             let _ = fs::remove_dir(dir);
         }
@@ -406,12 +434,18 @@ impl UnitDirectory {
     }
 }
 
+/// Whether this is the temporary name of a unit of ours.
+fn is_temporary(name: &str) -> bool {
+    const BEGINS: [&str; 4] = [".iomux@", ".ttymux@", ".iojournal@", ".iottymux-"];
+    BEGINS.iter().any(|begin| name.starts_with(begin)) && name.ends_with(".service.new")
+}
+
 /// Whether a file is a socket unit, by its name.
 pub(crate) fn is_socket(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "socket")
 }
 
-/// The unit of the mux whose options are in this file, and the name by which it is attached to.
+/// The unit and the name of the mux whose options are in this file.
 fn mux(path: &Path) -> Option<(String, AppName)> {
     if !path.ends_with(ENV) {
         return None;
@@ -421,8 +455,8 @@ fn mux(path: &Path) -> Option<(String, AppName)> {
     Some((unit.to_owned(), name))
 }
 
-/// The state directories that the lines of a unit name: the parents of the ends that systemd opens, and of the
-/// document that earlier versions asserted.
+/// The state directories in the lines of a unit: the parents of the ends that systemd opens, and of
+/// the `endpoints` document in the units of earlier versions.
 fn state_paths(text: &str) -> impl Iterator<Item = &str> {
     const ENDS: [&str; 5] = [
         "StandardInput=file:",
@@ -443,7 +477,7 @@ fn state_paths(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(dir).map(|dir| dir.strip_suffix("/ends").unwrap_or(dir))
 }
 
-/// The lines of a unit that lead a stream to an end, rather than to the journal or to nothing.
+/// The lines of a unit that connect a stream to an end, not to the journal or /dev/null.
 pub(crate) fn ends(text: &str) -> BTreeSet<String> {
     const KEYS: [&str; 5] =
         ["StandardInput", "StandardOutput", "StandardError", "TTYPath", "Sockets"];
@@ -454,7 +488,7 @@ pub(crate) fn ends(text: &str) -> BTreeSet<String> {
     text.lines().filter(is_end).map(str::to_owned).collect()
 }
 
-/// The state directory at a path that is written as a unit has it.
+/// The app's directory for a path from a unit.
 fn app_dir(path: &str) -> Result<AppDir> {
     let path = match path.strip_prefix("%t/") {
         Some(rest) => session()?.join(rest.replace("%%", "%")),

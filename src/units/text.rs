@@ -1,18 +1,18 @@
-//! Texts in unit files and env files: escaping, and the line that tells whose a file is. Pure.
+//! Escaping in unit files and env files, and the header line with the owner of a file. Pure.
 
 use std::fmt::Write as _;
 
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 
-/// What the first line of a file begins with that `units` wrote.
+/// The beginning of the first line in each of our files.
 const CHECKSUM_LINE: &str = "# iottymux units ";
 /// Its second line, for people.
 const NOTE: &str = "# Written by `iottymux units` or `iottymux enable`. Change it by these: what was \
                     changed here by hand is refused, neither overwritten nor taken away.\n";
 
-/// Whether a text can be a path in a unit: absolute, and nothing that systemd would cut, continue or
-/// not take.
+/// Whether a text can be a path in a unit: absolute, and without characters that systemd would
+/// trim, read as a continuation, or refuse.
 pub(crate) fn is_path(text: &str) -> bool {
     text.starts_with('/')
         && !text.chars().any(char::is_control)
@@ -20,18 +20,18 @@ pub(crate) fn is_path(text: &str) -> bool {
         && !text.ends_with('\\')
 }
 
-/// Whether a text can be the program of a command in a unit: systemd takes none with quotes or
-/// backslashes, however they are written.
+/// Whether a text can be the program of a command in a unit: systemd refuses quotes and backslashes
+/// there, even escaped ones.
 pub(crate) fn is_program(text: &str) -> bool {
     is_path(text) && !text.contains(['"', '\'', '\\'])
 }
 
-/// A text that stands alone as a value: only `%` means anything there (systemd.unit(5)).
+/// Escapes a text that is a whole value: only `%` is special there (systemd.unit(5)).
 pub(crate) fn value(text: &str) -> String {
     text.replace('%', "%%")
 }
 
-/// A value as one of several words, where quotes and backslashes mean something as well.
+/// Quotes a value as one of several words, where quotes and backslashes are special, too.
 pub(crate) fn word(value: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-:@=+,%$".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
@@ -40,17 +40,17 @@ pub(crate) fn word(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A path as the program of a command, where `$` means nothing.
+/// Quotes a path as the program of a command, where `$` is not special.
 pub(crate) fn program(path: &str) -> String {
     word(&value(path))
 }
 
-/// A value as a later word of a command, where `$` means something as well.
+/// Quotes a value as an argument of a command, where `$` is special, too.
 pub(crate) fn argument(value: &str) -> String {
     word(value).replace('$', "$$")
 }
 
-/// A text as the value of a variable in an env file (`EnvironmentFile=` of systemd.exec(5)).
+/// Quotes the value of a variable in an env file (`EnvironmentFile=` of systemd.exec(5)).
 pub(crate) fn env_value(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -62,15 +62,15 @@ pub(crate) fn env_value(text: &str) -> String {
     out + "\""
 }
 
-/// Whose a file is.
+/// The owner of a file.
 pub(crate) type UnitOwner<'a> = (&'a AppName, &'a ServiceName);
 
-/// What the first lines of a file tell.
+/// The content of a checksum header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChecksumHeader {
-    /// Whose it is; nobody's alone when it is a template.
+    /// `None` for a template.
     pub(crate) owner: Option<(AppName, ServiceName)>,
-    /// Whether the rest is still what was written.
+    /// Whether the rest of the file is unchanged.
     pub(crate) is_whole: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn read_checksum(text: &str) -> Option<ChecksumHeader> {
     Some(ChecksumHeader { owner, is_whole })
 }
 
-/// The 64-bit FNV-1a hash: it is to tell an edit, not an attack.
+/// The 64-bit FNV-1a hash, which detects edits, not attacks.
 fn sum(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_tells_whose_a_file_is_and_whether_it_was_changed() {
+    fn a_checksum_header_has_the_owner_and_detects_changes() {
         let (app, service): (AppName, ServiceName) =
             ("demo".parse().unwrap(), "my_app@1".parse().unwrap());
         let owner = Some((app.clone(), service.clone()));

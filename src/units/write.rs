@@ -1,4 +1,4 @@
-//! Showing units, writing them, and taking them away, for a systemd that is not asked.
+//! Shows, writes and removes unit files, without asking systemd.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::place::{Changes, Done, UnitDirectory};
+use super::render::{files, templates};
 use super::text::UnitOwner;
-use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, files, has_sockets, journal, templates};
+use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, has_sockets, journal};
 use crate::os::files::read_plain;
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::limits;
 
-/// Where units are found besides the directory that is written to (systemd.unit(5)).
+/// The other directories of units (systemd.unit(5)).
 const SYSTEM: [&str; 4] = [
     "/run/systemd/system",
     "/usr/local/lib/systemd/system",
@@ -27,7 +28,7 @@ const USER: [&str; 4] = [
     "/usr/lib/systemd/user",
 ];
 
-/// Prints what would be written.
+/// Prints the units of apps.
 pub(crate) fn show(apps: &[AppUnits], setup: &Setup) -> Result<()> {
     let place = UnitDirectory::new(setup.seen_as.clone().into());
     let mut shown = BTreeSet::new();
@@ -47,7 +48,7 @@ pub(crate) fn write(apps: &[AppUnits], setup: &Setup, dir: &Path) -> Result<()> 
     let place = UnitDirectory::new(dir.to_owned());
     let all = place.all()?;
     for app in apps {
-        let what = || format!("units of app {}", app.name);
+        let what = || format!("cannot write the units of app {}", app.name);
         let files = all_files(app, setup, &place).with_context(what)?;
         let plan = place.plan(&all, app.owner(), files).with_context(what)?;
         print(&summary(&plan.carry_out().with_context(what)?))?;
@@ -56,8 +57,8 @@ pub(crate) fn write(apps: &[AppUnits], setup: &Setup, dir: &Path) -> Result<()> 
     Ok(())
 }
 
-/// Takes the units of apps away from a directory, and what their muxes have left, unless that is in
-/// another root. That there is nothing is fine.
+/// Removes the units of apps from a directory and, unless the directory belongs to another root,
+/// the files that their muxes left. Missing files are not an error.
 pub(crate) fn remove(apps: &[AppUnits], dir: &Path, is_here: bool) -> Result<()> {
     let place = UnitDirectory::new(dir.to_owned());
     let owners: Vec<UnitOwner> = apps.iter().map(AppUnits::owner).collect();
@@ -69,7 +70,7 @@ pub(crate) fn remove(apps: &[AppUnits], dir: &Path, is_here: bool) -> Result<()>
     if is_here { clear_state(&state) } else { Ok(()) }
 }
 
-/// The files of an app, and the templates that are not there yet.
+/// The files of an app, and the templates that are missing.
 pub(crate) fn all_files(
     app: &AppUnits,
     setup: &Setup,
@@ -89,7 +90,7 @@ pub(crate) fn all_files(
     Ok(all)
 }
 
-/// The text of the template that a mux has, or will have.
+/// The text of the template of a mux.
 pub(crate) fn template_of(mux: &MuxUnit, setup: &Setup, place: &UnitDirectory) -> Result<String> {
     let ours = templates(std::slice::from_ref(mux), setup.user);
     let text = |file: UnitFile| match there(&file, setup, place) {
@@ -99,12 +100,12 @@ pub(crate) fn template_of(mux: &MuxUnit, setup: &Setup, place: &UnitDirectory) -
     ours.into_iter().map(text).collect()
 }
 
-/// The file in whose place no template is written.
+/// A foreign template that takes the place of ours.
 fn there(file: &UnitFile, setup: &Setup, place: &UnitDirectory) -> Option<PathBuf> {
     if place.has(&file.path) {
         return place.has_foreign(&file.path).then(|| place.path().join(&file.path));
     }
-    // What is written for another root has its templates there or nowhere.
+    // Units for another root use only templates in that root.
     let looks = Path::new(&setup.seen_as) == place.path();
     let elsewhere = if setup.user { USER } else { SYSTEM };
     let mut paths = elsewhere.iter().map(|dir| Path::new(dir).join(&file.path));
@@ -112,32 +113,33 @@ fn there(file: &UnitFile, setup: &Setup, place: &UnitDirectory) -> Option<PathBu
 }
 
 fn read_template(path: &Path) -> Result<String> {
-    let what = || format!("reading {}", path.display());
+    let what = || format!("cannot read {}", path.display());
     let (_, text) = read_plain(&path.canonicalize().with_context(what)?, limits::UNIT_FILE)
         .with_context(what)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Refuses a template with which the app would never start: rkt's start behind the app, to which they are bound.
+/// Refuses a template with which the app would never start: rkt's templates are bound to the app
+/// and start after it.
 fn check_template(path: &Path) -> Result<()> {
     let text = read_template(path)?;
     let is_bound = |line: &&str| {
         let (key, value) = line.split_once('=').unwrap_or_default();
         ["BindsTo", "Requires", "Requisite", "After"].contains(&key.trim()) && value.contains("%i.")
     };
-    let tells = |line: &str| line.starts_with("Type=notify");
-    if text.lines().any(tells) && !text.lines().any(|line| is_bound(&line)) {
+    let notifies = |line: &str| line.starts_with("Type=notify");
+    if text.lines().any(notifies) && !text.lines().any(|line| is_bound(&line)) {
         return Ok(());
     }
     bail!(
-        "{} is not a template of iottymux (rkt has one of this name), and the app would not start with it; \
-         nothing was changed. In a pod of rkt ask rkt for the streams (rkt run --stdout=stream IMAGE); elsewhere \
-         rename or remove that file",
+        "{} is not a template of iottymux (rkt has one of this name), and the app would not start \
+         with it; nothing was changed. In a pod of rkt, set the streams with rkt \
+         (rkt run --stdout=stream IMAGE); elsewhere, rename or remove that file",
         path.display()
     )
 }
 
-/// Warns of those hooks of a service that do not work in its layout.
+/// Warns of hooks of a service that do not work in its layout.
 pub(crate) fn warn_of_hooks(app: &AppUnits, hooks: &[&str]) {
     if !hooks.is_empty() {
         log::warn!(
@@ -149,30 +151,34 @@ pub(crate) fn warn_of_hooks(app: &AppUnits, hooks: &[&str]) {
     }
 }
 
-/// The hooks that a service has by its own files in this directory, as far as they are there.
+/// The hooks in the files of a service in this directory.
 fn hooks(app: &AppUnits, setup: &Setup, place: &UnitDirectory) -> Result<Vec<&'static str>> {
     if !has_sockets(&app.muxes()?, setup) {
         return Ok(Vec::new());
     }
     let text = place.text_of(&app.service);
-    // What takes them back has no value.
+    // A line without a value resets them.
     let set = text.lines().filter_map(|line| line.split_once('='));
     let set: Vec<_> = set.filter(|(_, value)| !value.trim().is_empty()).collect();
     let says = |hook: &&str| set.iter().any(|(key, _)| key.trim() == *hook);
     Ok(HOOKS.into_iter().filter(says).collect())
 }
 
-/// The lines that tell what was done.
+/// The lines that report the changes.
 pub(crate) fn summary(changes: &Changes) -> String {
     let line = |(done, path): &(Done, PathBuf)| format!("{:8}{}", done.word(), path.display());
     changes.iter().map(line).chain([String::new()]).collect::<Vec<_>>().join("\n")
 }
 
-/// Removes what the muxes of an app have left.
+/// Removes the files that the muxes of an app left.
 pub(crate) fn clear_state(state: &[AppDir]) -> Result<()> {
     for dir in state {
         if !dir.clear()? {
-            log::warn!("the mux of app {} still runs: {} stays", dir.name(), dir.dir().display());
+            log::warn!(
+                "the mux of app {} still runs, so {} is not removed",
+                dir.name(),
+                dir.dir().display()
+            );
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! A document of an app's directory: one line of JSON with a `version`, written whole. What is in it,
-//! and who may read it, is for those who have one.
+//! A document of an app's directory: one line of JSON with a `version`, written whole. The users of
+//! this module decide its content and its readers.
 
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::os::state::AppDir;
 
-/// What is looked at first: the rest of another version may be anything.
+/// The part that is read first: another version may have a different rest.
 #[derive(Deserialize)]
 struct Version {
     version: u32,

@@ -1,6 +1,6 @@
-//! The `endpoints` document: what of an app can be attached, for rkt's readers and ours.
+//! The `endpoints` document: the attachable streams of an app, for rkt's readers and ours.
 //!
-//! Format: one line of JSON, version 1, as rkt's design has it, plus the key `session`, which old
+//! Format: one line of JSON, version 1, as in rkt's design, plus the key `session`, which old
 //! readers ignore. Written whole, read with a limit. Addresses are never trusted: only their last
 //! component is used, below the directory of the app.
 
@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::document;
 use crate::os::state::{AppDir, ENDPOINTS, SESSION};
 use crate::types::escape::json;
-use crate::types::limits;
 use crate::types::stream::Stream;
+
+/// Bytes of an `endpoints` document that are read.
+const MOST: u64 = 64 * 1024;
 
 /// The version that is written and understood.
 const VERSION: u32 = 1;
@@ -68,7 +70,7 @@ impl Endpoints {
     /// Reads the document of an app.
     pub(crate) fn read(dir: &AppDir) -> Result<Self> {
         let what = || format!("cannot read {}", dir.path(ENDPOINTS).display());
-        let text = dir.read(ENDPOINTS, limits::ENDPOINTS).with_context(what)?;
+        let text = dir.read(ENDPOINTS, MOST).with_context(what)?;
         Self::parse(&text).with_context(what)
     }
 

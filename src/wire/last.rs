@@ -34,7 +34,7 @@ pub(crate) struct Last {
     pub(crate) streams: Vec<StreamTail>,
 }
 
-/// What is left of a stream.
+/// The end of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StreamTail {
     /// Its name.

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::document;
 use crate::os::files::PRIVATE;
 use crate::os::state::{AppDir, LOGS};
-use crate::types::limits;
+
+/// Bytes of a `logs` document that are read: a handful of paths.
+const LOGGED: u64 = 64 * 1024;
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -49,8 +51,8 @@ impl Logged {
 
     /// Reads the document of an app; `None` if it has none.
     pub(crate) fn read(dir: &AppDir) -> Result<Option<Self>> {
-        let what = || format!("reading {}", dir.path(LOGS).display());
-        match dir.read(LOGS, limits::LOGGED) {
+        let what = || format!("cannot read {}", dir.path(LOGS).display());
+        match dir.read(LOGS, LOGGED) {
             Ok(text) => Self::parse(&text).map(Some).with_context(what),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(what),

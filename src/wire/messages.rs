@@ -1,4 +1,4 @@
-//! The control messages of the session protocol: what their JSON says.
+//! The control messages of the session protocol: their JSON.
 
 use std::fmt;
 
@@ -42,12 +42,15 @@ pub struct Hello {
     /// The epoch that its offsets are of; the mux's own if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Epoch>,
+    /// The name of its input, if that is to go on with another mux.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputIdentity>,
 }
 
 impl Hello {
     /// Its streams for a mux of this epoch. An offset of another epoch becomes the oldest byte
     /// kept.
-    pub fn wants(&self, epoch: Epoch) -> Vec<Want> {
+    pub(crate) fn wants(&self, epoch: Epoch) -> Vec<Want> {
         let is_other = self.epoch.is_some_and(|its| its != epoch);
         let here = |want: &Want| match want.from {
             Position::Offset(_) if is_other => Want { from: Position::Start, ..*want },
@@ -71,8 +74,52 @@ impl Default for Hello {
             redraw: None,
             patience_ms: None,
             epoch: None,
+            input: None,
         }
     }
+}
+
+/// Names the input of one client, over all of its connections: a random number. In JSON as an
+/// epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct InputId(pub u64);
+
+impl From<InputId> for String {
+    fn from(InputId(number): InputId) -> Self {
+        Epoch(number).into()
+    }
+}
+
+impl TryFrom<String> for InputId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Epoch::try_from(text).map(|Epoch(number)| Self(number))
+    }
+}
+
+/// The input of a client that may come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputIdentity {
+    /// Its name.
+    pub id: InputId,
+    /// Whether it was sent to a mux before: it goes on only if the mux knows of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returns: bool,
+    /// If it goes on, its end ends the app's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
+}
+
+/// How much of a client's input is queued for the app. The next mux has that, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputPosition {
+    /// Bytes that are queued, or with the app: the rest is to be sent.
+    pub offset: u64,
+    /// Bytes of these that may not have arrived, all in all: a mux was killed while it wrote them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unknown: u64,
 }
 
 /// How a client asks for the lock.
@@ -81,7 +128,7 @@ impl Default for Hello {
 pub enum Exclusive {
     /// Fail if another client has the lock.
     Ask,
-    /// Take the lock from its holder, who becomes read-only.
+    /// Take the lock, and make its holder read-only.
     Take,
 }
 
@@ -95,7 +142,7 @@ pub struct Want {
     pub from: Position,
 }
 
-/// What a client gets.
+/// The first message of the mux to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The version that will be spoken.
@@ -111,6 +158,9 @@ pub struct Welcome {
     /// Why it does not type now, though it asked to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rights: Option<Rights>,
+    /// From where on its input is to be sent, if its name was given and the mux keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputPosition>,
 }
 
 /// Where a stream begins.
@@ -124,7 +174,7 @@ pub struct Begin {
 
 /// A screen follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Redrawn {
+pub(crate) struct Redrawn {
     /// It stands for everything of this stream…
     pub stream: Stream,
     /// …before this offset.
@@ -167,7 +217,7 @@ pub struct End {
 /// Whether a client that wants to type may.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
-    /// Whether what it types goes to the app. While it does not, what it has typed waits.
+    /// Whether its input goes to the app. Otherwise typed input waits.
     pub types: bool,
     /// One line for people: why not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -193,7 +243,7 @@ pub enum AppStatus {
 
 impl AppStatus {
     /// The status as a shell would give it: 128 + n for signal n.
-    pub fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Status(status) => status,
             Self::Signal(signal) => signal.saturating_add(128),
@@ -220,7 +270,7 @@ pub struct Started {
 
 /// A turn in an app's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LifecycleEvent {
+pub(crate) enum LifecycleEvent {
     /// It has ended so.
     Ended(AppStatus),
     /// It runs.
@@ -229,15 +279,15 @@ pub enum LifecycleEvent {
 
 impl LifecycleEvent {
     /// The frame that reports it to a session.
-    pub fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(self) -> Vec<u8> {
         match self {
-            Self::Ended(status) => FrameKind::Ended.message(status),
-            Self::Started(started) => FrameKind::Started.message(started),
+            Self::Ended(status) => FrameKind::Ended.message(&status),
+            Self::Started(started) => FrameKind::Started.message(&started),
         }
     }
 }
 
-/// What a mux knows of itself, its app and its clients.
+/// The status of a mux, its app and its clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// The app's name.
@@ -253,7 +303,7 @@ pub struct Report {
     /// How the app ended last, where that is known; with an `app_pid` it runs again.
     #[serde(default)]
     pub app_ended: Option<AppStatus>,
-    /// How often the app was started again while this mux lived.
+    /// How often the app was started again, also under earlier muxes of this run.
     #[serde(default)]
     pub restarts: u64,
     /// The app's output streams.
@@ -266,15 +316,15 @@ pub struct Report {
     /// The logs.
     #[serde(default)]
     pub logs: Vec<LogReport>,
-    /// What the mux has complained of last, oldest first.
+    /// The last errors of the mux, oldest first.
     pub errors: Vec<ErrorReport>,
 }
 
 /// Where an app is in its life, in the words of rkt's app-level API, as far as its mux knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AppState {
-    /// There is no mux to report it.
+pub(crate) enum AppState {
+    /// No mux reports it.
     Unknown,
     /// Its mux is being started.
     Preparing,
@@ -282,7 +332,7 @@ pub enum AppState {
     Prepared,
     /// It runs, or has said something.
     Running,
-    /// Its mux hands out what it said last.
+    /// Its mux delivers the last output.
     Stopping,
     /// It has ended.
     Exited,
@@ -290,7 +340,7 @@ pub enum AppState {
 
 impl AppState {
     /// The word for it.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Preparing => "preparing",
@@ -304,7 +354,7 @@ impl AppState {
 
 impl Report {
     /// Where the app is in its life.
-    pub fn app_state(&self) -> AppState {
+    pub(crate) fn app_state(&self) -> AppState {
         let has_spoken = self.streams.iter().any(|stream| stream.bytes > 0);
         match (self.state.as_str(), self.app_pid, self.app_ended) {
             ("ready", Some(_), _) => AppState::Running,
@@ -317,14 +367,14 @@ impl Report {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// One log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogReport {
-    /// What it is, as it was asked for.
+    /// The log's specification, as given.
     pub log: String,
     /// Why it cannot be written, while it cannot.
     pub failing: Option<String>,
@@ -344,7 +394,7 @@ pub struct ErrorReport {
 }
 
 /// Something that a mux is asked to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase")]
 pub enum ControlRequest {
     /// To let go of a client.
@@ -367,9 +417,17 @@ pub enum ControlRequest {
     Ended(AppStatus),
     /// To know that the app has been started; from the app's unit.
     Started(Started),
+    /// End, because the app cannot be started; from the keeper of `run`.
+    #[serde(rename = "not-started")]
+    NotStarted {
+        /// One line for people.
+        error: String,
+    },
+    /// End, so that the keeper of `run` starts the mux again.
+    Restart,
 }
 
-/// What a client does by it, for the log.
+/// The client's action, for the log.
 impl fmt::Display for ControlRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -380,11 +438,13 @@ impl fmt::Display for ControlRequest {
             Self::LetGo => f.write_str("lets all type again"),
             Self::Ended(status) => write!(f, "reports that the app has ended {status}"),
             Self::Started(Started { pid }) => write!(f, "reports that the app runs as pid={pid}"),
+            Self::NotStarted { .. } => f.write_str("reports that the app cannot be started"),
+            Self::Restart => f.write_str("asks for a restart of the mux"),
         }
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Why it was not done; nothing when it was.
@@ -412,11 +472,11 @@ pub struct ClientReport {
     pub uid: u32,
     /// Its process.
     pub pid: i32,
-    /// Whether what it types goes to the app now.
+    /// Whether its input goes to the app now.
     pub types: bool,
     /// Whether it is the only one that types.
     pub exclusive: bool,
-    /// What it reads.
+    /// The streams that it reads.
     pub streams: Vec<PlaceReport>,
 }
 

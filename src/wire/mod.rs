@@ -6,13 +6,14 @@
 //! | module | is |
 //! |---|---|
 //! | [`session`] | a client's way into a session |
-//! | [`endpoints`], [`last`], [`logged`] | the documents in the state directory |
+//! | [`endpoints`], [`last`], [`life`], [`logged`] | the documents in the state directory |
 //! | [`document`] | reading and writing one |
 //! | [`messages`] | the bodies of control messages |
 
 pub(crate) mod document;
 pub(crate) mod endpoints;
 pub(crate) mod last;
+pub(crate) mod life;
 pub(crate) mod logged;
 mod messages;
 pub mod session;
@@ -34,7 +35,8 @@ pub const HEADER: usize = 8;
 /// Declares the kinds of frames, and the list of them.
 macro_rules! frame_kinds {
     ($($(#[$doc:meta])* $kind:ident = $number:literal,)*) => {
-        /// What a frame is. Kinds below 16 go from client to mux, the others from mux to client.
+        /// The kind of a frame. Kinds below 16 go from client to mux, the others from mux to
+        /// client.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum FrameKind {
@@ -89,6 +91,8 @@ frame_kinds! {
     Rights = 28,
     /// [`Redrawn`]: a screen follows, which stands for what came before it.
     Redraw = 29,
+    /// [`InputPosition`]: more of the client's input is queued.
+    StdinQueued = 30,
     /// Bytes of the app's stdout.
     Stdout = 32,
     /// Bytes of the app's stderr.

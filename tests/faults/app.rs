@@ -4,12 +4,15 @@
 //! its longest write. These do not go through a mux, so they are what sinks are judged by.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{self, InputFlags, LocalFlags, SetArg};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Id, Source};
@@ -20,6 +23,8 @@ const VARIABLE: &str = "IOTTYMUX_FAULTS_APP";
 const ROUND: &str = "/shared/round";
 /// The app's standard output and error, out of the way of what the test's harness prints.
 const OUTPUTS: [&str; 2] = ["/dev/fd/3", "/dev/fd/4"];
+/// The app's standard input.
+const INPUT: &str = "/dev/fd/5";
 /// How often an app that has nothing to write looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -50,7 +55,7 @@ pub fn unit(sources: &[Source]) -> String {
     let letters: String = sources.iter().map(|source| source.letter()).collect();
     format!(
         "[Service]\nEnvironment={VARIABLE}={letters}\nRestart=on-failure\nRestartSec=20ms\n\
-         ExecStart=\nExecStart=/bin/sh -c 'exec 3>&1 4>&2 </dev/null >/dev/null 2>&1; \
+         ExecStart=\nExecStart=/bin/sh -c 'exec 3>&1 4>&2 5<&0 </dev/null >/dev/null 2>&1; \
          exec /shared/app --exact {} --nocapture'\n",
         concat!(module_path!(), "::the_app_writes_what_it_counts").split_once("::").unwrap().1
     )
@@ -83,13 +88,14 @@ impl Progress {
     }
 }
 
-/// Writes records until a file `stop` is there.
+/// Writes records until a file `stop` is there, or `enough` for the input.
 fn write_records(mut output: impl Write, round: &Path, run: usize, source: Source, pace: Pace) {
     let dir = run_dir(round, run);
     let counts = File::create(dir.join(source.letter().to_string())).unwrap();
     let mut at = Progress::default();
     let mut batch = Vec::new();
-    let (go, stop) = (round.join("go"), round.join("stop"));
+    let stop = if source == Source::Input { "enough" } else { "stop" };
+    let (go, stop) = (round.join("go"), round.join(stop));
     while !go.exists() && !stop.exists() {
         thread::sleep(LOOK);
     }
@@ -117,18 +123,61 @@ fn write_records(mut output: impl Write, round: &Path, run: usize, source: Sourc
     }
 }
 
+/// Types records as the app's input, from outside of the pod, until a file `enough` is there.
+pub fn type_records(output: impl Write, round: &Path) {
+    write_records(output, round, 0, Source::Input, read_pace(round));
+}
+
+/// The file with the input that a run of the app has received.
+pub fn received(round: &Path, run: usize) -> PathBuf {
+    run_dir(round, run).join("received")
+}
+
+/// Keeps what it reads, until a file `stop` is there and nothing is left.
+fn read_input(round: &Path, run: usize) {
+    let mut input = File::open(INPUT).unwrap();
+    let mut kept = File::create(received(round, run)).unwrap();
+    if input.is_terminal() {
+        // A terminal that passes on each byte at once, and echoes none. What it prints is as usual.
+        let mut modes = termios::tcgetattr(&input).unwrap();
+        modes.local_flags = LocalFlags::empty();
+        modes.input_flags = InputFlags::empty();
+        termios::tcsetattr(&input, SetArg::TCSANOW, &modes).unwrap();
+    }
+    let mut buffer = vec![0; 64 << 10];
+    let look = PollTimeout::try_from(LOOK).unwrap();
+    loop {
+        let is_over = round.join("stop").exists();
+        if poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], look).unwrap() > 0 {
+            let len = input.read(&mut buffer).unwrap();
+            assert!(len > 0, "the input has ended");
+            kept.write_all(&buffer[..len]).unwrap();
+        } else if is_over {
+            return;
+        }
+    }
+}
+
+fn read_pace(round: &Path) -> Pace {
+    serde_json::from_slice(&fs::read(round.join("pace")).unwrap()).unwrap()
+}
+
 /// The app, from its start to its end.
 fn run(letters: &str) {
     let round = Path::new(ROUND);
-    let pace: Pace = serde_json::from_slice(&fs::read(round.join("pace")).unwrap()).unwrap();
+    let pace = read_pace(round);
     let mut run = 0;
     while let Err(e) = fs::create_dir(run_dir(round, run)) {
         assert_eq!(e.kind(), ErrorKind::AlreadyExists, "{e}");
         run += 1;
     }
-    let all = [Source::Stdout, Source::Stderr, Source::Terminal];
+    let has = |source: &Source| letters.contains(source.letter());
     thread::scope(|scope| {
-        for source in all.into_iter().filter(|source| letters.contains(source.letter())) {
+        for source in Source::ALL.into_iter().filter(has) {
+            if source == Source::Input {
+                scope.spawn(move || read_input(round, run));
+                continue;
+            }
             let path = OUTPUTS[usize::from(source == Source::Stderr)];
             let output = OpenOptions::new().write(true).open(path).unwrap();
             scope.spawn(move || write_records(output, round, run, source, pace));

@@ -16,12 +16,13 @@ const STEP: u64 = 37;
 /// Usual records have less filler than this, bytes.
 const USUAL: u64 = 150;
 
-/// An output of the app.
+/// An output of the app, or what a program types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     Stdout,
     Stderr,
     Terminal,
+    Input,
 }
 
 /// Which record: that of a source, a start of the app, and a number.
@@ -45,18 +46,19 @@ pub enum Item {
 }
 
 impl Source {
+    pub const ALL: [Self; 4] = [Self::Stdout, Self::Stderr, Self::Terminal, Self::Input];
+
     pub fn letter(self) -> char {
         match self {
             Self::Stdout => 'o',
             Self::Stderr => 'e',
             Self::Terminal => 't',
+            Self::Input => 'i',
         }
     }
 
     fn of(letter: &str) -> Option<Self> {
-        [Self::Stdout, Self::Stderr, Self::Terminal]
-            .into_iter()
-            .find(|source| letter.starts_with(source.letter()))
+        Self::ALL.into_iter().find(|source| letter.starts_with(source.letter()))
     }
 }
 
@@ -99,8 +101,10 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-/// What a hook of the app's unit writes to the app's standard error when there is no mux.
-const HOOK: &str = "iottymux: app ";
+/// What a message begins with: that of a hook of the app's unit, which writes to the app's standard
+/// error when no mux answers, or that of a log. The latter follows the first part of a line if the
+/// rest is lost.
+const MESSAGE: &str = "iottymux: ";
 
 /// What is in a line: most often one record.
 pub fn items(line: &[u8]) -> Vec<Item> {
@@ -108,20 +112,23 @@ pub fn items(line: &[u8]) -> Vec<Item> {
     if let Some(id) = Id::parse(line) {
         return vec![Item::Record(id)];
     }
-    if let Some((lines, bytes)) = told(line) {
-        return vec![Item::Told { lines, bytes }];
-    }
     let is_begin =
-        |at: &usize| line[*at] == BEGIN as u8 || line[*at..].starts_with(HOOK.as_bytes());
+        |at: &usize| line[*at] == BEGIN as u8 || line[*at..].starts_with(MESSAGE.as_bytes());
     let mut begins: Vec<_> = (0..line.len()).filter(is_begin).collect();
     begins.extend([0, line.len()]);
     begins.sort_unstable();
     begins.dedup();
     let pieces = begins.windows(2).map(|pair| &line[pair[0]..pair[1]]);
-    pieces
-        .filter(|piece| !piece.starts_with(HOOK.as_bytes()))
-        .map(|piece| Id::parse(piece).map_or_else(|| Item::Torn(piece.to_vec()), Item::Record))
-        .collect()
+    let item = |piece: &[u8]| {
+        if let Some((lines, bytes)) = told(piece) {
+            Some(Item::Told { lines, bytes })
+        } else if piece.starts_with(MESSAGE.as_bytes()) {
+            None
+        } else {
+            Some(Id::parse(piece).map_or_else(|| Item::Torn(piece.to_vec()), Item::Record))
+        }
+    };
+    pieces.filter_map(item).collect()
 }
 
 /// Lines and bytes of a log's message that some are lost.
@@ -146,5 +153,9 @@ fn a_record_is_found_behind_a_part_of_another() {
         assert_eq!(items(other.as_bytes()), [Item::Torn(other.into())]);
     }
     let lost = b"iottymux: 12 lines (1234 bytes) were lost here";
-    assert_eq!(items(lost), [Item::Told { lines: 12, bytes: 1234 }]);
+    let told = Item::Told { lines: 12, bytes: 1234 };
+    let part = b"[e 0 7 0123";
+    assert_eq!(items(&[&part[..], lost].concat()), [Item::Torn(part.into()), told.clone()]);
+    assert_eq!(items(lost), vec![told]);
+    assert_eq!(items(b"iottymux: no answer from the mux"), []);
 }

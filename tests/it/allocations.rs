@@ -12,12 +12,14 @@ use std::sync::atomic::AtomicU64;
 
 use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::core::hub::{Hub, Room};
+use iottymux::logfmt::buffer::Buffer;
 use iottymux::logfmt::encoder::FormatOptions;
 use iottymux::logfmt::format::FORMATS;
 use iottymux::logfmt::format::cast::Cast;
 use iottymux::logfmt::path::LogPath;
 use iottymux::logfmt::stamp::StampText;
 use iottymux::mux::logs::file::{Claims, LogFile};
+use iottymux::mux::logs::pipeline::memory::LogMemory;
 use iottymux::mux::logs::pipeline::{Log, LogOptions};
 use iottymux::mux::logs::writer::{LogSink, LogWriter};
 use iottymux::types::size::Size;
@@ -98,7 +100,8 @@ fn lines_are_split_and_encoded_without_memory() {
     for format in FORMATS {
         let mut encoder = format.encoder(&options());
         let mut splitter = encoder.splitter(LIMIT);
-        let mut out = Vec::with_capacity(encoder.worst(text.len()) * 100);
+        let mut memory = vec![0; encoder.worst(text.len()) * 100];
+        let mut out = Buffer::new(&mut memory);
         let mut entries = 0;
         let mut round = |piece: usize| {
             out.clear();
@@ -163,7 +166,8 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
         };
         let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
         let mut hub = hub();
-        let mut log = Log::new("x".into(), encoder, log_options, writer, &mut hub);
+        let parts = (writer, LogMemory::unkept(&*encoder, &log_options));
+        let mut log = Log::new("x".into(), encoder, log_options, parts, &mut hub);
         let mut run = |rounds: usize| {
             let mut todo = rounds * text.len();
             let mut chunks = 0;

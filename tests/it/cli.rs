@@ -19,7 +19,8 @@ fn help_and_version_are_no_errors() {
     }
 }
 
-/// In `-h`, and of commands: one line each, which begins with the option and fits 100 columns.
+/// In `-h`, and of commands: one line each, which begins with the option and fits 100 columns. Its text
+/// has less than 80.
 #[test]
 fn the_short_help_has_one_line_for_each_option() {
     let rig = Rig::new();
@@ -41,6 +42,8 @@ fn the_short_help_has_one_line_for_each_option() {
                 let is_first = line.starts_with("  ") && !line.starts_with("          ");
                 assert!(is_first && line.len() <= 100, "{command}: {line}");
                 assert!(!line.ends_with('.'), "{command}: {line}");
+                let text = line.trim().rsplit_once("  ").unwrap_or_default().1.trim();
+                assert!(!text.is_empty() && text.len() < 80, "{command}: {line}");
                 options += 1;
             }
         }

@@ -42,6 +42,10 @@ const GROWTH: usize = 1024;
 const GROWTH_OF_INPUT: usize =
     (limits::GONE_WRITERS + WORKERS * (KEPT + 1)) * 2 * limits::INPUT / 1024;
 
+/// The most memory that the mux of a terminal may take at any time, KiB: screens that wait, input, and
+/// models of the largest screen while they are laid out again.
+const PEAK: usize = 64 * 1024;
+
 /// Frames that hostile clients send in all tests together.
 fn frames() -> u64 {
     std::env::var("IOTTYMUX_FRAMES").ok().map_or_else(
@@ -132,6 +136,9 @@ fn survives(kind: &str, stream: Stream, raw: &'static [&'static str]) {
     println!(
         "{kind}: {frames} frames in {took:.1?}, memory {memory} KiB before, {after} KiB after"
     );
+    if stream == Stream::Tty {
+        assert!(mux.peak() <= PEAK, "it took {} KiB", mux.peak());
+    }
     let growth = if stream == Stream::Tty { GROWTH_OF_INPUT } else { GROWTH };
     assert!(after <= memory + growth, "it grew from {memory} to {after} KiB");
     assert_eq!(ids(), before);

@@ -10,9 +10,12 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
-use nix::unistd::{Uid, chroot, getpid, gettid};
+use nix::sys::stat::Mode;
+use nix::unistd::{Uid, chroot, getpid, gettid, mkfifo};
 
 use crate::cri::cri;
 use crate::numbered::write_numbered;
@@ -627,6 +630,69 @@ fn a_socket_is_served_by_root_or_the_owner_of_its_directory() {
         said.contains("user 54400 serves it; expected root, user 54321 or your own user"),
         "{said}"
     );
+}
+
+/// With `XDG_RUNTIME_DIR=/tmp` another user may have been faster.
+#[test]
+fn the_sessions_directory_is_this_users_own() {
+    let Some(rig) = shared_rig() else { return };
+    let session = rig.file("tmp");
+    dir_of(&session, 0, 0o1777);
+    let state = session.join("iottymux");
+    dir_of(&state, THIRD, 0o755);
+    // A name of its own: clients look in the directory of the machine as well, which is not ours.
+    let app = format!("session-{}", getpid());
+    let mux = |state: &Path| {
+        let mut command = as_user(&rig, THIRD, "", &rig.file("iottymux"));
+        command.args(["stream", "--app", &app, "--allow-uid", &OTHER.to_string()]);
+        command.env("IOTTYMUX_STATE_DIR", state).stdin(Stdio::null());
+        rig.start(command)
+    };
+    let _mux = mux(&state);
+    let client = |uid: u32, command: &str| {
+        let mut client = as_user(&rig, uid, "", &rig.file("iottymux"));
+        client.env_remove("IOTTYMUX_STATE_DIR").env("XDG_RUNTIME_DIR", &session);
+        client.args([command, "--app", &app]).stdin(Stdio::null());
+        Proc::spawn(client)
+    };
+    assert_eq!(client(THIRD, "status").ends(), 0);
+    for command in ["status", "attach", "stream"] {
+        let mut client = client(OTHER, command);
+        assert_eq!(client.ends(), 1, "{command}: {}", client.stdout.text());
+        let said = client.stderr.text();
+        assert!(said.contains("tmp/iottymux belongs to user 54400; try --state-dir DIR"), "{said}");
+    }
+    // Nor if it comes while a client waits for it.
+    let session = rig.file("later");
+    dir_of(&session, 0, 0o1777);
+    let mut waiting = as_user(&rig, OTHER, "", &rig.file("iottymux"));
+    waiting.env_remove("IOTTYMUX_STATE_DIR").env("XDG_RUNTIME_DIR", &session);
+    waiting.args(["--log-level=debug", "attach", "--app", &app, "--wait"]);
+    let mut waiting = Proc::spawn(waiting);
+    waiting.stderr.wait_for("waiting for app");
+    let _mux = mux(&session.join("iottymux"));
+    assert_eq!(waiting.ends(), 1);
+    let said = waiting.stderr.text();
+    assert!(said.contains("later/iottymux belongs to user 54400"), "{said}");
+}
+
+/// Opening a device of a pod could start a watchdog of the host, or rewind a tape. A FIFO shows that
+/// nothing but plain files is opened.
+#[test]
+fn only_plain_files_of_a_pod_are_opened() {
+    let Some(pod) = Pod::new() else { return };
+    let demo = pod.state().join("demo");
+    fs::create_dir(&demo).unwrap();
+    let opened = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
+    for name in ["endpoints", "last.json", "logs", "lock"] {
+        mkfifo(&demo.join(name), Mode::S_IRUSR).unwrap();
+        opened.add_watch(&demo.join(name), AddWatchFlags::IN_OPEN).unwrap();
+    }
+    pod.assert_refused("it is not a regular file");
+    let mut list = pod.look(&["list"]);
+    assert_eq!(list.ends(), 0);
+    assert!(list.stdout.text().contains("demo  unknown"), "{}", list.stdout.text());
+    assert_eq!(opened.read_events().unwrap_err(), Errno::EAGAIN);
 }
 
 /// A `lock` that is a FIFO, or leads to one, keeps nobody waiting.

@@ -96,7 +96,7 @@ fn a_later_client_learns_how_the_app_ended() {
         run.ends();
         let hint = "; try `iottymux status` for its last output";
         let line =
-            format!("iottymux: app demo is not running under a mux: it ended {how}, N {hint}");
+            format!("iottymux: app demo is not running under a mux: it ended {how}, N{hint}");
         assert_eq!(timeless(&refusal(&rig, &[])), line);
         let waited = refusal(&rig, &["--wait=0.1"]);
         assert!(

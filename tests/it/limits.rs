@@ -7,8 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use iottymux::types::stream::{Position, Stream};
+use iottymux::wire::{FrameKind, Hello};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::termios::tcgetwinsize;
 
 use crate::pattern::{self, volume};
 use crate::peer::{Account, Asker, hello};
@@ -198,6 +200,54 @@ fn without_a_free_descriptor_it_serves_on_and_accepts_later() {
     drop(new);
 }
 
+/// Each line that a small window does not show is kept, but not for as many columns as a wide one has.
+#[test]
+fn windows_of_any_shape_take_little_memory() {
+    let rig = Rig::new();
+    let mux = rig.mux(["tty", "--app", APP]);
+    let mut app = rig.slave();
+    let mut peak_at = |rows: u16, cols: u16, text: &[u8]| {
+        let size = format!("{rows}x{cols}");
+        assert_eq!(rig.run(&["control", "--app", APP, "resize", &size]).ends(), 0);
+        let has_size = || tcgetwinsize(&app).is_ok_and(|s| (s.ws_row, s.ws_col) == (rows, cols));
+        eventually("it is resized", has_size);
+        // What the model answers, it does after all before.
+        app.write_all(text).unwrap();
+        app.write_all(b"\x1b[5n").unwrap();
+        app.read_exact(&mut [0; 4]).unwrap();
+        mux.peak()
+    };
+    peak_at(500, 262, &b"a line\r\n".repeat(600));
+    for (rows, cols) in [(2, 65535), (24, 80), (2, 65535), (500, 262), (500, 2), (1, 65535)] {
+        let peak = peak_at(rows, cols, b"");
+        assert!(peak < 48 << 10, "{rows}x{cols}: {peak} KiB");
+    }
+}
+
+#[test]
+fn without_a_free_descriptor_root_can_ask() {
+    let rig = Rig::new();
+    let mux = rig.few_descriptors(40, &[]);
+    let crowd: Vec<UnixStream> = (0..60).map(|_| rig.client("stdout")).collect();
+    mux.stderr.wait_for("trying again shortly");
+    for _ in 0..3 {
+        assert_eq!(rig.status()["state"], "ready");
+        // The descriptor is not for a client that stays.
+        let mut attach = rig.run(&["attach", "--app", APP, "--mode", "stdout"]);
+        assert_eq!(attach.ends(), 1);
+        let said = attach.stderr.text();
+        assert!(said.contains("no descriptor left for a client that stays"), "{said}");
+    }
+    // Two of them at once: the second one is served when the first one has gone.
+    let first = Asker::new(&rig);
+    let mut second = rig.client("session");
+    second.write_all(&FrameKind::Hello.message(&Hello::default())).unwrap();
+    assert_eq!(first.report().state, "ready");
+    drop(first);
+    assert!(second.read(&mut [0]).unwrap() > 0);
+    drop(crowd);
+}
+
 #[test]
 fn an_app_that_does_not_read_stops_only_those_who_type() {
     let rig = Rig::new();
@@ -243,6 +293,6 @@ fn an_attach_whose_output_is_full_says_so() {
     rig.writer("stdout").write_all(b"x").unwrap();
     assert_eq!(attach.ends(), 125);
     let said = attach.stderr.text();
-    assert!(said.starts_with("iottymux: writing standard output: No space left"), "{said}");
+    assert!(said.starts_with("iottymux: cannot write standard output: No space left"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }

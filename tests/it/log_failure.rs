@@ -1,5 +1,6 @@
 //! Logs whose targets fail: the app and the clients do not notice, and what is lost is counted.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -280,6 +281,107 @@ fn a_file_that_may_not_grow() {
     all.truncate(all.iter().rposition(|b| *b == b'\n').unwrap() + 1);
     all.extend(fs::read(log).unwrap());
     assert_eq!(account_cri(&all, written), 1);
+}
+
+/// A limit that is below the size for rotation: a file begins for what the full one cannot take.
+#[test]
+fn a_file_that_may_not_grow_is_rotated() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let app = App::start(rig, &spec("cri", &log), &["--log-max-size", "8M"]);
+    let mut app = limited(app);
+    app.write(20_000);
+    app.wait_seen();
+    let (_rig, written) = app.end();
+    let files = [2, 1].map(|number| fs::read(numbered(&log, number)).unwrap());
+    let all = [whole(&files[0]), whole(&files[1]), fs::read(&log).unwrap()].concat();
+    assert_eq!(account_cri(&all, written), 0);
+}
+
+/// Nobody tells the mux that the full file was moved.
+#[test]
+fn a_file_that_may_not_grow_is_moved() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let app = App::start(rig, &spec("cri", &log), &[]);
+    let mut app = limited(app);
+    app.write(10_000);
+    app.wait_failing("File too large");
+    fs::rename(&log, numbered(&log, 1)).unwrap();
+    app.wait_works();
+    let (_rig, written) = app.end();
+    let all = [whole(&fs::read(numbered(&log, 1)).unwrap()), fs::read(&log).unwrap()].concat();
+    assert_eq!(account_cri(&all, written), 0);
+}
+
+/// An app whose mux may write files of 1 MiB.
+fn limited(app: App) -> App {
+    let limit = Rlimit { current: Some(1024 * 1024), maximum: None };
+    let pid = rustix::process::Pid::from_raw(app.mux.pid().as_raw());
+    rustix::process::prlimit(pid, Resource::Fsize, limit).unwrap();
+    app
+}
+
+fn numbered(log: &Path, number: u32) -> PathBuf {
+    PathBuf::from(format!("{}.{number}", log.display()))
+}
+
+/// There is room for bytes, but not for another file: the log goes on in the one that it has.
+#[test]
+fn a_disk_without_inodes_is_no_failure_of_a_rotation() {
+    let rig = Rig::new();
+    let at = rig.file("disk");
+    if !disk(&at, "mode=755,size=64m,nr_inodes=4") {
+        return;
+    }
+    let log = at.join("app.log");
+    let mut app = App::start(rig, &spec("cri", &log), &["--log-max-size", "256K"]);
+    app.write(10_000);
+    app.wait_seen();
+    fs::remove_file(numbered(&log, 2)).unwrap();
+    app.write(10_000);
+    app.wait_seen();
+    assert!(app.rig.status()["logs"][0]["failing"].is_null());
+    let (_rig, written) = app.end();
+    let mut all = Vec::new();
+    for number in (1..6).rev() {
+        all.extend(fs::read(numbered(&log, number)).unwrap_or_default());
+    }
+    all.extend(fs::read(&log).unwrap());
+    let entries = cri(&all);
+    // What was in the file that is removed.
+    let begin = str::from_utf8(entries[0].text).unwrap().trim_start_matches('0').parse().unwrap();
+    assert_eq!(account(entries.iter().map(|entry| entry.text), begin, written), 0);
+    let names = fs::read_dir(&at).unwrap().count();
+    assert!(names <= 3, "{names}");
+}
+
+/// What is renamed when there is no inode for another file is written on, until there is one.
+#[test]
+fn a_log_that_was_moved_goes_on_when_it_can() {
+    let rig = Rig::new();
+    let at = rig.file("disk");
+    if !disk(&at, "mode=755,size=8m,nr_inodes=3") {
+        return;
+    }
+    let (log, old, ballast) = (at.join("app.log"), at.join("old"), at.join("ballast"));
+    fs::write(&ballast, "").unwrap();
+    let mut app = App::start(rig, &spec("cri", &log), &[]);
+    fs::rename(&log, &old).unwrap();
+    let mut control = app.rig.run(&["control", "--app", APP, "reopen-logs"]);
+    assert_eq!(control.ends(), 1);
+    assert!(control.stderr.text().contains("No space left"), "{}", control.stderr.text());
+    app.write(1000);
+    eventually("the old file is written on", || cri(&fs::read(&old).unwrap()).len() == 1000);
+    fs::remove_file(&ballast).unwrap();
+    let app = RefCell::new(app);
+    eventually("there is a new file", || {
+        app.borrow_mut().write(1);
+        log.exists()
+    });
+    let (_rig, written) = app.into_inner().end();
+    let all = [fs::read(old).unwrap(), fs::read(log).unwrap()].concat();
+    assert_eq!(account_cri(&all, written), 0);
 }
 
 /// Also from the beginning: the mux says why it cannot begin, and the app has the signal as it is usual.

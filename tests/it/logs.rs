@@ -534,12 +534,15 @@ fn contradictory_options_are_refused() {
     }
     let mut logs = log.read(&[]);
     assert_eq!(logs.ends(), 1);
-    let said = format!("iottymux: opening {path}: No such file or directory (os error 2)\n");
+    let said = format!("iottymux: cannot open {path}: No such file or directory (os error 2)\n");
     assert_eq!(logs.stderr.text(), said);
     fs::create_dir(&log.path).unwrap();
     let mut logs = log.read(&["--follow"]);
     assert_eq!(logs.ends(), 1);
-    assert_eq!(logs.stderr.text(), format!("iottymux: reading {path}: it is not a regular file\n"));
+    assert_eq!(
+        logs.stderr.text(),
+        format!("iottymux: cannot read {path}: it is not a regular file\n")
+    );
     fs::remove_dir(&log.path).unwrap();
     nix::unistd::mkfifo(&log.path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(log.read(&[]).ends(), 1);

@@ -15,6 +15,7 @@ use iottymux::logfmt::format::cast::Cast;
 use iottymux::logfmt::format::find;
 use iottymux::logfmt::path::LogPath;
 use iottymux::mux::logs::file::{Claims, LogFile};
+use iottymux::mux::logs::pipeline::memory::LogMemory;
 use iottymux::mux::logs::pipeline::{Log, LogOptions};
 use iottymux::mux::logs::writer::{LogSink, LogWriter};
 use iottymux::types::size::Size;
@@ -248,7 +249,8 @@ fn events_during_a_slow_target_have_their_place() {
     let file = LogFile::recording(path, &Claims::default(), cast, format);
     let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
     let encoder = format.encoder(&FormatOptions { record_input: true, ..FormatOptions::default() });
-    let mut log = Log::new("x".into(), encoder, options, writer, &mut hub);
+    let parts = (writer, LogMemory::unkept(&*encoder, &options));
+    let mut log = Log::new("x".into(), encoder, options, parts, &mut hub);
     let print = |hub: &mut Hub, log: &mut Log| {
         let mut printed = 0;
         while let Room::Free(room) = hub.room(Stream::Tty, Now::read().at) {
@@ -270,7 +272,7 @@ fn events_during_a_slow_target_have_their_place() {
     fcntl(&reader, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
     let heard = Said::follow(reader);
     let mut more = 0;
-    while !log.finish(&mut hub, Now::read().at) {
+    while !log.finish(&mut hub, false, Now::read().at) {
         let due = log.deadline().map(|at| at.saturating_duration_since(Now::read().at));
         log.writer().mailbox.wait(due.unwrap_or(WATCHDOG));
         log.writer().mailbox.clear();

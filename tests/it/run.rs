@@ -7,6 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::pattern;
+use crate::proc::eventually;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
 
@@ -228,4 +229,183 @@ fn the_job_in_front_is_hung_up_with_its_shell() {
     run.stderr.wait_for("passed SIGTERM on to it");
     run.signal(Signal::SIGTERM);
     assert_eq!(run.ends(), 9);
+}
+
+/// What the keeper shows as the mux's process.
+fn mux_pid(rig: &Rig) -> Pid {
+    let pid = rig.status()["mux_pid"].as_i64().unwrap();
+    Pid::from_raw(pid.try_into().unwrap())
+}
+
+/// Has the mux started again on request, or kills it; waits for the next one.
+fn change_mux(rig: &Rig, asks: bool) {
+    let before = mux_pid(rig);
+    if asks {
+        assert_eq!(rig.run(&["control", "--app", APP, "restart"]).ends(), 0);
+    } else {
+        kill(before, Signal::SIGKILL).unwrap();
+    }
+    eventually("there is another mux", || {
+        rig.try_status().is_some_and(|status| status["mux_pid"] != before.as_raw())
+    });
+}
+
+/// Lines that a shell writes one by one, and how many.
+const COUNT: u64 = 300_000;
+
+fn count() -> String {
+    format!("read x; i=0; while [ $i -lt {COUNT} ]; do echo $i; i=$((i+1)); done; read x; exit 4")
+}
+
+/// A mux that dies or is restarted costs neither the app nor an attached client anything.
+#[test]
+fn a_mux_may_die_at_any_moment() {
+    for asks in [false, true] {
+        let rig = Rig::new();
+        let log = format!("--log=raw:{}", rig.file("log").display());
+        let mut keeper = rig.mux(run(&[&log], &["sh", "-c", &count()]));
+        let app = rig.status()["app_pid"].clone();
+        let mut attach = rig.attach(&["--mode", "stdout", "--reconnect=20"]);
+        let type_line = || {
+            let mut typist = rig.attach(&["--mode", "stdin"]);
+            typist.stdin().write_all(b"go\n").unwrap();
+            assert_eq!(typist.ends(), 0);
+        };
+        type_line();
+        for round in 1..=4 {
+            attach.stdout.wait_len(round * 200_000);
+            change_mux(&rig, asks);
+        }
+        assert_eq!(rig.status()["app_pid"], app);
+        type_line();
+        assert_eq!((attach.ends(), keeper.ends()), (4, 4), "{}", attach.stderr.text());
+        let want = (0..COUNT).fold(String::new(), |text, n| text + &format!("{n}\n"));
+        assert!(attach.stdout.text() == want, "the output differs, restarted: {asks}");
+        assert!(fs::read_to_string(rig.file("log")).unwrap().len() >= want.len());
+        let names: Vec<_> = fs::read_dir(rig.path("")).unwrap().flatten().collect();
+        let mut names: Vec<_> = names.iter().map(fs::DirEntry::file_name).collect();
+        names.sort();
+        assert_eq!(names, ["last.json", "logs"]);
+    }
+}
+
+/// The next mux is the program that has the name then.
+#[test]
+fn an_upgrade_takes_effect_with_the_next_mux() {
+    let rig = Rig::new();
+    let program = rig.file("iottymux");
+    fs::copy(env!("CARGO_BIN_EXE_iottymux"), &program).unwrap();
+    let mut command = rig.command(run(&[], &["sh", "-c", "read x; echo got $x; exit 6"]));
+    let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+    let variables: Vec<_> =
+        command.get_envs().filter_map(|(k, v)| Some((k.to_owned(), v?.to_owned()))).collect();
+    command = std::process::Command::new(&program);
+    command.args(arguments).envs(variables);
+    let mut keeper = rig.start(command);
+    fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.file("new")).unwrap();
+    fs::rename(rig.file("new"), &program).unwrap();
+    change_mux(&rig, true);
+    let image = fs::read_link(format!("/proc/{}/exe", mux_pid(&rig))).unwrap();
+    assert_eq!(image, program, "the old file is shown as deleted");
+    let mut attach = rig.attach(&[]);
+    attach.stdin().write_all(b"it\n").unwrap();
+    assert_eq!((attach.ends(), keeper.ends()), (6, 6));
+    assert_eq!(attach.stdout.text(), "got it\n");
+}
+
+/// Nothing is left over when the keeper itself is killed.
+#[test]
+fn a_killed_keeper_takes_its_app_and_its_mux_with_it() {
+    for tty in [&[][..], &["--tty"]] {
+        let rig = Rig::new();
+        let mut keeper = rig.mux(run(tty, &["sleep", "1000"]));
+        let status = rig.status();
+        let pids = ["mux_pid", "app_pid"].map(|name| status[name].as_i64().unwrap());
+        keeper.signal(Signal::SIGKILL);
+        keeper.ends();
+        for pid in pids {
+            let pid = Pid::from_raw(pid.try_into().unwrap());
+            eventually("it has ended", || {
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+                // A zombie belongs to the reaper of this system.
+                stat.map_or(true, |stat| stat.contains(") Z "))
+            });
+        }
+        assert!(!rig.exists(""), "the directory is still there");
+    }
+}
+
+/// The end of input that a client has caused is still there after a change of mux.
+#[test]
+fn the_end_of_input_survives_the_mux() {
+    let rig = Rig::new();
+    let go = rig.file("go");
+    nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let script = format!("read x; echo got $x; read y <{}; cat; exit 8", go.display());
+    let mut keeper = rig.mux(run(&[], &["sh", "-c", &script]));
+    let mut typist = rig.attach(&["--mode", "stdin", "--stdin-once"]);
+    typist.stdin().write_all(b"one\n").unwrap();
+    let mut reader = rig.attach(&["--mode", "stdout", "--reconnect=20"]);
+    reader.stdout.wait_for("got one");
+    change_mux(&rig, false);
+    fs::write(go, "go\n").unwrap();
+    assert_eq!((reader.ends(), keeper.ends()), (8, 8), "{}", reader.stderr.text());
+    drop(typist);
+}
+
+/// The app gets each byte of a program's input once, and its end, whichever mux has it.
+#[test]
+fn a_programs_input_goes_on_over_muxes() {
+    let want = (0..COUNT).fold(String::new(), |text, n| text + &format!("{n}\n"));
+    for asks in [false, true] {
+        let rig = Rig::new();
+        let got = rig.file("got");
+        let script = format!("cat >{}; exit 5", got.display());
+        let mut keeper = rig.mux(run(&[], &["sh", "-c", &script]));
+        let mut typist = rig.attach(&["--mode", "stdin", "--stdin-once", "--reconnect=20"]);
+        let (mut input, bytes) = (typist.stdin(), want.clone());
+        // A part of it, and the rest when the muxes have changed.
+        let part = bytes.len() / 2;
+        let (go, waits) = std::sync::mpsc::channel();
+        let program = std::thread::spawn(move || {
+            input.write_all(&bytes.as_bytes()[..part]).unwrap();
+            waits.recv().unwrap();
+            input.write_all(&bytes.as_bytes()[part..]).unwrap();
+        });
+        for round in 1..=4 {
+            eventually("the app reads on", || {
+                fs::metadata(&got).is_ok_and(|file| file.len() >= (round * part / 5) as u64)
+            });
+            change_mux(&rig, asks);
+        }
+        go.send(()).unwrap();
+        program.join().unwrap();
+        assert_eq!((typist.ends(), keeper.ends()), (5, 5), "{}", typist.stderr.text());
+        assert!(fs::read_to_string(&got).unwrap() == want, "it differs, restarted: {asks}");
+    }
+}
+
+/// Before the first client has come, a signal ends `run`, and its mux cannot be restarted. A session
+/// that only asks is not a client.
+#[test]
+fn an_app_that_waits_for_its_first_client() {
+    let rig = Rig::new();
+    let start = |script: &str| {
+        let mut command = rig.command(run(&[], &["sh", "-c", script]));
+        command.env("IOTTYMUX_AWAIT_CLIENT", "1");
+        rig.start(command)
+    };
+    let mut keeper = start("echo up; exit 3");
+    let mut restart = rig.run(&["control", "--app", APP, "restart"]);
+    assert_eq!(restart.ends(), 1);
+    assert!(restart.stderr.text().contains("the app does not run"));
+    assert!(rig.status()["app_pid"].is_null());
+    let mut attach = rig.attach(&[]);
+    assert_eq!((attach.ends(), keeper.ends()), (3, 3), "{}", keeper.stderr.so_far());
+    assert_eq!(attach.stdout.text(), "up\n");
+
+    let mut keeper = start("echo up");
+    keeper.signal(Signal::SIGTERM);
+    assert_eq!(keeper.ends(), 125);
+    assert!(!rig.exists("endpoints"));
 }

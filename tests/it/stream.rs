@@ -211,3 +211,17 @@ fn a_long_state_directory_works() {
     command.env("IOTTYMUX_STATE_DIR", &long);
     Proc::spawn(command).stdout.wait_for("far\n");
 }
+
+/// It ends on a signal that comes at any moment after its start, with a service manager or without.
+#[test]
+fn an_early_signal_is_not_lost() {
+    for _ in 0..20 {
+        let rig = Rig::new();
+        rig.make_app_dir();
+        rig.make_fifo("stage2-stdout");
+        let mut mux = rig.run(&["stream", "--app", APP, "--foreign-fifos", "--streams", "stdout"]);
+        mux.stderr.wait_for("ready at");
+        mux.signal(Signal::SIGTERM);
+        assert_eq!(mux.ends(), 0);
+    }
+}

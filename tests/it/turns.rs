@@ -8,6 +8,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::cri::cri;
 use crate::pattern;
 use crate::person::at_prompt;
 use crate::proc::{Proc, eventually};
@@ -111,6 +112,46 @@ fn a_slow_session_receives_each_lifecycle_event_in_its_place() {
     );
     mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
+}
+
+/// A client that does not read holds the app back when the hook runs: what is still in the pipe comes before the
+/// end, for sessions and for the log.
+#[test]
+fn an_end_waits_for_what_a_client_holds_back() {
+    let rig = Rig::new();
+    let log = rig.file("log");
+    let spec = format!("cri:{}", log.display());
+    let options = ["--backlog", "4K", "--client-patience", "3600", "--log", &spec];
+    let mut mux = rig.mux([&["stream", "--app", APP][..], &options].concat());
+    let hello = json!({"version": 1, "streams": [{"stream": "stdout"}]});
+    let mut session = Session::new(&rig, &hello);
+    session.wait_told(FrameKind::Welcome);
+    let mut app = rig.writer("stdout");
+    fcntl(&app, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let mut wrote = 0;
+    let mut fill = || {
+        while let Ok(len) = app.write(&[b'x'; 4096]) {
+            wrote += len;
+        }
+    };
+    fill();
+    mux.rests();
+    fill();
+    ended(&rig, "exited", "5");
+    let is_end = |frame: &Frame| matches!(frame, Frame::Told(FrameKind::Ended, _));
+    let frames = session.rest_until(|frames| frames.last().is_some_and(is_end));
+    let len = |frame: &Frame| match frame {
+        Frame::Bytes(_, bytes) => bytes.len(),
+        _ => 0,
+    };
+    assert_eq!(frames.iter().map(len).sum::<usize>(), wrote);
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    let log = std::fs::read(log).unwrap();
+    let entries = cri(&log);
+    assert_eq!(entries.iter().map(|entry| entry.text.len()).sum::<usize>(), wrote);
+    let ends: Vec<_> = (1..).zip(&entries).filter(|(_, e)| e.last).map(|(at, _)| at).collect();
+    assert_eq!(ends, [entries.len()], "the one line has one end");
 }
 
 /// What was in the pipe when the hook ran comes before the end, however much that is.
@@ -305,10 +346,13 @@ fn a_hook_of_an_app_without_a_process_says_nothing() {
 }
 
 #[test]
-fn a_child_of_the_mux_is_known_without_hooks() {
+fn of_an_app_of_run_only_its_keeper_reports() {
     let rig = Rig::new();
     let mux = rig.mux(["run", "--app", APP, "--", "cat"]);
-    assert_refused(hook(&rig, "started", &[("MAINPID", "1")]), "is a child of its mux");
+    assert_refused(
+        hook(&rig, "started", &[("MAINPID", "1")]),
+        "only the keeper of its app reports",
+    );
     drop(mux);
 }
 

@@ -74,6 +74,34 @@ fn writing_again_changes_nothing_and_removing_leaves_nothing() {
 }
 
 /// What is in the way stays, whatever it is, and then nothing else changes either.
+/// A power failure leaves no service with the streams of a mux whose template is empty: a file, and its name,
+/// are on the disk before the next file is written, and the service's own comes last.
+#[test]
+fn each_file_is_on_the_disk_before_the_next() {
+    let traced = |program: &str, words: &[&str], log: &Path| {
+        let mut strace = Command::new("strace");
+        strace.args(["-qq", "-e", "trace=fsync,rename,renameat,renameat2", "-o"]).arg(log);
+        strace.arg(program).args(words).output().is_ok_and(|output| output.status.success())
+    };
+    if !traced("true", &[], Path::new("/dev/null")) {
+        skip("strace", "it is not installed, or may not trace");
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let (log, out) = (dir.path().join("calls"), dir.path().join("units"));
+    let words = ["units", "--app", "demo", "--tty", "--output", out.to_str().unwrap()];
+    assert!(traced(env!("CARGO_BIN_EXE_iottymux"), &words, &log));
+    let calls = fs::read_to_string(log).unwrap();
+    let calls: Vec<&str> = calls.lines().map(|line| line.split('(').next().unwrap()).collect();
+    assert_eq!(calls.len(), 3 * tree(&out).len(), "{calls:?}");
+    for file in calls.chunks(3) {
+        assert!(
+            file[0] == "fsync" && file[1].starts_with("rename") && file[2] == "fsync",
+            "{calls:?}"
+        );
+    }
+}
+
 #[test]
 fn foreign_files_stay() {
     let dir = TempDir::new().unwrap();
@@ -110,12 +138,21 @@ fn impossible_options_are_refused() {
         (&["--tty"][..], "--app"),
         (&["--app", "A"], "an app name can only have"),
         (&["--app", "a", "--stdin", "log"], "stdin cannot be log"),
-        (&["--app", "a", "--stdin", "interactive", "--stdout", "tty"], "interactive goes with"),
-        (&["--app", "a", "--stdout", "stderr"], "a mode is"),
+        (
+            &["--app", "a", "--stdin", "interactive", "--stdout", "tty"],
+            "interactive cannot be combined",
+        ),
+        (&["--app", "a", "--stdout", "stderr"], "expected interactive, tty, stream, log or null"),
         (&["--app", "a", "--tty", "--stdin", "null"], "cannot be used with"),
-        (&["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdout=x"], "a mode is"),
+        (
+            &["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdout=x"],
+            "expected interactive, tty, stream, log or null",
+        ),
         (&["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdx=tty"], "unknown annotation"),
-        (&["--app", "a", "--annotation", "coreos.com/rkt/experiment/logmode=x"], "only k8s-plain"),
+        (
+            &["--app", "a", "--annotation", "coreos.com/rkt/experiment/logmode=x"],
+            "expected k8s-plain",
+        ),
         (&["--app", "a", "--annotation", "x"], "NAME=VALUE"),
         (&["--app", &long, "--stdin", "tty", "--stdout", "stream"], "at most 255"),
         (&["--app", "a", "--env", "IOTTYMUX_STREAMS=stdin"], "another option sets"),

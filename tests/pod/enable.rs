@@ -355,7 +355,7 @@ fn refused_services_and_options() {
     refused(&["enable", "game"], 2, "nothing to attach");
     refused(&["enable", "game", "--stdin", "log"], 2, "stdin cannot be log");
     refused(&["enable", "game", "--stdout", "log"], 2, "nothing to attach in game.service");
-    refused(&["enable", "game", "--stdin", "interactive"], 2, "goes with nothing else");
+    refused(&["enable", "game", "--stdin", "interactive"], 2, "cannot be combined");
     refused(&["enable", "nobody", "--tty"], 1, "there is no such service");
     refused(&["enable", "game.socket", "--tty"], 2, "expected a service");
     refused(&["enable", "game@", "--tty"], 2, "expected an instance of the template");
@@ -592,7 +592,7 @@ fn services_that_cannot_be_enabled() {
         "the name w-tty is that of w-tty.service",
     );
 
-    // A drop-in behind ours is told of; one that is no directory is in the way of all.
+    // `enable` reports a later drop-in. A file where the directory of drop-ins should be is an error.
     pod.set_unit("w.service.d/zz.conf", "[Service]\nStandardOutput=null\n");
     let output = pod.try_run(&["iottymux", "enable", "w", "--tty"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -603,6 +603,6 @@ fn services_that_cannot_be_enabled() {
     pod.run(&["iottymux", "disable", "w"]);
     fs::remove_dir_all(pod.path("/etc/systemd/system/w.service.d")).unwrap();
     fs::write(pod.path("/etc/systemd/system/w.service.d"), "").unwrap();
-    refused(&["w", "--tty"], "is no directory; nothing was changed");
+    refused(&["w", "--tty"], "is not a directory; nothing was changed");
     assert!(!pod.path("/etc/systemd/system/ttymux@w.service.d").exists());
 }

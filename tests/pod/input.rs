@@ -88,7 +88,7 @@ fn the_end_of_the_input_is_one_runs() {
         assert_ne!(pod.property(APP, "MainPID"), process);
     }
     // Nothing of what was ended is kept.
-    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "10");
+    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "13");
     pod.systemctl(&["stop", APP]);
     assert_eq!(pod.property(APP, "Result"), "success", "{}", pod.console());
 }

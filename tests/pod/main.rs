@@ -7,9 +7,12 @@
 mod continuity;
 #[path = "../support/cri.rs"]
 mod cri;
+#[path = "../support/dice.rs"]
+mod dice;
 mod direct;
 mod documented;
 mod enable;
+mod end;
 #[path = "../support/form.rs"]
 mod form;
 mod hardened;
@@ -25,6 +28,7 @@ mod modes;
 mod mutable;
 #[path = "../support/pair.rs"]
 mod pair;
+mod piped;
 mod pod;
 #[path = "../support/podsd.rs"]
 mod podsd;
@@ -41,6 +45,7 @@ mod services;
 mod skip;
 mod sockets;
 mod status;
+mod takeover;
 mod templates;
 mod terminal;
 #[path = "../support/tmux.rs"]
@@ -48,3 +53,4 @@ mod tmux;
 mod user;
 #[path = "../support/wait.rs"]
 mod wait;
+mod watchdog;

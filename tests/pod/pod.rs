@@ -8,6 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::form::is_long;
 use crate::podsd::SILENCE;
 pub use crate::podsd::{BINARY, MUX_USER, Plan, Pod, check, project_file, reason_to_skip};
@@ -92,6 +95,11 @@ impl Pod {
     pub fn await_mux(&self, app: &str, mode: &str) {
         let attach = ["iottymux", "attach", "--wait=25", "--app", app, "--mode", mode];
         self.run(&[&["timeout", "30"], &attach[..]].concat());
+    }
+
+    /// Sends PID 1 a signal, from outside: SIGSTOP stops it.
+    pub fn signal_init(&self, signal: Signal) {
+        kill(Pid::from_raw(self.init), signal).unwrap();
     }
 
     /// Waits until the pod has ended by itself.

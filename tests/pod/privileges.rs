@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
+use crate::log::with_journald;
 use crate::pod::{AS_ROOT, MUX_USER, Plan, Pod, rounds};
 use crate::proc::eventually;
 use crate::skip::skip;
@@ -49,6 +50,7 @@ fn a_hostile_mux_gains_nothing() {
             "./demo/gate/prepared",
             "./demo/mux",
             "./demo/mux/endpoints",
+            "./demo/mux/life.json",
             "./demo/mux/lock"
         ]
     );
@@ -227,6 +229,28 @@ fn enable_makes_the_user_and_looks_where_it_can_log() {
     assert_ne!(fs::metadata(&log).unwrap().uid(), 0);
 }
 
+/// A user that another name service has is not created a second time, and its rights count.
+#[test]
+fn enable_knows_a_user_of_another_name_service() {
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/bin/sh -c 'exec sleep 1000'\n";
+    let user = r#"{"userName":"iottymux","uid":643,"gid":643,"disposition":"system"}"#;
+    let group = r#"{"groupName":"iottymux","gid":643,"disposition":"system"}"#;
+    let plan = plan.unit("game.service", unit);
+    let plan = plan.root_file("etc/userdb/iottymux.user", user);
+    let pod = plan.root_file("etc/userdb/iottymux.group", group).boot();
+    pod.run(&["sed", "-i", "/^iottymux:/d", "/etc/passwd", "/etc/group"]);
+    if !pod.try_run(&["id", "-u", "iottymux"]).status.success() {
+        return skip("nss-systemd", "the name service of systemd is not installed");
+    }
+    let log = "cri:/srv/log/game.log";
+    let refused = pod.try_run(&["iottymux", "enable", "game", "--stdout", "stream", "--log", log]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("cannot create files"), "{said}");
+    assert_eq!(refused.stdout, b"");
+    assert!(!fs::read_to_string(pod.path("/etc/passwd")).unwrap().contains("iottymux:"));
+}
+
 /// All muxes are one user, which may have 64 pipes of full size: root makes them.
 #[test]
 fn many_muxes_have_fifos_of_full_size() {
@@ -319,7 +343,7 @@ fn an_app_decides_nothing_that_root_runs() {
         let enabled = pod.try_run(&["iottymux", "enable", name, "--stdout", "stream", "--now"]);
         let said = String::from_utf8(enabled.stderr).unwrap();
         assert!(enabled.status.success(), "{said}");
-        warned.push(said.contains("others than root may decide"));
+        warned.push(said.contains("could let other users decide"));
         pod.systemctl(&["restart", name]);
         pod.connect(name, "sock-stdout").line_ending("up");
         pod.systemctl(&["stop", name]);
@@ -332,6 +356,46 @@ fn an_app_decides_nothing_that_root_runs() {
     };
     assert_eq!(names.iter().filter(of_root).collect::<Vec<_>>(), Vec::<&String>::new());
     assert_eq!(warned, [true, true, true, true, false]);
+}
+
+/// What was right at `enable` may not be so after the service was changed; and a file of options is root's.
+#[test]
+fn changes_that_let_others_decide_what_root_runs() {
+    let Some(plan) = Plan::new() else { return };
+    let app = "[Service]\nExecStart=/bin/sh -c 'exec sleep 1000'\n";
+    let pod = with_journald(plan.unit("game.service", app))
+        .root_file("etc/iottymux/game.env", "IOTTYMUX_BACKLOG=64K\n")
+        .root_file("srv/.keep", "")
+        .boot();
+    let enable = ["iottymux", "enable", "game", "--stdout", "stream", "--now"];
+    for (path, fault, cure) in [
+        ("/etc/iottymux/game.env", ["chown", "1"], ["chown", "0"]),
+        ("/etc/iottymux/game.env", ["chmod", "664"], ["chmod", "644"]),
+        ("/etc/iottymux", ["chmod", "775"], ["chmod", "755"]),
+    ] {
+        pod.run(&[&fault[..], &[path]].concat());
+        let output = pod.try_run(&enable);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let why = "other users can change /etc/iottymux/game.env, and commands of root read it. Try: chown root ";
+        assert!(said.contains(why), "{said}");
+        pod.run(&[&cure[..], &[path]].concat());
+    }
+    pod.run(&enable);
+    let warnings = || {
+        let journal = pod.run(&["journalctl", "-u", "iomux@game", "-o", "cat"]);
+        journal.matches("users other than root can decide which program root runs").count()
+    };
+    assert_eq!(warnings(), 0);
+    pod.set_unit("game.service.d/later.conf", "[Service]\nEnvironmentFile=-/srv/env\n");
+    pod.run(&["chown", "1", "/srv"]);
+    pod.systemctl(&["restart", "game", "iomux@game"]);
+    eventually("it is in the journal", || warnings() > 0);
+    pod.run(&enable);
+    let before = warnings();
+    pod.systemctl(&["restart", "game", "iomux@game"]);
+    pod.run(&["journalctl", "--sync"]);
+    assert_eq!(warnings(), before);
 }
 
 /// A user whom the mux lets in finds it without being told where it is; one whom it does not is told so.

@@ -264,7 +264,10 @@ fn all_services_are_disabled() {
     let told = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("disabling a.service: ") && said.contains("was changed after"), "{said}");
+    assert!(
+        said.contains("cannot disable a.service: ") && said.contains("was changed after"),
+        "{said}"
+    );
     for name in ["b", "c"] {
         assert!(told.contains(&format!("{name}.service has its own streams again")), "{told}");
     }
@@ -283,6 +286,28 @@ fn all_services_are_disabled() {
     };
     usage(&[]);
     usage(&["a", "--all"]);
+}
+
+/// What an `enable` that was killed has left: files that were not whole yet, a trial, a template without an app.
+#[test]
+fn what_a_killed_enable_has_left() {
+    let Some(pod) = pod(GAME) else { return };
+    pod.run(&enable(&["--tty"]));
+    let (etc, run) = (pod.path("/etc/systemd/system"), pod.path("/run/systemd/system"));
+    let drop_in = fs::read(etc.join("game.service.d/50-iottymux.conf")).unwrap();
+    let template = fs::read(etc.join("ttymux@.service")).unwrap();
+    pod.run(&["iottymux", "disable", "game"]);
+    assert_untouched(&pod, "0");
+    fs::create_dir(etc.join("game.service.d")).unwrap();
+    fs::write(etc.join("game.service.d/.50-iottymux.conf.new"), &drop_in[..9]).unwrap();
+    fs::write(etc.join(".iomux@.service.new"), &template[..9]).unwrap();
+    fs::write(etc.join("ttymux@.service"), &template).unwrap();
+    fs::write(run.join("iottymux-check-game.service"), &drop_in).unwrap();
+    fs::write(etc.join("other.service"), GAME).unwrap();
+    let told = pod.run(&["iottymux", "disable", "--all"]);
+    assert_eq!(told.matches("removed ").count(), 4, "{told}");
+    fs::remove_file(etc.join("other.service")).unwrap();
+    assert_untouched(&pod, "0");
 }
 
 /// The way that docs/units.md has for a machine from which the program is gone already. Until then the

@@ -150,6 +150,36 @@ fn restarts_are_reported_and_end_nothing() {
     assert_eq!(attach.ends(), (7, "got 7\n".into(), String::new()));
 }
 
+/// The next mux knows the app's process, how the run before ended, and how often the app was restarted.
+#[test]
+fn what_is_known_of_the_app_survives_a_restart_of_the_mux() {
+    let Some(pod) = Pod::delivered() else { return };
+    let more = "Restart=on-failure\n";
+    pod.set_unit("demo.service.d/x.conf", &(script("echo got $x; exit $x") + more));
+    pod.systemctl(&["start", "demo.service"]);
+    let restarts = |restarts: u64| {
+        eventually("the restart is reported", || status(&pod, "demo")["restarts"] == restarts);
+        let status = status(&pod, "demo");
+        assert_eq!(status["app_pid"].to_string(), pod.property("demo.service", "MainPID"));
+        assert_eq!(status["app_ended"], serde_json::json!({"status": 3}));
+    };
+    for round in 1..=2 {
+        pod.connect("demo", "sock-stdin").say("3\n");
+        restarts(round);
+        pod.systemctl(&["restart", "iomux@demo.service"]);
+        restarts(round);
+        pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", "iomux@demo.service"]);
+        pod.await_mux("demo", "stdin");
+        restarts(round);
+    }
+    pod.systemctl(&["stop", "demo.service"]);
+    pod.systemctl(&["stop", "iomux@demo.service"]);
+    assert_eq!(pod.names("/run/iottymux/demo/mux"), ["last.json", "lock"]);
+    // Another start of the app has another life.
+    pod.systemctl(&["start", "demo.service"]);
+    assert_eq!(status(&pod, "demo")["restarts"], 0);
+}
+
 /// The app waits to be started again when the client comes.
 #[test]
 fn a_client_between_end_and_restart_learns_about_it() {

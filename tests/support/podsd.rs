@@ -54,7 +54,7 @@ pub struct Plan {
 /// A pod that runs; it ends when this is dropped.
 pub struct Pod {
     pub dir: TempDir,
-    init: i32,
+    pub init: i32,
     /// A pidfd of its PID 1.
     end: OwnedFd,
 }

@@ -15,7 +15,7 @@ use crate::types::size::Size;
 use crate::types::stream::Epoch;
 use crate::wire::{ControlRequest, FrameKind};
 
-/// The connection, while there is one, and what is known of it.
+/// The connection, if there is one, and its state.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) wanted: WantedStreams,
@@ -79,7 +79,7 @@ impl Connection {
         self.uplink.as_ref().map(|uplink| uplink.socket.as_fd())
     }
 
-    /// Sends what the socket takes without waiting.
+    /// Sends as much as the socket accepts without waiting.
     pub(crate) fn flush(&mut self) {
         if self.uplink.as_mut().is_some_and(|uplink| uplink.flush().is_err()) {
             // The mux's last messages still come by the other direction.
@@ -104,8 +104,8 @@ impl Connection {
     }
 
     /// Sends a request to the mux; whether there is a session for it.
-    pub(crate) fn request(&mut self, request: ControlRequest) -> bool {
-        self.push_frame(&FrameKind::Request.message(&request));
+    pub(crate) fn request(&mut self, request: &ControlRequest) -> bool {
+        self.push_frame(&FrameKind::Request.message(request));
         self.is_session()
     }
 

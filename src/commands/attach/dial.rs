@@ -1,6 +1,8 @@
-//! Connecting to a mux: one session or, where the mux has none, a raw socket for each wanted stream.
+//! Connects to a mux: by one session, or by a raw socket for each wanted stream if the mux has no
+//! sessions.
 
 use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::os::unix::net::UnixStream;
 
@@ -14,7 +16,10 @@ use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
-use crate::wire::{Begin, Gap, Hello, Redraw, Redrawn, Rights, VERSION, Want, Welcome};
+use crate::wire::{
+    Begin, Gap, Hello, InputId, InputIdentity, InputPosition, Redraw, Redrawn, Rights, VERSION,
+    Want, Welcome,
+};
 
 /// A connection that no thread reads yet.
 #[derive(Debug)]
@@ -28,27 +33,37 @@ pub(crate) struct NewConnection {
     pub(crate) others: usize,
     /// Why we cannot type now, though we asked to.
     pub(crate) rights: Option<Rights>,
+    /// The name of our input, and how much of it the mux has, if it keeps that for the next one.
+    pub(crate) input: Option<(InputId, InputPosition)>,
 }
 
-/// What comes over a connection.
+/// What an earlier connection leaves to the next one.
+#[derive(Debug)]
+pub(crate) struct Earlier {
+    pub(crate) progress: SessionProgress,
+    /// Our input, if it goes on.
+    pub(crate) input: Option<InputIdentity>,
+}
+
+/// The content of a connection.
 #[derive(Debug)]
 pub(crate) enum Downlink {
     /// The bytes of this stream.
     Raw(Stream),
     /// The frames of a session.
-    Session(Progress),
+    Session(SessionProgress),
 }
 
 /// How far a session has got: the offsets of the next bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Progress {
+pub(crate) struct SessionProgress {
     epoch: Option<Epoch>,
     offsets: Vec<Begin>,
     /// Bytes of a screen that are still to come.
     screen_left: u64,
 }
 
-impl Progress {
+impl SessionProgress {
     /// This many bytes of a stream were shown.
     pub(crate) fn advance(&mut self, stream: Stream, len: usize) {
         self.change(stream, |offset| offset.saturating_add(len as u64));
@@ -87,12 +102,11 @@ impl Progress {
     }
 }
 
-/// Connects to the wanted streams of an app and to nothing else. `after` is how far an earlier
-/// connection got.
+/// Connects to the wanted streams of an app and to nothing else, `after` an earlier connection.
 pub(crate) fn dial(
     request: &AttachRequest,
     endpoints: &Endpoints,
-    after: Option<&Progress>,
+    after: Option<&Earlier>,
 ) -> Result<NewConnection> {
     let name = request.dir.name();
     let has: Vec<Stream> = endpoints.streams().iter().map(|(stream, _)| *stream).collect();
@@ -117,14 +131,16 @@ fn open_session(
     request: &AttachRequest,
     file: &str,
     wanted: WantedStreams,
-    after: Option<&Progress>,
+    after: Option<&Earlier>,
 ) -> Result<NewConnection> {
     let name = request.dir.name();
-    let from = |stream| after.map_or(request.from, |progress| progress.position(stream));
+    let from = |stream| after.map_or(request.from, |after| after.progress.position(stream));
     let want = |stream: &Stream| Want { stream: *stream, from: from(*stream) };
     // A backlog that was shown is not shown again by the next mux.
     let redraws = wanted.outputs.contains(&Stream::Tty)
         && (request.redraw == Redraw::Screen || after.is_none());
+    let new_input = || InputIdentity { id: random_input(), returns: false, once: false };
+    let input = after.and_then(|after| after.input).unwrap_or_else(new_input);
     let hello = Hello {
         version: VERSION,
         streams: wanted.outputs.iter().map(want).collect(),
@@ -136,7 +152,8 @@ fn open_session(
         patience_ms: only_terminals(&wanted).then_some(0),
         size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
         redraw: Some(request.redraw).filter(|redraw| redraws && *redraw != Redraw::None),
-        epoch: after.and_then(|progress| progress.epoch),
+        epoch: after.and_then(|after| after.progress.epoch),
+        input: wanted.input.is_some().then_some(input),
     };
     let size = hello.size;
     let was_late = Cell::new(false);
@@ -152,11 +169,19 @@ fn open_session(
     if was_late.get() {
         diagnostics::say(&format!("app {name}: its mux answers now"));
     }
-    let Welcome { epoch, streams: offsets, others, rights, .. } = welcome;
+    let Welcome { epoch, streams: offsets, others, rights, input: position, .. } = welcome;
     let uplink = Some(Uplink::new(socket.try_clone()?, EndOfInput::Frame));
-    let downlink = Downlink::Session(Progress { epoch, offsets, screen_left: 0 });
+    let downlink = Downlink::Session(SessionProgress { epoch, offsets, screen_left: 0 });
     let connection = Connection::new(wanted, uplink, 1, epoch);
-    Ok(NewConnection { connection, downlinks: vec![(downlink, socket)], size, others, rights })
+    let input = position.map(|position| (input.id, position));
+    let downlinks = vec![(downlink, socket)];
+    Ok(NewConnection { connection, downlinks, size, others, rights, input })
+}
+
+/// A name that no other input has: from the system's random source, with which std seeds its hash
+/// maps.
+fn random_input() -> InputId {
+    InputId(RandomState::new().build_hasher().finish())
 }
 
 fn open_sockets(
@@ -183,20 +208,20 @@ fn open_sockets(
         }
         let socket = dir.connect(file).map(UnixStream::from);
         let socket =
-            socket.with_context(|| format!("connecting to {}", dir.path(file).display()))?;
+            socket.with_context(|| format!("cannot connect to {}", dir.path(file).display()))?;
         if types {
             // rkt's mux ends a terminal's connection as soon as its input has ended.
             let end = if reads { EndOfInput::Ignored } else { EndOfInput::Shutdown };
             uplink = Some(Uplink::new(socket.try_clone()?, end));
         }
-        // Beside outputs the end of an input socket means nothing. Without outputs it means that all
-        // input was taken. Output that rkt's mux sends there must be read.
+        // With outputs, the end of an input socket means nothing. Without outputs, it means that
+        // the mux has taken all input. Output that rkt's mux sends there must be read.
         if reads || wanted.outputs.is_empty() {
             downlinks.push((Downlink::Raw(stream), socket));
         }
     }
     let connection = Connection::new(wanted, uplink, downlinks.len(), None);
-    Ok(NewConnection { connection, downlinks, size: None, others: 0, rights: None })
+    Ok(NewConnection { connection, downlinks, size: None, others: 0, rights: None, input: None })
 }
 
 /// Whether all output goes to terminals: there late bytes matter less than an app that is not held

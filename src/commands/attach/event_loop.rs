@@ -1,7 +1,8 @@
 //! The main loop of an attach.
 //!
-//! The loop polls this process's input, the connection and the events of the I/O threads, because it
-//! must not block on any of them. Inherited descriptors are shared with the shell and keep their flags.
+//! The loop polls this process's input, the connection and the events of the I/O threads, because
+//! it must not block on any of them. Inherited descriptors are shared with the shell and keep their
+//! flags.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,13 +15,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::connection::Connection;
 use super::dial::NewConnection;
-use super::input::Input;
-use super::io_threads::{self, EventReceiver, EventSender};
+use super::input::LocalInput;
+use super::io_threads::{self, AttachEvent, EventSender};
 use super::liveness::Liveness;
 use super::losses::SessionLosses;
 use super::notices::Notices;
 use super::terminal;
 use super::{AttachRequest, Attached, Leave};
+use crate::os::mailbox::Mailbox;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
@@ -30,7 +32,7 @@ impl<'a> Attached<'a> {
     pub(crate) fn new(
         request: &'a AttachRequest,
         sender: EventSender,
-        input: Input,
+        input: LocalInput,
         notices: Notices,
     ) -> Self {
         Self {
@@ -47,7 +49,11 @@ impl<'a> Attached<'a> {
     }
 
     /// Serves a new connection, and those that follow it, until the attach ends.
-    pub(crate) fn run(mut self, new: NewConnection, events: &EventReceiver) -> Result<Exit> {
+    pub(crate) fn run(
+        mut self,
+        new: NewConnection,
+        events: &mut Mailbox<AttachEvent>,
+    ) -> Result<Exit> {
         let Err(leave) = self.turns(new, events);
         terminal::restore();
         self.say_pending();
@@ -57,7 +63,12 @@ impl<'a> Attached<'a> {
         }
     }
 
-    fn turns(&mut self, new: NewConnection, events: &EventReceiver) -> Result<Infallible, Leave> {
+    fn turns(
+        &mut self,
+        new: NewConnection,
+        events: &mut Mailbox<AttachEvent>,
+    ) -> Result<Infallible, Leave> {
+        self.input.begin(new.input);
         self.begin(new)?;
         loop {
             self.turn(events)?;
@@ -77,7 +88,7 @@ impl<'a> Attached<'a> {
         Ok(())
     }
 
-    fn turn(&mut self, events: &EventReceiver) -> Result<(), Leave> {
+    fn turn(&mut self, events: &mut Mailbox<AttachEvent>) -> Result<(), Leave> {
         self.connection.flush();
         let ready = self.wait(events)?;
         if ready.mux_closed {
@@ -85,7 +96,8 @@ impl<'a> Attached<'a> {
             self.leave_page()?;
         }
         if ready.events {
-            while let Some(event) = events.next() {
+            events.clear();
+            while let Some(event) = events.receive() {
                 self.on_event(event)?;
             }
         }
@@ -101,7 +113,7 @@ impl<'a> Attached<'a> {
         Ok(())
     }
 
-    /// Does what is due by now.
+    /// Handles everything that is due.
     fn on_time(&mut self, now: Instant) -> Result<()> {
         if self.notices.needs_redraw(now) {
             self.redraw();
@@ -118,9 +130,9 @@ impl<'a> Attached<'a> {
     }
 
     /// Waits until something is ready or due.
-    fn wait(&self, events: &EventReceiver) -> Result<Ready> {
+    fn wait(&self, events: &Mailbox<AttachEvent>) -> Result<Ready> {
         let (stdin, stdout) = (io::stdin(), io::stdout());
-        let mut fds = vec![PollFd::new(events.waker.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(events.as_fd(), PollFlags::POLLIN)];
         let mut add = |fd, flags| {
             fds.push(PollFd::new(fd, flags));
             fds.len() - 1
@@ -168,8 +180,8 @@ impl<'a> Attached<'a> {
         self.request.dir.name()
     }
 
-    /// Reports the window to the mux. Its answer is a screen, so this also redraws a terminal on which
-    /// the app's screen was hidden.
+    /// Reports the window to the mux. Its answer is a screen, so this also redraws a terminal on
+    /// which the app's screen was hidden.
     pub(crate) fn redraw(&mut self) {
         if let Some(size) = terminal::size()
             && self.connection.resize(size)
@@ -181,7 +193,7 @@ impl<'a> Attached<'a> {
     /// Shows a line to the user.
     pub(crate) fn say(&mut self, text: &str) {
         if self.page.is_some() {
-            // On failure the terminal is gone, and nobody reads the line.
+            // On failure the terminal is gone, and with it the reader of the line.
             let _ = self.leave_page();
         }
         self.notices.say(text, self.connection.is_up());
@@ -207,7 +219,7 @@ impl<'a> Attached<'a> {
     }
 }
 
-/// What [`Attached::wait`] found.
+/// The result of [`Attached::wait`].
 #[allow(clippy::struct_excessive_bools, reason = "any of them may come with any other")]
 struct Ready {
     events: bool,

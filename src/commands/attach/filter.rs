@@ -1,20 +1,22 @@
-//! Keeps strings of the app away from a viewer's terminal that do more than draw: titles, the clipboard,
+//! Keeps strings of the app from a viewer's terminal that do more than draw: titles, the clipboard,
 //! notifications, files, passthrough.
 //!
-//! Pure, with constant memory. Invariant: text is never held back. A sequence is held back until its
-//! class is known, for at most [`limits::SEQUENCE`] bytes. A refused string is dropped as a whole,
-//! however long it is and however it is cut. Unknown strings are refused, and so is a terminal's next
-//! extension. The 8-bit forms (C1) of introducers become U+FFFD.
+//! Pure, with constant memory. Invariant: text is never held back. A sequence is held back until
+//! its class is known, for at most [`limits::SEQUENCE`] bytes. A refused string is dropped as a
+//! whole, in any length and in any pieces. Unknown strings are refused, and so are future
+//! extensions of terminals. The 8-bit forms (C1) of introducers become U+FFFD.
 //!
-//! The filter runs the state machine of [`scan`](crate::core::screen::scan), but not its `Scanner`. A
-//! `Scanner` cuts strings as terminals read them and holds them back whole. The filter decides at their
-//! head, and drops strings as tmux and screen read them: with a doubled ESC, or after `ESC k`.
+//! The filter runs the state machine of [`scan`](crate::core::screen::scan), but not its `Scanner`.
+//! A `Scanner` cuts strings as terminals read them and holds them back whole. The filter decides at
+//! their head, and drops strings as tmux and screen read them: with a doubled ESC, or after `ESC
+//! k`.
 
 use std::str::FromStr;
 
 use memchr::memchr;
 
-use crate::core::screen::scan::{Control, ESC, ScanState, ScanStep, step};
+use super::class::{Class, class};
+use crate::core::screen::scan::{ESC, ScanState, ScanStep, step};
 use crate::types::limits;
 
 /// Which strings of the app reach a terminal that attach writes to.
@@ -55,23 +57,6 @@ impl Pass {
             Class::Other => self.0[3],
         }
     }
-}
-
-/// The effect of a sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    /// It only draws, or queries the terminal.
-    Drawing,
-    /// It sets the title of the window or its icon.
-    Title,
-    /// It saves the title on the terminal's stack.
-    SaveTitle,
-    /// It takes a title from that stack.
-    RestoreTitle,
-    Clipboard,
-    Notify,
-    /// Files, pictures in files, printers, function keys, passthrough, and anything unknown.
-    Other,
 }
 
 /// The decision on the current sequence.
@@ -369,68 +354,6 @@ impl Character {
 
 fn is_string(head: &[u8]) -> bool {
     matches!(head, [ESC, b']' | b'P' | b'X' | b'^' | b'_', ..])
-}
-
-/// The class of a sequence, given its beginning or all of it; `None` while that is undecided.
-fn class(head: &[u8], is_whole: bool) -> Option<Class> {
-    match head {
-        [ESC, b']', body @ ..] => command(body),
-        [ESC, b'P', body @ ..] => device(body, is_whole),
-        // SOS, PM, APC: pictures in files, commands of programs.
-        [ESC, b'X' | b'^' | b'_', ..] => Some(Class::Other),
-        _ if is_whole => Some(Control::parse(head).map_or(Class::Drawing, |c| control(&c))),
-        _ => None,
-    }
-}
-
-/// `OSC number ; …`; the body includes its terminator, if that has come.
-fn command(body: &[u8]) -> Option<Class> {
-    let digits = body.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let number = || std::str::from_utf8(&body[..digits]).ok()?.parse().ok();
-    Some(match (*body.get(digits)?, digits) {
-        // The palette of the Linux console has no terminator.
-        (b'P' | b'R', 0) => Class::Drawing,
-        // Titles of Sun and dtterm; no number means 0.
-        (b'l' | b'L' | b'I' | b';', 0) => Class::Title,
-        (b';' | 0x07 | ESC, 1..) => match number() {
-            Some(0..=2) => Class::Title,
-            Some(52 | 5522) => Class::Clipboard,
-            Some(9 | 99 | 777) => Class::Notify,
-            // Colours, hyperlinks, pointer shapes, prompt marks.
-            Some(4 | 5 | 8 | 10..=19 | 22 | 104 | 105 | 110..=119 | 133) => Class::Drawing,
-            _ => Class::Other,
-        },
-        _ => Class::Other,
-    })
-}
-
-/// `DCS parameters final …`.
-fn device(body: &[u8], is_whole: bool) -> Option<Class> {
-    let end = body.iter().position(|byte| !(0x20..=0x3f).contains(byte));
-    let Some(end) = end else { return is_whole.then_some(Class::Other) };
-    let numbers = |text: &[u8]| text.iter().all(|b| b.is_ascii_digit() || *b == b';');
-    Some(match (&body[..end], body[end]) {
-        // Queries for settings and capabilities; synchronized updates.
-        (b"$" | b"+", b'q') | (b"=1" | b"=2", b's') => Class::Drawing,
-        // Sixels.
-        (parameters, b'q') if numbers(parameters) => Class::Drawing,
-        _ => Class::Other,
-    })
-}
-
-fn control(control: &Control<'_>) -> Class {
-    match (control.marker, control.mark, control.last) {
-        (0, 0, b't') => match control.value(0) {
-            22 => Class::SaveTitle,
-            23 => Class::RestoreTitle,
-            _ => Class::Drawing,
-        },
-        // The encoding of titles.
-        (b'>', 0, b't' | b'T') => Class::Title,
-        // The printer.
-        (_, _, b'i') => Class::Other,
-        _ => Class::Drawing,
-    }
 }
 
 #[cfg(test)]

@@ -12,12 +12,20 @@ use nix::unistd::Pid;
 use super::io_threads::AttachEvent;
 use super::keys::{KeyCommand, Keys, Matcher};
 use super::page::{self, ClientList, TypingState};
+use super::sent::{SentInput, UnknownInput};
 use super::{Attached, Leave, terminal};
 use crate::commands::status;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::size::Size;
-use crate::wire::{Answer, ControlRequest, Exclusive};
+use crate::wire::{Answer, ControlRequest, Exclusive, InputId, InputIdentity, InputPosition};
+
+/// Bytes of a program's input that `attach` has read and the mux has not acknowledged. More than
+/// the mux and the socket hold, so that a program waits for the app alone.
+const UNACKNOWLEDGED: usize = 512 * 1024;
+/// Bytes typed or pasted at a terminal that may wait in `attach`: more than anybody pastes.
+/// `attach` reads on, since it finds its own keys only in what it has read.
+const TYPED: usize = 4 * 1024 * 1024;
 
 /// Whether input is read and sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,26 +40,29 @@ enum InputState {
     Closed,
 }
 
-/// See the module.
+/// The state of that input, its keys, and our requests to type alone.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub(crate) struct LocalInput {
     state: InputState,
     keys: Matcher,
     /// A program's input was sent, and the app may not have received it.
     is_unconfirmed: bool,
+    /// What the next mux may need of it, if this one tells the next what it has.
+    sent: Option<SentInput>,
     /// Our wish to type alone: the next mux gets it, too.
     exclusive: Option<Exclusive>,
     /// Requests that the mux has not answered: the wish that each stands for.
     requests: VecDeque<Option<Exclusive>>,
 }
 
-impl Input {
+impl LocalInput {
     /// Input of which nothing was read.
     pub(crate) fn new(types: bool, keys: Keys, exclusive: Option<Exclusive>) -> Self {
         Self {
             state: if types { InputState::Open } else { InputState::Closed },
             keys: Matcher::new(keys),
             is_unconfirmed: false,
+            sent: None,
             exclusive,
             requests: VecDeque::new(),
         }
@@ -62,8 +73,42 @@ impl Input {
         matches!(self.state, InputState::Ended | InputState::Closed)
     }
 
+    /// Whether a program's input was sent, and the app may not have received it.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.is_unconfirmed
+    }
+
+    /// How our input is named to the next mux, if it can go on there; `once` if its end ends the
+    /// app's.
+    pub(crate) fn identity(&self, once: bool) -> Option<InputIdentity> {
+        let is_closed = self.state == InputState::Closed;
+        self.sent.as_ref().map(|sent| sent.identity(once && !is_closed))
+    }
+
+    /// The first mux has welcomed us.
+    pub(crate) fn begin(&mut self, kept: Option<(InputId, InputPosition)>) {
+        self.sent = kept.map(|(id, position)| SentInput::new(id, position));
+    }
+
+    /// Another mux has welcomed us. Returns how many bytes may not have arrived.
+    pub(crate) fn resume(
+        &mut self,
+        kept: Option<(InputId, InputPosition)>,
+    ) -> Result<u64, UnknownInput> {
+        let unknown = match (&mut self.sent, kept) {
+            (Some(sent), Some((_, position))) => sent.resume(position),
+            (Some(_), None) => Err(UnknownInput),
+            (None, _) => Ok(0),
+        };
+        if self.sent.is_none() || unknown.is_err() {
+            self.begin(kept);
+        }
+        unknown
+    }
+
+    /// The mux has queued this much.
+    pub(crate) fn on_queued(&mut self, offset: u64) {
+        self.sent.iter_mut().for_each(|sent| sent.on_queued(offset));
     }
 
     pub(crate) fn exclusive(&self) -> Option<Exclusive> {
@@ -86,7 +131,7 @@ impl Input {
         self.is_unconfirmed = false;
     }
 
-    /// The mux lets us type, or does not. Returns what has changed.
+    /// The mux lets us type, or forbids it. Returns the new state if it differs.
     pub(crate) fn set_allowed(&mut self, types: bool) -> Option<bool> {
         match (self.state, types) {
             (InputState::Held, true) => self.state = InputState::Open,
@@ -108,12 +153,17 @@ impl Input {
         }
     }
 
-    /// How many bytes may be read now, when `unsent` wait for the mux. Without a mux, or while we may not
-    /// type, a person's keys are still searched for commands; a program's input waits.
+    /// The number of bytes that may be read now, when `unsent` wait for the mux. Without a mux, or
+    /// while we may not type, a person's keys are still searched for commands; a program's input
+    /// waits.
     fn room(&self, is_raw: bool, unsent: Option<usize>) -> usize {
-        let most = if is_raw { limits::TYPED } else { limits::INPUT };
+        let most = if is_raw { TYPED } else { limits::INPUT };
         match (self.state, unsent) {
-            (InputState::Open, Some(unsent)) => most.saturating_sub(unsent).min(limits::READ),
+            (InputState::Open, Some(unsent)) => {
+                let sent = self.sent.as_ref().filter(|_| !is_raw).map_or(0, SentInput::len);
+                let room = UNACKNOWLEDGED.saturating_sub(sent);
+                most.saturating_sub(unsent).min(room).min(limits::READ)
+            }
             (InputState::Ended, _) => 0,
             _ if is_raw => limits::READ,
             _ => 0,
@@ -129,12 +179,19 @@ impl Attached<'_> {
     /// The input is readable, or has ended.
     pub(crate) fn read_input(&mut self) -> Result<(), Leave> {
         let mut buffer = vec![0; self.input_room()];
+        if buffer.is_empty() {
+            // An event has taken the room since it was found readable; reading nothing is not its
+            // end.
+            return Ok(());
+        }
         let len = match nix::unistd::read(io::stdin(), &mut buffer) {
             Ok(len) => len,
             Err(Errno::EINTR | Errno::EAGAIN) => return Ok(()),
             // The terminal is gone: the input has ended.
             Err(Errno::EIO) => 0,
-            Err(e) => return Err(anyhow::Error::new(e).context("reading standard input").into()),
+            Err(e) => {
+                return Err(anyhow::Error::new(e).context("cannot read standard input").into());
+            }
         };
         if len == 0 {
             let was = std::mem::replace(&mut self.input.state, InputState::Ended);
@@ -161,6 +218,16 @@ impl Attached<'_> {
         self.on_typed(&out)
     }
 
+    /// Sends what the new mux does not have.
+    pub(crate) fn send_again(&mut self) {
+        if let Some(sent) = &mut self.input.sent {
+            self.connection.send_input(sent.rest());
+        }
+        if self.input.is_over() {
+            self.connection.end_input();
+        }
+    }
+
     /// Input without our key sequences: for the app, or for our page.
     fn on_typed(&mut self, keys: &[u8]) -> Result<(), Leave> {
         match (&self.page, keys) {
@@ -168,6 +235,7 @@ impl Attached<'_> {
             (None, keys) => {
                 if self.input.state == InputState::Open && self.connection.send_input(keys) {
                     self.input.is_unconfirmed |= !io::stdin().is_terminal();
+                    self.input.sent.iter_mut().for_each(|sent| sent.push(keys));
                 }
             }
             // One key at a time: the bytes after it, as of an arrow key, belong to it.
@@ -209,7 +277,7 @@ impl Attached<'_> {
     fn request_exclusive(&mut self, exclusive: Option<Exclusive>) -> Result<()> {
         self.leave_page()?;
         let request = exclusive.map_or(ControlRequest::LetGo, |_| ControlRequest::TakeOver);
-        if self.connection.request(request) {
+        if self.connection.request(&request) {
             self.input.requests.push_back(exclusive);
         } else {
             self.say(&format!("app {}: this needs a session, and there is none", self.name()));
@@ -234,7 +302,7 @@ impl Attached<'_> {
     /// Lets others type while we are suspended.
     pub(crate) fn release_exclusive(&mut self) {
         if self.input.typing() == TypingState::Alone
-            && self.connection.request(ControlRequest::LetGo)
+            && self.connection.request(&ControlRequest::LetGo)
         {
             self.input.requests.push_back(None);
             // The rest is sent when we are back.

@@ -1,10 +1,9 @@
-//! The threads of an attach that may block: output of the app, signals, connecting, questions to the
+//! The threads of an attach that may block: output of the app, signals, connecting, requests to the
 //! mux. They send events to the main loop.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -12,11 +11,14 @@ use serde::de::DeserializeOwned;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::dial::{Downlink, NewConnection, Progress};
+use super::dial::{Downlink, NewConnection, SessionProgress};
 use super::terminal;
+use crate::os::mailbox::{self, Mailbox, Sender};
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::{Answer, AppStatus, Decoder, FrameKind, Gap, Item, Refusal, Report, Rights};
+use crate::wire::{
+    Answer, AppStatus, Decoder, FrameKind, Gap, InputPosition, Item, Refusal, Report, Rights,
+};
 
 /// An event for the main loop.
 #[derive(Debug)]
@@ -44,13 +46,15 @@ pub(crate) enum AttachEvent {
     ScreenDrawn,
     /// Our lines were wiped away because the app's output moved.
     LinesWiped,
+    /// The mux has queued this much of the input.
+    InputQueued(InputPosition),
     /// The app has all input.
     StdinDone,
     /// The mux refuses to go on.
     Refused(String),
-    /// A downlink has ended. With [`Progress`] a session can be continued from there; a session that
-    /// broke the protocol cannot.
-    DownlinkEnded(io::Result<()>, Option<Progress>),
+    /// A downlink has ended. With [`SessionProgress`] a session can be continued from there; a
+    /// session that broke the protocol cannot.
+    DownlinkEnded(io::Result<()>, Option<SessionProgress>),
     /// The result of connecting again.
     Reconnected(Result<NewConnection>),
     /// The reader of this process's output has closed it.
@@ -62,44 +66,20 @@ pub(crate) enum AttachEvent {
     Panicked,
 }
 
-/// The receiving end: a queue, and a socket that can be polled for it.
-pub(crate) struct EventReceiver {
-    events: Receiver<AttachEvent>,
-    /// Readable when there are events.
-    pub(crate) waker: UnixStream,
-}
-
-/// The sending end; each thread has one.
+/// The sender of a thread. It reports a panic of the thread.
 #[derive(Debug)]
-pub(crate) struct EventSender {
-    events: Sender<AttachEvent>,
-    waker: UnixStream,
-}
+pub(crate) struct EventSender(Sender<AttachEvent>);
 
-/// Both ends.
-pub(crate) fn channel() -> io::Result<(EventSender, EventReceiver)> {
-    let (sender, receiver) = mpsc::channel();
-    let (wake, waker) = UnixStream::pair()?;
-    // A waker that is full is readable already.
-    wake.set_nonblocking(true)?;
-    waker.set_nonblocking(true)?;
-    Ok((EventSender { events: sender, waker: wake }, EventReceiver { events: receiver, waker }))
-}
-
-impl EventReceiver {
-    /// The next event, if one has come.
-    pub(crate) fn next(&self) -> Option<AttachEvent> {
-        let mut wakeups = [0; 64];
-        while matches!((&self.waker).read(&mut wakeups), Ok(1..)) {}
-        self.events.try_recv().ok()
-    }
+/// The sender for the main loop's own threads, and the loop's mailbox.
+pub(crate) fn mailbox() -> io::Result<(EventSender, Mailbox<AttachEvent>)> {
+    let (sender, mailbox) = mailbox::mailbox()?;
+    Ok((EventSender(sender), mailbox))
 }
 
 impl EventSender {
     fn send(&self, event: AttachEvent) {
         // A main loop that has ended needs no events.
-        let _ = self.events.send(event);
-        let _ = (&self.waker).write(&[0]);
+        let _ = self.0.send(event);
     }
 
     /// Does something in a thread, for as long as it takes, and sends the result.
@@ -111,9 +91,10 @@ impl EventSender {
         self.spawn_with(name, move |sender| sender.send(work()))
     }
 
+    /// The thread blocks no signals: under `stty tostop` the kernel must be able to stop it when it
+    /// writes to the terminal in the background.
     fn spawn_with(&self, name: &str, work: impl FnOnce(&Self) + Send + 'static) -> Result<()> {
-        let waker = self.waker.try_clone().context("cannot start a thread")?;
-        let sender = Self { events: self.events.clone(), waker };
+        let sender = Self(self.0.clone());
         let thread = thread::Builder::new().name(name.into()).spawn(move || work(&sender));
         thread.context("cannot start a thread").map(drop)
     }
@@ -148,8 +129,8 @@ pub(crate) fn reads() -> u64 {
     READS.load(Ordering::Relaxed)
 }
 
-/// Forwards one downlink to this process's outputs until it ends. Streams that are not in `shown` are
-/// read and dropped.
+/// Forwards one downlink to this process's outputs until it ends. Streams that are not in `shown`
+/// are read and dropped.
 pub(crate) fn forward_output(
     sender: &EventSender,
     from: UnixStream,
@@ -214,7 +195,7 @@ fn handle_frames(
     decoder: &mut Decoder,
     mut bytes: &[u8],
     shown: &[Stream],
-    progress: &mut Progress,
+    progress: &mut SessionProgress,
     sender: &EventSender,
 ) -> Result<(), Failure> {
     while let Some(item) = decoder.next(&mut bytes).map_err(protocol_error)? {
@@ -241,7 +222,7 @@ fn handle_frames(
 fn control_event(
     kind: FrameKind,
     body: &[u8],
-    progress: &mut Progress,
+    progress: &mut SessionProgress,
 ) -> Result<Option<AttachEvent>, Failure> {
     Ok(Some(match kind {
         FrameKind::Redraw => {
@@ -265,6 +246,7 @@ fn control_event(
         FrameKind::Started => AttachEvent::AppStarted,
         FrameKind::Closing => AttachEvent::Closing,
         FrameKind::Detached => AttachEvent::Detached,
+        FrameKind::StdinQueued => AttachEvent::InputQueued(parse(body)?),
         FrameKind::StdinDone => AttachEvent::StdinDone,
         _ => return Ok(None),
     }))

@@ -1,14 +1,17 @@
-//! Key sequences that attach handles itself: their syntax, which is docker's, and finding them in the
-//! input.
+//! Key sequences that attach handles itself: their syntax, which is docker's, and finding them in
+//! the input.
 //!
-//! Pure. Invariant: every typed byte comes out in order, except complete sequences. The beginning of a
-//! sequence is held back for a limited time.
+//! Pure. Invariant: every typed byte comes out in order, except complete sequences. The beginning
+//! of a sequence is held back for a limited time.
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::types::limits;
+/// How long the first key of attach's own sequences may be held back.
+const DETACH_HOLD: Duration = Duration::from_millis(500);
+/// Longest sequence of attach's own keys.
+const DETACH_KEYS: usize = 16;
 
 /// A sequence of keys; may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +54,8 @@ impl FromStr for Sequence {
             return Ok(Self(Vec::new()));
         }
         let keys: Vec<u8> = text.split(',').map(key).collect::<Result<_, _>>()?;
-        if keys.len() > limits::DETACH_KEYS {
-            return Err(format!("a sequence has at most {} keys", limits::DETACH_KEYS));
+        if keys.len() > DETACH_KEYS {
+            return Err(format!("a sequence has at most {DETACH_KEYS} keys"));
         }
         Ok(Self(keys))
     }
@@ -91,8 +94,8 @@ pub(crate) enum KeyCommand {
 pub(crate) struct Keys(Vec<(Sequence, KeyCommand)>);
 
 impl Keys {
-    /// The keys of a person. Either sequence may be empty. With `page` the first key of `detach`, then `?`,
-    /// shows the page; a sequence of one key has no page.
+    /// The keys of a person. Either sequence may be empty. With `page`, the first key of `detach`
+    /// and then `?` show the page; a sequence of one key has no page.
     pub(crate) fn new(detach: &Sequence, suspend: &Sequence, page: bool) -> Result<Self, String> {
         let both = [detach, suspend].map(|sequence| &sequence.0[..]);
         if both.iter().all(|keys| !keys.is_empty())
@@ -150,8 +153,8 @@ impl Matcher {
         &self.keys
     }
 
-    /// Reads input up to the end of the first complete sequence, and appends the input of the app to `out`.
-    /// Returns the number of bytes read, and the command of the sequence.
+    /// Reads input up to the end of the first complete sequence, and appends the input of the app
+    /// to `out`. Returns the number of bytes read, and the command of the sequence.
     pub(crate) fn push(
         &mut self,
         typed: &[u8],
@@ -172,7 +175,7 @@ impl Matcher {
 
     /// When keys that are held back are to be released.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.held_since.map(|since| since + limits::DETACH_HOLD)
+        self.held_since.map(|since| since + DETACH_HOLD)
     }
 
     /// Releases keys after the deadline.
@@ -226,8 +229,8 @@ mod tests {
             };
             assert_eq!(text.parse(), want.map(Sequence).map_err(error), "{text}");
         }
-        let long = ["a"; limits::DETACH_KEYS + 1].join(",");
-        let most = limits::DETACH_KEYS;
+        let long = ["a"; DETACH_KEYS + 1].join(",");
+        let most = DETACH_KEYS;
         assert_eq!(long.parse::<Sequence>(), Err(format!("a sequence has at most {most} keys")));
     }
 
@@ -270,7 +273,7 @@ mod tests {
             ("a,a,b", "", &["aaaab"], "aa", &[Detach]),
             ("a,b,a,c", "", &["ababac"], "ab", &[Detach]),
             ("", "", &["\x10\x11\x10?"], "\x10\x11\x10?", &[]),
-            // The page is behind the first key, whatever that is; a single key has no page.
+            // The page has the first key, whichever that is; a single key has no page.
             ("ctrl-p,ctrl-q", "", &["?\x10", "?x"], "?x", &[Page]),
             ("ctrl-p,ctrl-q", "", &["\x10\x10?"], "\x10", &[Page]),
             ("a,b", "", &["\x10?a?"], "\x10?", &[Page]),
@@ -314,7 +317,7 @@ mod tests {
         let mut out = Vec::new();
         matcher.push(b"\x10", now, &mut out);
         let due = matcher.deadline().unwrap();
-        assert_eq!(due, now + limits::DETACH_HOLD);
+        assert_eq!(due, now + DETACH_HOLD);
         // The first key does not wait longer for the third.
         matcher.push(b"\x11", due, &mut out);
         assert_eq!(matcher.deadline(), Some(due));
@@ -330,7 +333,7 @@ mod tests {
             let reads: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
             let (mut out, commands) = typed(&mut matcher, &reads);
             prop_assert!(commands.is_empty());
-            matcher.expire(Instant::now() + limits::DETACH_HOLD, &mut out);
+            matcher.expire(Instant::now() + DETACH_HOLD, &mut out);
             prop_assert_eq!(out, pieces.concat().into_bytes());
         }
     }

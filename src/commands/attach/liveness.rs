@@ -1,8 +1,9 @@
-//! Whether the mux still answers. A stopped mux keeps its sockets and accepts input.
+//! Checks whether the mux still answers. A stopped mux keeps its sockets and accepts input.
 //!
-//! Without input nothing is checked. When the mux has sent nothing for half of [`limits::ANSWER`] after
-//! some input, a second connection says hello: the session itself may wait behind input that the app
-//! does not read. That connection has no timeout, so its answer also shows that the mux goes on.
+//! Without input nothing is checked. When the mux has sent nothing for half of [`limits::ANSWER`]
+//! after some input, a second connection opens a session: the first session may wait behind input
+//! that the app does not read. That connection has no timeout, so its answer also shows that the
+//! mux goes on.
 
 use std::time::Instant;
 

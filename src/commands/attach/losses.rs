@@ -1,8 +1,9 @@
 //! Output that this client has missed. Pure.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::types::limits;
+/// Pause after which a gap counts as over and `attach` reports it.
+const GAP_QUIET: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -19,10 +20,10 @@ impl SessionLosses {
     pub(crate) fn add(&mut self, len: u64, now: Instant) {
         self.bytes += len;
         let recent = self.recent.map_or(0, |(recent, _)| recent);
-        self.recent = Some((recent + len, now + limits::GAP_QUIET));
+        self.recent = Some((recent + len, now + GAP_QUIET));
     }
 
-    /// A new mux does not know what the old one has sent.
+    /// A new mux does not know the position of the old one.
     pub(crate) fn add_uncounted(&mut self) {
         self.uncounted = true;
     }
@@ -59,8 +60,8 @@ mod tests {
         let mut losses = SessionLosses::default();
         assert!(losses.is_none() && losses.lines().is_empty());
         losses.add(3, now);
-        losses.add(4, now + limits::GAP_QUIET / 2);
-        assert_eq!(losses.take_due(now + limits::GAP_QUIET), None);
+        losses.add(4, now + GAP_QUIET / 2);
+        assert_eq!(losses.take_due(now + GAP_QUIET), None);
         let due = losses.deadline().unwrap();
         assert_eq!(losses.take_due(due), Some(7));
         assert_eq!((losses.take_due(due), losses.deadline()), (None, None));

@@ -5,15 +5,18 @@
 //! | [`event_loop`] | the main thread: waits for input, events and deadlines |
 //! | [`receive`], [`input`] | what it does with the mux's messages; with keys and a program's input |
 //! | [`notices`], [`losses`], [`liveness`] | lines for the user; lost output; a mux that hangs |
+//! | [`sent`] | input that the next mux may need |
 //! | [`page`] | the page with the keys and the other clients |
 //! | [`io_threads`] | the threads that may block: output, signals, connecting |
 //! | [`dial`], [`connection`] | connecting to the mux; the connection |
 //! | [`terminal`] | the local terminal: raw while attached, restored on every way out |
 //! | [`filter`], [`restore`] | which sequences reach that terminal; how to undo the others |
+//! | [`class`] | the effects of sequences |
 //! | [`keys`], [`mode`] | detach keys; `--mode` |
 //!
 //! Invariant: the local terminal is as before on every way out.
 
+mod class;
 mod connection;
 mod dial;
 mod event_loop;
@@ -28,6 +31,7 @@ mod notices;
 mod page;
 mod receive;
 mod restore;
+mod sent;
 mod terminal;
 
 use anyhow::{Context, Result, anyhow};
@@ -36,7 +40,7 @@ use std::time::Duration;
 
 use self::connection::Connection;
 use self::filter::Pass;
-use self::input::Input;
+use self::input::LocalInput;
 use self::io_threads::EventSender;
 use self::keys::{Keys, Sequence};
 use self::liveness::Liveness;
@@ -62,7 +66,7 @@ pub(crate) struct AttachRequest {
     pub(crate) reconnect: Duration,
     /// Where in its streams to begin.
     pub(crate) from: Position,
-    /// What a terminal shows first.
+    /// The first view of a terminal.
     pub(crate) redraw: Redraw,
     /// Which control strings of the app reach a terminal.
     pub(crate) pass: Pass,
@@ -107,7 +111,7 @@ pub(crate) struct Attached<'a> {
     pub(crate) request: &'a AttachRequest,
     pub(crate) sender: EventSender,
     pub(crate) connection: Connection,
-    pub(crate) input: Input,
+    pub(crate) input: LocalInput,
     /// The other clients, while the page is shown.
     pub(crate) page: Option<ClientList>,
     pub(crate) notices: Notices,
@@ -149,7 +153,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     }
     let dial = |endpoints: &_| dial::dial(request, endpoints, None);
     let new = find::retry(dir, *wait, WAIT_HINT, dial)?;
-    let (sender, events) = io_threads::channel().context("cannot create the event channel")?;
+    let (sender, mut events) = io_threads::mailbox().context("cannot create the event mailbox")?;
     let wanted = &new.connection.wanted;
     let types = wanted.input.is_some();
     let on_tty = wanted.all().any(|stream| stream == Stream::Tty);
@@ -175,13 +179,13 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     };
     let outcome =
         io_threads::catch_signals(&sender, local != LocalTerminal::Unused).and_then(|()| {
-            let input = Input::new(types, keys, request.exclusive);
+            let input = LocalInput::new(types, keys, request.exclusive);
             let notices = Notices::new(local, redraws);
             let mut attached = Attached::new(request, sender, input, notices);
             if let Some(line) = later {
                 attached.say(&line);
             }
-            attached.run(new, &events)
+            attached.run(new, &mut events)
         });
     terminal::restore();
     // After the connection was made a failure has its own exit code: the app's status is unknown.

@@ -1,13 +1,20 @@
 //! Lines for the user, on a terminal that shows the app's output.
 //!
-//! Where the mux redraws the screen, a line lies over the app's output for [`limits::NOTE`], and the
-//! redraw then removes it. Elsewhere a line follows the output, or is on the last row of a full screen.
+//! If the mux redraws the screen, a line lies over the app's output for [`NOTE`], and the
+//! redraw then removes it. Otherwise a line follows the output, or is on the last row of a full
+//! screen.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::terminal;
 use crate::os::diagnostics;
-use crate::types::limits;
+
+/// How long a line of ours stays on an app's full screen before a redraw: long enough to be read
+/// twice.
+const NOTE: Duration = Duration::from_secs(5);
+/// Pause before a line of `attach` is shown again after the app wiped it away: each time the screen
+/// is redrawn.
+const NOTE_PAUSE: Duration = Duration::from_millis(300);
 
 /// How this attach uses the local terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +36,7 @@ struct NoticeLines {
 
 impl NoticeLines {
     fn new(lines: Vec<String>) -> Self {
-        Self { lines, until: Instant::now() + limits::NOTE }
+        Self { lines, until: Instant::now() + NOTE }
     }
 }
 
@@ -43,8 +50,8 @@ pub(crate) struct Notices {
     shown: Option<NoticeLines>,
     /// When to show these again after the app's output has moved.
     repeat_at: Option<Instant>,
-    /// Lines that wait for the screen that was asked for, which would wipe them away. A mux may hang,
-    /// so they wait for a limited time. `None` when no screen was asked for.
+    /// Lines that wait for the requested screen, which would wipe them away. A mux may hang, so
+    /// they wait for a limited time. `None` if no screen was requested.
     pending: Option<NoticeLines>,
 }
 
@@ -67,7 +74,8 @@ impl Notices {
         }
     }
 
-    /// All of a screen has been shown: shows the lines that waited, and those that lay there before.
+    /// All of a screen has been shown: shows the lines that waited, and those that lay there
+    /// before.
     pub(crate) fn on_screen_drawn(&mut self) {
         let lines = self.take_pending();
         self.show_over(lines);
@@ -75,7 +83,7 @@ impl Notices {
 
     /// The lines were wiped away before the app's output moved.
     pub(crate) fn on_wiped(&mut self) {
-        self.repeat_at = Some(Instant::now() + limits::NOTE_PAUSE);
+        self.repeat_at = Some(Instant::now() + NOTE_PAUSE);
     }
 
     /// Whether the screen is to be redrawn: to remove lines, or to show them again.
@@ -117,7 +125,8 @@ impl Notices {
         }
     }
 
-    /// Shows lines over the app's output, below those that are there; whether the terminal takes them.
+    /// Shows lines over the app's output, below the existing ones. Returns whether the terminal
+    /// accepts them.
     fn show_over(&mut self, lines: Vec<String>) -> bool {
         if !lines.is_empty() {
             let shown = self.shown.take().map_or(Vec::new(), |shown| shown.lines);

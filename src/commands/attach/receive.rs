@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::connection::AnnouncedEnd;
-use super::dial::{self, NewConnection, Progress};
+use super::dial::{self, Earlier, NewConnection, SessionProgress};
 use super::io_threads::AttachEvent;
 use super::liveness::Liveness;
 use super::mode::AttachMode;
@@ -21,6 +21,8 @@ use crate::wire::{Gap, Report, Rights};
 
 /// Why a program's input does not go on with another mux.
 const INPUT_UNCONFIRMED: &str = ", and the app may not have received all of the input";
+/// A mux was killed while it wrote to the app's terminal.
+const INPUT_UNKNOWN: &str = " bytes of input may not have arrived";
 
 impl Attached<'_> {
     pub(crate) fn on_event(&mut self, event: AttachEvent) -> Result<(), Leave> {
@@ -43,6 +45,7 @@ impl Attached<'_> {
             AttachEvent::ProbeDone(answers) => self.on_probe_done(answers),
             AttachEvent::Answer(answer) => self.on_answer(&answer),
             AttachEvent::Clients(report) => self.on_clients(report),
+            AttachEvent::InputQueued(position) => self.input.on_queued(position.offset),
             AttachEvent::StdinDone => {
                 self.input.on_all_taken();
                 if self.connection.wanted.outputs.is_empty() && !self.request.stdin_once {
@@ -59,7 +62,7 @@ impl Attached<'_> {
             AttachEvent::OutputClosed => return Err(Leave::With(Exit::Done)),
             AttachEvent::OutputFailed(e) => {
                 terminal::restore();
-                return Err(anyhow!(e).context("writing standard output").into());
+                return Err(anyhow!(e).context("cannot write standard output").into());
             }
             AttachEvent::Signal(signal) => self.on_signal(signal)?,
             AttachEvent::DownlinkEnded(end, progress) => self.on_downlink_ended(end, progress)?,
@@ -121,7 +124,7 @@ impl Attached<'_> {
     fn on_downlink_ended(
         &mut self,
         end: io::Result<()>,
-        progress: Option<Progress>,
+        progress: Option<SessionProgress>,
     ) -> Result<(), Leave> {
         if !self.connection.end_downlink() {
             return Ok(());
@@ -149,11 +152,13 @@ impl Attached<'_> {
     }
 
     /// Looks for a new mux, in another thread.
-    fn reconnect(&mut self, progress: Progress) -> Result<(), Leave> {
-        // The app may have received the input or not: sending more would only hide that.
+    fn reconnect(&mut self, progress: SessionProgress) -> Result<(), Leave> {
         let is_unconfirmed = self.input.is_unconfirmed();
+        let input = self.input.identity(self.request.stdin_once);
+        // The app may have received the input or not: sending more would only hide that.
+        let is_lost = is_unconfirmed && input.is_none();
         let what = match self.connection.announced_end {
-            None if is_unconfirmed => return Err(self.lost(INPUT_UNCONFIRMED)),
+            None if is_lost => return Err(self.lost(INPUT_UNCONFIRMED)),
             None => "is gone",
             Some(_) => "has ended",
         };
@@ -163,23 +168,35 @@ impl Attached<'_> {
             mode: AttachMode::Only(self.connection.wanted.clone()),
             wait: Some(wait),
             exclusive: self.input.exclusive(),
-            // Input that has ended was for the app of then; it does not end the next one's.
-            stdin_once: self.request.stdin_once && !self.input.is_over(),
+            // Input that has ended was for the app of then; it does not end the next one's. Whether
+            // it is the same app knows a mux that knows our input.
+            stdin_once: self.request.stdin_once && !self.input.is_over() && !is_unconfirmed,
             ..self.request.clone()
         };
+        let earlier = Earlier { progress, input };
         self.sender.spawn("dial", move || {
             AttachEvent::Reconnected(find::retry(&request.dir, request.wait, "", |endpoints| {
-                if is_unconfirmed {
+                if is_lost {
                     bail!("there is a new mux{INPUT_UNCONFIRMED}");
                 }
-                dial::dial(&request, endpoints, Some(&progress))
+                dial::dial(&request, endpoints, Some(&earlier))
             }))
         })?;
         Ok(())
     }
 
     /// A new mux has welcomed us.
-    fn continue_with(&mut self, new: NewConnection) -> Result<()> {
+    fn continue_with(&mut self, new: NewConnection) -> Result<(), Leave> {
+        let unknown = self.input.resume(new.input);
+        if self.input.is_unconfirmed() {
+            match unknown {
+                Ok(0) => {}
+                Ok(len) => return Err(self.lost(&format!("; {len}{INPUT_UNKNOWN}"))),
+                Err(_) => {
+                    return Err(self.lost(&format!("; there is a new mux{INPUT_UNCONFIRMED}")));
+                }
+            }
+        }
         let is_continued = self.connection.is_continued_by(&new.connection);
         let but = if is_continued {
             ""
@@ -190,11 +207,12 @@ impl Attached<'_> {
             "; output written meanwhile may be missing"
         };
         self.say(&format!("app {}: attached again{but}", self.name()));
+        if let Ok(len @ 1..) = unknown {
+            self.say(&format!("app {}: {len}{INPUT_UNKNOWN}", self.name()));
+        }
         let sent_size = new.size;
         self.begin(new)?;
-        if self.input.is_over() {
-            self.connection.end_input();
-        }
+        self.send_again();
         // For an unchanged window the mux would send a screen that the terminal shows already.
         if terminal::size() != sent_size {
             self.redraw();
@@ -202,10 +220,13 @@ impl Attached<'_> {
         Ok(())
     }
 
-    /// There is no new mux, or it refuses us.
+    /// No new mux appears, or it refuses us.
     fn give_up(&mut self, why: &anyhow::Error) -> Leave {
         match self.connection.announced_end {
             Some(_) if find::is_absence(why) => self.finish(Exit::Done),
+            None if find::is_absence(why) && self.input.is_unconfirmed() => {
+                self.lost(INPUT_UNCONFIRMED)
+            }
             None if find::is_absence(why) => self.lost(""),
             _ => self.lost(&format!("; {why:#}")),
         }

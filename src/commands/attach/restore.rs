@@ -1,6 +1,6 @@
-//! How to undo what the app has changed on the local terminal.
+//! The changes of the app to the local terminal, and how to undo them.
 //!
-//! Observes everything that goes to the terminal. Pure, with constant memory.
+//! It observes everything that goes to the terminal. Pure, with constant memory.
 
 use crate::core::screen::modes::ScreenModes;
 use crate::core::screen::scan::{Piece, Scanner, unfinished};
@@ -38,7 +38,8 @@ impl Restorer {
         self.scanner.is_in_text() && self.character.is_empty()
     }
 
-    /// The incomplete character or sequence, as far as it is kept. It is repeated after our own text.
+    /// The incomplete character or sequence, as far as it is kept. It is repeated after our own
+    /// text.
     pub(crate) fn unfinished(&self) -> Vec<u8> {
         [&self.character, self.scanner.held()].concat()
     }
@@ -48,12 +49,13 @@ impl Restorer {
         if self.scanner.is_in_text() { "" } else { "\x1b\\" }
     }
 
-    /// The app does not complete what it has begun.
+    /// Forgets the incomplete character or sequence.
     pub(crate) fn cancel(&mut self) {
         self.observe(b"\x18");
     }
 
-    /// Our own text for the terminal, with the app's sequence ended before it and repeated after it.
+    /// Our own text for the terminal, with the app's sequence ended before it and repeated after
+    /// it.
     pub(crate) fn insert(&self, text: &[u8]) -> Vec<u8> {
         [self.terminator().as_bytes(), text, &self.unfinished()].concat()
     }

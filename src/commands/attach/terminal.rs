@@ -1,8 +1,8 @@
 //! The local terminal: raw while attached, and restored on every way out.
 //!
-//! Invariant: from the moment it is raw, [`restore`] is called before this process ends, be it by its
-//! end, a signal, or a panic in any thread. Calling it twice is harmless. While the screen is not the
-//! app's, no output of the app is shown, and none is lost.
+//! Invariant: from the moment it is raw, [`restore`] is called before this process ends, be it by
+//! its end, a signal, or a panic in any thread. Calling it twice is harmless. While the screen is
+//! not the app's, no output of the app is shown, and none is lost.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -27,6 +27,10 @@ use crate::os::print::write_all;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::{escape, limits};
+
+/// How long a line of ours waits for the end of the app's current sequence or character. Mostly the
+/// rest comes with the next write; otherwise it continues behind the line.
+const NOTE_HOLD: Duration = Duration::from_millis(50);
 
 /// The modes of the terminal before and during attach. Locked for moments only.
 static MODES: Mutex<Option<SavedTermios>> = Mutex::new(None);
@@ -57,8 +61,8 @@ struct SavedTermios {
 struct TerminalScreen {
     /// Undoes the changes of the app, where its terminal output goes to a terminal.
     restorer: Option<Restorer>,
-    /// Keeps strings of the app away, of all streams: a terminal that shows both standard streams may
-    /// get a string in parts. With memory for its output.
+    /// Drops strings of all streams of the app: a terminal that shows both standard streams may get
+    /// a string in parts. Has memory for the output.
     filter: Option<(Filter, Vec<u8>)>,
     owner: ScreenOwner,
     /// Wipes away the lines that lie over the app's output, as long as the output has not moved.
@@ -88,7 +92,8 @@ pub(crate) fn size() -> Option<Size> {
     (size.ws_row > 0 && size.ws_col > 0).then_some(Size { rows: size.ws_row, cols: size.ws_col })
 }
 
-/// Records from now on what the app changes on the terminal on standard output. Whether there is one.
+/// Records the app's changes to the terminal on standard output from now on. Returns whether there
+/// is one.
 pub(crate) fn watch_screen() -> bool {
     let is_terminal = io::stdout().is_terminal();
     lock(&SCREEN).restorer = is_terminal.then(Restorer::default);
@@ -108,8 +113,9 @@ fn is_terminal(stream: Stream) -> bool {
     if stream == Stream::Stderr { stderr } else { stdout }
 }
 
-/// Makes the terminal on standard input raw. Whether there is one. For a read-only client ^C and the
-/// like stay signals for this process, and typed input is dropped, also what is unread at the end.
+/// Makes the terminal on standard input raw. Returns whether there is one. For a read-only client,
+/// ^C and the like stay signals for this process, and typed input is dropped, also unread input at
+/// the end.
 pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         return Ok(false);
@@ -124,8 +130,8 @@ pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Makes the terminal raw again, if it was, and the screen the app's: after [`suspend`] or [`show_page`],
-/// but not after [`restore`]. The app's output is not redrawn.
+/// Makes the terminal raw again, if it was, and gives the screen back to the app: after [`suspend`]
+/// or [`show_page`], but not after [`restore`]. The app's output is not redrawn.
 pub(crate) fn resume() -> io::Result<()> {
     let modes = lock(&MODES).clone();
     if let Some(SavedTermios { raw, .. }) = modes {
@@ -135,14 +141,14 @@ pub(crate) fn resume() -> io::Result<()> {
     Ok(())
 }
 
-/// Shows a page in the place of the app's output, until [`resume`]. Whether the terminal takes it. The
-/// main screen stays behind it.
+/// Shows a page instead of the app's output, until [`resume`]. Returns whether the terminal accepts
+/// it. The main screen stays behind it.
 pub(crate) fn show_page(text: &str) -> bool {
     hand_over(ScreenOwner::Page, text)
 }
 
-/// Shows a line on the last row of the app's full screen, whose cursor stays where it is. Whether there
-/// is such a screen; elsewhere [`print_line`] shows a line that stays.
+/// Shows a line on the last row of the app's full screen, and leaves the cursor in its place.
+/// Returns whether there is such a screen; elsewhere [`print_line`] shows a line that stays.
 pub(crate) fn show_on_last_row(line: &str) -> bool {
     write_overlay(true, |Size { rows, cols }| {
         let line = cut(line, cols);
@@ -150,8 +156,8 @@ pub(crate) fn show_on_last_row(line: &str) -> bool {
     })
 }
 
-/// Shows lines at the top right, where they rarely hide a prompt, or the last line on the last row of a
-/// full screen. The caller redraws the screen later. Whether they were shown.
+/// Shows lines at the top right, where they rarely hide a prompt, or the last line on the last row
+/// of a full screen. The caller redraws the screen later. Returns whether they were shown.
 pub(crate) fn show_over_output(lines: &[String]) -> bool {
     let lines: Vec<String> = lines.iter().map(|line| format!("iottymux: {line}")).collect();
     lines.last().is_some_and(|line| show_on_last_row(line))
@@ -205,9 +211,9 @@ fn write_overlay(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
     written
 }
 
-/// Writes output of the app, without strings that may not pass. Changes to the terminal are recorded
-/// before they are made. After [`restore`] nothing is shown: it would reach the shell's terminal.
-/// Returns whether lines over the output were wiped away, which would have moved with the output.
+/// Writes output of the app, without refused strings. Changes to the terminal are recorded before
+/// they are made. After [`restore`] nothing is shown: it would reach the shell's terminal. Returns
+/// whether lines over the output were wiped away, which would have moved with the output.
 pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
     let write = |bytes: &[u8]| match stream {
         Stream::Stderr => write_all(&io::stderr(), bytes),
@@ -294,7 +300,7 @@ pub(crate) fn restore_on_panic() {
     }));
 }
 
-/// Undoes what the app has changed on the screen, if the screen is the app's.
+/// Undoes the app's changes to the screen, if the screen is the app's.
 pub(crate) fn undo_app_changes() {
     let until = Instant::now() + limits::STUCK;
     if let Some(mut screen) = lock_soon(until).filter(|screen| screen.owner == ScreenOwner::App) {
@@ -363,7 +369,7 @@ fn restore_title(screen: &mut TerminalScreen, until: Instant) {
 /// Locks the screen between two characters or sequences of the app, or within one that does not end
 /// soon.
 fn lock_between_sequences(until: Instant) -> Option<MutexGuard<'static, TerminalScreen>> {
-    let hold = until.min(Instant::now() + limits::NOTE_HOLD);
+    let hold = until.min(Instant::now() + NOTE_HOLD);
     loop {
         let screen = lock_soon(until)?;
         let is_between = screen.restorer.as_ref().is_none_or(Restorer::is_between_sequences);
@@ -392,7 +398,7 @@ fn lock_soon(until: Instant) -> Option<MutexGuard<'static, TerminalScreen>> {
     screen
 }
 
-/// Writes to the terminal on standard output, if it takes anything by then.
+/// Writes to the terminal on standard output, if it accepts output in time.
 fn write_soon(bytes: &[u8], until: Instant) -> bool {
     write_to(&io::stdout(), bytes, until)
 }

@@ -1,4 +1,4 @@
-//! The user of the muxes: made where it is missing, and asked for what it may write.
+//! The user of the muxes: `enable` creates it, and checks that it can write the logs.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -14,12 +14,13 @@ use crate::units::{AppUnits, MuxUnit, Setup};
 
 /// The user in the templates.
 const NAME: &str = "iottymux";
-/// What makes it, for systemd-sysusers(8).
+/// The line for systemd-sysusers(8) that creates it.
 const SYSUSERS: &str = include_str!("../../../units/iottymux.sysusers");
-/// Where systemd makes a directory for the logs of each mux: `LogsDirectory=` of the templates.
+/// The directory in which systemd makes one for the logs of each mux (`LogsDirectory=` of the
+/// templates).
 const LOGS: &str = "/var/log/iottymux";
 
-/// Makes the user of the muxes, if there is none.
+/// Creates the user of the muxes if it is missing.
 pub(crate) fn make(setup: &Setup) -> Result<()> {
     if !setup.has_account() || ids()?.is_some() {
         return Ok(());
@@ -38,14 +39,18 @@ pub(crate) fn make(setup: &Setup) -> Result<()> {
         return print(&format!("created user {NAME}\n"));
     }
     bail!(
-        "cannot create the user {NAME}, as which the muxes run: systemd-sysusers and useradd fail. Try: \
-         useradd --system {NAME}"
+        "cannot create the user {NAME}, as which the muxes run: systemd-sysusers and useradd fail; \
+         try: useradd --system {NAME}"
     )
 }
 
-/// Refuses logs where the user of the muxes can make no files, and those of other muxes.
+/// Refuses logs in directories where the user of the muxes cannot create files, and in those of
+/// other muxes.
 pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
-    let Some((uid, gid)) = ids()?.filter(|_| setup.has_account()) else { return Ok(()) };
+    if !setup.has_account() {
+        return Ok(());
+    }
+    let Some((uid, gid)) = ids()? else { return Ok(()) };
     let muxes = app.muxes()?;
     let name = muxes.iter().find(|mux| mux.has_output()).map_or(&app.name, |mux| &mux.name);
     let own = Path::new(LOGS).join(name.as_str());
@@ -64,39 +69,39 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
         let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
         let mut test = Command::new("test");
         test.arg("-w").arg(there).arg("-a").arg("-x").arg(there).uid(uid).gid(gid);
-        if test.status().context("checking the directory of a log")?.success() {
+        if test.status().context("cannot check the directory of a log")?.success() {
             continue;
         }
-        // A directory that is there belongs to somebody, who is not to lose it by a command of ours.
+        // An existing directory has an owner. This command would take it away from that owner.
         let or = if dir.exists() {
             String::new()
         } else {
             format!(", or: install -d -o {NAME} -g {NAME} {dir_text}")
         };
         bail!(
-            "the user {NAME}, as which the mux runs, cannot create files in {dir_text}. Try a log below {own}{or}"
+            "the user {NAME}, as which the mux runs, cannot create files in {dir_text}. \
+             Try a log below {own}{or}"
         );
     }
     Ok(())
 }
 
 /// Removes the directory that systemd made for the logs of a mux, if there is no log in it.
-pub fn clear_logs(manager: Manager, name: &AppName) {
+pub(crate) fn clear_logs(manager: Manager, name: &AppName) {
     if manager.user {
         return;
     }
-    // One that has something in it stays, as does one that cannot be removed: nothing depends on it.
+    // A directory that has files or cannot be removed stays. Nothing depends on it.
     let _ = fs::remove_dir(Path::new(LOGS).join(name.as_str())).and_then(|()| fs::remove_dir(LOGS));
 }
 
-/// The numbers of the user and its group. A static binary knows only the users of this machine's own file.
+/// The IDs of the user and its group, if there is one. id(1) asks all name services; this static
+/// binary could only read /etc/passwd.
 fn ids() -> Result<Option<(u32, u32)>> {
-    let passwd = fs::read_to_string("/etc/passwd").context("reading /etc/passwd")?;
-    let ids = |line: &str| {
-        let mut fields = line.split(':');
-        (fields.next()? == NAME).then_some(())?;
-        let mut number = fields.skip(1).map(str::parse);
-        Some((number.next()?.ok()?, number.next()?.ok()?))
+    let id = |option| -> Result<Option<u32>> {
+        let output = Command::new("id").args([option, NAME]).stderr(Stdio::null()).output();
+        let output = output.context("cannot run id")?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().parse().ok())
     };
-    Ok(passwd.lines().find_map(ids))
+    Ok(id("-u")?.zip(id("-g")?))
 }

@@ -1,11 +1,12 @@
-//! What `enable` refuses: services that the machine needs, and streams that a service has of its own.
+//! Services that `enable` refuses: those that the machine needs, and those that set their own
+//! streams.
 
 use std::path::Path;
 
 use crate::types::service::ServiceName;
 
-/// Services of init and of logging in, by the whole name or by what it begins with (`*`). A mistake with one of
-/// them locks everybody out, or stops all others.
+/// Services of init and of logins, by name or prefix (`*`). A mistake with one of them locks all
+/// users out or stops other services.
 const PROTECTED: [&str; 17] = [
     "dbus.service",
     "dbus-broker.service",
@@ -26,7 +27,7 @@ const PROTECTED: [&str; 17] = [
     "modprobe@*",
 ];
 
-/// The name by which the machine needs a service, if it does: aliases count.
+/// The first of a service's names and aliases that the machine needs.
 pub(crate) fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let matches = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
@@ -35,12 +36,12 @@ pub(crate) fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<
     names.into_iter().find(|name| PROTECTED.iter().any(|pattern| matches(name, pattern)))
 }
 
-/// The lines about its streams that a service has of its own, as `systemctl cat` shows its files: those that
-/// hold, and lead anywhere but to the journal or to nothing. Each with the file that has it.
+/// The effective lines in a service's own files that connect its streams to something other than
+/// the journal or /dev/null, each with its file. `cat` is the output of `systemctl cat`.
 pub(crate) fn own_streams(cat: &str, ours: &Path) -> Vec<String> {
     const KEYS: [&str; 3] = ["StandardInput", "StandardOutput", "StandardError"];
     const DATA: [&str; 2] = ["StandardInputText", "StandardInputData"];
-    // The default of each is one of these, and so is what an empty line gives back.
+    // The defaults, to which an empty value resets.
     const USUAL: [&str; 5] = ["", "null", "journal", "syslog", "inherit"];
     let mut holds: [Option<String>; 4] = [const { None }; 4];
     let (mut file, mut in_service) = ("", false);
@@ -61,7 +62,7 @@ pub(crate) fn own_streams(cat: &str, ours: &Path) -> Vec<String> {
     holds.into_iter().flatten().collect()
 }
 
-/// The refusal of a protected service.
+/// The error for a protected service.
 pub(crate) fn protects(service: &ServiceName, name: &str) -> String {
     let alias = if name == service.as_str() { String::new() } else { format!(" (as {name})") };
     format!("the machine needs this service{alias} to boot or to log in; --force enables it anyway")

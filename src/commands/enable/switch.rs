@@ -1,5 +1,5 @@
-//! The moment when a service gets other streams: its files are there, systemd is told, muxes and service start.
-//! What fails is rolled back, so that the service runs as before.
+//! The change of a service's streams, after its files are written: systemd reads them, and the
+//! muxes and the service start. A failure is rolled back, so that the service runs as before.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,31 +16,29 @@ use crate::units::{AppUnits, MuxUnit, journal};
 
 /// A service and its muxes, before and after.
 pub(crate) struct Switch<'a> {
-    /// Who is told.
     pub(crate) manager: Manager,
-    /// The service.
     pub(crate) app: &'a AppUnits,
-    /// What it was before.
+    /// The state of the service before.
     pub(crate) shown: &'a UnitStatus,
-    /// The muxes that it had, with their names.
-    pub(crate) before: &'a [(String, AppName)],
+    /// The units and names of the muxes that it had.
+    pub(crate) before: Vec<(String, AppName)>,
     /// The muxes that it gets.
-    pub(crate) muxes: &'a [MuxUnit],
+    pub(crate) muxes: Vec<MuxUnit>,
     /// The socket units that it had.
-    pub(crate) old_sockets: &'a BTreeSet<PathBuf>,
+    pub(crate) old_sockets: BTreeSet<PathBuf>,
     /// Those that it gets.
-    pub(crate) sockets: &'a BTreeSet<PathBuf>,
-    /// Whether its streams become others than those that it had from muxes.
+    pub(crate) sockets: BTreeSet<PathBuf>,
+    /// Whether it had streams from muxes, and gets different ones.
     pub(crate) changes: bool,
-    /// Whether it runs, and would lose its streams if it were not stopped.
+    /// Whether it runs and must stop, since it would lose its streams otherwise.
     pub(crate) loses: bool,
-    /// Whether it is to be started.
+    /// Whether to restart it.
     pub(crate) now: bool,
 }
 
 impl Switch<'_> {
-    /// Does it, behind files that are written. What became of the service, if it was started. Signals
-    /// are blocked meanwhile: one that ends a `systemctl` makes this fail, and roll back.
+    /// Returns the state of the service if it was started. Signals are blocked meanwhile: one that
+    /// ends a `systemctl` makes this fail and roll back.
     pub(crate) fn carry_out(
         &self,
         files: &UnitChanges,
@@ -56,7 +54,7 @@ impl Switch<'_> {
         })
     }
 
-    /// `is_touched` tells whether the service was stopped or started for it.
+    /// Sets `is_touched` before it stops or starts the service.
     fn switch(&self, is_touched: &mut bool) -> Result<Option<Fate>> {
         let (manager, service) = (self.manager, self.app.service.as_str());
         let mut started = None;
@@ -86,7 +84,7 @@ impl Switch<'_> {
         self.muxes.iter().try_for_each(|mux| self.check(&mux.unit()))?;
         let fate = manager.fate(service, self.shown, started)?;
         match &fate {
-            // It is not the service that cannot be started: it was.
+            // The service was active with its former streams, so these streams are the cause.
             Fate::Failed(_) | Fate::Repeats(_) if self.shown.is_active() => {
                 bail!("with these streams it {fate}")
             }
@@ -94,10 +92,10 @@ impl Switch<'_> {
         }
     }
 
-    /// Has the muxes of a service that runs started or, with new options, started again.
+    /// Starts the muxes of a running service, or restarts them with new options.
     fn start_muxes(&self) -> Result<()> {
-        // A service that runs on other streams still has hooks to run, and these are given the new ones. The
-        // app of a mux that runs already does not notice that it is another.
+        // The remaining hooks of a service that runs on other streams get the new streams. The app
+        // of a running mux does not notice the restart.
         let verb = if self.shown.runs() { "restart" } else { "try-restart" };
         for unit in self.muxes.iter().map(MuxUnit::unit) {
             if let Err(e) = self.manager.systemctl(&[verb, &unit]) {
@@ -108,7 +106,7 @@ impl Switch<'_> {
         Ok(())
     }
 
-    /// Names a mux that does not start: of the service systemd says less.
+    /// Fails with the name of a mux that does not start. systemd's error for the service says less.
     fn check(&self, mux: &str) -> Result<()> {
         if self.manager.show(mux)?.does_not_start() {
             let user = self.manager.option();
@@ -121,18 +119,19 @@ impl Switch<'_> {
         self.manager.systemctl(&["daemon-reload"]).map(drop)
     }
 
-    /// Waits until nothing of the old streams is left: for what is still ending systemd would keep FIFOs
-    /// for what comes in its place, or remove them from it.
+    /// Waits until nothing of the old streams is left. Otherwise systemd would keep FIFOs of an
+    /// ending unit for its successor, or remove those of the successor.
     fn leave(&self) -> Result<()> {
         self.before.iter().try_for_each(|(unit, _)| self.manager.stop(unit))?;
-        self.await_end(self.old_sockets)
+        self.await_end(&self.old_sockets)
     }
 
     fn await_end(&self, sockets: &BTreeSet<PathBuf>) -> Result<()> {
         sockets.iter().try_for_each(|socket| self.manager.await_end(&socket.to_string_lossy()))
     }
 
-    /// Makes all as it was, as far as that goes: what fails keeps nothing else from it. What is so again.
+    /// Restores the earlier state as far as possible; all steps run, even if one fails. Returns
+    /// what is restored.
     fn roll_back(
         &self,
         files: &UnitChanges,
@@ -153,7 +152,7 @@ impl Switch<'_> {
             done.push(journal::end(manager, &mux.name));
         }
         if is_touched {
-            done.push(self.await_end(self.sockets));
+            done.push(self.await_end(&self.sockets));
         }
         done.extend([files.take_back(), self.reload()]);
         for mux in self.muxes.iter().filter(|mux| !had_name(&mux.name)) {

@@ -1,18 +1,22 @@
-//! Whether systemd can run the program of a mux as its unit would: tried with `--help` in a unit of its own,
-//! which lies in systemd's directory for the time until the next boot and is gone afterwards.
+//! Tries whether systemd can run the program of a mux as the mux's unit would: with `--help`, in a
+//! temporary unit in systemd's runtime directory.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use crate::systemd::manager::Manager;
-use crate::types::limits;
-use crate::units::place::UnitDirectory;
+use crate::units::place::{TRIAL, UnitDirectory};
 use crate::units::text::with_checksum;
 use crate::units::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, drop_ins};
 
-/// What of a mux's unit decides whether its program can be run: its user, its rights, what it can see. Lines
-/// that need what only the mux's own start makes (directories, descriptors) are not among these.
+/// How long the program of a mux may take for `--help` when `enable` tries it: it takes
+/// milliseconds.
+const TRIAL_TIME: Duration = Duration::from_secs(10);
+
+/// The settings of a mux's unit that decide whether its program can run: the user, the rights, the
+/// visible files. Settings that need directories or descriptors of a real start are left out.
 const RIGHTS: [&str; 21] = [
     "User=",
     "Group=",
@@ -36,10 +40,10 @@ const RIGHTS: [&str; 21] = [
     "Limit",
     "RootDirectory=",
 ];
-/// Of what begins so, what is about restarts.
+/// A setting that matches one of these prefixes, but is about restarts.
 const NO_RIGHTS: &str = "RestartPrevent";
 
-/// Refuses muxes whose program cannot be run.
+/// Refuses muxes whose program systemd cannot run.
 pub(crate) fn run(
     manager: Manager,
     app: &AppUnits,
@@ -53,14 +57,14 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// The text of a mux's unit: its template, with what `enable` adds to it.
+/// The text of a mux's unit: its template and its drop-in.
 pub(crate) fn text(template: &str, mux: &MuxUnit, files: &[UnitFile]) -> String {
     let path = drop_ins(&mux.unit()).join(DROP_IN);
     let drop_in = files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
     format!("{template}\n{drop_in}")
 }
 
-/// The program of a mux with its arguments, as the unit has them.
+/// The command line of a mux, as in its unit.
 fn command(text: &str, mux: &MuxUnit) -> Option<String> {
     let line = text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).next_back();
     let name = mux.name.to_string();
@@ -91,7 +95,7 @@ fn unit(mux: &MuxUnit, text: &str, command: &str) -> String {
          TimeoutStartSec={}s\n\
          {}\n",
         mux.name,
-        limits::TRIAL.as_secs(),
+        TRIAL_TIME.as_secs(),
         rights.join("\n")
     )
 }
@@ -104,8 +108,8 @@ fn try_one(
     command: &str,
 ) -> Result<()> {
     let place = UnitDirectory::new(manager.runtime_units()?);
-    let name = format!("iottymux-check-{}.service", app.name);
-    // One that was killed in the middle of this has left it.
+    let name = format!("{TRIAL}{}.service", app.name);
+    // A killed `enable` may have left the unit.
     manager.forget(&name)?;
     let file =
         UnitFile { path: PathBuf::from(&name), text: with_checksum(Some(app.owner()), text) };
@@ -117,7 +121,7 @@ fn try_one(
 }
 
 fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Result<()> {
-    // A new file is found without this, unless the directory is new as well.
+    // systemd finds a new file without a reload, unless the directory is new, too.
     if !manager.show(name)?.is_loaded {
         manager.systemctl(&["daemon-reload"])?;
     }
@@ -129,8 +133,9 @@ fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Resul
     match property("ExecMainStatus") {
         "0" | "" if property("Result") != "timeout" => Err(refused),
         "203" => bail!(
-            "the mux could not start: its unit cannot run {} (203/EXEC). The unit hides /home, /root and /tmp, \
-             and its user must be able to run the program and to pass each directory above it. Try: {}",
+            "the mux could not start: its unit cannot run {} (203/EXEC). The unit hides /home, /root \
+             and /tmp, and its user must be able to run the program and to pass each directory above \
+             it. Try: {}",
             program.escape_debug(),
             remedy(setup)
         ),
@@ -146,7 +151,7 @@ fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Resul
     }
 }
 
-/// The command that puts the program where systemd finds it by its name.
+/// The command that makes the program executable for the units.
 fn remedy(setup: &Setup) -> String {
     let to = Path::new("/usr/local/bin/iottymux");
     match setup.binary.as_deref().filter(|from| Path::new(from) != to) {

@@ -1,12 +1,14 @@
-//! The colours that an app has left on, on a terminal: off while nothing is printed, and on again after
-//! that. Pure, with constant memory.
+//! The colours that an app has left on at a terminal: switched off while nothing is printed, and on
+//! again afterwards. Pure, with constant memory.
 
-use crate::types::limits;
+/// Bytes of colour sequences that are repeated when the terminal is written to again: an app mostly
+/// leaves one or two on.
+const LOG_COLOURS: usize = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Colours {
-    /// What is on, a bit for each attribute.
+    /// The active attributes, one bit each.
     on: u32,
     /// The sequences since nothing was on.
     set: Vec<u8>,
@@ -38,12 +40,12 @@ impl Colours {
         }
         if self.on == 0 {
             self.set.clear();
-        } else if self.set.len() + sequence.len() <= limits::LOG_COLOURS {
+        } else if self.set.len() + sequence.len() <= LOG_COLOURS {
             self.set.extend_from_slice(sequence);
         }
     }
 
-    /// Appends what switches off what is on, if anything is.
+    /// Appends the sequence that switches off the active attributes, if there are any.
     pub(crate) fn rest(&mut self, out: &mut Vec<u8>) {
         if self.on != 0 && !self.resting {
             out.extend_from_slice(b"\x1b[m");
@@ -59,7 +61,7 @@ impl Colours {
     }
 }
 
-/// What a number in such a sequence does.
+/// The effect of a number in such a sequence.
 enum Attribute {
     /// Switches off everything.
     All,
@@ -154,9 +156,9 @@ mod tests {
         }
         // However much there is of it.
         let mut colours = Colours::default();
-        for _ in 0..limits::LOG_COLOURS {
+        for _ in 0..LOG_COLOURS {
             colours.read(b"\x1b[31m");
         }
-        assert!(colours.set.len() <= limits::LOG_COLOURS);
+        assert!(colours.set.len() <= LOG_COLOURS);
     }
 }

@@ -1,9 +1,9 @@
-//! The files of a log: the one that is written, and beside it those that were rotated away.
+//! The files of a log: the current one and the rotated ones beside it.
 //!
 //! `NAME.1`, `NAME.2`, … with the newest first, or `NAME.20060102-150405` with the oldest first.
-//! Files are identified by their inodes, because their names change while they are read. Invariant: each
-//! file of a log is opened once, in the order of writing, and stays open until it has been read, whatever
-//! happens to its name.
+//! Files are identified by their inodes, because their names change while they are read. Invariant:
+//! each file of a log is opened once, in the order of writing, and stays open until it has been
+//! read, even if it is renamed or removed.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -20,12 +20,19 @@ use memchr::memchr;
 use rustix::fs::{Dir, Mode, OFlags, openat};
 
 use crate::logfmt::encoder::FormatReader;
+use crate::os::files::{open_in, open_plain};
 use crate::os::walk::{Links, Walk, refusal};
 use crate::types::limits;
 use crate::types::time::Stamp;
 
-/// The identity of a file. The number of a deleted file is given to another one; the time of creation
-/// tells them apart, if the file system keeps it.
+/// Rotated files of a log that are held open until they are read: half of the usual limit of a
+/// process.
+const LOG_READ_FILES: usize = 512;
+/// Looks at a directory that rotations keep changing, before the last one has to do.
+const LOG_LOOKS: usize = 1000;
+
+/// The identity of a file. The inode number of a deleted file is reused, so the time of creation
+/// distinguishes the two, if the file system keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Id {
     device: u64,
@@ -56,7 +63,7 @@ struct FoundFile {
     id: Id,
 }
 
-/// Who named the log.
+/// The source of the log's name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named {
     /// The user of this program: any file.
@@ -106,8 +113,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The files of the log at this path that may have entries of this time or later. [`Files::look`]
-    /// opens them.
+    /// The files of the log at this path that may have entries of this time or later.
+    /// [`Files::look`] opens them.
     pub(crate) fn new(path: PathBuf, named: Named, since: Stamp) -> Self {
         // The times of files may be a little behind the clock.
         let since = Duration::from_nanos(since.0).saturating_sub(limits::CLOCK_TICK);
@@ -163,7 +170,7 @@ impl Files {
     pub(crate) fn path(&mut self) -> &Path {
         if self.real.is_none() {
             let reached = self.reach().ok();
-            let there = reached.filter(|(walk, name)| open(walk, name, OFlags::PATH).is_ok());
+            let there = reached.filter(|(walk, name)| open_in(walk, name, OFlags::PATH).is_ok());
             self.real = there.map(|(walk, name)| walk.path().join(name));
         }
         self.real.as_ref().unwrap_or(&self.path)
@@ -179,7 +186,7 @@ impl Files {
 
     /// Opens new files. If there are too many the first time, `newest` prefers the newest ones.
     pub(crate) fn look(&mut self, newest: bool) -> Result<()> {
-        for _ in 0..limits::LOG_LOOKS {
+        for _ in 0..LOG_LOOKS {
             // No name comes back: if two lists are equal, all files existed at one time.
             let found = self.list()?;
             if found == self.list()? && self.take(found, newest)? {
@@ -200,7 +207,7 @@ impl Files {
         let after = found.iter().rposition(|file| Some(file.id) == known).map_or(0, |at| at + 1);
         let new: Vec<&FoundFile> =
             found[after..].iter().filter(|file| !self.seen.contains(&file.id)).collect();
-        let room = limits::LOG_READ_FILES.saturating_sub(self.open.len());
+        let room = LOG_READ_FILES.saturating_sub(self.open.len());
         let skipped = if newest { new.len().saturating_sub(room) } else { 0 };
         let wanted = &new[skipped..new.len().min(skipped + room)];
         if let (Some(first), Some(known)) = (wanted.first(), self.open.back())
@@ -225,10 +232,10 @@ impl Files {
     }
 
     fn open_one(&mut self, found: &FoundFile) -> Result<bool> {
-        let what = || format!("opening {}", found.path.display());
+        let what = || format!("cannot open {}", found.path.display());
         let name = found.path.file_name().unwrap_or_default();
         let (walk, _) = self.reach().with_context(what)?;
-        let file = match open(&walk, name, OFlags::RDONLY) {
+        let file = match open_plain(&walk, name) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
             file => file.with_context(what)?,
         };
@@ -252,7 +259,7 @@ impl Files {
         let (since, at_first) = (self.since, self.opened == 0);
         let path = self.path().to_owned();
         let dir = path.parent().unwrap_or(Path::new("/"));
-        let what = || format!("reading directory {}", dir.display());
+        let what = || format!("cannot read directory {}", dir.display());
         let (walk, name) = match self.reach() {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             reached => reached.with_context(what)?,
@@ -265,16 +272,16 @@ impl Files {
             let file = OsStr::from_bytes(entry.file_name().to_bytes());
             let Some((age, compressed)) = age(&name, file) else { continue };
             let path = walk.path().join(file);
-            let metadata = open(&walk, file, OFlags::PATH).and_then(|file| file.metadata());
+            let metadata = open_in(&walk, file, OFlags::PATH).and_then(|file| file.metadata());
             let metadata = match metadata {
                 Ok(metadata) => metadata,
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
-                Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+                Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
             };
             if !metadata.is_file() {
                 if age == Age::Written {
                     return Err(io::Error::new(ErrorKind::InvalidData, "it is not a regular file"))
-                        .with_context(|| format!("reading {}", path.display()));
+                        .with_context(|| format!("cannot read {}", path.display()));
                 }
                 continue;
             }
@@ -287,12 +294,6 @@ impl Files {
         found.sort_by(|a, b| a.age.cmp(&b.age));
         Ok(found)
     }
-}
-
-/// Opens a file of a directory, without following a link or waiting.
-fn open(walk: &Walk, name: &OsStr, flags: OFlags) -> io::Result<File> {
-    let always = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    Ok(openat(walk.fd(), name, flags | always, Mode::empty())?.into())
 }
 
 /// Whether a file is empty or begins with an entry of this format.
@@ -308,7 +309,7 @@ fn is_log(file: &File, reader: FormatReader) -> io::Result<bool> {
     Ok(head.is_empty() || (reader.begins)(head) && parses)
 }
 
-/// Whether an error may be temporary: another file is in the place of the log, or it is not readable.
+/// Whether an error may be temporary: another file is in the place of the log, or it is unreadable.
 pub(crate) fn is_hidden(error: &anyhow::Error) -> bool {
     use ErrorKind::{InvalidData, NotADirectory, PermissionDenied};
     let is_hidden =
@@ -316,8 +317,8 @@ pub(crate) fn is_hidden(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_hidden)
 }
 
-/// The order of a file among those of a log, by both names, and whether it is compressed; `None` if it
-/// does not belong to the log.
+/// The order of a file among those of a log, by both names, and whether it is compressed; `None` if
+/// it does not belong to the log.
 fn age(log: &OsStr, name: &OsStr) -> Option<(Age, bool)> {
     let rest = name.as_bytes().strip_prefix(log.as_bytes())?;
     if rest.is_empty() {

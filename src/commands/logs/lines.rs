@@ -1,7 +1,8 @@
 //! Makes the printed text of entries: joins the parts of lines, and selects the wanted lines. Pure.
 //!
 //! Invariant: each line is printed whole, as the app wrote it, or not at all; only the last one may
-//! have no end yet. A part is printed when it is read: a line can be very long, and a prompt has no end.
+//! be incomplete. A part is printed when it is read: a line can be very long, and a prompt has no
+//! end.
 
 use super::colours::Colours;
 use crate::logfmt::entry::LoggedEntry;

@@ -1,8 +1,8 @@
 //! `iottymux logs`: prints the log of an app as the app wrote it.
 //!
-//! It reads the files of the log, without a mux, which may have ended. One thread reads, prints, and
-//! sleeps until a file changes. It writes only to its two outputs. The files may be of another user: all
-//! input is checked.
+//! It reads the files of the log itself, since the mux may have ended. One thread reads, prints,
+//! and sleeps until a file changes. It writes only to its two outputs. The files may belong to
+//! another user: all input is checked.
 
 mod colours;
 mod files;
@@ -29,7 +29,7 @@ use crate::logfmt::format;
 use crate::os::state::AppDir;
 use crate::wire::logged::Logged;
 
-/// What to read, and how.
+/// The arguments of `logs`.
 #[derive(Clone, Debug)]
 pub(crate) struct LogsRequest {
     /// The app.
@@ -60,11 +60,11 @@ fn read(request: &LogsRequest) -> Result<()> {
     look(&mut files, watch.as_ref(), request)?;
     if files.open().is_empty() && watch.is_none() {
         return Err(io::Error::from(Errno::ENOENT))
-            .with_context(|| format!("opening {}", path.display()));
+            .with_context(|| format!("cannot open {}", path.display()));
     }
     let start = match request.tail {
         Some(count) => tail::find(files.open(), count, &request.wants)
-            .with_context(|| format!("reading {}", path.display()))?,
+            .with_context(|| format!("cannot read {}", path.display()))?,
         None => Start::default(),
     };
     if let (None, Some(compressed)) = (start.at, files.compressed()) {
@@ -113,8 +113,8 @@ fn read(request: &LogsRequest) -> Result<()> {
     }
 }
 
-/// Like [`look`], while following: waits until a hidden log is there again. Returns whether it is there.
-/// `hidden` says whether it was hidden before, which is reported once.
+/// Like [`look`], while following: waits until a hidden log is there again. Returns whether it is
+/// there. `hidden` says whether it was hidden before, which is reported once.
 fn look_again(
     files: &mut Files,
     watch: &FileWatch,
@@ -140,8 +140,8 @@ fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> 
     if let Some(watch) = watch {
         let dir = files.path().parent().unwrap_or(Path::new("/")).to_owned();
         let watched = watch.dir(&dir);
-        // The directory may be removed with its log, without an event while a file of it is open. So
-        // its parent is watched, if that is allowed.
+        // The directory may be removed with its log, without an event while a file of it is open.
+        // So its parent is watched, if that is allowed.
         if (watched.is_err() || !files.path().exists())
             && let Some(above) = dir.parent()
             && watch.dir(above).is_ok()
@@ -160,7 +160,7 @@ fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> 
 fn path(request: &LogsRequest) -> Result<(PathBuf, Named)> {
     if let Some(file) = &request.file {
         let path = std::path::absolute(file);
-        let path = path.with_context(|| format!("opening {}", file.display()))?;
+        let path = path.with_context(|| format!("cannot open {}", file.display()))?;
         return Ok((path, Named::ByUser));
     }
     let Some(app) = &request.app else { bail!("logs: expected an app or a file") };

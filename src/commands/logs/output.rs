@@ -36,8 +36,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the buffer, and switches off the colours that the app left on at a terminal: more output
-    /// may never come.
+    /// Writes the buffer, and switches off the colours that the app left on at a terminal: more
+    /// output may never come.
     pub(crate) fn rest(&mut self) -> Result<()> {
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.turn_to(stream)?;
@@ -61,6 +61,6 @@ impl Output {
             _ => write_all(&io::stdout(), &self.buffer),
         };
         self.buffer.clear();
-        written.with_context(|| format!("writing {}", self.to))
+        written.with_context(|| format!("cannot write {}", self.to))
     }
 }

@@ -1,7 +1,7 @@
 //! Reads a log forward, entry by entry, over all its files.
 //!
-//! Invariant: each entry is given once, in the order of writing. A broken entry is reported and skipped.
-//! The reader leaves a file after its writer has left it: then it is complete.
+//! Invariant: each entry is given once, in the order of writing. A broken entry is reported and
+//! skipped. The reader leaves a file after its writer has left it: then it is complete.
 
 use std::os::unix::fs::FileExt;
 
@@ -14,6 +14,11 @@ use super::tail::Start;
 use crate::logfmt::entry::LoggedEntry;
 use crate::logfmt::format;
 use crate::types::limits;
+
+/// Broken entries that are reported: a file that is not a log consists of them.
+const LOG_BROKEN: usize = 8;
+/// Characters of a broken entry that are shown.
+const LOG_EXCERPT: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -62,7 +67,7 @@ impl Reader {
         give: &mut impl FnMut(&LoggedEntry<'_>) -> Result<()>,
     ) -> Result<bool> {
         // Checked before reading: after the writer has left, nothing is added.
-        let is_left = self.files.writer_is_past().context("reading a log")?;
+        let is_left = self.files.writer_is_past().context("cannot read a log")?;
         let Some(number) = self.files.open().front().map(|opened| opened.number) else {
             return Ok(false);
         };
@@ -76,7 +81,7 @@ impl Reader {
             self.restart(if number == first { offset } else { 0 });
         }
         let Some(opened) = self.files.open().front() else { return Ok(false) };
-        let what = || format!("reading {}", opened.path.display());
+        let what = || format!("cannot read {}", opened.path.display());
         let filled = self.buffer.len();
         self.buffer.resize(filled + limits::LOG_READ, 0);
         let at = self.offset + filled as u64;
@@ -172,8 +177,8 @@ impl Reader {
     /// Reports a broken entry, up to a number of them.
     fn report_broken(&mut self, offset: u64, lines: Option<u64>, line: &[u8], why: &str) {
         self.broken += 1;
-        if self.broken > limits::LOG_BROKEN {
-            if self.broken == limits::LOG_BROKEN + 1 {
+        if self.broken > LOG_BROKEN {
+            if self.broken == LOG_BROKEN + 1 {
                 log::warn!("more broken entries are skipped without a message");
             }
             return;
@@ -186,7 +191,7 @@ impl Reader {
         // The text of a file that may not be a log is not shown.
         let line =
             if self.is_log { line.strip_suffix(b"\n").unwrap_or(line) } else { b"\xe2\x80\xa6" };
-        let excerpt = &line[..line.len().min(limits::LOG_EXCERPT)];
+        let excerpt = &line[..line.len().min(LOG_EXCERPT)];
         let more = if excerpt.len() < line.len() { "…" } else { "" };
         let excerpt = String::from_utf8_lossy(excerpt);
         log::warn!(

@@ -12,6 +12,10 @@ use super::lines::{Wants, index};
 use crate::logfmt::format;
 use crate::types::limits;
 
+/// Bytes that are searched backwards for the next part of the oldest line of `--tail`: parts of
+/// other lines may lie between.
+const LOG_PARTS: u64 = 1024 * 1024;
+
 /// A position in a log: the number of a file, and an offset in it.
 pub(crate) type FilePosition = (u64, u64);
 
@@ -24,7 +28,7 @@ pub(crate) struct Start {
     pub(crate) streams: [FilePosition; 2],
 }
 
-/// What the search has seen of a stream.
+/// The search's state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     /// Nothing.
@@ -53,7 +57,7 @@ pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io:
     for opened in files.iter().rev() {
         let mut entries = Backwards::new(&opened.file)?;
         start.at.get_or_insert((opened.number, entries.offset()));
-        while lines < count || seen.contains(&Seen::Line) && beyond < limits::LOG_PARTS {
+        while lines < count || seen.contains(&Seen::Line) && beyond < LOG_PARTS {
             let Some((offset, line)) = entries.previous()? else { break };
             if lines == count {
                 beyond += line.len() as u64;
@@ -85,7 +89,7 @@ pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io:
                 start.streams[stream] = (opened.number, offset);
             }
         }
-        if lines == count && (!seen.contains(&Seen::Line) || beyond >= limits::LOG_PARTS) {
+        if lines == count && (!seen.contains(&Seen::Line) || beyond >= LOG_PARTS) {
             return Ok(start);
         }
     }
@@ -128,7 +132,8 @@ impl<'a> Backwards<'a> {
         Ok((!line.is_empty()).then(|| (self.from + start as u64, &self.buffer[line])))
     }
 
-    /// Reads more before the buffer; twice as much each time, so that a long entry is not moved often.
+    /// Reads more before the buffer; twice as much each time, so that a long entry is not moved
+    /// often.
     fn extend(&mut self) -> io::Result<()> {
         self.buffer.truncate(self.end);
         let len = self.buffer.len().max(limits::LOG_READ);

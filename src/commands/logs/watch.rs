@@ -36,11 +36,11 @@ impl FileWatch {
     /// Watches nothing yet.
     pub(crate) fn new() -> Result<Self> {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        Inotify::init(flags).map(Self).context("watching files")
+        Inotify::init(flags).map(Self).context("cannot watch files")
     }
 
-    /// Watches a directory, or the nearest existing one above it. Call it before each look, which then
-    /// misses nothing.
+    /// Watches a directory, or the nearest existing one above it. Called before each look, so that
+    /// no change is missed.
     pub(crate) fn dir(&self, dir: &Path) -> Result<()> {
         // The directory and not the file, because files are renamed and replaced.
         let also =
@@ -48,11 +48,12 @@ impl FileWatch {
         if find::watch_path(&self.0, dir, also)? {
             return Ok(());
         }
-        Err(io::Error::from(Errno::EACCES)).with_context(|| format!("watching {}", dir.display()))
+        Err(io::Error::from(Errno::EACCES))
+            .with_context(|| format!("cannot watch {}", dir.display()))
     }
 
-    /// Whether files were created, removed or renamed, or their modes changed, since the last call or
-    /// wait.
+    /// Whether files were created, removed or renamed, or their modes changed, since the last call
+    /// or wait.
     pub(crate) fn names_changed(&self) -> Result<bool> {
         let content = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let mut changed = false;
@@ -61,7 +62,7 @@ impl FileWatch {
                 Ok(events) => changed |= events.iter().any(|event| !content.contains(event.mask)),
                 Err(Errno::EAGAIN) => return Ok(changed),
                 Err(Errno::EINTR) => {}
-                Err(e) => return Err(e).context("watching files"),
+                Err(e) => return Err(e).context("cannot watch files"),
             }
         }
     }
@@ -83,7 +84,7 @@ impl FileWatch {
         }
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => return Err(e).context("waiting for more of a log"),
+            Err(e) => return Err(e).context("cannot wait for more of a log"),
         }
         if fds[1..].iter().any(|fd| fd.any() == Some(true)) {
             return Ok(Woken::Closed);
@@ -92,8 +93,8 @@ impl FileWatch {
     }
 }
 
-/// The time until an app counts as ended: none if its mux ended and says so, some time if the mux may be
-/// restarted just now; `None` if there is a mux, or nothing is known. Call it again after that time.
+/// The time until an app counts as ended: zero if its mux reported the end, some time if the mux
+/// may be restarting; `None` if there is a mux, or nothing is known. Call it again after that time.
 pub(crate) fn ends_in(dir: &AppDir) -> Option<Duration> {
     if dir.has(ENDPOINTS) {
         return None;

@@ -1,9 +1,9 @@
-//! The ring that keeps the newest bytes of one stream.
+//! The ring with the newest bytes of one stream.
 //!
 //! Invariant: `end - start <= capacity`, and the bytes `start..end` are those that were committed
-//! at these offsets. At any instant that holds for what its memory tells, too, so that somebody else
-//! can go on with it. It does no I/O: the edge reads straight into [`Backlog::space`] and writes
-//! straight from [`Backlog::slices`].
+//! at these offsets. At any instant this also holds for its memory, so that another process can
+//! continue with it. It does no I/O: the edge reads directly into [`Backlog::space`] and writes
+//! directly from [`Backlog::slices`].
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// A ring with what its memory holds. Its pages are not touched before they are used.
+    /// A ring with the content of its memory. Pages are not touched before they are used.
     pub(crate) fn new(Part { place, ring }: Part) -> Self {
         let (start, end, seen) = (place.start(), place.end(), place.seen());
         Self { ring, place, start, end, seen }
@@ -55,25 +55,51 @@ impl Backlog {
         }
     }
 
+    /// The first offset that a client of an earlier mux may still need, as far as it is kept. A
+    /// word that is out of date counts as what every client has seen.
+    pub(crate) fn needed(&self) -> u64 {
+        self.place.needed().min(self.seen).max(self.start)
+    }
+
+    /// From here on the next mux is to keep everything, for clients that return.
+    pub(crate) fn need(&mut self, offset: u64) {
+        if self.place.needed() != offset {
+            self.place.set_needed(offset);
+        }
+    }
+
+    /// A client needs what comes from this offset on, too.
+    pub(crate) fn need_also(&mut self, offset: u64) {
+        self.need(self.place.needed().min(offset));
+    }
+
     /// See [`super::Hub::announce`].
     pub(crate) fn announce(&mut self, len: usize) {
         self.place.set_announced(self.end + len as u64);
     }
 
     /// See [`super::Hub::recover`].
-    pub(crate) fn recover(&mut self, unread: usize) {
-        let read = self.place.announced().checked_sub(self.end.saturating_add(unread as u64));
-        // More than one read cannot be: then the memory is wrong.
-        if let Some(len) = read.and_then(|len| usize::try_from(len).ok())
-            && len <= self.capacity()
-        {
-            self.commit(len);
-        }
+    pub(crate) fn recover(&mut self, unread: Option<usize>) -> bool {
+        let ahead = self.place.announced().checked_sub(self.end);
+        let is_next = match (ahead, unread) {
+            // What is unread may not have been announced yet.
+            (_, None) | (Some(0), _) => true,
+            (None, _) => false,
+            (Some(ahead), Some(unread)) => {
+                let read =
+                    ahead.checked_sub(unread as u64).and_then(|len| usize::try_from(len).ok());
+                // More than the ring cannot be: then the memory is wrong.
+                let read = read.filter(|len| *len <= self.capacity());
+                read.inspect(|len| self.commit(*len)).is_some()
+            }
+        };
+        self.announce(0);
+        is_next
     }
 
-    /// Where the next `len` bytes go (at most the capacity): one piece, and a second one where
-    /// the ring wraps. What is written there counts only after [`Backlog::commit`], but the oldest
-    /// bytes may be gone from now on: a client that still needs them takes them before.
+    /// The memory for the next `len` bytes (at most the capacity): one piece, and a second one
+    /// where the ring wraps. Bytes written there count only after [`Backlog::commit`], but the
+    /// oldest bytes may be gone from now on: a client that still needs them takes them before.
     pub(crate) fn space(&mut self, len: usize) -> [&mut [u8]; 2] {
         let len = len.min(self.capacity());
         // Before they are overwritten: the next mux must not go by them, should this one be killed.

@@ -1,7 +1,7 @@
-//! How long the app has been kept waiting for clients of whom it is not known whether they read.
+//! The time for which the app has waited for unproven clients.
 //!
-//! One account for all of them, so that coming again and again buys nothing: time that the app waits
-//! for any of them is spent, and comes back slowly. Pure: the time is an argument.
+//! There is one budget for all of them, so a client gains nothing by connecting again. The time
+//! that the app waits for any of them is spent, and refills slowly. Pure: the time is an argument.
 
 use std::time::{Duration, Instant};
 

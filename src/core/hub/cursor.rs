@@ -39,8 +39,8 @@ impl Cursor {
 
 /// The stall clock of one connection, over all of its streams.
 ///
-/// A connection holds the app back only while it has earned that by catching up, and then as long
-/// as it makes progress: a given number of bytes within each patience. A trickle is no progress.
+/// A connection delays the app only after it has caught up once, and then as long as it makes
+/// progress: a given number of bytes within each patience. A trickle does not count as progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stall {
     earned: bool,

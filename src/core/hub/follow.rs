@@ -1,5 +1,5 @@
-//! The offsets of a log: it reads all streams and knows when each byte was read. The app waits for it,
-//! so that it loses no line while its target works.
+//! The offsets of a log: it reads all streams and knows when each byte was read. The app waits for
+//! it, so that it loses no line while its target works.
 //!
 //! Pure. Invariant: no mark and no byte that a follower has still to read is overwritten.
 
@@ -8,12 +8,22 @@ use std::ops::Range;
 use super::backlog::Backlog;
 use super::marks::{Mark, Marks};
 use super::{Hub, STREAMS};
+use crate::types::record::may_be_killed;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
 /// A log, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogId(pub(crate) usize);
+
+/// Where a log stopped that keeps what its target does not have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogOffsets {
+    /// The offsets up to which the target has the streams.
+    pub(crate) written: [u64; STREAMS],
+    /// The offsets up to which the log has read them.
+    pub(crate) at: [u64; STREAMS],
+}
 
 /// The offsets of a log.
 #[derive(Debug)]
@@ -25,8 +35,8 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Bytes of a stream that may be read from the app without taking any from this log; 0 when
-    /// there is no more room for marks.
+    /// Bytes of a stream that may be read from the app without overwriting any that this log needs;
+    /// 0 if there is no room for marks.
     pub(crate) fn room(&self, stream: Stream, backlog: &Backlog, marks: &Marks) -> u64 {
         let Some(at) = self.at[stream as usize] else { return u64::MAX };
         let oldest = self.mark.iter().zip(&self.at).filter(|(_, at)| at.is_some());
@@ -60,16 +70,32 @@ impl Hub {
         }
     }
 
-    /// A log, by a number that is its name's. It goes on where one of that name was written to, if
-    /// there was one at its place in the memory, else it begins with the next byte of each stream.
-    /// The offsets where it begins, and the bytes that it lost because they are kept no more.
-    pub(crate) fn follow(&mut self, log: u64, now: Stamp) -> (LogId, [u64; STREAMS], u64) {
+    /// How far the next log was written, if it has this number.
+    pub(crate) fn log_checkpoint(&self, log: u64) -> Option<[u64; STREAMS]> {
+        let place = self.log_places.get(self.followers.len()).filter(|place| place.is_of(log))?;
+        // The word of the input is the number.
+        Some(Stream::ALL.map(|s| if s.is_output() { place.written(s) } else { 0 }))
+    }
+
+    /// A log, by a number that is its name's. It continues at the offsets that it has kept itself,
+    /// or where one of that name was written to, if there was one at its place in the memory.
+    /// Otherwise it begins with the next byte of each stream. Returns the offsets where it begins,
+    /// and the number of bytes that it lost because they are not kept any more.
+    pub(crate) fn follow(
+        &mut self,
+        log: u64,
+        now: Stamp,
+        kept: Option<LogOffsets>,
+    ) -> (LogId, [u64; STREAMS], u64) {
         let place = self.log_places.get(self.followers.len());
         let (mut begins, mut lost) = ([0; STREAMS], 0);
         let mut at = [None; STREAMS];
         for stream in Stream::ALL {
             let Some(lane) = &self.lanes[stream as usize] else { continue };
-            let written = place.filter(|place| place.is_of(log)).map(|p| p.written(stream));
+            let written = match &kept {
+                Some(kept) => Some(kept.at[stream as usize]),
+                None => place.filter(|place| place.is_of(log)).map(|p| p.written(stream)),
+            };
             let written = written.unwrap_or(lane.end()).min(lane.end());
             let begin = written.max(lane.start());
             lost += begin - written;
@@ -80,7 +106,8 @@ impl Hub {
             // Until the offsets are its own they belong to no log.
             place.set_log(0);
             for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
-                place.set_written(stream, begins[stream as usize]);
+                let written = kept.map_or(begins, |kept| kept.written);
+                place.set_written(stream, written[stream as usize]);
             }
             place.set_log(log);
         }
@@ -102,6 +129,7 @@ impl Hub {
         let Some(place) = self.log_places.get(log) else { return };
         for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
             place.set_written(stream, ends[stream as usize]);
+            may_be_killed();
         }
     }
 
@@ -138,7 +166,7 @@ impl Hub {
         if let Some(next) = next {
             follower.mark[stream as usize] = next;
         }
-        // Of what is read to its end no mark so far is needed any more.
+        // For streams that are read to their ends, no mark so far is needed any more.
         for ((at, mark), lane) in follower.at.iter().zip(&mut follower.mark).zip(&self.lanes) {
             if *at == lane.as_ref().map(Backlog::end) {
                 *mark = self.marks.next();

@@ -1,15 +1,29 @@
-//! The way in: what clients type, merged into one sequence for the app.
+//! The input of all clients, merged into one sequence for the app.
 //!
-//! A single writer passes through byte for byte. While more than one writes lines, these are merged at
-//! their ends: a half line keeps the turn for a bounded time and length. What a person types at a
-//! terminal has its turn at once, and keeps none. Invariant: no byte is lost or changed, and the bytes
-//! of one client stay in order. Pure: no I/O, no clock, no failure.
+//! A single writer passes through byte for byte. While several write lines, these are merged at
+//! line ends: an unfinished line keeps the turn for a bounded time and length. Input typed at a
+//! terminal has its turn at once, and keeps none. Invariant: no byte is lost or changed, and the
+//! bytes of one client stay in order. Pure: no I/O, no clock, no failure.
+//!
+//! What is merged is in the [`queue`], which may outlive the mux. What still waits for its turn is
+//! not, and is not acknowledged.
+
+pub(crate) mod queue;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+use memchr::memrchr;
+
+use self::queue::{InputQueue, InputRecord};
 use super::ClientId;
 use crate::types::limits;
+use crate::wire::{InputIdentity, InputPosition};
+
+/// Bytes that a disconnected client counts besides its input: the memory for its record.
+const LEFT_WRITER: usize = 512;
+/// Bytes that stay allocated for a client without waiting input.
+const IDLE_INPUT: usize = 4096;
 
 /// How a client's input is put together with that of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +44,20 @@ struct Typist {
     ended: bool,
     /// Its client has gone.
     left: bool,
+    /// What is kept of its client, if that has named its input.
+    kept: Option<KeptPosition>,
+}
+
+/// The position of a client in its own input.
+#[derive(Clone, Copy, Debug)]
+struct KeptPosition {
+    record: InputRecord,
+    /// Bytes that came from it.
+    received: u64,
+    /// Of these, bytes that may still become part of its input, and have not.
+    held: usize,
+    /// Bytes that were acknowledged, or will be with the next [`Input::next_acknowledged`].
+    acknowledged: u64,
 }
 
 /// A client in the middle of a line.
@@ -40,13 +68,14 @@ struct LineTurn {
     len: usize,
 }
 
+/// Stands for a client of the mux before this one that is in the middle of a line and may return.
+const RETURNING: ClientId = ClientId(u64::MAX);
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Input {
     /// Bytes cleared for the app.
-    queue: VecDeque<u8>,
-    /// Bytes that the app's pipe or terminal has accepted.
-    written: u64,
+    pub(crate) queue: InputQueue,
     writers: BTreeMap<ClientId, Typist>,
     /// Bytes that wait, by user, for users that have some.
     users: BTreeMap<u32, usize>,
@@ -57,13 +86,71 @@ pub(crate) struct Input {
     last: Option<ClientId>,
     /// Writers that ended, with the offset after their last byte.
     ends: VecDeque<(u64, ClientId)>,
+    /// The clients that have named their input.
+    records: BTreeMap<ClientId, InputRecord>,
+    /// Clients of whom much was queued since the last acknowledgement.
+    acknowledged: VecDeque<(ClientId, u64)>,
 }
 
 impl Input {
+    /// The input of clients that are still to come, behind what is queued.
+    pub(crate) fn new(queue: InputQueue, now: Instant) -> Self {
+        let turn = queue.turn().map(|_| LineTurn { client: RETURNING, since: now, len: 0 });
+        Self {
+            queue,
+            writers: BTreeMap::new(),
+            users: BTreeMap::new(),
+            turn,
+            only: None,
+            last: None,
+            ends: VecDeque::new(),
+            records: BTreeMap::new(),
+            acknowledged: VecDeque::new(),
+        }
+    }
+
     /// A client that may type, for the first time.
     pub(crate) fn join(&mut self, id: ClientId, merge: Merge, uid: u32) {
-        let writer = Typist { merge, uid, waiting: VecDeque::new(), ended: false, left: false };
+        let waiting = VecDeque::new();
+        let writer = Typist { merge, uid, waiting, ended: false, left: false, kept: None };
         self.writers.insert(id, writer);
+    }
+
+    /// A client names its input. Returns from where on it is to be sent: if the client `returns`,
+    /// that is what the mux before this one had queued of it, or this one. `None` if nothing is
+    /// known of it, or nothing can be kept.
+    pub(crate) fn identify(
+        &mut self,
+        id: ClientId,
+        uid: u32,
+        identity: InputIdentity,
+    ) -> Option<InputPosition> {
+        let in_use = |record| {
+            let types = |writer: &Typist| writer.kept.is_some_and(|kept| kept.record == record);
+            self.records.values().any(|used| *used == record) || self.writers.values().any(types)
+        };
+        let record = match self.queue.find(identity.id, uid) {
+            Some(record) => record,
+            None if identity.returns => return None,
+            None => self.queue.add(identity.id, uid, |record| !in_use(record))?,
+        };
+        // What its earlier connection left waiting comes again.
+        let left = |(_, w): (&ClientId, &Typist)| w.kept.is_some_and(|k| k.record == record);
+        if let Some((old, _)) = self.writers.iter().find(|entry| left(*entry)) {
+            self.forget(*old);
+        }
+        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.client == RETURNING)
+            && self.queue.turn() == Some(record)
+        {
+            turn.client = id;
+        }
+        let position = self.queue.position(record);
+        self.records.insert(id, record);
+        if let Some(writer) = self.writers.get_mut(&id) {
+            let (received, acknowledged) = (position.offset, position.offset);
+            writer.kept = Some(KeptPosition { record, received, held: 0, acknowledged });
+        }
+        Some(position)
     }
 
     /// How many bytes of this client may be read now; 0 until the app or the other writers have
@@ -81,17 +168,40 @@ impl Input {
         if has_turn { room } else { room.min(limits::USER_INPUT.saturating_sub(of_user)) }
     }
 
+    /// So many bytes came from a client. In all, `held` of its bytes are still to be pushed or
+    /// dropped.
+    pub(crate) fn receive(&mut self, id: ClientId, len: usize, held: usize) {
+        if let Some(kept) = self.writers.get_mut(&id).and_then(|writer| writer.kept.as_mut()) {
+            kept.received += len as u64;
+            kept.held = held;
+        }
+    }
+
     /// Queues input of a client; more than [`Input::room`] is kept, too.
     pub(crate) fn push(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
         let Some(writer) = self.writers.get_mut(&id).filter(|w| !w.ended) else { return };
         writer.waiting.extend(bytes);
+        if bytes.is_empty() {
+            if let (true, Some(kept)) = (writer.waiting.is_empty(), writer.kept) {
+                self.queue.skip(kept.record, kept.position(0));
+            }
+            return;
+        }
         *self.users.entry(writer.uid).or_default() += bytes.len();
         self.advance(now);
     }
 
-    /// Queues an answer to the app, which no client typed, behind all that may go on.
+    /// Queues an answer to the app, which no client typed, behind all that may go on. An app that
+    /// asks and does not read gets no more answers than fit.
     pub(crate) fn insert(&mut self, bytes: &[u8]) {
-        self.queue.extend(bytes);
+        if bytes.len() <= self.queue.free() {
+            self.queue.append([bytes, &[]], None);
+        }
+    }
+
+    /// The next client of whom much was queued, and how many of its bytes are.
+    pub(crate) fn next_acknowledged(&mut self) -> Option<(ClientId, u64)> {
+        self.acknowledged.pop_front()
     }
 
     /// The client types no more: its last bytes need no line end. Once they are with the app,
@@ -103,10 +213,11 @@ impl Input {
         }
     }
 
-    /// The client has gone. What it typed still goes on, unless it waits for another client to let
-    /// go of the input, which may be never, or its user's clients have left too much: then it is forgotten.
-    /// Returns how many bytes that are.
+    /// The client has gone. Its input still goes to the app, with two exceptions: it waits for
+    /// another client to release the input, which may never happen, or the user's clients have left
+    /// too much. Then it is dropped. Returns the number of dropped bytes.
     pub(crate) fn leave(&mut self, id: ClientId, now: Instant) -> usize {
+        self.records.remove(&id);
         let Some(writer) = self.writers.get(&id) else { return 0 };
         let (uid, cost) = (writer.uid, writer.cost());
         let left = self.writers.values().filter(|w| w.left && w.uid == uid);
@@ -117,13 +228,18 @@ impl Input {
             self.end(id, now);
             return 0;
         }
+        self.forget(id)
+    }
+
+    /// Forgets a writer, and how many bytes of it wait, which is returned.
+    fn forget(&mut self, id: ClientId) -> usize {
         self.writers.remove(&id).map_or(0, |writer| {
-            self.taken(uid, writer.waiting.len());
+            self.taken(writer.uid, writer.waiting.len());
             writer.waiting.len()
         })
     }
 
-    /// So many bytes of a user wait no more.
+    /// This many bytes of a user do not wait any more.
     fn taken(&mut self, uid: u32, len: usize) {
         if let Some(waiting) = self.users.get_mut(&uid) {
             *waiting = waiting.saturating_sub(len);
@@ -161,24 +277,10 @@ impl Input {
         self.at_work().any(|(other, merge)| other != id && merge == Merge::Lines)
     }
 
-    /// The bytes that the app is to be given next, in one piece or two.
-    pub(crate) fn next(&self) -> [&[u8]; 2] {
-        let (a, b) = self.queue.as_slices();
-        [a, b]
-    }
-
-    /// The app's side has accepted `len` bytes of [`Input::next`].
-    pub(crate) fn written(&mut self, len: usize, now: Instant) {
-        let len = len.min(self.queue.len());
-        self.queue.drain(..len);
-        self.written += len as u64;
-        self.advance(now);
-    }
-
     /// The next client of those that ended and whose every byte is with the app.
     pub(crate) fn delivered(&mut self) -> Option<ClientId> {
         let (end, id) = *self.ends.front()?;
-        if end > self.written {
+        if end > self.queue.delivered() {
             return None;
         }
         self.ends.pop_front();
@@ -188,19 +290,28 @@ impl Input {
     /// Forgets everything that the app has not been given, and all writers: its input is closed. A
     /// reservation stays.
     pub(crate) fn close(&mut self) {
-        *self = Self { written: self.written, only: self.only, ..Self::default() };
+        self.queue.discard();
+        self.writers.clear();
+        self.users.clear();
+        self.ends.clear();
+        self.acknowledged.clear();
+        (self.turn, self.last) = (None, None);
     }
 
-    /// When a half line stops keeping other clients waiting. While the queue is full the app alone decides
-    /// when a client goes on.
+    /// The time when an unfinished line stops delaying other clients. While the queue is full, only
+    /// the app decides when a client continues.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let turn = self.turn.filter(|_| self.has_room())?;
         self.are_lines_beside(turn.client).then(|| turn.since + limits::INPUT_TURN)
     }
 
-    /// Goes on with what may go on now.
+    /// Queues all input that may go to the app now.
     pub(crate) fn advance(&mut self, now: Instant) {
         while self.has_room() && self.step(now) {}
+        let turn = self.turn.filter(|turn| turn.client != RETURNING);
+        if turn.is_some() || self.turn.is_none() {
+            self.queue.set_turn(turn.and_then(|turn| self.records.get(&turn.client).copied()));
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -212,8 +323,8 @@ impl Input {
         if let Some(turn) = self.turn
             && (turn.len >= limits::INPUT
                 || now.saturating_duration_since(turn.since) >= limits::INPUT_TURN
-                || !self.writers.contains_key(&turn.client)
-                || !self.may_go_on(turn.client))
+                || turn.client != RETURNING
+                    && (!self.writers.contains_key(&turn.client) || !self.may_go_on(turn.client)))
         {
             self.turn = None;
         }
@@ -222,32 +333,45 @@ impl Input {
         let Some(writer) = self.writers.get_mut(&id) else { return false };
         self.last = Some(id);
         let merge = writer.merge;
-        let len = merge.portion(&writer.waiting, alone, self.turn.is_some());
-        let whole = len == 0 || writer.waiting[len - 1] == b'\n';
-        self.queue.extend(writer.waiting.drain(..len));
-        if writer.waiting.is_empty() && writer.waiting.capacity() > limits::IDLE_INPUT {
+        let len = merge.portion(&writer.waiting, alone, self.turn.is_some()).min(self.queue.free());
+        let left = writer.waiting.len() - len;
+        let client = writer.kept.map(|kept| (kept.record, kept.position(left)));
+        let (a, b) = writer.waiting.as_slices();
+        let first = len.min(a.len());
+        let pieces = [&a[..first], &b[..len - first]];
+        let half = half_line(pieces);
+        self.queue.append(pieces, client);
+        writer.waiting.drain(..len);
+        if let (Some(kept), Some((_, position))) = (&mut writer.kept, client)
+            && position - kept.acknowledged >= limits::ACKNOWLEDGED
+        {
+            kept.acknowledged = position;
+            self.acknowledged.push_back((id, position));
+        }
+        if writer.waiting.is_empty() && writer.waiting.capacity() > IDLE_INPUT {
             writer.waiting = VecDeque::new();
         }
         let (uid, ended) = (writer.uid, writer.ended && writer.waiting.is_empty());
         if ended {
-            self.ends.push_back((self.written + self.queue.len() as u64, id));
+            self.ends.push_back((self.queue.end(), id));
             self.writers.remove(&id);
         }
         self.taken(uid, len);
         if merge == Merge::AsTyped {
             return true;
         }
-        self.turn = if whole || ended {
+        let earlier = self.turn.filter(|_| half == len);
+        self.turn = if half == 0 || ended {
             None
         } else {
-            let turn = self.turn.unwrap_or(LineTurn { client: id, since: now, len: 0 });
-            Some(LineTurn { len: turn.len + len, ..turn })
+            let turn = earlier.unwrap_or(LineTurn { client: id, since: now, len: 0 });
+            Some(LineTurn { len: turn.len + half, ..turn })
         };
         true
     }
 
-    /// The first client after the one served last that has something; while one is in a line, no other
-    /// with lines, even if that one has nothing now.
+    /// The first client with input after the one served last. While a client is in a line, other
+    /// clients with lines wait, even if that client has no input now.
     fn next_writer(&self) -> Option<ClientId> {
         let may = |(id, merge): (ClientId, Merge)| {
             let waits = merge == Merge::Lines && self.turn.is_some_and(|turn| turn.client != id);
@@ -266,7 +390,20 @@ impl Typist {
 
     /// Bytes of memory that it counts once its client has gone.
     fn cost(&self) -> usize {
-        self.waiting.len() + limits::LEFT_WRITER
+        self.waiting.len() + LEFT_WRITER
+    }
+}
+
+/// The length of the line that these bytes begin and do not end.
+fn half_line([a, b]: [&[u8]; 2]) -> usize {
+    let behind = |piece: &[u8]| memrchr(b'\n', piece).map(|at| piece.len() - at - 1);
+    behind(b).unwrap_or_else(|| b.len() + behind(a).unwrap_or(a.len()))
+}
+
+impl KeptPosition {
+    /// The client's position when so many of its bytes wait.
+    fn position(&self, waiting: usize) -> u64 {
+        self.received.saturating_sub((self.held + waiting) as u64)
     }
 }
 
@@ -288,255 +425,4 @@ impl Merge {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::time::Duration;
-
-    const A: ClientId = ClientId(1);
-    const B: ClientId = ClientId(2);
-
-    fn take(input: &mut Input, now: Instant) -> String {
-        let bytes = input.next().concat();
-        input.written(bytes.len(), now);
-        String::from_utf8(bytes).unwrap()
-    }
-
-    fn two(merge: Merge) -> (Input, Instant) {
-        let mut input = Input::default();
-        input.join(A, merge, 0);
-        input.join(B, merge, 0);
-        (input, Instant::now())
-    }
-
-    #[test]
-    fn a_single_writer_passes_through_at_once() {
-        let (mut input, now) = two(Merge::Lines);
-        for part in ["hel", "lo\nwor", "\n", "ld"] {
-            input.push(A, part.as_bytes(), now);
-            assert_eq!(take(&mut input, now), part);
-        }
-    }
-
-    #[test]
-    fn a_half_line_keeps_the_turn_until_its_end() {
-        let (mut input, now) = two(Merge::Lines);
-        input.push(A, b"one ", now);
-        input.push(B, b"two\n", now);
-        assert_eq!(take(&mut input, now), "one ");
-        assert!(input.deadline().is_some());
-        input.push(A, b"line\nthree", now);
-        assert_eq!(take(&mut input, now), "line\ntwo\nthree");
-        assert_eq!(input.deadline(), None);
-    }
-
-    #[test]
-    fn a_half_line_keeps_the_turn_for_a_second_at_most() {
-        let (mut input, now) = two(Merge::Lines);
-        input.push(A, b"half", now);
-        input.push(B, b"whole\n", now);
-        let later = input.deadline().unwrap();
-        assert_eq!(later, now + Duration::from_secs(1));
-        input.advance(later);
-        assert_eq!(take(&mut input, later), "halfwhole\n");
-    }
-
-    #[test]
-    fn no_time_is_due_while_the_app_does_not_read() {
-        let (mut input, now) = two(Merge::Lines);
-        input.push(A, b"half", now);
-        input.push(B, b"whole\n", now);
-        input.push(A, &vec![b'x'; limits::INPUT], now);
-        assert_eq!(input.deadline(), None);
-        let later = now + 2 * limits::INPUT_TURN;
-        input.advance(later);
-        assert_eq!(input.deadline(), None);
-        input.written(100, later);
-        assert!(input.deadline().is_none_or(|at| at > later));
-    }
-
-    #[test]
-    fn a_half_line_keeps_the_turn_for_64_kib_at_most() {
-        let (mut input, now) = two(Merge::Lines);
-        input.push(A, &vec![b'x'; limits::INPUT], now);
-        input.push(B, b"whole\n", now);
-        assert_eq!(take(&mut input, now).len(), limits::INPUT);
-        assert_eq!(take(&mut input, now), "whole\n");
-    }
-
-    #[test]
-    fn the_end_of_a_writer_frees_its_turn_and_is_told_when_all_is_delivered() {
-        let (mut input, now) = two(Merge::Lines);
-        input.push(A, b"half", now);
-        input.push(B, b"whole\n", now);
-        input.end(A, now);
-        assert_eq!(input.delivered(), None);
-        assert_eq!(take(&mut input, now), "halfwhole\n");
-        assert_eq!(input.delivered(), Some(A));
-        assert_eq!(input.delivered(), None);
-    }
-
-    #[test]
-    fn the_end_of_the_apps_input_is_not_the_end_of_having_it_alone() {
-        let (mut input, now) = two(Merge::Lines);
-        input.reserve(Some(A), now);
-        input.close();
-        // The app was started again, and these come anew.
-        input.join(B, Merge::Lines, 0);
-        input.push(B, b"b", now);
-        assert_eq!(take(&mut input, now), "");
-        input.reserve(None, now);
-        assert_eq!(take(&mut input, now), "b");
-    }
-
-    #[test]
-    fn who_has_the_input_alone_types_alone() {
-        let (mut input, now) = two(Merge::Lines);
-        input.push(A, b"half", now);
-        assert_eq!(take(&mut input, now), "half");
-        input.reserve(Some(B), now);
-        input.push(A, b" line\n", now);
-        input.push(B, b"alone", now);
-        assert_eq!(take(&mut input, now), "alone");
-        assert_eq!(input.room(A), limits::INPUT - " line\n".len());
-        assert_eq!(input.deadline(), None);
-        input.reserve(None, now);
-        let later = now + limits::INPUT_TURN;
-        input.advance(later);
-        assert_eq!(take(&mut input, later), " line\n");
-        // What somebody leaves behind who may not type is nobody's.
-        input.reserve(Some(B), now);
-        input.push(A, b"x\n", now);
-        input.leave(A, now);
-        input.reserve(None, now);
-        assert_eq!(take(&mut input, now), "");
-    }
-
-    #[test]
-    fn what_clients_of_one_user_have_waiting_and_leave_is_bounded() {
-        let (mut input, now) = two(Merge::Lines);
-        input.reserve(Some(A), now);
-        let mut waits = 0;
-        for id in 10..1000 {
-            let id = ClientId(id);
-            input.join(id, Merge::Lines, 7);
-            let room = input.room(id);
-            input.push(id, &vec![b'x'; room], now);
-            waits += room;
-        }
-        assert_eq!(waits, limits::USER_INPUT);
-        // Neither who types alone nor another user waits for that.
-        assert_eq!((input.room(A), input.room(B)), (limits::INPUT, limits::INPUT));
-        input.reserve(None, now);
-        take(&mut input, now);
-        input.reserve(Some(ClientId(10)), now);
-        input.push(ClientId(10), &vec![b'x'; limits::INPUT], now);
-        assert!(input.next().concat().len() >= limits::INPUT);
-        input.reserve(None, now);
-        let (mut lost, mut left) = (0, 0);
-        for id in 11..1000 {
-            let id = ClientId(id);
-            let len = input.writers[&id].waiting.len();
-            let gone = input.leave(id, now);
-            assert!(gone == 0 || gone == len);
-            lost += gone;
-            left += usize::from(input.writers.contains_key(&id));
-        }
-        assert!(lost > 0);
-        let kept: usize = input.writers.values().filter(|w| w.left).map(Typist::cost).sum();
-        assert!(kept <= limits::LEFT_INPUT, "{kept} bytes of {left} writers");
-        // Another user's are kept, and in the end all goes on and is delivered.
-        input.push(B, b"b", now);
-        assert_eq!(input.leave(B, now), 0);
-        let mut at = now;
-        while !input.writers.is_empty() && input.users.values().sum::<usize>() > 0 {
-            at += limits::INPUT_TURN;
-            take(&mut input, at);
-        }
-        assert_eq!(input.users.len(), 0);
-    }
-
-    #[test]
-    fn keys_are_merged_as_typed() {
-        let (mut input, now) = two(Merge::AsTyped);
-        input.push(A, b"a", now);
-        input.push(B, b"b", now);
-        input.push(A, b"c", now);
-        assert_eq!(take(&mut input, now), "abc");
-    }
-
-    #[test]
-    fn keys_wait_for_no_line_and_lines_for_no_key() {
-        const KEYS: ClientId = ClientId(3);
-        let (mut input, now) = two(Merge::Lines);
-        input.join(KEYS, Merge::AsTyped, 0);
-        input.push(A, b"half", now);
-        input.push(B, b"whole\n", now);
-        input.push(KEYS, b"k", now);
-        assert_eq!(take(&mut input, now), "halfk");
-        input.push(KEYS, b"e", now);
-        input.push(A, b" line\n", now);
-        assert_eq!(take(&mut input, now), "e line\nwhole\n");
-        assert_eq!(input.deadline(), None);
-        // A key that waits for room is no line that waits for its turn.
-        input.push(A, &vec![b'x'; limits::INPUT], now);
-        input.push(KEYS, b"y", now);
-        assert_eq!(input.deadline(), None);
-        assert_eq!(take(&mut input, now).len(), limits::INPUT);
-        assert_eq!(take(&mut input, now), "y");
-    }
-
-    #[test]
-    fn a_writer_is_not_read_while_the_app_does_not_read() {
-        let (mut input, now) = two(Merge::Lines);
-        input.push(A, &vec![b'\n'; limits::INPUT], now);
-        assert_eq!((input.room(A), input.room(B)), (0, 0));
-        input.written(1000, now);
-        assert_eq!(input.room(B), 1000);
-    }
-
-    proptest! {
-        /// Whatever is typed in whatever pieces, each client's bytes arrive whole and in order.
-        #[test]
-        fn nothing_is_lost_or_reordered(
-            steps in prop::collection::vec((0u64..3, "[a-c\n]{0,6}", 0u64..600), 0..60),
-            lines in prop::array::uniform3(prop::bool::ANY),
-        ) {
-            let mut input = Input::default();
-            let mut at = Instant::now();
-            let mut typed: [String; 3] = Default::default();
-            let mut got: [String; 3] = Default::default();
-            for (id, lines) in (0..3).zip(lines) {
-                input.join(ClientId(id), if lines { Merge::Lines } else { Merge::AsTyped }, 0);
-            }
-            for (id, text, wait) in steps {
-                // Each client has an alphabet of its own; the first one alone ends lines.
-                let own: String = text
-                    .chars()
-                    .filter(|c| id == 0 || *c != '\n')
-                    .map(|c| match (id, c) {
-                        (1, c) => c.to_ascii_uppercase(),
-                        (2, c) => char::from(c as u8 - b'a' + b'0'),
-                        (_, c) => c,
-                    })
-                    .collect();
-                input.push(ClientId(id), own.as_bytes(), at);
-                typed[usize::try_from(id).unwrap()].push_str(&own);
-                at += Duration::from_millis(wait);
-                input.advance(at);
-                for c in take(&mut input, at).chars() {
-                    got[match c { 'A'..='Z' => 1, '0'..='9' => 2, _ => 0 }].push(c);
-                }
-            }
-            for id in 0..3 {
-                input.end(ClientId(id), at);
-            }
-            at += limits::INPUT_TURN;
-            input.advance(at);
-            for c in take(&mut input, at).chars() {
-                got[match c { 'A'..='Z' => 1, '0'..='9' => 2, _ => 0 }].push(c);
-            }
-            prop_assert_eq!(typed, got);
-        }
-    }
-}
+mod tests;

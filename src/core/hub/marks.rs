@@ -1,8 +1,8 @@
 //! The order in which the app's bytes were read, over all of its streams.
 //!
-//! Invariant: sequence numbers are contiguous, the list is bounded, and a mark is dropped only
-//! when the list is full. A follower that is older than the oldest mark takes what the marks no
-//! longer tell before them, in any order.
+//! Invariant: sequence numbers are contiguous, the list is bounded, and a mark is dropped only when
+//! the list is full. A follower that is behind the oldest mark first takes the bytes before it, in
+//! any order.
 
 use std::collections::VecDeque;
 

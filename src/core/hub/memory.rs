@@ -1,9 +1,9 @@
-//! The memory of a hub that may outlive its mux: the rings, and words that tell what they hold.
+//! The memory of a hub that may outlive its mux: the rings, and words that describe their content.
 //!
-//! A hub goes on with what an earlier one has left there, if it is for the same streams and sizes.
-//! Invariant: whatever instruction was the last one of a process that is killed, the words tell only
-//! of bytes that are there. Memory that holds anything else at all is either consistent or not used.
-//! Not here: where the memory comes from, and what keeps it.
+//! A hub continues with the content that an earlier one left, if the streams and sizes are the
+//! same. Invariant: if the process is killed after any instruction, the words describe only bytes
+//! that exist. Memory with any other content is either consistent or not used. This module does not
+//! know where the memory comes from, and what keeps it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ pub const WORDS: usize = 4096 / size_of::<AtomicU64>();
 
 /// Says that these words are ours.
 const MAGIC: u64 = u64::from_le_bytes(*b"iottymux");
-/// To be raised with every change of what the words mean.
+/// Raise this with every change of the words' meaning.
 const VERSION: u64 = 3;
 /// An offset that no app reaches: sums of those below it do not overflow.
 const END_OF_OFFSETS: u64 = 1 << 62;
@@ -43,9 +43,17 @@ fn outputs(streams: &[Stream]) -> impl Iterator<Item = Stream> {
     Stream::ALL.into_iter().filter(|s| s.is_output() && streams.contains(s))
 }
 
-/// The word that counts the clients that will return, should this mux be killed: behind the head and a
-/// place for each stream.
-const RETURNING: usize = 5 + 4 * STREAMS;
+/// Outputs of one app: stdout and stderr, or a terminal.
+const OUTPUTS: usize = 2;
+/// Words of the head.
+const HEAD: usize = 5;
+/// The first word of the offsets that clients still need, one for each output. Earlier builds of
+/// this version do not use these words, so one that was stored before such a build ran is out of
+/// date.
+const NEEDED: usize = HEAD + 4 * OUTPUTS;
+/// The word that counts the clients that will return if this mux is killed. It is behind the head
+/// and the places of all streams.
+const RETURNING: usize = HEAD + 4 * STREAMS;
 /// The first word of the logs.
 const LOGS: usize = RETURNING + 1;
 
@@ -64,19 +72,22 @@ impl Memory {
         streams: &[Stream],
         backlog: usize,
         fresh: Epoch,
-    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogCheckpoint>, Option<&'static AtomicU64>) {
+    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogCheckpoint>, Option<ReturnCount>) {
         let mut parts = [const { None }; STREAMS];
         let none = (fresh, [const { None }; STREAMS], Vec::new(), None);
-        let Some((head, places)) = self.words.split_first_chunk() else { return none };
+        let Some((head, places)) = self.words.split_first_chunk::<HEAD>() else { return none };
         let (places, _) = places.as_chunks();
+        let needed = self.words.iter().skip(NEEDED).take(OUTPUTS);
         let (logs, _) = self.words.get(LOGS..).unwrap_or_default().as_chunks();
         let logs: Vec<LogCheckpoint> = logs.iter().map(LogCheckpoint).collect();
-        let returning = self.words.get(RETURNING);
+        let returning = self.words.get(RETURNING).map(ReturnCount);
         let (head, capacity) = (MemoryHeader(head), capacity(backlog));
-        for ((stream, place), ring) in
-            outputs(streams).zip(places).zip(self.rings.chunks_exact_mut(capacity))
+        for ((stream, place), ring) in outputs(streams)
+            .zip(places.iter().zip(needed))
+            .zip(self.rings.chunks_exact_mut(capacity))
         {
-            parts[stream as usize] = Some(Part { place: StreamPosition(place), ring });
+            let place = StreamPosition { words: place.0, needed: place.1 };
+            parts[stream as usize] = Some(Part { place, ring });
         }
         let facts = [MAGIC, VERSION, mask(streams), capacity as u64];
         let lanes = || parts.iter().flatten();
@@ -84,8 +95,8 @@ impl Memory {
             head.state([0; 4]);
             lanes().for_each(|part| part.place.reset());
             logs.iter().for_each(LogCheckpoint::reset);
-            if let Some(word) = returning {
-                word.store(0, Ordering::Release);
+            if let Some(count) = &returning {
+                count.set(0);
             }
             head.set_epoch(fresh);
             head.state(facts);
@@ -94,14 +105,21 @@ impl Memory {
     }
 }
 
+/// Every store of a word. A process may be killed before and after each.
+fn store(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Release);
+    #[cfg(test)]
+    super::kills::stored();
+}
+
 /// The outputs as bits: which parts there are, and in which order.
 fn mask(streams: &[Stream]) -> u64 {
     outputs(streams).map(|stream| 1 << (stream as u64)).sum()
 }
 
-/// The words that tell whether all others can be believed: the first of them comes and goes last
-/// and first. Then the epoch.
-struct MemoryHeader(&'static [AtomicU64; 5]);
+/// The words that decide whether all others are valid: the first of them is written last and
+/// cleared first. Then the epoch.
+struct MemoryHeader(&'static [AtomicU64; HEAD]);
 
 impl MemoryHeader {
     fn states(&self, facts: [u64; 4]) -> bool {
@@ -111,12 +129,12 @@ impl MemoryHeader {
     fn state(&self, facts: [u64; 4]) {
         let [magic, rest @ ..] = facts;
         if magic == 0 {
-            self.0[0].store(0, Ordering::Release);
+            store(&self.0[0], 0);
         }
         for (word, fact) in self.0[1..].iter().zip(rest) {
-            word.store(fact, Ordering::Release);
+            store(word, fact);
         }
-        self.0[0].store(magic, Ordering::Release);
+        store(&self.0[0], magic);
     }
 
     fn epoch(&self) -> Epoch {
@@ -124,51 +142,65 @@ impl MemoryHeader {
     }
 
     fn set_epoch(&self, Epoch(number): Epoch) {
-        self.0[4].store(number, Ordering::Release);
+        store(&self.0[4], number);
     }
 }
 
-/// Four offsets of a stream. Each is stored at once; together they are right at any moment as long
+/// Offsets of a stream. Each is stored at once; together they are right at any moment as long
 /// as they are stored in the right order, which is their user's business. Stores that release keep
 /// that order.
 #[derive(Debug)]
-pub(crate) struct StreamPosition(&'static [AtomicU64; 4]);
+pub(crate) struct StreamPosition {
+    words: &'static [AtomicU64; 4],
+    needed: &'static AtomicU64,
+}
 
 impl StreamPosition {
     /// Offset of the oldest byte that is certainly there.
     pub(crate) fn start(&self) -> u64 {
-        self.0[0].load(Ordering::Acquire)
+        self.words[0].load(Ordering::Acquire)
     }
 
     /// Offset after the newest byte.
     pub(crate) fn end(&self) -> u64 {
-        self.0[1].load(Ordering::Acquire)
+        self.words[1].load(Ordering::Acquire)
     }
 
     /// The highest offset up to which some client has accepted bytes.
     pub(crate) fn seen(&self) -> u64 {
-        self.0[2].load(Ordering::Acquire)
+        self.words[2].load(Ordering::Acquire)
     }
 
     /// Offset after the newest byte that is to be read next, or was.
     pub(crate) fn announced(&self) -> u64 {
-        self.0[3].load(Ordering::Acquire)
+        self.words[3].load(Ordering::Acquire)
     }
 
     pub(crate) fn set_start(&self, offset: u64) {
-        self.0[0].store(offset, Ordering::Release);
+        store(&self.words[0], offset);
     }
 
     pub(crate) fn set_end(&self, offset: u64) {
-        self.0[1].store(offset, Ordering::Release);
+        store(&self.words[1], offset);
     }
 
     pub(crate) fn set_seen(&self, offset: u64) {
-        self.0[2].store(offset, Ordering::Release);
+        store(&self.words[2], offset);
     }
 
     pub(crate) fn set_announced(&self, offset: u64) {
-        self.0[3].store(offset, Ordering::Release);
+        store(&self.words[3], offset);
+    }
+
+    /// The lowest offset that a client which will return may still need. Too low is harmless: then
+    /// the next mux keeps more for a moment. It is not checked, but believed only between start and
+    /// seen.
+    pub(crate) fn needed(&self) -> u64 {
+        self.needed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_needed(&self, offset: u64) {
+        store(self.needed, offset);
     }
 
     /// Whether the first three can be true of a ring; the fourth is believed only where it fits.
@@ -180,11 +212,25 @@ impl StreamPosition {
     }
 
     fn reset(&self) {
-        self.0.iter().for_each(|word| word.store(0, Ordering::Release));
+        self.words.iter().chain([self.needed]).for_each(|word| store(word, 0));
     }
 }
 
-/// How far a log has been written: whose it is, and an offset for each output.
+/// How many clients will return, should this mux be killed. Only this process stores it.
+#[derive(Debug)]
+pub(crate) struct ReturnCount(&'static AtomicU64);
+
+impl ReturnCount {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(&self, clients: u64) {
+        store(self.0, clients);
+    }
+}
+
+/// The position of a log: its number, and an offset for each output.
 #[derive(Debug)]
 pub(crate) struct LogCheckpoint(&'static [AtomicU64; 4]);
 
@@ -196,7 +242,7 @@ impl LogCheckpoint {
 
     /// Makes it this log's.
     pub(crate) fn set_log(&self, log: u64) {
-        self.0[0].store(log, Ordering::Release);
+        store(&self.0[0], log);
     }
 
     /// Offset after the last byte that was written.
@@ -205,7 +251,7 @@ impl LogCheckpoint {
     }
 
     pub(crate) fn set_written(&self, stream: Stream, offset: u64) {
-        self.word(stream).store(offset, Ordering::Release);
+        store(self.word(stream), offset);
     }
 
     /// The input has no word: its number is that of the name.
@@ -214,7 +260,7 @@ impl LogCheckpoint {
     }
 
     fn reset(&self) {
-        self.0.iter().for_each(|word| word.store(0, Ordering::Release));
+        self.0.iter().for_each(|word| store(word, 0));
     }
 }
 

@@ -1,22 +1,22 @@
-//! The hub: what the app wrote, and how far each client has got.
+//! The hub: the app's output, and the position of each client.
 //!
 //! One backlog ring per stream, one cursor per client and stream, one stall clock per connection,
 //! one list of marks. The hub hands out ranges, never copies. Invariants: a client never delays the
-//! app beyond its patience; every byte committed is handed to each client that is on the stream, or
-//! counted as lost to it and reported by a gap. Pure: no I/O, no clock, no failure.
+//! app beyond its patience; every committed byte is handed to each client of the stream, or counted
+//! as lost to it and reported by a gap. Pure: no I/O, no clock, no failure.
 
 mod backlog;
 mod credit;
 mod cursor;
-mod follow;
+pub(crate) mod follow;
 pub(crate) mod input;
 mod marks;
 pub mod memory;
+mod returning;
 pub(crate) mod size;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use super::hub::follow::LogId;
@@ -28,9 +28,16 @@ use super::hub::cursor::{Cursor, Stall};
 use super::hub::follow::Follower;
 use super::hub::marks::Marks;
 use super::hub::memory::{LogCheckpoint, Memory};
+use super::hub::returning::Returning;
 use crate::types::limits;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::time::Now;
+
+/// The app waits when less than one part in this many of the ring is free: reading a few bytes at a
+/// time would cost more than it frees.
+const ROOM_PART: usize = 8;
+/// A client makes progress if it accepts one part in this many of the ring within its patience.
+const PROGRESS_PART: usize = 4;
 
 /// A connection, for as long as the mux lives; numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,25 +78,11 @@ struct Subscriber {
     returns: bool,
 }
 
-/// Clients of the previous mux that may return.
-#[derive(Clone, Copy, Debug)]
-struct Returning {
-    /// How many are still to come.
-    left: u64,
-    /// The first byte of each stream that none of them has got.
-    from: [u64; STREAMS],
-    /// When they are waited for no more.
-    until: Instant,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Hub {
     epoch: Epoch,
-    /// Clients of the previous mux that may return.
-    returning: Option<Returning>,
-    /// How many will return, should this mux be killed: kept for the next one.
-    count: Option<&'static AtomicU64>,
+    returning: Returning,
     lanes: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Subscriber>,
     followers: Vec<Follower>,
@@ -101,15 +94,14 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// A hub for the output streams among `streams`, each with a ring of `backlog` bytes. It goes on
-    /// with what `memory` holds, if that was for the same streams and sizes; else it begins with the epoch
-    /// `fresh`.
+    /// A hub for the output streams among `streams`, each with a ring of `backlog` bytes. It
+    /// continues with the content of `memory` if that has the same streams and sizes; otherwise it
+    /// begins with the epoch `fresh`.
     pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
-        let (epoch, parts, log_places, count) = memory.open(streams, backlog, fresh);
+        let (epoch, parts, log_places, returning) = memory.open(streams, backlog, fresh);
         Self {
             epoch,
-            returning: None,
-            count,
+            returning: Returning::new(returning),
             lanes: parts.map(|part| part.map(Backlog::new)),
             clients: BTreeMap::new(),
             followers: Vec::new(),
@@ -125,49 +117,23 @@ impl Hub {
         self.epoch
     }
 
-    /// The clients of the previous mux may return until this time. Until all of them have, the first byte
-    /// that none of them has got is kept as if a client stood there.
-    pub(crate) fn await_clients(&mut self, until: Instant) {
-        let left = self.count.map_or(0, |count| count.swap(0, Ordering::AcqRel));
-        let from = self
-            .lanes
-            .each_ref()
-            .map(|lane| lane.as_ref().map_or(0, |lane| lane.seen().max(lane.start())));
-        self.returning = (left > 0).then_some(Returning { left, from, until });
-    }
-
-    /// This client will return, should this mux be killed, or be followed by another.
-    pub(crate) fn will_return(&mut self, id: ClientId) {
-        if let (Some(client), Some(count)) = (self.clients.get_mut(&id), self.count) {
-            client.returns = true;
-            count.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// The mux ends: a client that goes now goes because of that, and returns to the next mux.
-    pub(crate) fn end(&mut self) {
-        for client in self.clients.values_mut() {
-            client.returns = false;
-        }
-    }
-
     // ---- from the source ----
 
-    /// How much may be read from `stream` without taking bytes from a client that the app waits for.
-    /// The stall clock of a client that is too far behind starts here. Skips clients whose patience is
-    /// spent, and unproven clients once their shared credit is spent.
+    /// The number of bytes that may be read from `stream` without taking bytes from a client that
+    /// the app waits for. The stall clock of a client that is too far behind starts here. Skips
+    /// clients whose patience is spent, and unproven clients once their shared credit is spent.
     pub fn room(&mut self, stream: Stream, now: Instant) -> Room {
-        let Some(lane) = &self.lanes[stream as usize] else { return Room::Free(limits::READ) };
+        let Some(lane) = &mut self.lanes[stream as usize] else { return Room::Free(limits::READ) };
         let capacity = lane.capacity();
-        let enough = (capacity / limits::ROOM_PART).max(1) as u64;
+        let enough = (capacity / ROOM_PART).max(1) as u64;
         let mut room = capacity as u64;
         let mut held: Option<Instant> = None;
         self.credit.count(now);
         let mut waits_for_unproven = false;
-        if let Some(Returning { from, until, .. }) = self.returning.filter(|r| now < r.until)
-            && from[stream as usize] >= lane.start()
-        {
-            let free = capacity as u64 - (lane.end() - from[stream as usize]);
+        let mut needed = lane.end();
+        if let Some((from, until)) = self.returning.wait(stream, now) {
+            needed = from;
+            let free = capacity as u64 - (lane.end() - from);
             if free >= enough {
                 room = free;
             } else {
@@ -193,8 +159,14 @@ impl Hub {
                     until = now.checked_add(left).map_or(until, |end| until.min(end));
                 }
                 held = held.max(Some(until));
+            } else {
+                continue;
+            }
+            if client.returns {
+                needed = needed.min(cursor.at);
             }
         }
+        lane.need(needed);
         self.credit.waiting[stream as usize] = waits_for_unproven;
         for follower in &self.followers {
             let free = follower.room(stream, lane, &self.marks);
@@ -220,21 +192,21 @@ impl Hub {
             .map(|(id, _)| *id)
     }
 
-    /// The next `len` bytes of `stream` are where they can be counted, and will be read from there:
-    /// what the next mux does not find there is in the ring, even if this one has not come to
-    /// [`Hub::commit`].
+    /// Announces that the next `len` bytes of `stream` will be read from a pipe whose content can
+    /// be counted. Bytes that the next mux does not find there are in the ring, even if this mux
+    /// did not reach [`Hub::commit`].
     pub(crate) fn announce(&mut self, stream: Stream, len: usize) {
         if let Some(lane) = &mut self.lanes[stream as usize] {
             lane.announce(len);
         }
     }
 
-    /// Counts what the mux before this one has read and not committed: all that it has announced but
-    /// `unread` bytes. To be called before anything else.
-    pub(crate) fn recover(&mut self, stream: Stream, unread: usize) {
-        if let Some(lane) = &mut self.lanes[stream as usize] {
-            lane.recover(unread);
-        }
+    /// Counts the bytes that the previous mux read and did not commit: all announced bytes but the
+    /// `unread` ones, if their number is known. Call it before anything else. Returns whether the
+    /// unread bytes are the next ones of the stream: not if another mux has read on without
+    /// announcing.
+    pub(crate) fn recover(&mut self, stream: Stream, unread: Option<usize>) -> bool {
+        self.lanes[stream as usize].as_mut().is_none_or(|lane| lane.recover(unread))
     }
 
     /// Where the next `len` bytes of `stream` are to be read to; see [`Hub::commit`].
@@ -245,9 +217,9 @@ impl Hub {
         }
     }
 
-    /// Counts `len` bytes read into [`Hub::space`] and notes their mark. Clients that stood on
-    /// what was overwritten are moved to the oldest byte kept, and will get a gap. To be
-    /// called after each [`Hub::space`], with 0 when nothing was read, which is no mark.
+    /// Counts `len` bytes read into [`Hub::space`] and notes their mark. Clients at overwritten
+    /// bytes are moved to the oldest byte kept, and will get a gap. Call it after each
+    /// [`Hub::space`], with 0 if nothing was read, which makes no mark.
     pub fn commit(&mut self, stream: Stream, len: usize, now: Now) -> Option<Mark> {
         let lane = self.lanes[stream as usize].as_mut()?;
         let end = lane.end();
@@ -269,8 +241,8 @@ impl Hub {
 
     // ---- to the clients ----
 
-    /// A new connection that may hold the app back for `patience` once it has earned that; before it
-    /// is proven, for a part of that and only together with all others that are not.
+    /// Adds a connection that may delay the app for `patience` once it has caught up. Before it is
+    /// proven, it shares a part of that time with all other unproven connections.
     pub(crate) fn join(&mut self, patience: Duration) -> ClientId {
         let id = ClientId(self.next_id);
         self.next_id += 1;
@@ -290,19 +262,6 @@ impl Hub {
     pub(crate) fn set_patience(&mut self, id: ClientId, patience: Duration) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.patience = patience;
-        }
-    }
-
-    /// A client of the previous mux has returned. If it is in time it has its patience at once, though it
-    /// may be behind: it was not slow, there was no mux to read from. And it has proven itself there.
-    pub(crate) fn welcome_back(&mut self, id: ClientId, now: Instant) {
-        let Some(returning) = self.returning.as_mut().filter(|r| now < r.until) else { return };
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        client.unproven = 0;
-        client.stall.caught_up();
-        returning.left -= 1;
-        if returning.left == 0 {
-            self.returning = None;
         }
     }
 
@@ -332,9 +291,8 @@ impl Hub {
 
     /// The connection is gone.
     pub(crate) fn leave(&mut self, id: ClientId) {
-        let gone = self.clients.remove(&id);
-        if let (true, Some(count)) = (gone.is_some_and(|client| client.returns), self.count) {
-            count.fetch_sub(1, Ordering::AcqRel);
+        if self.clients.remove(&id).is_some_and(|client| client.returns) {
+            self.returning.one_has_gone();
         }
     }
 
@@ -346,8 +304,8 @@ impl Hub {
             .map(|(id, _)| *id)
     }
 
-    /// The connection's next part: at most `max` bytes of the stream whose turn it is by the order of
-    /// reading; `None` when it has everything.
+    /// The connection's next part: at most `max` bytes of the stream that comes next in the order
+    /// of reading; `None` if it has everything.
     pub(crate) fn next(&mut self, id: ClientId, max: usize) -> Option<Next> {
         let client = self.clients.get_mut(&id)?;
         for stream in Stream::ALL {
@@ -399,7 +357,7 @@ impl Hub {
         let Some(cursor) = &mut client.cursors[stream as usize] else { return };
         cursor.at = (cursor.at + len as u64).min(lane.end());
         lane.see(cursor.at);
-        let enough = (lane.capacity() / limits::PROGRESS_PART).max(1);
+        let enough = (lane.capacity() / PROGRESS_PART).max(1);
         client.unproven = client.unproven.saturating_sub(len as u64);
         client.stall.progress(len as u64, enough as u64);
         self.earn(id);
@@ -426,7 +384,7 @@ impl Hub {
         self.earn(id);
     }
 
-    /// The connection goes on at an earlier offset of a stream, up to which it was shown the stream in
+    /// Moves the connection to another offset of a stream, up to which it has seen the stream in
     /// another way.
     pub(crate) fn go_back(&mut self, id: ClientId, stream: Stream, to: u64) {
         let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
@@ -439,6 +397,7 @@ impl Hub {
             cursor.at = to;
             cursor.overrun(lane.start());
         }
+        self.keep_for(id);
     }
 
     /// The connection gets nothing more: the rest counts as lost to it, and is reported as a gap.
@@ -452,8 +411,8 @@ impl Hub {
         client.stall.pass_over();
     }
 
-    /// The mux waits until this connection has everything, because it ends. Returns until when it may
-    /// wait, or `None` when the patience has ended. No app waits, so clients need not be proven.
+    /// The mux ends and waits until this connection has everything. Returns the end of this wait,
+    /// or `None` when the patience is spent. No app waits, so clients need not be proven.
     pub(crate) fn wait(&mut self, id: ClientId, now: Instant) -> Option<Instant> {
         let client = self.clients.get_mut(&id)?;
         client.stall.wait(now, client.patience.max(limits::PATIENCE))
@@ -467,6 +426,12 @@ impl Hub {
                 _ => true,
             })
         })
+    }
+
+    /// The byte before this offset of a stream, if it is kept.
+    pub(crate) fn byte_before(&self, stream: Stream, offset: u64) -> Option<u8> {
+        let at = offset.checked_sub(1).filter(|at| self.start(stream).is_some_and(|s| s <= *at))?;
+        self.bytes(stream, at..offset).concat().first().copied()
     }
 
     /// Offset of the oldest byte of a stream that is kept.
@@ -498,12 +463,6 @@ impl Hub {
     pub(crate) fn lost(&self, id: ClientId) -> u64 {
         let cursors = self.clients.get(&id).map_or(&[] as &[_], |c| &c.cursors);
         cursors.iter().flatten().map(|cursor| cursor.lost).sum()
-    }
-
-    /// The marks from number `sequence` on, as far as they are kept, for readers that follow all streams
-    /// in the order of reading.
-    pub fn marks(&self, sequence: u64) -> impl Iterator<Item = &Mark> {
-        self.marks.from(sequence)
     }
 
     /// Gives patience to a connection that has everything.
@@ -547,5 +506,9 @@ fn in_order(
     found
 }
 
+#[cfg(test)]
+mod kills;
+#[cfg(test)]
+mod restarts;
 #[cfg(test)]
 mod tests;

@@ -67,7 +67,8 @@ impl Sizes {
         }
     }
 
-    /// A client without a window asks for a size, which holds until one with a window types or resizes.
+    /// A client without a window requests a size, which holds until one with a window types or
+    /// resizes.
     pub(crate) fn ask(&mut self, size: Size) {
         if !size.is_none() {
             self.wanted = size;
@@ -85,7 +86,8 @@ impl Sizes {
         Some(self.size)
     }
 
-    /// When [`Sizes::due`] will have something; `None` when the terminal has what it is to have.
+    /// The next time at which [`Sizes::due`] returns a size; `None` if the terminal has the right
+    /// one.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         Some(self.changed.filter(|_| self.wanted != self.size)? + limits::RESIZE_PAUSE)
     }
@@ -140,8 +142,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, however fast: the last one wins, at last, and no change is none, or comes
-        /// before its time.
+        /// For any changes at any rate: the last one wins in the end, and no change is repeated or
+        /// comes too early.
         #[test]
         fn a_burst_is_a_few_changes(steps in prop::collection::vec((0u64..4, 0u16..5, 0u64..10), 1..100)) {
             let mut sizes = Sizes::new(size(1, 1));

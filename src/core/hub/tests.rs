@@ -1,36 +1,40 @@
-//! What the hub promises, by examples and by properties.
+//! The promises of the hub, by examples and by properties.
 
 use super::*;
 use crate::types::stream::Position;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 
-const CAP: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const CAP: usize = 64;
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-struct Rig {
-    hub: Hub,
-    now: Instant,
-    wrote: u64,
+pub(super) struct Rig {
+    pub(super) hub: Hub,
+    pub(super) now: Instant,
+    pub(super) wrote: u64,
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::keeping(CAP)
     }
 
     fn keeping(backlog: usize) -> Self {
         let memory = Memory::new(&Stream::PLAIN, backlog);
         let hub = Hub::new(&Stream::PLAIN, backlog, memory, Epoch(1));
+        Self::on(hub)
+    }
+
+    pub(super) fn on(hub: Hub) -> Self {
         Self { hub, now: Instant::now(), wrote: 0 }
     }
 
-    fn pass(&mut self, ms: u64) {
+    pub(super) fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
     }
 
-    /// The app writes; returns what the room allowed.
-    fn write(&mut self, stream: Stream, bytes: &[u8]) -> usize {
+    /// The app writes; returns the number of bytes that the room allowed.
+    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) -> usize {
         let Room::Free(room) = self.hub.room(stream, self.now) else { return 0 };
         let len = room.min(bytes.len());
         let [a, b] = self.hub.space(stream, len);
@@ -43,7 +47,7 @@ impl Rig {
         len
     }
 
-    fn client(&mut self, streams: &[Stream], from: Position) -> ClientId {
+    pub(super) fn client(&mut self, streams: &[Stream], from: Position) -> ClientId {
         let id = self.hub.join(PATIENCE);
         for stream in streams {
             self.hub.subscribe(id, *stream, from).unwrap();
@@ -52,14 +56,14 @@ impl Rig {
     }
 
     /// A client of whom it is known that it reads.
-    fn proven(&mut self, streams: &[Stream], from: Position) -> ClientId {
+    pub(super) fn proven(&mut self, streams: &[Stream], from: Position) -> ClientId {
         let id = self.client(streams, from);
         self.hub.clients.get_mut(&id).unwrap().unproven = 0;
         id
     }
 
     /// A client takes at most `max` bytes; gaps are shown as `[from-to]`.
-    fn take(&mut self, id: ClientId, mut max: usize) -> String {
+    pub(super) fn take(&mut self, id: ClientId, mut max: usize) -> String {
         let mut got = String::new();
         while max > 0 {
             match self.hub.next(id, max) {
@@ -114,7 +118,7 @@ fn the_next_mux_goes_on_with_what_is_kept() {
     let ring = rig.hub.bytes(Stream::Stdout, 0..99).concat();
     let rings = [&ring[..], &[0; 2 * CAP][ring.len()..]].concat();
     let open = |streams: &[Stream], backlog| {
-        // The words of its own: who does not use them writes them anew.
+        // A copy of the words, since a hub that does not use them rewrites them.
         let copy = Memory::new(&Stream::PLAIN, CAP).words;
         for (to, from) in copy.iter().zip(words) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -144,6 +148,7 @@ fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
         rig.write(Stream::Stdout, b"seen");
         rig.take(id, 99);
         rig.hub.will_return(id);
+        assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Free(CAP));
         // One who leaves by itself is not waited for.
         let other = rig.client(&[Stream::Stdout], Position::Now);
         rig.hub.will_return(other);
@@ -157,6 +162,7 @@ fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
         if returns {
             let id = rig.hub.join(PATIENCE);
             rig.hub.subscribe(id, Stream::Stdout, Position::Offset(4));
+            rig.hub.will_return(id);
             rig.hub.welcome_back(id, rig.now);
             rig.pass(100);
             // From here on it is as patient as any.
@@ -167,8 +173,9 @@ fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
         } else {
             rig.pass(100);
             assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
-            // Who comes later has no patience of before.
+            // A later client has no earlier patience.
             let id = rig.client(&[Stream::Stdout], Position::Offset(4));
+            rig.hub.will_return(id);
             rig.hub.welcome_back(id, rig.now);
             assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Free(CAP));
         }
@@ -197,7 +204,7 @@ fn the_app_waits_for_a_client_that_kept_up_but_only_for_its_patience() {
     rig.pass(1);
     assert_eq!(rig.write(Stream::Stdout, b"xyz"), 3);
     assert_eq!(rig.take(stalled, 5), "[0-3]aaaaa");
-    // Without patience it holds nobody back any more, before it has caught up.
+    // Without patience it delays nothing before it has caught up.
     assert_eq!(rig.write(Stream::Stdout, &[b'c'; CAP]), CAP);
     let all = rig.take(stalled, 999);
     assert_eq!(all, "[8-67]".to_owned() + &"c".repeat(CAP));
@@ -253,7 +260,7 @@ fn two_streams_come_in_the_order_of_reading() {
     assert_eq!(rig.take(id, 2), "12");
     assert_eq!(rig.take(id, 99), "345");
     assert_eq!(
-        rig.hub.marks(3).map(|m| (m.sequence, m.offset, m.len)).collect::<Vec<_>>(),
+        rig.hub.marks.from(3).map(|m| (m.sequence, m.offset, m.len)).collect::<Vec<_>>(),
         [(3, 2, 1), (4, 1, 1)]
     );
 }
@@ -279,7 +286,7 @@ fn marks_are_bounded_and_their_loss_loses_no_byte() {
         hub.space(stream, 1)[0][0] = b'x';
         hub.commit(stream, 1, Now::read());
     }
-    assert_eq!(hub.marks(0).count(), limits::MARKS);
+    assert_eq!(hub.marks.from(0).count(), limits::MARKS);
     let mut total = 0;
     while let Some(Next::Bytes(stream, range)) = hub.next(id, 4096) {
         let len = hub.bytes(stream, range).concat().len();
@@ -332,8 +339,8 @@ fn who_has_accepted_more_than_a_socket_holds_is_waited_for_in_full() {
 proptest! {
     // Each case is half a minute of the app's time.
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// However clients come and go that read nothing, and whatever their sockets take: the app waits
-    /// for them half a patience and a twentieth of the time, and one that reads misses nothing.
+    /// With any number of clients that read nothing, and sockets of any size, the app waits for
+    /// them half a patience and a twentieth of the time, and a client that reads misses nothing.
     #[test]
     fn coming_again_buys_nothing(
         steps in prop::collection::vec((0usize..4, 0usize..200, 0u64..300), 1..200),
@@ -346,7 +353,7 @@ proptest! {
             match what {
                 0 => there.push(rig.client(&[Stream::Stdout], Position::Now)),
                 1 if !there.is_empty() => rig.hub.leave(there.swap_remove(len % there.len())),
-                // What their sockets still take, far less than is a proof.
+                // The bytes that their sockets still accept, far fewer than a proof.
                 2 => there.iter().for_each(|id| drop(rig.take(*id, len))),
                 _ => {}
             }
@@ -369,8 +376,8 @@ proptest! {
 }
 
 proptest! {
-    /// Bytes received and bytes told missing are exactly the bytes written, in order, whatever
-    /// the clients do and however patient they are.
+    /// Received bytes and reported gaps are exactly the written bytes, in order, for any behaviour
+    /// and any patience of the clients.
     #[test]
     fn received_and_missing_are_all(
         steps in prop::collection::vec((0usize..4, 1usize..100, 0u64..700), 1..120),
@@ -414,8 +421,8 @@ proptest! {
             prop_assert_eq!(at[n], rig.wrote);
         }
     }
-    /// Whatever bytes the memory has: they are believed only if they can be true, and then the hub
-    /// works as any other.
+    /// For any bytes in the memory: the hub uses them only if they can be valid, and then works
+    /// like any other.
     #[test]
     fn any_memory_is_consistent_or_not_used(
         changes in prop::collection::vec((0usize..20, prop_oneof![0u64..200, any::<u64>()]), 0..12),
@@ -431,7 +438,7 @@ proptest! {
             words[at].store(value, Ordering::Relaxed);
         }
         let mut hub = open(Epoch(2));
-        hub.recover(Stream::Stdout, unread);
+        hub.recover(Stream::Stdout, Some(unread));
         let mut rig = Rig { hub, now: Instant::now(), wrote: 0 };
         for stream in [Stream::Stdout, Stream::Stderr] {
             let (end, unseen) = rig.hub.extent(stream).unwrap();
@@ -452,17 +459,15 @@ proptest! {
         let streams = [Stream::Stdout];
         let Memory { words, rings } = Memory::new(&streams, CAP);
         let mut hub = Hub::new(&streams, CAP, Memory { words, rings }, Epoch(1));
-        // What the app wrote, and the ring's bytes as somebody sees them from outside.
+        // The app's output, and the ring's bytes as another process sees them.
         let (mut wrote, mut ring) = (Vec::new(), [0; CAP]);
         let left = |ring: &[u8], unread| {
-            // A copy, for who goes on changes it.
+            // A copy, since the next hub changes it.
             let copy = Memory::new(&streams, CAP).words;
             copy.iter().zip(words).for_each(|(to, from)| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed));
             let mut next = Hub::new(&streams, CAP, Memory::again(copy, ring), Epoch(2));
             assert_eq!(next.epoch(), Epoch(1));
-            if let Some(unread) = unread {
-                next.recover(Stream::Stdout, unread);
-            }
+            next.recover(Stream::Stdout, unread);
             let id = next.join(PATIENCE);
             let start = next.subscribe(id, Stream::Stdout, Position::Start).unwrap();
             let end = next.extent(Stream::Stdout).unwrap().0;
@@ -480,7 +485,7 @@ proptest! {
                 ring[wrote.len() % CAP] = *slot;
                 wrote.push(*slot);
             }
-            // Read: what is not known to have been is not believed in.
+            // Bytes that are not known to be read count as unread.
             for (unread, to) in [(None, before), (Some(0), wrote.len())] {
                 let (start, end, bytes) = left(&ring, unread);
                 prop_assert_eq!(end, to as u64);
@@ -514,7 +519,7 @@ fn read_log(rig: &mut Rig, log: LogId, most: usize) -> Vec<(Stream, u64, Vec<u8>
 fn a_log_reads_all_streams_in_order_and_the_app_waits_for_it() {
     let mut rig = Rig::new();
     assert_eq!(rig.write(Stream::Stdout, b"before"), 6);
-    let (log, ..) = rig.hub.follow(1, crate::types::time::Stamp(0));
+    let (log, ..) = rig.hub.follow(1, crate::types::time::Stamp(0), None);
     assert_eq!(rig.hub.unread_first(log), None);
     rig.write(Stream::Stderr, b"one");
     rig.write(Stream::Stdout, b"two");
@@ -545,7 +550,7 @@ fn a_log_reads_all_streams_in_order_and_the_app_waits_for_it() {
 #[test]
 fn no_mark_that_a_log_needs_is_forgotten() {
     let mut rig = Rig::keeping(2 * limits::MARKS);
-    let (log, ..) = rig.hub.follow(1, crate::types::time::Stamp(0));
+    let (log, ..) = rig.hub.follow(1, crate::types::time::Stamp(0), None);
     let mut written = 0;
     while rig.write(Stream::Stderr, b"e") > 0 {
         written += 1;
@@ -561,14 +566,15 @@ fn no_mark_that_a_log_needs_is_forgotten() {
     }
 }
 
-/// The next mux's log goes on where this one's was written to, and knows what is kept no more.
+/// The next mux's log continues where this one's was written to, and knows which bytes are no
+/// longer kept.
 #[test]
 fn a_log_goes_on_where_it_was_written_to() {
     let mut rig = Rig::new();
     let words = Memory::new(&Stream::PLAIN, CAP).words;
     let open = |rings: &[u8]| Hub::new(&Stream::PLAIN, CAP, Memory::again(words, rings), Epoch(1));
     rig.hub = open(&[b'x'; 2 * CAP]);
-    let (log, begins, lost) = rig.hub.follow(7, crate::types::time::Stamp(0));
+    let (log, begins, lost) = rig.hub.follow(7, crate::types::time::Stamp(0), None);
     assert_eq!((begins, lost), ([0; STREAMS], 0));
     rig.write(Stream::Stdout, &[b'x'; 40]);
     rig.write(Stream::Stderr, &[b'x'; 5]);
@@ -578,21 +584,64 @@ fn a_log_goes_on_where_it_was_written_to() {
     rig.hub.log_written(log, ends);
 
     rig.hub = open(&[b'x'; 2 * CAP]);
-    let (log, begins, lost) = rig.hub.follow(7, crate::types::time::Stamp(9));
+    let (log, begins, lost) = rig.hub.follow(7, crate::types::time::Stamp(9), None);
     assert_eq!((begins, lost), (ends, 0));
     let got = read_log(&mut rig, log, CAP);
     let lens: Vec<_> = got.iter().map(|(stream, at, bytes)| (*stream, *at, bytes.len())).collect();
     assert_eq!(lens, [(Stream::Stdout, 9, 10), (Stream::Stderr, 9, 5)]);
-    // Another one at its place begins with what comes.
+    // Another log in its place begins with the next byte.
     rig.hub = open(&[b'x'; 2 * CAP]);
-    let (log, begins, lost) = rig.hub.follow(8, crate::types::time::Stamp(9));
+    let (log, begins, lost) = rig.hub.follow(8, crate::types::time::Stamp(9), None);
     assert_eq!((begins[Stream::Stdout as usize], lost), (40, 0));
-    // What is written over before the next mux comes is lost to it.
+    // Bytes overwritten before the next mux comes are lost to it.
     rig.write(Stream::Stdout, &[b'x'; CAP]);
     assert_eq!(rig.hub.unread_first(log), Some(Stream::Stdout));
     read_log(&mut rig, log, CAP);
     rig.write(Stream::Stdout, &[b'x'; 10]);
     rig.hub = open(&[b'x'; 2 * CAP]);
-    let (_, begins, lost) = rig.hub.follow(8, crate::types::time::Stamp(9));
+    let (_, begins, lost) = rig.hub.follow(8, crate::types::time::Stamp(9), None);
     assert_eq!((begins[Stream::Stdout as usize], lost), (50, 10));
+}
+
+/// Whichever word of the memory is damaged, the next hub works, with clients and a log that come
+/// back.
+#[test]
+fn a_damaged_word_of_the_memory_hinders_nothing() {
+    let stamp = crate::types::time::Stamp;
+    for at in 0..memory::WORDS {
+        for flip in [1, 1 << 12, 1 << 63, u64::MAX] {
+            let words = Memory::new(&Stream::PLAIN, CAP).words;
+            let open = || {
+                let memory = Memory::again(words, &[b'x'; 2 * CAP]);
+                Rig { hub: Hub::new(&Stream::PLAIN, CAP, memory, Epoch(2)), ..Rig::new() }
+            };
+            let mut rig = open();
+            let client = rig.proven(&[Stream::Stdout, Stream::Stderr], Position::Start);
+            rig.hub.will_return(client);
+            let (log, _, _) = rig.hub.follow(7, stamp(0), None);
+            rig.write(Stream::Stdout, &[b'x'; 5]);
+            rig.write(Stream::Stderr, &[b'x'; 9]);
+            read_log(&mut rig, log, CAP);
+            rig.hub.log_written(log, [4; STREAMS]);
+            rig.hub.announce(Stream::Stdout, 3);
+            words[at].fetch_xor(flip, Ordering::Relaxed);
+
+            let mut rig = open();
+            rig.hub.recover(Stream::Stdout, Some(0));
+            rig.hub.await_clients(rig.now + PATIENCE);
+            let (log, _, _) = rig.hub.follow(7, stamp(9), None);
+            let client = rig.client(&[Stream::Stdout, Stream::Stderr], Position::Offset(5));
+            rig.hub.welcome_back(client, rig.now);
+            rig.pass(2 * u64::try_from(PATIENCE.as_millis()).unwrap());
+            rig.take(client, usize::MAX);
+            read_log(&mut rig, log, CAP);
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                assert_eq!(rig.write(stream, b"more"), 4, "word {at}, flipped by {flip:x}");
+                assert_eq!(rig.take(client, usize::MAX), "more", "word {at}, flipped by {flip:x}");
+                let logged = read_log(&mut rig, log, CAP);
+                let bytes: Vec<u8> = logged.into_iter().flat_map(|(_, _, bytes)| bytes).collect();
+                assert_eq!(bytes, b"more", "word {at}, flipped by {flip:x}");
+            }
+        }
+    }
 }

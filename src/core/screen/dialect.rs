@@ -10,8 +10,8 @@ use super::modes::ScreenModes;
 use super::scan::{Control, ESC, number, text_len};
 use crate::types::limits;
 
-/// The replacement of a complete sequence that is not a string; `None` if the emulator knows it. `modes`
-/// are those before it.
+/// The replacement of a complete sequence that is not a string; `None` if the emulator knows it.
+/// `modes` are those before it.
 pub(crate) fn translate(raw: &[u8], modes: &ScreenModes, model: &Model) -> Option<Vec<u8>> {
     match raw {
         [ESC, b'D'] => return Some(b"\n".to_vec()),
@@ -131,8 +131,8 @@ const LINES: [char; 32] = [
     '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
 ];
 
-/// Makes the character before it a wide emoji. The emulator may panic when that does not fit into its
-/// line any more.
+/// Makes the character before it a wide emoji. The emulator may panic when that does not fit into
+/// its line any more.
 const SELECTOR: &[u8] = "\u{fe0f}".as_bytes();
 
 /// Whether these bytes need [`show_text`] in any mode.
@@ -143,8 +143,8 @@ pub(crate) fn has_selector(bytes: &[u8]) -> bool {
 /// Bytes of a control sequence that [`plain_len`] reads: longer ones are unusual.
 const USUAL: usize = 64;
 
-/// The length of the beginning that only the emulator needs, as it is: text, colours, moving the cursor
-/// and erasing. Most output is such.
+/// The length of the beginning that only the emulator needs, unchanged: text, colours, moving the
+/// cursor and erasing. Most output is of this kind.
 pub(crate) fn plain_len(bytes: &[u8]) -> usize {
     let mut len = 0;
     loop {

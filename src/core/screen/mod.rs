@@ -10,10 +10,10 @@
 //! emulator panics, it is dropped, and everything else goes on. Strings (titles, the clipboard,
 //! pictures) never reach the emulator.
 //!
-//! A redraw works on any xterm-like terminal, contains no query, and keeps the scrollback. It ends with
-//! the incomplete sequence or character of the app, so that the app's next bytes continue it. Not
-//! redrawn, because the emulator does not know them: tab stops that the app has set, and blinking,
-//! hidden and struck text.
+//! A redraw works on any xterm-like terminal, contains no query, and keeps the scrollback. It ends
+//! with the incomplete sequence or character of the app, so that the app's next bytes continue it.
+//! Not redrawn, because the emulator does not know them: tab stops that the app has set, and
+//! blinking, hidden and struck text.
 
 mod dialect;
 mod model;
@@ -32,7 +32,7 @@ use super::screen::scan::{ESC, Piece, Scanner};
 use crate::types::limits;
 use crate::types::size::Size;
 
-/// What an app's terminal shows.
+/// The screen of an app's terminal.
 pub struct Screen {
     scanner: Scanner,
     state: State,
@@ -76,7 +76,8 @@ impl Screen {
         }
     }
 
-    /// Shows the incomplete character if these bytes complete it. Returns how many bytes belong to it.
+    /// Shows the incomplete character if these bytes complete it. Returns how many bytes belong to
+    /// it.
     fn finish_character(&mut self, bytes: &[u8]) -> usize {
         if self.begun.is_empty() {
             return 0;
@@ -154,16 +155,12 @@ impl Screen {
         &self.state.modes
     }
 
-    /// The window title that the app has set.
-    pub fn title(&self) -> Option<&str> {
-        self.state.title.as_deref()
-    }
-
-    /// The bytes that draw the screen on a terminal with this window; `None` without a working model.
+    /// The bytes that draw the screen on a terminal with this window; `None` without a working
+    /// model.
     ///
-    /// In a larger window the screen is at the top left. A smaller window cuts columns on the right. It
-    /// cuts rows of the main screen at the top, so that the cursor is visible, and rows of the alternate
-    /// screen at the bottom.
+    /// In a larger window the screen is at the top left. A smaller window cuts columns on the
+    /// right. It cuts rows of the main screen at the top, so that the cursor is visible, and rows
+    /// of the alternate screen at the bottom.
     pub fn redraw(&self, window: Size) -> Option<Vec<u8>> {
         let State { modes, model, title, .. } = &self.state;
         if !model.works() {
@@ -255,8 +252,8 @@ impl State {
         (first < region.1 && region != (1, rows)).then_some(region)
     }
 
-    /// Whether the emulator takes a piece as it is, together with its neighbours; its modes are then read.
-    /// Most of a stream is such.
+    /// Whether the emulator can process a piece unchanged, together with its neighbours; its modes
+    /// are then read. Most of a stream is of this kind.
     fn takes(&mut self, piece: Piece<'_>, selectors: bool) -> bool {
         let Piece::Sequence(raw) = piece else {
             return match piece {
@@ -286,7 +283,8 @@ impl State {
         }
     }
 
-    /// Processes a piece that ends `end` bytes after `before`. The emulator has everything before it.
+    /// Processes a piece that ends `end` bytes after `before`. The emulator has everything before
+    /// it.
     fn piece(&mut self, piece: Piece<'_>, end: usize) {
         match piece {
             Piece::Text(text) => dialect::show_text(text, &mut self.modes, &mut self.model),

@@ -1,7 +1,7 @@
 //! The cells of a terminal: the only file that knows the emulator (the vt100 crate).
 //!
-//! It takes complete sequences and text. A panic inside it is caught and silent. It ends the model, never
-//! the caller, and its reason is kept. Memory: see [`limits::CELLS`].
+//! It takes complete sequences and text. A panic inside it is caught and silent. It ends the model,
+//! never the caller, and its reason is kept. Memory: see [`limits::CELLS`].
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,16 +17,21 @@ use super::scan;
 use crate::types::limits;
 use crate::types::size::Size;
 
+/// Most rows of that model: the emulator finds a row by counting from the first.
+const MODEL_ROWS: u16 = 500;
+/// Fewest columns of that model: a wide character takes two.
+const MODEL_COLS: u16 = 2;
+
 /// See the module.
 pub(crate) struct Model {
     /// `None` after the emulator has panicked.
     parser: Option<Parser>,
     why: Option<String>,
-    /// The last large window. While the window is smaller, rows that no longer fit are kept, so that they
-    /// are there again when the client with the small window has gone.
+    /// The last large window. While the window is smaller, rows that no longer fit are kept, so
+    /// that they are there again when the client with the small window has gone.
     largest: Size,
-    /// A copy from before the first resize on the alternate screen. The main screen is resized from this
-    /// copy when it is shown again.
+    /// A copy from before the first resize on the alternate screen. The main screen is resized from
+    /// this copy when it is shown again.
     unresized: Option<Box<Model>>,
     /// The screen is erased from here to its end, with this look.
     erased: Option<((u16, u16), Look)>,
@@ -45,8 +50,8 @@ struct Look {
 }
 
 const PLAIN: Look = Look { text: Color::Default, back: Color::Default, flags: [false; 5] };
-/// The look of a space that marks the end of a rewrapped line, where the line would seem to continue
-/// ([`may_wrap`]). Programs do not print such a space in the last column.
+/// The look of a space that marks the end of a rewrapped line, where the line would seem to
+/// continue ([`may_wrap`]). Programs do not print such a space in the last column.
 const END: Look = Look { flags: [false, true, true, false, false], ..PLAIN };
 /// The numbers that select these flags.
 const FLAGS: [u8; 5] = [1, 2, 3, 4, 7];
@@ -72,8 +77,8 @@ impl Model {
         model
     }
 
-    /// Processes bytes. An incomplete character at the end is dropped: of a character in two pieces the
-    /// emulator sometimes loses what follows it.
+    /// Processes bytes. An incomplete character at the end is dropped: of a character in two pieces
+    /// the emulator sometimes loses what follows it.
     pub(crate) fn process(&mut self, bytes: &[u8]) {
         let (mut whole, mut end) = (bytes, usize::MAX);
         // Another incomplete character may be before the dropped one.
@@ -97,8 +102,8 @@ impl Model {
         }
     }
 
-    /// Erases from the cursor to the end of the screen (`ED 0`), or all of it (`ED 2`). In a large window
-    /// this is expensive, so an erased screen is not erased again.
+    /// Erases from the cursor to the end of the screen (`ED 0`), or all of it (`ED 2`). In a large
+    /// window this is expensive, so an erased screen is not erased again.
     pub(crate) fn erase(&mut self, raw: &[u8], all: bool) {
         let Some(look) = self.parser.as_ref().map(|parser| current(parser.screen())) else {
             return;
@@ -137,6 +142,8 @@ impl Model {
             // Wide characters may leave the last column empty.
             let pieces = self.largest.cols.div_ceil(cols.get() - 1);
             above = usize::from(self.largest.rows) * usize::from(pieces);
+            // In a window that is wider than the large one, each row above takes more.
+            above = above.min(limits::CELLS / usize::from(cols.get()));
         }
         self.with(|parser| *parser = resized(parser, (rows, cols), above));
     }
@@ -160,8 +167,8 @@ impl Model {
         })
     }
 
-    /// The row and column of the cursor, from 0. The column is after the last one when the next character
-    /// wraps.
+    /// The row and column of the cursor, from 0. The column is after the last one when the next
+    /// character wraps.
     pub(crate) fn cursor(&self) -> (u16, u16) {
         self.parser.as_ref().map_or((0, 0), |parser| parser.screen().cursor_position())
     }
@@ -171,18 +178,19 @@ impl Model {
         self.parser.as_ref().is_some_and(|parser| parser.screen().alternate_screen())
     }
 
-    /// A copy that shows the main screen behind the alternate one, as it will be when the program leaves,
-    /// with the saved cursor if `saved`.
+    /// A copy that shows the main screen behind the alternate one, as it will be when the program
+    /// leaves, with the saved cursor if `saved`.
     pub(crate) fn main(&self, saved: bool) -> Self {
-        let mut main = self.copy();
+        let mut main = self.unresized.as_deref().unwrap_or(self).copy();
         main.process(if saved { b"\x1b[?1049l" } else { b"\x1b[?47l" });
+        main.resize(self.size());
         main
     }
 
+    /// A copy of the screens that it shows: a large model is not to be copied twice.
     fn copy(&self) -> Self {
         let mut copy = Self::new(self.size());
         copy.largest = self.largest;
-        copy.unresized = self.unresized.as_ref().map(|model| Box::new(model.copy()));
         copy.with(|parser| {
             if let Some(from) = &self.parser {
                 *parser.screen_mut() = from.screen().clone();
@@ -198,8 +206,8 @@ impl Model {
         restored
     }
 
-    /// The bytes that draw on a cleared screen of this size, from the row `top` on. They leave the cursor
-    /// anywhere.
+    /// The bytes that draw on a cleared screen of this size, from the row `top` on. They leave the
+    /// cursor anywhere.
     pub(crate) fn draw(&self, window: Size, top: u16) -> String {
         let draw = |parser: &Parser| contain(|| draw(parser.screen(), window, top)).ok();
         self.parser.as_ref().and_then(draw).unwrap_or_default()
@@ -237,10 +245,10 @@ fn moves_only(mut bytes: &[u8]) -> bool {
 
 /// The size clamped to the limits of the emulator and of our memory.
 fn bounded(size: Size) -> (NonZeroU16, NonZeroU16) {
-    let most = u16::try_from(limits::CELLS / usize::from(limits::MODEL_COLS)).unwrap_or(u16::MAX);
-    let cols = size.cols.clamp(limits::MODEL_COLS, most);
+    let most = u16::try_from(limits::CELLS / usize::from(MODEL_COLS)).unwrap_or(u16::MAX);
+    let cols = size.cols.clamp(MODEL_COLS, most);
     let rows = u16::try_from(limits::CELLS / usize::from(cols)).unwrap_or(u16::MAX);
-    let rows = size.rows.min(rows).min(limits::MODEL_ROWS);
+    let rows = size.rows.min(rows).min(MODEL_ROWS);
     (
         NonZeroU16::new(rows).unwrap_or(NonZeroU16::MIN),
         NonZeroU16::new(cols).unwrap_or(NonZeroU16::MIN),
@@ -276,8 +284,8 @@ fn reason(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("no message").escape_debug().take(limits::REASON).collect()
 }
 
-/// A screen in another size, which keeps this many rows `above` it. Empty rows below the cursor are dropped
-/// first, then rows at the top.
+/// A screen in another size, which keeps this many rows `above` it. Empty rows below the cursor are
+/// dropped first, then rows at the top.
 fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) -> Parser {
     let mut old = all_rows(parser.screen_mut());
     let now = take_cursor(parser);
@@ -331,7 +339,8 @@ struct ScreenCursor {
     counts_from_region: bool,
 }
 
-/// Takes the cursor of a screen that is not needed any more: origin mode shows only by moving the cursor.
+/// Takes the cursor of a screen that is not needed any more: origin mode shows only by moving the
+/// cursor.
 fn take_cursor(parser: &mut Parser) -> ScreenCursor {
     let screen = parser.screen();
     let (row, col) = screen.cursor_position();
@@ -356,8 +365,8 @@ fn all_rows(screen: &mut vt100::Screen) -> Vec<Row<Look>> {
         }
         above -= usize::from(seen);
     }
-    // Where a wide character did not fit, the emulator does not know that the line wraps. This is a guess
-    // that is mostly right.
+    // Where a wide character did not fit, the emulator does not know that the line wraps. This is a
+    // guess that is mostly right.
     let cols = screen.size().1.get();
     for at in 1..rows.len() {
         let [row, next] = &mut rows[at - 1..=at] else { break };
@@ -373,17 +382,23 @@ fn may_wrap(row: &Row<Look>, next: &Row<Look>, cols: u16) -> bool {
 }
 
 fn one_row(screen: &vt100::Screen, row: u16) -> Row<Look> {
-    let (mut glyphs, mut col) = (Vec::new(), 0);
+    let wraps = screen.row_wrapped(row);
+    let (mut glyphs, mut blanks, mut col) = (Vec::new(), 0, 0);
     while let Some(cell) = screen.cell(row, col) {
         let whole = is_whole(screen, row, col);
         let text = if whole { cell.contents().to_owned() } else { String::new() };
         let cols = if whole && cell.is_wide() { 2 } else { 1 };
         let look = if whole { look(cell) } else { Look { back: cell.bgcolor(), ..PLAIN } };
-        glyphs.push(Glyph { text, cols, look });
         col += cols;
+        if !wraps && text.is_empty() && look == PLAIN {
+            // A wide window is mostly empty, and each glyph takes more than its cell.
+            blanks += 1;
+            continue;
+        }
+        let blank = || Glyph { text: String::new(), cols: 1, look: PLAIN };
+        glyphs.extend(std::iter::repeat_with(blank).take(std::mem::take(&mut blanks)));
+        glyphs.push(Glyph { text, cols, look });
     }
-    let wraps = screen.row_wrapped(row);
-    while !wraps && glyphs.pop_if(|glyph| glyph.text.is_empty() && glyph.look == PLAIN).is_some() {}
     Row { glyphs, wraps }
 }
 
@@ -610,13 +625,10 @@ mod tests {
     fn sizes_are_bounded() {
         for (rows, cols) in [(0, 0), (1, 1), (24, 80), (65535, 65535), (65535, 1), (1, 65535)] {
             let size = Model::new(Size { rows, cols }).size();
-            assert!(
-                (1..=limits::MODEL_ROWS).contains(&size.rows) && size.cols >= limits::MODEL_COLS,
-                "{size:?}"
-            );
+            assert!((1..=MODEL_ROWS).contains(&size.rows) && size.cols >= MODEL_COLS, "{size:?}");
             assert!(usize::from(size.rows) * usize::from(size.cols) <= limits::CELLS, "{size:?}");
         }
-        let usual = Size { rows: 24, cols: 80 };
+        let usual = Size::DEFAULT;
         assert_eq!(Model::new(usual).size(), usual);
     }
 }

@@ -1,14 +1,16 @@
 //! The terminal modes that a program has changed: how to undo them, and how to set them again.
 //!
-//! Constant memory. It knows the modes that outlive a program and that a fresh terminal lacks. It does
-//! not know the content of the screen.
+//! Constant memory. It knows the modes that outlive a program and that a fresh terminal lacks. It
+//! does not know the content of the screen.
 
 use std::fmt::Write;
 
 use memchr::memchr;
 
 use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT};
-use crate::types::limits;
+
+/// Keyboard modes that a program may push and pop.
+const KEYBOARDS: usize = 8;
 
 /// A mode of `CSI ? … h` and `l`, or of `CSI … h` and `l`.
 struct ModeNumber {
@@ -65,7 +67,8 @@ const MODES: [ModeNumber; 31] = [
     private(2027),
     private(2031),
     private(2048),
-    // The alternate screens come last: the other modes are undone on the screen on which they were set.
+    // The alternate screens come last: the other modes are undone on the screen on which they were
+    // set.
     private(47),
     private(1047),
     private(1049),
@@ -87,7 +90,7 @@ const MOUSE_ENCODINGS: [u16; 4] = [1005, 1006, 1015, 1016];
 struct Keyboard {
     /// Set without a stack.
     base: u16,
-    stack: [u16; limits::KEYBOARDS],
+    stack: [u16; KEYBOARDS],
     depth: usize,
 }
 
@@ -231,8 +234,8 @@ impl ScreenModes {
         out
     }
 
-    /// The bytes that set all changed modes after [`ScreenModes::reset`], on the current screen. They move
-    /// the cursor.
+    /// The bytes that set all changed modes after [`ScreenModes::reset`], on the current screen.
+    /// They move the cursor.
     pub(crate) fn set_changed(&self) -> String {
         let mut out = String::new();
         for (mode, _) in MODES[..ALTERNATE].iter().zip(self.changed).filter(|(_, changed)| *changed)
@@ -446,7 +449,7 @@ impl Keyboard {
         let value = control.value(0);
         match control.marker {
             b'>' => {
-                if self.depth == limits::KEYBOARDS {
+                if self.depth == KEYBOARDS {
                     // Terminals drop the oldest.
                     self.stack.rotate_left(1);
                     self.depth -= 1;

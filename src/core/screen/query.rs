@@ -202,8 +202,8 @@ impl Query {
 }
 
 impl PendingQuery {
-    /// The answer of a plain terminal of this size in these modes. `None` where programs do without one,
-    /// or where the truth is unknown (colours, pixels, names).
+    /// The answer of a plain terminal of this size in these modes. `None` where programs do without
+    /// one, or where the truth is unknown (colours, pixels, names).
     pub(crate) fn answer(&self, size: Size, modes: &ScreenModes) -> Option<Vec<u8>> {
         let (row, col) = self.cursor;
         let text = match self.query {
@@ -332,7 +332,7 @@ mod tests {
     fn answers_of_a_plain_terminal() {
         let mut modes = ScreenModes::default();
         modes.read(Piece::Sequence(b"\x1b[?2004h"));
-        let size = Size { rows: 24, cols: 80 };
+        let size = Size::DEFAULT;
         for (query, want) in [
             ("\x1b[c", "\x1b[?62;22c"),
             ("\x1b[>c", "\x1b[>0;0;0c"),

@@ -1,24 +1,35 @@
-//! Separates the replies of a client's terminal from what is typed there.
+//! Separates the replies of a client's terminal from typed input.
 //!
-//! An expected reply is dropped or passed on, in however many reads it comes. Everything else is input and
-//! stays as it is. Memory and waiting are bounded; the time is an argument.
+//! An expected reply is dropped or passed on, in any number of reads. Everything else is input and
+//! stays unchanged. Memory and waiting are bounded; the time is an argument.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use memchr::memchr;
 
 use super::query::{Query, ReplyPattern};
 use super::scan::{Control, ESC, number};
-use crate::types::limits;
+
+/// Outstanding replies of one client's terminal.
+const REPLIES: usize = 64;
+/// How long a terminal may take to reply. Later the same bytes are keys.
+const REPLY: Duration = Duration::from_secs(5);
+/// How long the possible beginning of a reply is held back: a reply mostly comes in one piece, and
+/// an ESC may be the key.
+const REPLY_HOLD: Duration = Duration::from_millis(50);
+/// Bytes of a reply before it is recognised.
+const REPLY_HEAD: usize = 64;
+/// Longest reply, bytes: a clipboard. Bytes after that are input.
+const REPLY_LEN: usize = 1024 * 1024;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Replies {
     expected: VecDeque<Expected>,
     state: ReplyState,
-    /// The beginning of what may be a reply.
-    head: [u8; limits::REPLY_HEAD],
+    /// The possible beginning of a reply.
+    head: [u8; REPLY_HEAD],
     len: usize,
     /// Until when it is held back.
     until: Option<Instant>,
@@ -37,8 +48,8 @@ enum ReplyState {
     Typed,
     /// In the head of a possible reply.
     Head,
-    /// In a reply that is a string: whether it passes, how many bytes may follow and until when, and
-    /// whether the last byte was an ESC.
+    /// In a reply that is a string: whether it passes, how many bytes may follow and until when,
+    /// and whether the last byte was an ESC.
     Reply {
         passes: bool,
         left: usize,
@@ -47,7 +58,7 @@ enum ReplyState {
     },
 }
 
-/// What the head of a sequence is.
+/// The meaning of the head of a sequence.
 enum ReplyVerdict {
     Unknown,
     Typed,
@@ -62,7 +73,7 @@ impl Default for Replies {
         Self {
             expected: VecDeque::new(),
             state: ReplyState::Typed,
-            head: [0; limits::REPLY_HEAD],
+            head: [0; REPLY_HEAD],
             len: 0,
             until: None,
         }
@@ -71,13 +82,13 @@ impl Default for Replies {
 
 impl Replies {
     /// This client's terminal gets a query. Its reply `passes` on to the app, or is dropped. Beyond
-    /// [`limits::REPLIES`] the oldest is no longer expected.
+    /// [`REPLIES`] the oldest is no longer expected.
     pub fn expect(&mut self, query: Query, passes: bool, now: Instant) {
         let Some(head) = query.reply() else { return };
-        if self.expected.len() == limits::REPLIES {
+        if self.expected.len() == REPLIES {
             self.expected.pop_front();
         }
-        self.expected.push_back(Expected { head, passes, until: now + limits::REPLY });
+        self.expected.push_back(Expected { head, passes, until: now + REPLY });
     }
 
     /// Appends to `out` the part of `typed` that is input.
@@ -106,12 +117,17 @@ impl Replies {
             };
         }
         let holds = matches!(self.state, ReplyState::Head);
-        self.until = holds.then(|| self.until.unwrap_or(now + limits::REPLY_HOLD));
+        self.until = holds.then(|| self.until.unwrap_or(now + REPLY_HOLD));
     }
 
     /// When to call [`Replies::expire`] if nothing is typed before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.until
+    }
+
+    /// Bytes that are held back.
+    pub(crate) fn held(&self) -> usize {
+        self.len
     }
 
     /// Appends to `out` input that was held back too long, and forgets replies that are late.
@@ -142,7 +158,7 @@ impl Replies {
         self.head[self.len] = byte;
         self.len += 1;
         let found = match classify(&self.head[..self.len]) {
-            ReplyVerdict::Unknown if self.len < limits::REPLY_HEAD && self.is_expected_kind() => {
+            ReplyVerdict::Unknown if self.len < REPLY_HEAD && self.is_expected_kind() => {
                 return;
             }
             ReplyVerdict::Unknown | ReplyVerdict::Typed => None,
@@ -153,7 +169,7 @@ impl Replies {
         if let Some((expected, begun)) = found {
             if begun {
                 let until = expected.until.max(now);
-                let (passes, left) = (expected.passes, limits::REPLY_LEN);
+                let (passes, left) = (expected.passes, REPLY_LEN);
                 self.state = ReplyState::Reply { passes, left, until, escape: false };
             }
             if !expected.passes {
@@ -251,7 +267,7 @@ mod tests {
         }
         let mut out = Vec::new();
         typed.chunks(size.max(1)).for_each(|piece| replies.filter(piece, now, &mut out));
-        replies.expire(now + limits::REPLY_HOLD, &mut out);
+        replies.expire(now + REPLY_HOLD, &mut out);
         assert_eq!(replies.deadline(), None);
         out.escape_ascii().to_string()
     }
@@ -306,31 +322,31 @@ mod tests {
         let mut out = Vec::new();
         replies.expect(Query::Cursor, false, now);
         replies.filter(b"\x1b[1", now, &mut out);
-        assert_eq!((replies.deadline(), out.len()), (Some(now + limits::REPLY_HOLD), 0));
-        replies.filter(b"2", now + limits::REPLY_HOLD / 2, &mut out);
-        assert_eq!(replies.deadline(), Some(now + limits::REPLY_HOLD));
-        replies.expire(now + limits::REPLY_HOLD, &mut out);
+        assert_eq!((replies.deadline(), out.len()), (Some(now + REPLY_HOLD), 0));
+        replies.filter(b"2", now + REPLY_HOLD / 2, &mut out);
+        assert_eq!(replies.deadline(), Some(now + REPLY_HOLD));
+        replies.expire(now + REPLY_HOLD, &mut out);
         assert_eq!((replies.deadline(), &out[..]), (None, &b"\x1b[12"[..]));
         out.clear();
-        replies.filter(b"\x1b[1;1R", now + limits::REPLY, &mut out);
+        replies.filter(b"\x1b[1;1R", now + REPLY, &mut out);
         assert_eq!(out, b"\x1b[1;1R");
         // A string without an end.
         out.clear();
         replies.expect(Query::Value(11), false, now);
         replies.filter(b"\x1b]11;rgb", now, &mut out);
-        replies.filter(&vec![b'x'; limits::REPLY_LEN - 3], now, &mut out);
+        replies.filter(&vec![b'x'; REPLY_LEN - 3], now, &mut out);
         assert_eq!(out, b"");
         replies.filter(b"keys", now, &mut out);
         assert_eq!(out, b"keys");
         replies.expect(Query::Value(11), false, now);
         replies.filter(b"\x1b]11;rgb", now, &mut out);
-        replies.filter(b"later", now + limits::REPLY + Duration::from_secs(1), &mut out);
+        replies.filter(b"later", now + REPLY + Duration::from_secs(1), &mut out);
         assert_eq!(out, b"keyslater");
         // The number of expected replies is limited.
         for _ in 0..1000 {
             replies.expect(Query::Cursor, false, now);
         }
-        assert_eq!(replies.expected.len(), limits::REPLIES);
+        assert_eq!(replies.expected.len(), REPLIES);
     }
 
     proptest! {

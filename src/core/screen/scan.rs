@@ -1,9 +1,9 @@
 //! Finds the escape sequences in a stream of bytes.
 //!
-//! [`Scanner`] cuts the stream into text and complete sequences, in whatever pieces it comes. Invariant:
-//! all pieces and the held rest are the stream, byte for byte. A sequence longer than
-//! [`limits::SEQUENCE`] is passed on as [`Piece::Opaque`], as is one that was broken off. The 8-bit forms
-//! (C1) are not sequences here: in UTF-8 they are parts of characters.
+//! [`Scanner`] cuts the stream into text and complete sequences, in whatever pieces it comes.
+//! Invariant: all pieces and the held rest are the stream, byte for byte. A sequence longer than
+//! [`limits::SEQUENCE`] is passed on as [`Piece::Opaque`], as is one that was broken off. The 8-bit
+//! forms (C1) are not sequences here: in UTF-8 they are parts of characters.
 
 use memchr::memchr3;
 
@@ -190,8 +190,8 @@ pub(crate) fn text_len(bytes: &[u8]) -> usize {
     })
 }
 
-/// The length of a complete control sequence at the beginning, without unusual bytes: a fast path of the
-/// state machine.
+/// The length of a complete control sequence at the beginning, without unusual bytes: a fast path
+/// of the state machine.
 fn control_len(bytes: &[u8]) -> Option<usize> {
     let [ESC, b'[', body @ ..] = bytes else { return None };
     let body = &body[..body.len().min(limits::SEQUENCE - 2)];
@@ -247,7 +247,8 @@ impl<'a> Control<'a> {
         Some(Self { marker, numbers, mark, last: *last })
     }
 
-    /// Its numbers, at most [`limits::NUMBERS`]: absent ones as 0, of those with parts the first part.
+    /// Its numbers, at most [`limits::NUMBERS`]: absent ones as 0, of those with parts the first
+    /// part.
     pub(crate) fn values(&self) -> impl Iterator<Item = u16> + use<'a> {
         self.numbers.split(|byte| *byte == b';').take(limits::NUMBERS).map(number)
     }

@@ -1,4 +1,4 @@
-//! The screen as a whole: a redraw shows what was there.
+//! The screen as a whole: a redraw shows the same screen.
 
 use proptest::prelude::*;
 

@@ -1,26 +1,31 @@
 //! A recording of a terminal, asciicast v2. Pure.
 //!
-//! A file is a header, then `[seconds, "o", "text"]` for each read. `"i"` is input, `"r"` the size of the
-//! terminal, `"m"` a note about lost output. The time at which a file begins is known only when it is
-//! written. So the times of a chunk count from 1970, in fields of one width (JSON allows spaces there),
-//! and [`Cast`] sets them when the chunk is written. Invariant: times in a file never go back.
+//! A file is a header, then `[seconds, "o", "text"]` for each read. `"i"` is input, `"r"` the size
+//! of the terminal, `"m"` a note about lost output. The time at which a file begins is known only
+//! when it is written. So the times of a chunk count from 1970, in fields of one width (JSON allows
+//! spaces there), and [`Cast`] sets them in a copy when they are written. Invariant: times in a
+//! file never go back.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::time::Duration;
 
 use memchr::{memchr, memrchr};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::logfmt::chunk::{Chunk, Lost};
+use crate::logfmt::buffer::Buffer;
+use crate::logfmt::chunk::Lost;
 use crate::logfmt::encoder::{self, Encoder, LogFormat};
 use crate::logfmt::json;
 use crate::logfmt::lines::{Entry, Splitter};
 use crate::logfmt::stamp::StampText;
-use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
+
+/// Longest text of an event of a recording, bytes: a read from a terminal is mostly shorter.
+const RECORD_EVENT: usize = 16 * 1024;
 
 /// Bytes around a text, at most.
 const AROUND: usize = 40;
@@ -43,12 +48,12 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
 /// The encoder.
 #[derive(Debug)]
 struct Events {
-    /// Whether they include what is typed.
+    /// Whether they include the input.
     input: bool,
 }
 
 impl Encoder for Events {
-    fn encode(&mut self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
+    fn encode(&mut self, out: &mut Buffer<'_>, stamp: &StampText, entry: &Entry<'_>) {
         let kind = match entry.stream {
             Stream::Stdin => 'i',
             Stream::Stderr => 'm',
@@ -63,9 +68,9 @@ impl Encoder for Events {
         AROUND + json::WIDEST * text
     }
 
-    /// An event is what was read at once.
+    /// An event is one read from the terminal.
     fn splitter(&self, _: usize) -> Splitter {
-        Splitter::of_reads(limits::RECORD_EVENT)
+        Splitter::of_reads(RECORD_EVENT)
     }
 
     fn ends_lines_with_app(&self) -> bool {
@@ -84,7 +89,7 @@ impl Encoder for Events {
         self.input
     }
 
-    fn encode_size(&mut self, out: &mut Vec<u8>, stamp: Stamp, size: Size) {
+    fn encode_size(&mut self, out: &mut Buffer<'_>, stamp: Stamp, size: Size) {
         begin(out, stamp, 'r');
         // Writing into memory does not fail.
         let _ = writeln!(out, "{}x{}\"]", size.cols, size.rows);
@@ -95,16 +100,18 @@ impl Encoder for Events {
     }
 }
 
-fn begin(out: &mut Vec<u8>, Stamp(nanos): Stamp, kind: char) {
+fn begin(out: &mut Buffer<'_>, Stamp(nanos): Stamp, kind: char) {
     out.push(b'[');
-    write_time(&mut *out, nanos / 1000);
+    out.extend_from_slice(&time_text(nanos / 1000));
     let _ = write!(out, ", \"{kind}\", \"");
 }
 
-/// Writes a time; each has the same length.
-fn write_time(mut to: impl Write, micros: u64) {
-    // The target has room for it.
-    let _ = write!(to, "{:>11}.{:06}", micros / SECOND, micros % SECOND);
+/// A time as text: each has the same length.
+fn time_text(micros: u64) -> [u8; TIME.end - TIME.start] {
+    let mut text = [b' '; TIME.end - TIME.start];
+    // It has room for all times up to the year 5138.
+    let _ = write!(&mut text[..], "{:>11}.{:06}", micros / SECOND, micros % SECOND);
+    text
 }
 
 /// The time of an event of this encoder, microseconds.
@@ -136,7 +143,7 @@ struct Env<'a> {
     term: &'a str,
 }
 
-/// What a recording that goes on needs of its header.
+/// The part of its header that a continued recording needs.
 #[derive(Deserialize)]
 struct Begun {
     version: u64,
@@ -162,8 +169,8 @@ impl Cast {
         Self { term, size, zero: 0, last: 0 }
     }
 
-    /// Continues a file with this first and last line. Returns whether it is a recording that can go
-    /// on.
+    /// Continues a file with this first and last line. Returns whether it is a recording that can
+    /// go on.
     pub(crate) fn resume(&mut self, first: &[u8], last: &[u8]) -> bool {
         let Ok(Begun { version: 2, timestamp }) = serde_json::from_slice(first) else {
             return false;
@@ -180,44 +187,45 @@ impl Cast {
         true
     }
 
-    /// Begins a new file with the rest of a chunk: puts a header before it, and counts times from
-    /// there.
-    pub(crate) fn begin(&mut self, chunk: &mut Chunk) {
-        let left = &chunk.bytes[chunk.done..];
-        // The header for another file, which was not written.
-        if left.first() == Some(&b'{') {
-            let len = memchr(b'\n', left).map_or(left.len(), |at| at + 1);
-            chunk.bytes.drain(chunk.done..chunk.done + len);
-        }
-        let first = time(&chunk.bytes[chunk.done..]).unwrap_or_default() + chunk.zero;
-        let timestamp = first / SECOND;
+    /// Begins a new file, whose first event this is: returns its header. Times count from there.
+    pub(crate) fn begin(&mut self, event: &[u8]) -> Vec<u8> {
+        let timestamp = time(event).unwrap_or_default() / SECOND;
         (self.zero, self.last) = (timestamp * SECOND, 0);
         let (Size { rows: height, cols: width }, env) = (self.size, Env { term: &self.term });
         let header = Header { version: 2, width, height, timestamp, env };
         // Numbers and a text are always JSON.
         let mut header = serde_json::to_vec(&header).unwrap_or_default();
         header.push(b'\n');
-        chunk.bytes.splice(chunk.done..chunk.done, header);
+        header
     }
 
-    /// Sets the times of the rest of a chunk, which begins with an event, unless they are set for this
-    /// file already.
-    pub(crate) fn place(&mut self, chunk: &mut Chunk) {
-        if chunk.zero == self.zero {
-            return;
+    /// Sets the times of these events, the first of which is whole, for the file.
+    pub(crate) fn place(&self, events: &mut [u8]) {
+        let mut last = self.last;
+        for event in events.split_mut(|byte| *byte == b'\n') {
+            let Some(time) = time(event) else { continue };
+            last = last.max(time.saturating_sub(self.zero));
+            event[TIME].copy_from_slice(&time_text(last));
         }
-        for event in chunk.bytes[chunk.done..].split_mut(|byte| *byte == b'\n') {
-            let Some(time) = time(event).filter(|_| event[0] == b'[') else { continue };
-            self.last = self.last.max((time + chunk.zero).saturating_sub(self.zero));
-            write_time(&mut event[TIME], self.last);
+    }
+
+    /// The file has these events, in which the times are set.
+    pub(crate) fn written(&mut self, events: &[u8]) {
+        for event in events.split_inclusive(|byte| *byte == b'\n') {
+            let Some(event) = event.strip_suffix(b"\n") else { continue };
+            self.last = time(event).unwrap_or(self.last);
             self.size = size(event).unwrap_or(self.size);
         }
-        chunk.zero = self.zero;
+    }
+
+    /// Whether a file begins with a part of a header, and has nothing else.
+    pub(crate) fn is_half_header(head: &[u8]) -> bool {
+        memchr(b'\n', head).is_none() && head.starts_with(b"{\"version\":2,")
     }
 }
 
-/// The last whole line in the end of a file, and the number of bytes behind it; `None` without a whole
-/// line. `is_all` says whether this is the whole file.
+/// The last whole line in the end of a file, and the number of bytes behind it; `None` without a
+/// whole line. `is_all` says whether this is the whole file.
 pub(crate) fn last_line(end: &[u8], is_all: bool) -> Option<(&[u8], usize)> {
     let at = memrchr(b'\n', end)?;
     let begin = match memrchr(b'\n', &end[..at]) {
@@ -233,7 +241,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SIZE: Size = Size { rows: 24, cols: 80 };
+    const SIZE: Size = Size::DEFAULT;
     /// 1475713029.669794 s.
     const AT: Stamp = Stamp(1_475_713_029_669_794_202);
 
@@ -242,18 +250,22 @@ mod tests {
     }
 
     fn event(stream: Stream, pieces: [&[u8]; 2], at: Stamp) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut memory = vec![0; encoder().worst(pieces.concat().len())];
+        let mut out = Buffer::new(&mut memory);
         encoder().encode(
             &mut out,
             &StampText::new(at),
             &Entry { stream, first: false, last: false, pieces },
         );
-        assert!(out.len() <= AROUND + json::WIDEST * pieces.concat().len());
-        out
+        out.to_vec()
     }
 
-    fn chunk(events: &[&[u8]]) -> Chunk {
-        Chunk { bytes: events.concat(), ..Chunk::default() }
+    /// The events as they are written to the file of a recording, which has them then.
+    fn written(cast: &mut Cast, events: &[Vec<u8>]) -> String {
+        let mut events = events.concat();
+        cast.place(&mut events);
+        cast.written(&events);
+        String::from_utf8(events).unwrap()
     }
 
     fn later(seconds: u64) -> Stamp {
@@ -262,22 +274,17 @@ mod tests {
 
     #[test]
     fn a_file_begins_with_a_header_and_its_times_with_it() {
-        let mut sized = Vec::new();
+        let mut memory = [0; AROUND];
+        let mut sized = Buffer::new(&mut memory);
         encoder().encode_size(&mut sized, later(2), Size { rows: 10, cols: 300 });
-        assert!(sized.len() <= AROUND);
         let events = [
             event(Stream::Tty, [b"a\xc3", b"\xa4\x1b[0m\r\n"], AT),
             event(Stream::Stdin, [b"\"", b"\xff"], later(1)),
-            sized,
+            sized.to_vec(),
             event(Stream::Stderr, [b"", b"lost"], later(100)),
         ];
-        let mut chunk = chunk(&events.each_ref().map(Vec::as_slice));
         let mut cast = Cast::new("xterm".into(), SIZE);
-        cast.begin(&mut chunk);
-        // A second attempt adds no second header.
-        cast.begin(&mut chunk);
-        cast.place(&mut chunk);
-        cast.place(&mut chunk);
+        let header = String::from_utf8(cast.begin(&events[0])).unwrap();
         let want = [
             r#"{"version":2,"width":80,"height":24,"timestamp":1475713029,"env":{"TERM":"xterm"}}"#,
             "\n[          0.669794, \"o\", \"a\u{e4}\\u001b[0m\\r\\n\"]",
@@ -285,17 +292,40 @@ mod tests {
             "\n[          2.669794, \"r\", \"300x10\"]",
             "\n[        100.669794, \"m\", \"lost\"]\n",
         ];
-        assert_eq!(String::from_utf8(chunk.bytes.clone()).unwrap(), want.concat());
-        assert_eq!(encoder().last_size(&chunk.bytes), Some(Size { rows: 10, cols: 300 }));
+        // A second attempt is like the first one.
+        let mut attempt = events.concat();
+        cast.place(&mut attempt);
+        assert_eq!(header + &written(&mut cast, &events), want.concat());
+        assert_eq!(String::from_utf8(attempt).unwrap(), want.concat().split_once('\n').unwrap().1);
+        assert_eq!(encoder().last_size(&events.concat()), Some(Size { rows: 10, cols: 300 }));
         // The rest goes to another file, with times of its own.
-        chunk.done = want[..4].concat().len() + 1;
-        cast.begin(&mut chunk);
-        cast.place(&mut chunk);
-        let rest = String::from_utf8(chunk.bytes.split_off(chunk.done)).unwrap();
+        let header = String::from_utf8(cast.begin(&events[3])).unwrap();
         assert!(
-            rest.starts_with(r#"{"version":2,"width":300,"height":10,"timestamp":1475713129,"#)
+            header.starts_with(r#"{"version":2,"width":300,"height":10,"timestamp":1475713129,"#)
         );
-        assert!(rest.ends_with("}}\n[          0.669794, \"m\", \"lost\"]\n"), "{rest}");
+        assert!(header.ends_with("}}\n"), "{header}");
+        assert_eq!(written(&mut cast, &events[3..]), "[          0.669794, \"m\", \"lost\"]\n");
+        assert!(Cast::is_half_header(&header.as_bytes()[..20]));
+        assert!(!Cast::is_half_header(header.as_bytes()) && !Cast::is_half_header(b"hello"));
+    }
+
+    /// Half an event is completed with the same time, whatever comes behind it.
+    #[test]
+    fn the_rest_of_an_event_has_its_time() {
+        let events =
+            [event(Stream::Tty, [b"", b"a"], AT), event(Stream::Tty, [b"", b"b"], later(9))];
+        let mut cast = Cast::new("xterm".into(), SIZE);
+        cast.begin(&events[0]);
+        let mut all = events.concat();
+        cast.place(&mut all);
+        for cut in 0..all.len() {
+            let mut cast = Cast { term: String::new(), ..cast };
+            cast.written(&all[..cut]);
+            let begin = if cut < events[0].len() { 0 } else { events[0].len() };
+            let mut rest = events.concat()[begin..].to_vec();
+            cast.place(&mut rest);
+            assert_eq!(rest, all[begin..], "{cut}");
+        }
     }
 
     #[test]
@@ -310,9 +340,8 @@ mod tests {
         ] {
             let mut cast = Cast::new("xterm".into(), SIZE);
             assert!(cast.resume(head, last));
-            let mut chunk = chunk(&[&event(Stream::Tty, [b"", b"x"], AT)]);
-            cast.place(&mut chunk);
-            assert_eq!(String::from_utf8_lossy(&chunk.bytes[TIME]), want);
+            let event = written(&mut cast, &[event(Stream::Tty, [b"", b"x"], AT)]);
+            assert_eq!(&event[TIME], want);
         }
         let event = br#"[1, "o", "x"]"#;
         for (first, last) in [
@@ -344,8 +373,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the app prints, and whenever by the system's clock: each line is an event, and times
-        /// do not go back.
+        /// For any output of the app, and any jumps of the system's clock: each line is an event,
+        /// and times do not go back.
         #[test]
         fn any_bytes_at_any_time(
             reads in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), any::<u64>()), 1..20),
@@ -354,11 +383,9 @@ mod tests {
                 .iter()
                 .map(|(bytes, at)| event(Stream::Tty, [b"", bytes], Stamp(*at)))
                 .collect();
-            let mut chunk = chunk(&all.iter().map(Vec::as_slice).collect::<Vec<_>>());
             let mut cast = Cast::new("\"".into(), SIZE);
-            cast.begin(&mut chunk);
-            cast.place(&mut chunk);
-            let text = String::from_utf8(chunk.bytes).unwrap();
+            let header = String::from_utf8(cast.begin(&all[0])).unwrap();
+            let text = header + &written(&mut cast, &all);
             let mut lines = text.lines();
             let header: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
             prop_assert_eq!(&header["env"]["TERM"], "\"");

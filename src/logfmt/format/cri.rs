@@ -1,14 +1,15 @@
 //! The log format of Kubernetes' container runtimes (CRI): `STAMP stdout F text`. Pure.
 //!
-//! Writing: podman's reader needs exactly nine digits behind the point of the stamp, and the kubelet
-//! needs the space before an empty text. Reading follows the kubelet: a stamp with any number of digits,
-//! tags of which only the first counts, and a text only behind its space.
+//! Writing: podman's reader needs exactly nine digits after the point of the stamp, and the kubelet
+//! needs the space before an empty text. Reading follows the kubelet: a stamp with any number of
+//! digits, several tags of which only the first counts, and a text only after a space.
 
+use crate::logfmt::buffer::Buffer;
 use crate::logfmt::chunk::Lost;
 use crate::logfmt::encoder::{self, Encoder, FormatReader, LogFormat};
 use crate::logfmt::entry::{self, LoggedEntry};
 use crate::logfmt::lines::Entry;
-use crate::logfmt::stamp::StampText;
+use crate::logfmt::stamp::{self, StampText};
 use crate::types::stream::Stream;
 
 pub(crate) static FORMAT: LogFormat = LogFormat {
@@ -24,6 +25,9 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
 
 /// Bytes around a text, at most: stamp, stream, tag, spaces, line end.
 const AROUND: usize = 48;
+/// Bytes of a stamp, and of a stream and tag with the spaces around them.
+const STAMP: usize = stamp::LEN;
+const TAG: usize = " stdout F ".len();
 /// How an entry begins: the part of its stamp that always has the same length.
 const BEGIN: &str = "2006-01-02T15:04:05";
 
@@ -31,19 +35,26 @@ const BEGIN: &str = "2006-01-02T15:04:05";
 struct Cri;
 
 impl Encoder for Cri {
-    fn encode(&mut self, out: &mut Vec<u8>, stamp: &StampText, entry: &Entry<'_>) {
-        // Copies whose length is known are a few instructions each.
-        out.extend_from_slice(stamp.as_bytes());
-        out.extend_from_slice(match (entry.stream, entry.last) {
+    fn encode(&mut self, out: &mut Buffer<'_>, stamp: &StampText, entry: &Entry<'_>) {
+        let [a, b] = entry.pieces;
+        let tag: &[u8; TAG] = match (entry.stream, entry.last) {
             (Stream::Stderr, true) => b" stderr F ",
             (Stream::Stderr, false) => b" stderr P ",
             (_, true) => b" stdout F ",
             (_, false) => b" stdout P ",
-        });
-        for piece in entry.pieces {
-            out.extend_from_slice(piece);
+        };
+        // One check of the room, and copies of a known length, which are a few instructions each.
+        let to = out.grow(STAMP + TAG + a.len() + b.len() + 1);
+        let (head, text) = to.split_at_mut(STAMP + TAG);
+        head[..STAMP].copy_from_slice(stamp.as_bytes());
+        head[STAMP..].copy_from_slice(tag);
+        let (first, rest) = text.split_at_mut(a.len());
+        // Mostly nothing was kept of the line.
+        if !a.is_empty() {
+            first.copy_from_slice(a);
         }
-        out.push(b'\n');
+        rest[..b.len()].copy_from_slice(b);
+        rest[b.len()] = b'\n';
     }
 
     fn worst(&self, text: usize) -> usize {
@@ -88,11 +99,11 @@ mod tests {
             (Stream::Stderr, false, [b"part", b""], "stderr P part\n"),
             (Stream::Tty, true, [b"", b""], "stdout F \n"),
         ] {
-            let mut out = Vec::new();
+            let mut memory = vec![0; Cri.worst(pieces.concat().len())];
+            let mut out = Buffer::new(&mut memory);
             Cri.encode(&mut out, &stamp, &Entry { stream, first: true, last, pieces });
             let want = format!("2016-10-06T00:17:09.669794202Z {want}");
             assert_eq!(String::from_utf8_lossy(&out), want);
-            assert!(out.len() <= AROUND + pieces.concat().len());
             let text = Lost { lines: u64::from(last), bytes: pieces.concat().len() as u64 };
             let written = if stream == Stream::Stderr { stream } else { Stream::Stdout };
             let read = parse(out.strip_suffix(b"\n").unwrap()).unwrap();

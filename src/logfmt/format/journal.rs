@@ -1,12 +1,13 @@
 //! The lines of a service for the journal, as systemd itself would write them. Pure.
 //!
-//! The mux of a user's manager sends them to journald itself. A system's mux writes them as frames for
-//! `iojournal@NAME.service`, since only root may send in the name of another unit.
+//! The mux of a user's manager sends them to journald itself. A system's mux writes them as frames
+//! for `iojournal@NAME.service`, since only root may send in the name of another unit.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::journald::{AROUND, LENGTH, begin, datagram};
+use crate::logfmt::buffer::Buffer;
 use crate::logfmt::encoder::{Encoder, FormatOptions, LogFormat, LogTarget};
 use crate::logfmt::lines::{Entry, Splitter};
 use crate::logfmt::stamp::StampText;
@@ -58,7 +59,7 @@ impl Journal {
 }
 
 /// Appends the fields of a message, which may have any bytes.
-fn encode_message(out: &mut Vec<u8>, fields: &str, message: &Message<'_>) {
+fn encode_message(out: &mut Buffer<'_>, fields: &str, message: &Message<'_>) {
     begin(out, fields, message.stream, message.priority);
     out.extend_from_slice(b"MESSAGE\n");
     out.extend_from_slice(&(message.len() as u64).to_le_bytes());
@@ -67,7 +68,7 @@ fn encode_message(out: &mut Vec<u8>, fields: &str, message: &Message<'_>) {
 }
 
 impl Encoder for Journal {
-    fn encode(&mut self, out: &mut Vec<u8>, _: &StampText, entry: &Entry<'_>) {
+    fn encode(&mut self, out: &mut Buffer<'_>, _: &StampText, entry: &Entry<'_>) {
         match (self.syslog.message(entry), &self.fields) {
             (Some(message), Some(fields)) => {
                 datagram(out, |out| encode_message(out, fields, &message));
@@ -94,10 +95,6 @@ impl Encoder for Journal {
         limits::AGES
     }
 
-    fn chunk(&self, _: usize) -> usize {
-        limits::JOURNAL_CHUNK + self.worst(limits::JOURNAL_LINE)
-    }
-
     fn may_mix_lines(&self) -> bool {
         true
     }
@@ -119,15 +116,17 @@ mod tests {
         let entry = Entry { stream: Stream::Stdout, first: true, last: true, pieces };
         let unit = Some("demo.service".to_owned());
         let options = FormatOptions { app: "demo".into(), unit, ..FormatOptions::default() };
-        let (mut out, mut journal) = (Vec::new(), Journal::new(&options));
+        let (mut memory, mut journal) = ([0; 1024], Journal::new(&options));
+        let mut out = Buffer::new(&mut memory);
         journal.encode(&mut out, &stamp, &entry);
         let fields = "SYSLOG_IDENTIFIER=demo\nSYSLOG_FACILITY=3\nOBJECT_SYSTEMD_USER_UNIT=demo.service\n\
                       IOTTYMUX_STREAM=stdout\nPRIORITY=3\nMESSAGE\n\x02\0\0\0\0\0\0\0ab\n";
         let len = u32::try_from(fields.len()).unwrap().to_ne_bytes();
-        assert_eq!(out, [&len, fields.as_bytes()].concat());
+        assert_eq!(&*out, [&len, fields.as_bytes()].concat());
         assert!(out.len() <= journal.worst(5));
         let options = FormatOptions { uses_journal_writer: true, ..options };
-        let (mut out, mut journal) = (Vec::new(), Journal::new(&options));
+        let (mut memory, mut journal) = ([0; 1024], Journal::new(&options));
+        let mut out = Buffer::new(&mut memory);
         journal.encode(&mut out, &stamp, &entry);
         assert_eq!(frame::next(&mut &out[..]).unwrap().unwrap().text, b"ab");
     }

@@ -1,10 +1,11 @@
 //! Entries for journald, with the fields of a container. Pure.
 //!
-//! The native protocol of journald ("Journal Native Protocol" of systemd) takes one datagram per entry,
-//! of `KEY=value` lines. A text without a line end fits this short form of a field.
+//! The native protocol of journald ("Journal Native Protocol" of systemd) takes one datagram per
+//! entry, of `KEY=value` lines. A text without a line end fits this short form of a field.
 
 use std::fmt::Write as _;
 
+use crate::logfmt::buffer::Buffer;
 use crate::logfmt::encoder::{Encoder, LogFormat, LogTarget};
 use crate::logfmt::lines::Entry;
 use crate::logfmt::stamp::StampText;
@@ -32,7 +33,7 @@ pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 pub(crate) const LENGTH: usize = size_of::<u32>();
 
 /// Appends what becomes one datagram behind its length.
-pub(crate) fn datagram(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn datagram(out: &mut Buffer<'_>, encode: impl FnOnce(&mut Buffer<'_>)) {
     let at = out.len();
     out.extend_from_slice(&[0; LENGTH]);
     encode(out);
@@ -42,7 +43,7 @@ pub(crate) fn datagram(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Appends the fields that both formats for journald have, up to `PRIORITY=`.
-pub(crate) fn begin(out: &mut Vec<u8>, fields: &str, stream: Stream, priority: u8) {
+pub(crate) fn begin(out: &mut Buffer<'_>, fields: &str, stream: Stream, priority: u8) {
     out.extend_from_slice(fields.as_bytes());
     out.extend_from_slice(b"IOTTYMUX_STREAM=");
     out.extend_from_slice(stream.logged_as().as_bytes());
@@ -58,8 +59,8 @@ pub(crate) const AROUND: usize = 96;
 struct Journald(String);
 
 impl Journald {
-    /// `unit` is the app's own unit, under which `journalctl -u` shows the entries (only for what root
-    /// sends).
+    /// `unit` is the app's own unit, under which `journalctl -u` shows the entries (only for what
+    /// root sends).
     fn new(app: &str, unit: Option<&str>) -> Self {
         let mut fields = format!("SYSLOG_IDENTIFIER={app}\nCONTAINER_NAME={app}\n");
         if let Some(unit) = unit {
@@ -70,7 +71,7 @@ impl Journald {
     }
 
     /// A priority at the start of a line (`<0>` to `<7>`) is removed from its text.
-    fn fields(&self, out: &mut Vec<u8>, entry: &Entry<'_>) {
+    fn fields(&self, out: &mut Buffer<'_>, entry: &Entry<'_>) {
         let usual = if entry.stream == Stream::Stderr { 3 } else { 6 };
         let prefix = if entry.first { syslog::prefix(entry.pieces) } else { None };
         let (priority, skip) = prefix.unwrap_or((usual, 0));
@@ -88,7 +89,7 @@ impl Journald {
 }
 
 impl Encoder for Journald {
-    fn encode(&mut self, out: &mut Vec<u8>, _: &StampText, entry: &Entry<'_>) {
+    fn encode(&mut self, out: &mut Buffer<'_>, _: &StampText, entry: &Entry<'_>) {
         datagram(out, |out| self.fields(out, entry));
     }
 
@@ -102,11 +103,12 @@ mod tests {
     use super::*;
 
     fn encoded(stream: Stream, first: bool, last: bool, pieces: [&[u8]; 2]) -> String {
-        let mut out = Vec::new();
+        let mut memory = [0; 1024];
+        let mut out = Buffer::new(&mut memory);
         let journald = Journald::new("demo", Some("demo.service"));
         journald.fields(&mut out, &Entry { stream, first, last, pieces });
         assert!(out.len() <= AROUND + journald.0.len() + pieces.concat().len());
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out.to_vec()).unwrap()
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The table of log formats. Pure.
 //!
-//! To add a format, write a file like [`raw`] or [`cri`], name it here and in [`FORMATS`], and describe it
-//! in docs/logs.md.
+//! CONTRIBUTING.md has the steps to add a format.
 
 pub mod cast;
 pub(crate) mod cri;
@@ -38,8 +37,8 @@ pub(crate) fn readable() -> String {
     readable.map(|format| format.name).collect::<Vec<_>>().join(" or ")
 }
 
-/// Parses an entry of any format. An entry without a line end is being written, or was torn off: no line
-/// ends with it. If no format can begin so, the first one says why.
+/// Parses an entry of any format. An entry without a line end is incomplete or torn off, and does
+/// not end a line. If no format matches, the error is that of the first one.
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {
     let (line, is_whole) = line.strip_suffix(b"\n").map_or((line, false), |line| (line, true));
     let reader = readers().find(|reader| (reader.begins)(line)).or_else(|| readers().next());
@@ -51,6 +50,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logfmt::buffer::Buffer;
     use crate::logfmt::encoder::FormatOptions;
     use crate::logfmt::lines::Entry;
     use crate::logfmt::stamp::StampText;
@@ -61,14 +61,15 @@ mod tests {
 
     /// Entries of these streams and texts, which end their lines or not.
     fn log(format: &LogFormat, entries: &[(Stream, &str, bool)]) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut memory = [0; 4096];
+        let mut out = Buffer::new(&mut memory);
         for (second, (stream, text, last)) in (1..).zip(entries) {
             let pieces = [text.as_bytes(), &[]];
             let entry = Entry { stream: *stream, first: true, last: *last, pieces };
             let mut encoder = format.encoder(&FormatOptions::default());
             encoder.encode(&mut out, &StampText::new(Stamp(second * 1_000_000_000)), &entry);
         }
-        out
+        out.to_vec()
     }
 
     #[test]
@@ -91,7 +92,7 @@ mod tests {
             ] {
                 assert_eq!(format.end_lines(&log(format, entries)), b"", "{entries:?}");
             }
-            // The text is no line end.
+            // The text is not a line end.
             assert!(!format.end_lines(&log(format, &[(Stdout, "a\\n", false)])).is_empty());
             let both = log(format, &[(Stdout, "a", false), (Stderr, "b", false)]);
             assert_eq!(memchr_iter(b'\n', &format.end_lines(&both)).count(), 2);
@@ -125,7 +126,7 @@ mod tests {
                 (Stdout, b"cri stdout partial test log", false),
             ),
             (" stdout P:TAG1:TAG2 cri stdout partial\n", (Stdout, b"cri stdout partial", false)),
-            // What its rules say.
+            // The rules of the format.
             (" stdout F:P x\n", (Stdout, b"x", true)),
             (" stdout Q x\n", (Stdout, b"x", true)),
             (" stdout :P x\n", (Stdout, b"x", true)),
@@ -168,7 +169,7 @@ mod tests {
         ] {
             check(of(log), Some((Stdout, want.0, want.1)));
         }
-        // Halves of surrogates, and bytes that are no UTF-8.
+        // Halves of surrogates, and bytes that are not UTF-8.
         for log in [
             &br#""a\ud83dz\n""#[..],
             br#""a\ude00z\n""#,
@@ -207,7 +208,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the app writes comes out as it is.
+        /// All output of the app comes out unchanged.
         #[test]
         fn any_text_is_read_back(
             text in prop::collection::vec(any::<u8>().prop_filter("ends", |b| *b != b'\n'), 0..60),

@@ -2,6 +2,7 @@
 
 use memchr::memchr_iter;
 
+use crate::logfmt::buffer::Buffer;
 use crate::logfmt::chunk::Lost;
 use crate::logfmt::encoder::{self, Encoder, LogFormat};
 use crate::logfmt::lines::Entry;
@@ -22,7 +23,7 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
 struct Raw;
 
 impl Encoder for Raw {
-    fn encode(&mut self, out: &mut Vec<u8>, _: &StampText, entry: &Entry<'_>) {
+    fn encode(&mut self, out: &mut Buffer<'_>, _: &StampText, entry: &Entry<'_>) {
         for piece in entry.pieces {
             out.extend_from_slice(piece);
         }
@@ -59,12 +60,13 @@ mod tests {
 
     #[test]
     fn the_bytes_of_the_app_and_its_line_ends() {
-        let mut out = Vec::new();
+        let mut memory = [0; 5];
+        let mut out = Buffer::new(&mut memory);
         for (last, pieces) in [(true, [&b"a"[..], b"b"]), (false, [b"c", b""])] {
             let entry = Entry { stream: Stream::Stderr, first: true, last, pieces };
             Raw.encode(&mut out, &StampText::new(Stamp(1)), &entry);
         }
-        assert_eq!(out, b"ab\nc");
+        assert_eq!(&*out, b"ab\nc");
         assert_eq!(Raw.count(&out), Some(Lost { lines: 1, bytes: 3 }));
     }
 }

@@ -9,6 +9,10 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::types::limits;
 use crate::types::rights::Right;
 
+/// Places for clients of root and the mux's own user, so that an administrator can attach when
+/// other users have taken the rest. One place in four if the process may have few descriptors.
+const RESERVED_CLIENTS: usize = 64;
+
 /// See the module. Each client is counted from its connection on, whether it may stay or not.
 #[derive(Debug)]
 pub(crate) struct Crowd {
@@ -29,12 +33,12 @@ impl Crowd {
         Self::with(usize::try_from(descriptors).unwrap_or(usize::MAX))
     }
 
-    /// No clients, for a process that may have so many descriptors.
+    /// No clients yet, for a process that may have this many descriptors.
     fn with(descriptors: usize) -> Self {
         let places = descriptors.saturating_sub(limits::OWN_DESCRIPTORS).min(limits::CLIENTS);
         Self {
             most: limits::CLIENTS,
-            most_others: places - limits::RESERVED_CLIENTS.min(places.div_ceil(4)),
+            most_others: places - RESERVED_CLIENTS.min(places.div_ceil(4)),
             own: 0,
             others: 0,
             users: BTreeMap::new(),
@@ -102,9 +106,9 @@ mod tests {
             assert!(of_user <= limits::USER_CLIENTS);
             all += of_user;
         }
-        assert_eq!(all, limits::CLIENTS - limits::RESERVED_CLIENTS);
+        assert_eq!(all, limits::CLIENTS - RESERVED_CLIENTS);
         let own = (0..100).filter(|_| come(0, Right::Own)).count();
-        assert_eq!(own, limits::RESERVED_CLIENTS);
+        assert_eq!(own, RESERVED_CLIENTS);
         crowd.leave(1000, Right::View);
         assert!(crowd.enter(1001, Right::View).is_err());
         crowd.leave(1001, Right::View);

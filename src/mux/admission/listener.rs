@@ -5,11 +5,13 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::mux::poll::Registration;
-use crate::types::limits;
 use crate::types::stream::Stream;
+
+/// Pause after a failed accept (most often: no file descriptor left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A listening socket.
 #[derive(Debug)]
@@ -28,20 +30,22 @@ impl Listener {
         Self { stream, socket: socket.into(), watch: Registration::default(), paused: None }
     }
 
-    /// The next connection; `None` if there is none, and for a while after a failure.
-    pub(crate) fn accept(&mut self, now: Instant) -> Option<UnixStream> {
+    /// The next connection; `None` if there is none.
+    pub(super) fn accept(&self) -> io::Result<Option<UnixStream>> {
         loop {
             return match self.socket.accept() {
-                Ok((stream, _)) => Some(stream),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => None,
+                Ok((stream, _)) => Ok(Some(stream)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
                 Err(e) if is_the_peers(&e) => continue,
-                Err(e) => {
-                    log::warn!("accepting a client: {e}; trying again shortly");
-                    self.paused = Some(now + limits::ACCEPT_PAUSE);
-                    None
-                }
+                Err(e) => Err(e),
             };
         }
+    }
+
+    /// Accepting has failed: no client is accepted for a while.
+    pub(super) fn pause(&mut self, now: Instant, error: &io::Error) {
+        log::warn!("accepting a client: {error}; trying again shortly");
+        self.paused = Some(now + ACCEPT_PAUSE);
     }
 }
 

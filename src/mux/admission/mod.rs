@@ -1,5 +1,5 @@
-//! Admission: the sockets on which clients connect, what each peer may do, how many clients each user
-//! may have, and how long a session may take for its hello.
+//! Admission: the sockets on which clients connect, the rights of each peer, the number of clients
+//! per user, and the time that a session may take for its hello.
 //!
 //! It knows clients by their id and peer only.
 
@@ -7,10 +7,13 @@ mod crowd;
 pub(crate) mod listener;
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, anyhow};
+use nix::errno::Errno;
 
 use crate::core::hub::ClientId;
 use crate::mux::admission::crowd::Crowd;
@@ -22,6 +25,9 @@ use crate::types::limits;
 use crate::types::rights::{Right, Rules};
 use crate::types::stream::Stream;
 
+/// How long a session may take to send its first message.
+const HELLO: Duration = Duration::from_secs(10);
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -32,6 +38,21 @@ pub(crate) struct Admission {
     patience: Duration,
     /// Sessions in the order in which they came, and until when each is to send its hello.
     silent: VecDeque<(ClientId, Instant)>,
+    /// A descriptor that is closed to accept a session of root or the mux's own user when no other
+    /// is free: it can ask what is wrong.
+    reserve: Option<OwnedFd>,
+    /// The session that was accepted in its place.
+    on_reserve: Option<ClientId>,
+}
+
+/// A new connection.
+#[derive(Debug)]
+pub(crate) struct NewClient {
+    pub(crate) socket: UnixStream,
+    /// The stream of a raw client.
+    pub(crate) stream: Option<Stream>,
+    /// Whether it has the last descriptor.
+    pub(crate) is_last: bool,
 }
 
 /// The decision on a new client. It is counted, whether it may stay or not.
@@ -44,7 +65,11 @@ pub(crate) struct Admitted {
 
 impl Admission {
     pub(crate) fn new(listeners: Vec<Listener>, rules: Rules, patience: Duration) -> Self {
-        Self { listeners, rules, crowd: Crowd::new(), patience, silent: VecDeque::new() }
+        let (crowd, silent) = (Crowd::new(), VecDeque::new());
+        let mut this =
+            Self { listeners, rules, crowd, patience, silent, reserve: None, on_reserve: None };
+        this.refill();
+        this
     }
 
     // ---- listeners ----
@@ -60,14 +85,43 @@ impl Admission {
         log_watch(poller.watch(&mut listener.watch, &listener.socket, token, wanted));
     }
 
-    /// The next connection at a listener and, of a raw client, its stream.
-    pub(crate) fn accept(
-        &mut self,
-        index: usize,
-        now: Instant,
-    ) -> Option<(UnixStream, Option<Stream>)> {
+    /// The next connection at a listener; `None` if there is none, and for a while after a failure.
+    pub(crate) fn accept(&mut self, index: usize, now: Instant) -> Option<NewClient> {
+        self.refill();
         let listener = &mut self.listeners[index];
-        listener.accept(now).map(|socket| (socket, listener.stream))
+        let stream = listener.stream;
+        let mut accepted = listener.accept();
+        let mut is_last = false;
+        if stream.is_none()
+            && accepted.as_ref().is_err_and(is_without_descriptor)
+            && let Some(reserve) = self.reserve.take()
+        {
+            drop(reserve);
+            accepted = listener.accept();
+            is_last = true;
+        }
+        match accepted {
+            Ok(socket) => socket.map(|socket| NewClient { socket, stream, is_last }),
+            Err(e) => {
+                listener.pause(now, &e);
+                None
+            }
+        }
+    }
+
+    /// Has a descriptor in reserve again, as soon as one is free.
+    pub(crate) fn refill(&mut self) {
+        if self.reserve.is_none()
+            && let Some(listener) = self.listeners.first()
+        {
+            self.reserve = listener.socket.as_fd().try_clone_to_owned().ok();
+            self.on_reserve = self.on_reserve.filter(|_| self.reserve.is_none());
+        }
+    }
+
+    /// Whether a session has the last descriptor: it may ask, and not stay.
+    pub(crate) fn is_on_reserve(&self, id: ClientId) -> bool {
+        self.on_reserve == Some(id)
     }
 
     /// Accepts again where accepting had failed, after a pause.
@@ -91,16 +145,18 @@ impl Admission {
     /// Decides on a new client and counts it.
     pub(crate) fn admit(
         &mut self,
-        socket: &UnixStream,
+        NewClient { socket, stream, is_last }: &NewClient,
         peer: Peer,
-        stream: Option<Stream>,
     ) -> Admitted {
         let allowed = self.right_of(socket, peer);
         let right = *allowed.as_ref().unwrap_or(&Right::View);
         let crowded = self.crowd.enter(peer.uid, right);
         let refusal = allowed.and(crowded).err().or_else(|| {
-            let may_not_type = stream == Some(Stream::Stdin) && right < Right::Write;
-            may_not_type.then(|| peer.may_only_look())
+            let may_not_type = *stream == Some(Stream::Stdin) && right < Right::Write;
+            let is_too_much = *is_last && right < Right::Own;
+            may_not_type
+                .then(|| peer.may_only_look())
+                .or_else(|| is_too_much.then(|| anyhow!("the mux has no descriptor left for it")))
         });
         Admitted { right, refusal }
     }
@@ -124,12 +180,17 @@ impl Admission {
         self.crowd.leave(peer.uid, right);
     }
 
-    /// A new session is to send its hello.
-    pub(crate) fn await_hello(&mut self, id: ClientId, now: Instant) {
-        self.silent.push_back((id, now + limits::HELLO));
+    /// A new session is to send its hello. Until there is another descriptor in reserve, it has
+    /// that if it has the last one.
+    pub(crate) fn await_hello(&mut self, id: ClientId, is_last: bool, now: Instant) {
+        if is_last {
+            self.on_reserve = Some(id);
+        }
+        self.silent.push_back((id, now + HELLO));
     }
 
-    /// A session that `is_silent` and has not sent its hello in time, if there is one. It is named once.
+    /// A session that `is_silent` and has not sent its hello in time, if there is one. Each is
+    /// returned once.
     pub(crate) fn next_overdue(
         &mut self,
         now: Instant,
@@ -159,6 +220,13 @@ impl Admission {
     }
 }
 
+/// Whether a connection cannot be accepted because no descriptor is free, here or in the whole
+/// system.
+fn is_without_descriptor(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw);
+    matches!(code, Some(Errno::EMFILE | Errno::ENFILE))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,18 +239,22 @@ mod tests {
 
     #[test]
     fn a_peer_gets_its_right_or_a_reason() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let (socket, _theirs) = UnixStream::pair().unwrap();
+        let mut ours = NewClient { socket, stream: None, is_last: false };
         let stranger = Peer { uid: 4711, gid: 4711, pid: 1 };
         let mut nobody = admission(1, Lists::default());
-        assert!(nobody.admit(&ours, stranger, None).refusal.is_some());
+        assert!(nobody.admit(&ours, stranger).refusal.is_some());
         let lists = Lists { view_uid: vec![4711], ..Lists::default() };
         let mut viewers = admission(1, lists);
-        let admitted = viewers.admit(&ours, stranger, None);
+        let admitted = viewers.admit(&ours, stranger);
         assert!(admitted.right == Right::View && admitted.refusal.is_none());
-        assert!(viewers.admit(&ours, stranger, Some(Stream::Stdin)).refusal.is_some());
+        ours.is_last = true;
+        assert!(viewers.admit(&ours, stranger).refusal.is_some());
+        ours = NewClient { stream: Some(Stream::Stdin), is_last: false, ..ours };
+        assert!(viewers.admit(&ours, stranger).refusal.is_some());
         assert_eq!(viewers.patience(Right::View), Duration::ZERO);
         let root = Peer { uid: 0, ..stranger };
-        assert_eq!(viewers.admit(&ours, root, Some(Stream::Stdin)).right, Right::Own);
+        assert_eq!(viewers.admit(&ours, root).right, Right::Own);
     }
 
     #[test]
@@ -191,13 +263,13 @@ mod tests {
         let now = Instant::now();
         let ids = [ClientId(1), ClientId(2)];
         for id in ids {
-            admission.await_hello(id, now);
+            admission.await_hello(id, false, now);
         }
         let is_silent = |id| id == ids[1];
         assert_eq!(admission.next_overdue(now, is_silent), None);
-        assert_eq!(admission.deadline(), Some(now + limits::HELLO));
-        assert_eq!(admission.next_overdue(now + limits::HELLO, is_silent), Some(ids[1]));
-        assert_eq!(admission.next_overdue(now + limits::HELLO, is_silent), None);
+        assert_eq!(admission.deadline(), Some(now + HELLO));
+        assert_eq!(admission.next_overdue(now + HELLO, is_silent), Some(ids[1]));
+        assert_eq!(admission.next_overdue(now + HELLO, is_silent), None);
         assert_eq!(admission.deadline(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The app's input: what clients typed, and the FIFO or terminal that it is written to.
+//! The app's input: the queue of the clients' input, and the FIFO or terminal that receives it.
 
 use std::io;
 use std::time::Instant;
@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::core::hub::ClientId;
 use crate::core::hub::input::Input;
 use crate::mux::poll::{Interest, Poller, Token, log_watch};
+use crate::mux::source::stage::Stage;
 use crate::mux::source::{AppInput, fifo};
 use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
@@ -18,6 +19,8 @@ pub(crate) struct InputFeed {
     /// The input of all clients, merged.
     pub(crate) queue: Input,
     writer: Option<AppInput>,
+    /// Through this it goes to a FIFO.
+    stage: Option<Stage>,
     /// The input of the app's next start, if this one's was ended.
     next_writer: Option<AppInput>,
     /// Whether the end of a client's input can end the app's.
@@ -28,19 +31,25 @@ pub(crate) struct InputFeed {
 
 impl InputFeed {
     pub(crate) fn new(
-        writer: Option<AppInput>,
-        next_writer: Option<AppInput>,
+        queue: Input,
+        [writer, next_writer]: [Option<AppInput>; 2],
+        stage: Option<Stage>,
         can_end: bool,
     ) -> Self {
-        Self { queue: Input::default(), writer, next_writer, can_end, last_writer: None }
+        let mut feed = Self { queue, writer, stage, next_writer, can_end, last_writer: None };
+        if !feed.is_open() {
+            // An earlier mux has ended it, and may have left something.
+            feed.discard();
+        }
+        feed
     }
 
     pub(crate) fn is_open(&self) -> bool {
         self.writer.is_some()
     }
 
-    /// Writes what is queued until the app's side is full; whether it took anything. `accepted` is
-    /// given what was queued and how many bytes of that were taken.
+    /// Writes queued input until the app's side is full. Returns whether it accepted anything.
+    /// `accepted` gets the queued bytes and the number of accepted ones.
     pub(crate) fn write(
         &mut self,
         poller: &Poller,
@@ -49,27 +58,51 @@ impl InputFeed {
     ) -> io::Result<bool> {
         let Some(writer) = &mut self.writer else { return Ok(false) };
         let (mut moved, mut full) = (false, false);
-        while !full && self.queue.next().iter().any(|part| !part.is_empty()) {
-            let len = writer.write(self.queue.next())?;
+        while !full && self.queue.queue.len() > 0 {
+            let queue = &mut self.queue.queue;
+            let rest = queue.rest();
+            let len = if let Some(stage) = &mut self.stage {
+                if stage.len == 0 {
+                    let len = stage.put(queue.bytes(rest.clone()))?;
+                    accepted(queue.bytes(rest), len);
+                    queue.announce(len);
+                }
+                let len = stage.give(&writer.fd)?;
+                queue.deliver(len);
+                len
+            } else {
+                let most = rest.end.min(rest.start.saturating_add(writer.most as u64));
+                let bytes = rest.start..most;
+                queue.announce(writer.most);
+                let written = writer.write(queue.bytes(bytes.clone()));
+                let len = *written.as_ref().unwrap_or(&0);
+                queue.deliver_only(len);
+                accepted(queue.bytes(bytes), written?);
+                len
+            };
             full = len == 0;
-            if !full {
-                accepted(self.queue.next(), len);
-                self.queue.written(len, now);
-                moved = true;
-            }
+            moved |= !full;
+            self.queue.advance(now);
         }
         let wanted = full.then_some(Interest { read: false, write: true });
         log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, wanted));
         Ok(moved)
     }
 
-    /// Closes the input, for everybody. Returns the open end: the app sees its end once that is dropped,
-    /// which comes after the next one has taken its place.
+    /// Closes the input for all clients. Returns the open end: the app sees the end of its input
+    /// when that is dropped, which happens after the next one has taken its place.
     pub(crate) fn close(&mut self, poller: &Poller) -> Option<AppInput> {
-        self.queue.close();
+        self.discard();
         let mut writer = self.writer.take()?;
         log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, None));
         Some(writer)
+    }
+
+    fn discard(&mut self) {
+        if let Some(Err(e)) = self.stage.as_mut().map(Stage::clear) {
+            log::error!("cannot clear the pipe of the app's input: {e}");
+        }
+        self.queue.close();
     }
 
     /// Lets go of the app's end. Nothing is written any more; the queue stays.

@@ -1,27 +1,25 @@
-//! The app's life cycle: its process under `run`, its starts and ends as they were reported, and the
-//! question to systemd how it ended.
+//! The app's life cycle: its reported starts and ends, and the query to systemd for its exit.
 
+use std::collections::VecDeque;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use nix::sys::signal::Signal;
-use nix::unistd::Pid;
+use nix::unistd::getppid;
 
-use crate::mux::app::AppProcess;
 use crate::os::state::AppDir;
 use crate::systemd::app_status::Inquiry;
 use crate::types::service::ServiceName;
+use crate::types::stream::Offsets;
+use crate::wire::life::ReportedLife;
 use crate::wire::{AppStatus, LifecycleEvent, Started};
 
 /// See the module. Until something is reported nothing is known of the app.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     service: ServiceName,
-    /// The app, if it is a child of this process and has not ended.
-    process: Option<AppProcess>,
-    /// Whether the app is, or was, a child of this process.
-    owns_app: bool,
+    /// Whether the keeper of `run` has started this mux, and starts the app.
+    is_kept: bool,
     /// The app's process, while it is known to run.
     pub(crate) pid: Option<u32>,
     /// How the app ended last, even if it runs again.
@@ -30,25 +28,49 @@ pub(crate) struct Lifecycle {
     pub(crate) restarts: u64,
     inquiry: Option<Inquiry>,
     /// Reported events that the loop has still to handle.
-    events: Vec<LifecycleEvent>,
+    events: VecDeque<LifecycleEvent>,
+    /// The offsets in the streams at which the first of them counts, unless they are read empty
+    /// before.
+    counts_at: Option<Offsets>,
+    /// Why the app cannot be started, if that was reported.
+    failed: Option<String>,
+    /// Whether the keeper knows that a client has attached.
+    has_reported_client: bool,
 }
 
 impl Lifecycle {
-    pub(crate) fn new(service: ServiceName, process: Option<AppProcess>) -> Self {
+    pub(crate) fn new(service: ServiceName, is_kept: bool) -> Self {
         Self {
             service,
-            owns_app: process.is_some(),
-            process,
+            is_kept,
             pid: None,
             ended: None,
             restarts: 0,
             inquiry: None,
-            events: Vec::new(),
+            events: VecDeque::new(),
+            counts_at: None,
+            failed: None,
+            has_reported_client: false,
         }
     }
 
-    pub(crate) fn owns_app(&self) -> bool {
-        self.owns_app
+    /// Continues with what the mux before this one knew of a running app. The end of the app is not
+    /// believed, because it may have been started again while there was no mux.
+    pub(crate) fn taking_over(mut self, reported: Option<&ReportedLife>) -> Self {
+        if let Some(reported) = reported {
+            let ended = reported.ended.filter(|_| reported.pid.is_some());
+            (self.pid, self.ended, self.restarts) = (reported.pid, ended, reported.restarts);
+        }
+        self
+    }
+
+    /// What the next mux is to know.
+    pub(crate) fn reported(&self) -> ReportedLife {
+        ReportedLife::new(self.pid, self.ended, self.restarts)
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
     /// How the app ended, if it has and does not run again.
@@ -68,65 +90,63 @@ impl Lifecycle {
 
     // ---- reports ----
 
+    /// Whether the process with this PID may report events: of an app of `run` the keeper alone
+    /// knows them.
+    pub(crate) fn check_reporter(&self, pid: i32) -> Result<()> {
+        if self.is_kept && pid != getppid().as_raw() {
+            bail!("only the keeper of its app reports the life cycle");
+        }
+        Ok(())
+    }
+
     /// A client reports an event, which the loop handles after the client's message.
-    pub(crate) fn report(&mut self, event: LifecycleEvent) -> Result<()> {
-        if self.owns_app {
-            bail!("the app is a child of its mux, which needs no reports of its life cycle");
+    pub(crate) fn report(&mut self, event: LifecycleEvent) {
+        // The hooks of the app's unit and of the mux's report the same end.
+        let is_end = |event: &LifecycleEvent| matches!(event, LifecycleEvent::Ended(_));
+        if !is_end(&event) || !self.events.back().is_some_and(is_end) {
+            self.events.push_back(event);
         }
-        self.events.push(event);
-        Ok(())
     }
 
-    pub(crate) fn take_events(&mut self) -> Vec<LifecycleEvent> {
-        std::mem::take(&mut self.events)
+    /// A client reports that the app cannot be started.
+    pub(crate) fn fail(&mut self, error: String) {
+        self.failed = Some(error);
     }
 
-    // ---- the process under `run` ----
-
-    /// Starts the app, if it is this process's to start.
-    pub(crate) fn start(&mut self) -> Result<()> {
-        let Some(process) = &mut self.process else { return Ok(()) };
-        let started = process.start()?;
-        self.record(started);
-        Ok(())
+    pub(crate) fn take_failure(&mut self) -> Option<String> {
+        self.failed.take()
     }
 
-    /// Until when the app waits for its first client, if it does.
-    pub(crate) fn waits_until(&self) -> Option<Instant> {
-        self.process.as_ref()?.waits_until
+    /// Whether the keeper is to learn now that a client has attached, since the app may wait for
+    /// one.
+    pub(crate) fn must_report_client(&mut self, has_client: bool) -> bool {
+        self.is_kept && has_client && !std::mem::replace(&mut self.has_reported_client, true)
     }
 
-    /// Passes a signal on to the app; whether there was a process to take it.
-    pub(crate) fn signal(&mut self, signal: Signal, foreground: Option<Pid>, now: Instant) -> bool {
-        self.process.as_mut().is_some_and(|process| process.signal(signal, foreground, now))
+    /// The offsets at which all is read that the app wrote before the first event, if there is one.
+    /// `most` is where that is at the latest if the event is new.
+    pub(crate) fn next_counts_at(&mut self, most: impl FnOnce() -> Offsets) -> Option<Offsets> {
+        self.events.front()?;
+        Some(*self.counts_at.get_or_insert_with(most))
     }
 
-    /// Collects the app's status if it has ended; whether it has.
-    pub(crate) fn reap(&mut self) -> Result<bool> {
-        let Some(process) = &mut self.process else { return Ok(false) };
-        let Some(status) = process.try_wait()? else { return Ok(false) };
-        self.process = None;
-        self.record(LifecycleEvent::Ended(status));
-        Ok(true)
-    }
-
-    /// Whether the app was asked to end and has taken too long, so that its terminal is to hang up.
-    pub(crate) fn must_hang_up(&self, now: Instant) -> bool {
-        let at = self.process.as_ref().and_then(|process| process.hangs_up_at);
-        at.is_some_and(|at| at <= now)
-    }
-
-    pub(crate) fn hang_up(&mut self, foreground: Option<Pid>) {
-        if let Some(process) = &mut self.process {
-            process.hang_up(foreground);
+    /// The next event. That the app has ended waits until all is read that it wrote before, unless
+    /// it was started again meanwhile, or the mux is of `run`: then its keeper ends it at once.
+    pub(crate) fn next_event(&mut self, is_read: bool) -> Option<LifecycleEvent> {
+        let waits =
+            matches!(self.events.front()?, LifecycleEvent::Ended(_)) && self.events.len() == 1;
+        if waits && !is_read && !self.is_kept {
+            return None;
         }
+        self.counts_at = None;
+        self.events.pop_front()
     }
 
     // ---- the inquiry ----
 
-    /// Asks systemd how the app ended, unless that is known or will be known from wait(2).
+    /// Asks systemd how the app ended, unless that is known or the keeper reports it.
     pub(crate) fn inquire(&mut self, dir: &AppDir, age: Duration, now: Instant) {
-        if !self.owns_app && self.status().is_none() {
+        if !self.is_kept && self.status().is_none() {
             self.inquiry = Inquiry::begin(&self.service, dir, age, now);
         }
     }
@@ -143,19 +163,14 @@ impl Lifecycle {
         found
     }
 
-    pub(crate) fn is_inquiring(&self) -> bool {
-        self.inquiry.is_some()
+    /// Whether it may soon be known how the app ended.
+    pub(crate) fn awaits_news(&self) -> bool {
+        self.inquiry.is_some() || !self.events.is_empty()
     }
 
     /// When the inquiry is to be looked at.
     pub(crate) fn inquiry_due(&self, now: Instant) -> Option<Instant> {
         self.inquiry.as_ref().map(|inquiry| inquiry.due(now))
-    }
-
-    /// When something is due with the process though nothing happens.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let process = self.process.as_ref()?;
-        process.waits_until.into_iter().chain(process.hangs_up_at).min()
     }
 }
 
@@ -166,12 +181,12 @@ mod tests {
     #[test]
     fn an_app_has_a_status_until_it_is_started_again() {
         let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(service, None);
+        let mut life = Lifecycle::new(service, false);
         assert_eq!((life.status(), life.restarts), (None, 0));
-        life.report(LifecycleEvent::Started(Started { pid: 7 })).unwrap();
-        life.report(LifecycleEvent::Ended(AppStatus::Status(3))).unwrap();
+        life.report(LifecycleEvent::Started(Started { pid: 7 }));
+        life.report(LifecycleEvent::Ended(AppStatus::Status(3)));
         assert_eq!(life.pid, None);
-        for event in life.take_events() {
+        while let Some(event) = life.next_event(true) {
             life.record(event);
         }
         assert_eq!((life.status(), life.restarts), (Some(AppStatus::Status(3)), 0));
@@ -181,11 +196,39 @@ mod tests {
     }
 
     #[test]
-    fn a_mux_that_owns_its_app_believes_no_report() {
+    fn of_an_app_of_run_only_the_keeper_reports() {
         let service = ServiceName::of(&"web".parse().unwrap());
-        let process = AppProcess::new(&["true".into()], false, None);
-        let mut life = Lifecycle::new(service, Some(process));
-        assert!(life.report(LifecycleEvent::Ended(AppStatus::Status(0))).is_err());
-        assert!(life.take_events().is_empty());
+        let life = Lifecycle::new(service.clone(), true);
+        assert!(life.check_reporter(i32::try_from(std::process::id()).unwrap()).is_err());
+        assert!(life.check_reporter(getppid().as_raw()).is_ok());
+        assert!(Lifecycle::new(service, false).check_reporter(1).is_ok());
+    }
+
+    #[test]
+    fn the_first_client_is_reported_once() {
+        let service = ServiceName::of(&"web".parse().unwrap());
+        let mut life = Lifecycle::new(service, true);
+        let reported = [false, true, true].map(|has_client| life.must_report_client(has_client));
+        assert_eq!(reported, [false, true, false]);
+    }
+
+    #[test]
+    fn an_end_waits_until_all_is_read_or_the_app_was_started_again() {
+        let service = ServiceName::of(&"web".parse().unwrap());
+        let mut life = Lifecycle::new(service, false);
+        let ended = LifecycleEvent::Ended(AppStatus::Status(3));
+        let started = LifecycleEvent::Started(Started { pid: 7 });
+        life.report(started);
+        assert_eq!(life.next_event(false), Some(started));
+        life.report(ended);
+        assert_eq!(life.next_event(false), None);
+        assert!(life.awaits_news());
+        // Once more, by the hook of the mux's unit.
+        life.report(ended);
+        assert_eq!(life.next_event(false), None);
+        life.report(started);
+        assert_eq!(life.next_event(false), Some(ended));
+        assert_eq!(life.next_event(false), Some(started));
+        assert!(!life.awaits_news());
     }
 }

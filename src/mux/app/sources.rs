@@ -3,16 +3,19 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use nix::unistd::Pid;
-
 use crate::core::hub::Hub;
 use crate::mux::poll::{Interest, Poller, Token, log_watch};
-use crate::mux::source::{Read, Source, pty};
+use crate::mux::source::{Read, Source};
+use crate::systemd::notify::Notify;
 use crate::types::stream::Stream;
 
 /// See the module. A stream keeps its index; a source that is closed leaves its place empty.
 #[derive(Debug)]
-pub(crate) struct Sources(Vec<Slot>);
+pub(crate) struct Sources {
+    slots: Vec<Slot>,
+    /// Sources that are open and not read any more: they show whether the app has written since.
+    finished: Vec<Source>,
+}
 
 #[derive(Debug)]
 struct Slot {
@@ -24,37 +27,48 @@ struct Slot {
 impl Sources {
     pub(crate) fn new(sources: Vec<Source>) -> Self {
         let slot = |source| Slot { source: Some(source), held: None };
-        Self(sources.into_iter().map(slot).collect())
+        Self { slots: sources.into_iter().map(slot).collect(), finished: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.slots.len()
     }
 
     /// Whether all of them are closed.
     pub(crate) fn are_closed(&self) -> bool {
-        self.0.iter().all(|slot| slot.source.is_none())
+        self.slots.iter().all(|slot| slot.source.is_none())
+    }
+
+    /// Whether there is nothing to read in any of them.
+    pub(crate) fn are_empty(&self) -> bool {
+        let open = self.slots.iter().filter_map(|slot| slot.source.as_ref());
+        open.chain(&self.finished).all(Source::is_empty)
+    }
+
+    /// Whether there is something that may be read.
+    pub(crate) fn are_read(&self) -> bool {
+        self.finished.is_empty()
+    }
+
+    /// Whether there is nothing to read in this one.
+    pub(crate) fn is_empty(&self, index: usize) -> bool {
+        self.slots[index].source.as_ref().is_none_or(Source::is_empty)
     }
 
     /// Its stream, unless it is closed.
     pub(crate) fn stream(&self, index: usize) -> Option<Stream> {
-        self.0[index].source.as_ref().map(|source| source.stream)
+        self.slots[index].source.as_ref().map(|source| source.stream)
     }
 
     /// The master of the app's terminal, if that is open.
     pub(crate) fn tty(&self) -> Option<&Source> {
-        let mut open = self.0.iter().filter_map(|slot| slot.source.as_ref());
+        let mut open = self.slots.iter().filter_map(|slot| slot.source.as_ref());
         open.find(|source| source.stream == Stream::Tty)
-    }
-
-    /// The job in the foreground of the app's terminal.
-    pub(crate) fn foreground(&self) -> Option<Pid> {
-        self.tty().and_then(|source| pty::foreground(&source.fd))
     }
 
     /// Reads once into the hub's free space.
     pub(crate) fn read(&mut self, index: usize, hub: &mut Hub, want: usize) -> io::Result<Read> {
-        let Some(source) = &mut self.0[index].source else { return Ok(Read::End) };
+        let Some(source) = &mut self.slots[index].source else { return Ok(Read::End) };
         match source.prepare(want)? {
             None => {}
             Some(Read::Bytes(len)) => hub.announce(source.stream, len),
@@ -63,33 +77,33 @@ impl Sources {
         source.read(hub.space(source.stream, want))
     }
 
-    /// A read gave less than it asked for: whether that means that the source is empty, and how long
-    /// to leave an app alone that writes small pieces without a break.
+    /// Handles a read that returned less than requested. Returns whether the source is empty, and
+    /// how long to leave an app alone that writes small pieces without a break.
     pub(crate) fn rest(
         &mut self,
         index: usize,
         now: Instant,
         poller: &Poller,
     ) -> (bool, Option<Duration>) {
-        let Some(source) = &mut self.0[index].source else { return (true, None) };
+        let Some(source) = &mut self.slots[index].source else { return (true, None) };
         let (gives_all, nap) = (source.gives_all(), source.nap(now));
         self.watch(index, poller);
         (gives_all, nap)
     }
 
     pub(crate) fn is_held(&self, index: usize) -> bool {
-        self.0[index].held.is_some()
+        self.slots[index].held.is_some()
     }
 
     /// Holds a source back until this time, or lets it go on.
     pub(crate) fn hold(&mut self, index: usize, until: Option<Instant>, poller: &Poller) {
-        self.0[index].held = until;
+        self.slots[index].held = until;
         self.watch(index, poller);
     }
 
     /// Whether a source is read without being watched.
     pub(crate) fn is_paced(&self, index: usize) -> bool {
-        let Slot { source, held } = &self.0[index];
+        let Slot { source, held } = &self.slots[index];
         held.is_none() && source.as_ref().is_some_and(|source| source.paced)
     }
 
@@ -98,29 +112,43 @@ impl Sources {
     }
 
     pub(crate) fn watch(&mut self, index: usize, poller: &Poller) {
-        let Slot { source: Some(source), held } = &mut self.0[index] else { return };
+        let Slot { source: Some(source), held } = &mut self.slots[index] else { return };
         let is_watched = held.is_none() && !source.paced;
         let wanted = is_watched.then_some(Interest { read: true, write: false });
         log_watch(poller.watch(&mut source.watch, &source.fd, Token::Source(index), wanted));
     }
 
     pub(crate) fn close(&mut self, index: usize, poller: &Poller) {
-        let slot = &mut self.0[index];
-        if let Some(mut source) = slot.source.take() {
-            slot.held = None;
-            log_watch(poller.watch(&mut source.watch, &source.fd, Token::Source(index), None));
-        }
+        drop(self.take(index, poller));
+    }
+
+    pub(crate) fn close_all(&mut self, poller: &Poller) {
+        (0..self.len()).for_each(|index| self.close(index, poller));
+    }
+
+    /// From now on none is read. They stay open, so that [`Sources::are_empty`] still tells.
+    pub(crate) fn finish(&mut self, poller: &Poller) {
+        self.finished = (0..self.len()).filter_map(|index| self.take(index, poller)).collect();
+    }
+
+    /// Takes a source away, which is not watched any more.
+    fn take(&mut self, index: usize, poller: &Poller) -> Option<Source> {
+        let slot = &mut self.slots[index];
+        let mut source = slot.source.take()?;
+        slot.held = None;
+        log_watch(poller.watch(&mut source.watch, &source.fd, Token::Source(index), None));
+        Some(source)
     }
 
     /// Lets go of the app's ends, so that the end of their last writer can be seen.
-    pub(crate) fn release(&mut self) {
-        for source in self.0.iter_mut().filter_map(|slot| slot.source.as_mut()) {
-            source.release();
+    pub(crate) fn release(&mut self, notify: &Notify) {
+        for source in self.slots.iter_mut().filter_map(|slot| slot.source.as_mut()) {
+            source.release(notify);
         }
     }
 
     /// When a source that is held back is to be looked at.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.0.iter().filter_map(|slot| slot.held).min()
+        self.slots.iter().filter_map(|slot| slot.held).min()
     }
 }

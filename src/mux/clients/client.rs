@@ -26,7 +26,14 @@ use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{FrameKind, Gap, Redrawn};
 
-/// Raw clients cannot be told what they miss, so the log is.
+/// Send buffer requested for each client, bytes: the kernel doubles it, which gives the kernel's
+/// default.
+const SEND_BUFFER: usize = 104 * 1024;
+/// Send buffer requested for a client that is cut off at the end, bytes: room for the rest of a
+/// frame and for the last messages.
+const LAST_BUFFER: usize = 256 * 1024;
+
+/// The log reports the losses of raw clients, since the mux cannot report these to the clients.
 static SLOW: Limited = Limited::new("slow clients");
 
 /// The protocol of a connection.
@@ -49,14 +56,14 @@ pub(crate) struct Client {
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
     outbox: ClientOutbox,
-    /// Tells its terminal's replies to the app's queries from keys; made with the first query.
+    /// Separates its terminal's replies to the app's queries from keys; made with the first query.
     pub(crate) replies: Option<Box<Replies>>,
 }
 
 impl Client {
     /// A connection that was just accepted.
     pub(crate) fn new(socket: UnixStream, role: Role, peer: Peer, right: Right) -> Self {
-        buffer(&socket, limits::SEND_BUFFER);
+        buffer(&socket, SEND_BUFFER);
         let inbound = match role {
             Role::Raw(_) => Inbound::Watching(Sending::Open),
             Role::Session(_) => Inbound::Greeting(Sending::Open),
@@ -92,7 +99,7 @@ impl Client {
         self.session().and_then(|session| session.view)
     }
 
-    /// What the client is attached to, for people; empty for one that only sends requests.
+    /// The streams of the client, for people; empty for one that only sends requests.
     pub(crate) fn attachment(&self) -> String {
         let streams = match &self.role {
             // A raw client of an input is attached by typing alone.
@@ -120,7 +127,7 @@ impl Client {
         self.is_gone() && self.inbound == Inbound::Typing
     }
 
-    /// Whether its terminal sees what the app prints, queries included.
+    /// Whether its terminal gets the app's output unchanged, queries included.
     pub(crate) fn sees_bytes(&self) -> bool {
         match &self.role {
             Role::Session(SessionSide { view: Some(view), .. }) => *view == View::Bytes,
@@ -144,7 +151,7 @@ impl Client {
         self.outbox.is_empty()
     }
 
-    /// Writes what the hub has for this client until it has everything or takes no more.
+    /// Writes the hub's output for this client until it has everything or accepts no more.
     pub(crate) fn flush(&mut self, id: ClientId, hub: &mut Hub) -> io::Result<()> {
         if self.is_gone() {
             return Ok(());
@@ -169,7 +176,8 @@ impl Client {
         Ok(())
     }
 
-    /// Begins with what waits, else with the next bytes of the hub; whether there was anything.
+    /// Takes waiting messages, or else the next bytes of the hub. Returns whether there was
+    /// anything.
     fn begin(&mut self, id: ClientId, hub: &mut Hub) -> bool {
         if self.outbox.begin_control() {
             return true;
@@ -205,7 +213,7 @@ impl Client {
                     Role::Session(session) => range.end.min(session.fence(stream, range.start)),
                     Role::Raw(_) => range.end,
                 };
-                // At most what was asked for, which is a usize.
+                // At most the requested length, which is a usize.
                 let len = usize::try_from(end - range.start).unwrap_or(limits::FRAME);
                 if matches!(role, Role::Session(_)) {
                     self.outbox.head.extend(FrameKind::of(stream).header(len));
@@ -278,7 +286,7 @@ impl Client {
 
     // ---- the socket ----
 
-    /// Whether its socket takes something now: most of what was sent before has been read.
+    /// Whether its socket accepts bytes now: most of the earlier ones have been read.
     pub(crate) fn can_take(&self) -> bool {
         let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
@@ -298,7 +306,7 @@ impl Client {
         }
     }
 
-    /// Reads what the client sent; `None` when there is nothing now, 0 bytes at its end.
+    /// Reads from the client; `None` if nothing has come, 0 bytes at the end.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             return match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
@@ -318,11 +326,11 @@ impl Client {
 
     /// Lets the kernel keep more for a client that is slower than the end of the mux.
     pub(crate) fn widen(&self) {
-        buffer(&self.socket, limits::LAST_BUFFER);
+        buffer(&self.socket, LAST_BUFFER);
     }
 
-    /// Ends the connection so that the client reads everything that was sent and then an end: a unix
-    /// socket that is closed with unread bytes would give it an error instead.
+    /// Ends the connection so that the client reads all bytes and then an end: if a unix socket is
+    /// closed with unread bytes, its peer gets an error instead.
     pub(crate) fn close(self) {
         let _ = self.socket.shutdown(Shutdown::Both);
         while matches!(self.receive(&mut [0; 4096]), Ok(Some(1..))) {}

@@ -1,7 +1,7 @@
 //! The registry of clients: one record for each connection.
 //!
-//! It knows nothing of the app, the logs or the listeners. What concerns several clients at once is
-//! here; what concerns one is in its record.
+//! It knows nothing of the app, the logs or the listeners. Operations on several clients at once
+//! are here; those on one client are in its record.
 
 pub(crate) mod client;
 mod outbox;
@@ -10,7 +10,7 @@ pub(crate) mod state;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
 use crate::core::screen::query::Query;
@@ -18,12 +18,16 @@ use crate::mux::clients::client::Client;
 use crate::mux::clients::state::Inbound;
 use crate::types::limits;
 use crate::types::rights::Right;
+use crate::wire::InputId;
+
+/// How long a viewer may take for a screen while others wait for the memory.
+const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Clients {
     all: BTreeMap<ClientId, Client>,
-    /// What clients send is read into this; it is lent out while its content is handled.
+    /// The buffer for input of clients; it is lent out while its content is handled.
     buffer: Box<[u8]>,
     /// The ids of a turn, kept for their memory.
     ids: Vec<ClientId>,
@@ -92,7 +96,7 @@ impl Clients {
         self.get(id).is_some_and(|client| client.right < Right::Own)
     }
 
-    /// The turn of a client of another user, among them: it begins behind the one that was served last.
+    /// The turn of the clients of other users: it begins after the one that was served last.
     pub(crate) fn turn_of_other(&self, id: ClientId) -> Option<(bool, ClientId)> {
         self.is_others(id).then_some((id <= self.last_other, id))
     }
@@ -103,8 +107,8 @@ impl Clients {
 
     // ---- input ----
 
-    /// Reads up to `room` bytes of a client, at most [`limits::READ`], into the buffer; `None` when there
-    /// is nothing now, 0 bytes at its end. The buffer must not be lent out.
+    /// Reads up to `room` bytes of a client, at most [`limits::READ`], into the buffer; `None` if
+    /// nothing has come, 0 bytes at the end. The buffer must not be lent out.
     pub(crate) fn receive(&mut self, id: ClientId, room: usize) -> io::Result<Option<usize>> {
         self.all.get(&id).map_or(Ok(Some(0)), |client| client.receive(&mut self.buffer[..room]))
     }
@@ -121,6 +125,14 @@ impl Clients {
         self.buffer.is_empty()
     }
 
+    /// The session of a user with this input.
+    pub(crate) fn with_input(&self, uid: u32, input: InputId) -> Option<ClientId> {
+        let has = |client: &Client| {
+            client.peer.uid == uid && client.session().is_some_and(|s| s.input == Some(input))
+        };
+        self.iter().find_map(|(id, client)| has(client).then_some(id))
+    }
+
     /// The clients whose input goes to the app.
     pub(crate) fn writers(&self) -> Vec<ClientId> {
         let types =
@@ -128,8 +140,7 @@ impl Clients {
         self.iter().filter_map(types).collect()
     }
 
-    /// Whether so many writers have gone, of this one's user or of root and the mux's own, that this
-    /// one is one of too many.
+    /// Whether too many writers have gone, of this one's user, or of root and the mux's own user.
     pub(crate) fn are_too_many_gone(&self, Client { peer, right, .. }: &Client) -> bool {
         let is_own = *right == Right::Own;
         let most = if is_own { limits::GONE_WRITERS } else { limits::GONE_USER_WRITERS };
@@ -147,10 +158,13 @@ impl Clients {
         self.all.values().filter(|client| client.is_attached()).count()
     }
 
-    /// Whether a session has greeted the mux.
-    pub(crate) fn has_session(&self) -> bool {
-        let greeted = |client: &Client| client.session().is_some() && client.inbound.has_greeted();
-        self.all.values().any(greeted)
+    /// Whether a session reads the app's output or types; one that only asks does neither.
+    pub(crate) fn has_attached(&self) -> bool {
+        let attached = |client: &Client| {
+            client.inbound == Inbound::Typing
+                || client.session().is_some_and(|session| !session.streams.is_empty())
+        };
+        self.all.values().any(attached)
     }
 
     // ---- the terminal ----
@@ -207,8 +221,9 @@ impl Clients {
         self.all.values().filter(|client| client.peer.uid == uid).map(Client::undrawn).sum()
     }
 
-    /// Makes room for one more screen when too many wait for their viewers: a screen that has waited
-    /// for long enough loses its rest. If those are too few, returns when the next one has.
+    /// Makes room for one more screen when too many wait for their viewers: a screen that has
+    /// waited long enough loses its rest. If there are too few of those, returns the time at which
+    /// the next one may.
     pub(crate) fn make_room_for_screen(&mut self, now: Instant) -> Option<Instant> {
         let waiting = self.all.values().filter_map(Client::waiting_screen);
         let mut waits: usize = waiting.map(|(len, _)| len).sum();
@@ -218,7 +233,7 @@ impl Clients {
         let mut next = None;
         for client in self.all.values_mut() {
             let Some((len, shown)) = client.waiting_screen() else { continue };
-            let until = shown + limits::SCREEN_PATIENCE;
+            let until = shown + SCREEN_PATIENCE;
             if until <= now {
                 client.forget_screen();
                 waits -= len;
@@ -278,10 +293,10 @@ mod tests {
         let all = waits(&clients);
         assert!((limits::SCREENS..limits::SCREENS + screen.len()).contains(&all), "{all}");
         // The first has had its time then, and another can be drawn.
-        assert_eq!(next, Some(now + limits::SCREEN_PATIENCE));
-        assert_eq!(clients.make_room_for_screen(now + limits::SCREEN_PATIENCE), None);
+        assert_eq!(next, Some(now + SCREEN_PATIENCE));
+        assert_eq!(clients.make_room_for_screen(now + SCREEN_PATIENCE), None);
         assert!(waits(&clients) < limits::SCREENS);
-        // When it reads again it gets the rest of the frame that had begun, and nothing that is broken off.
+        // When it reads again it gets the rest of the current frame, and nothing incomplete.
         let (id, mut theirs) = peers.remove(0);
         let mut client = clients.remove(id).unwrap();
         assert!(!client.wants_screen() && client.awaits_screen());

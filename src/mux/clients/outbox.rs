@@ -9,6 +9,9 @@ use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::HEADER;
 
+/// Bytes of control messages that may wait for one client. The mux drops a client with more.
+const CONTROL: usize = 64 * 1024;
+
 /// Control bytes kept allocated for a client that has none waiting.
 const SMALL: usize = 512;
 
@@ -38,7 +41,7 @@ impl ClientOutbox {
 
     /// Queues a control frame, as long as the client reads such frames.
     pub(crate) fn queue(&mut self, frame: &[u8]) -> io::Result<()> {
-        if self.control.len() + frame.len() > limits::CONTROL {
+        if self.control.len() + frame.len() > CONTROL {
             return Err(io::Error::other("it does not read its control messages"));
         }
         self.control.extend_from_slice(frame);
@@ -54,8 +57,8 @@ impl ClientOutbox {
         waits
     }
 
-    /// The socket took `taken` bytes; returns how many of them were the body's. The rest of the body
-    /// is kept only where frames have to be whole.
+    /// The socket accepted `taken` bytes; returns how many of them were the body's. The rest of the
+    /// body is kept only if frames have to be whole.
     pub(crate) fn sent(&mut self, taken: usize, keeps_frames: bool) -> usize {
         let head = taken.min(self.head.len());
         let whole = self.head.len() + self.body.map_or(0, |(_, len)| len);
@@ -75,7 +78,7 @@ impl ClientOutbox {
         of_body
     }
 
-    /// Queues a control frame and the frames of a screen behind what waits here.
+    /// Queues a control frame and the frames of a screen after the waiting bytes.
     pub(crate) fn show(&mut self, redraw: &[u8], screen: &[u8]) {
         self.head.append(&mut self.control);
         self.head.extend_from_slice(redraw);
@@ -132,7 +135,7 @@ mod tests {
         let mut outbox = ClientOutbox::default();
         outbox.head.push(b'x');
         outbox.queue(b"control").unwrap();
-        assert!(outbox.queue(&vec![0; limits::CONTROL]).is_err());
+        assert!(outbox.queue(&vec![0; CONTROL]).is_err());
         assert_eq!(outbox.sent(1, true), 0);
         assert!(!outbox.has_begun() && !outbox.is_empty());
         assert!(outbox.begin_control());

@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::core::hub::{ClientId, Hub};
-use crate::types::limits;
 use crate::types::size::Size;
-use crate::types::stream::Stream;
-use crate::wire::{Decoder, LifecycleEvent};
+use crate::types::stream::{Offsets, Stream};
+use crate::wire::{Decoder, InputId, LifecycleEvent};
+
+/// Lifecycle events that may wait for one slow session. The oldest are dropped first: an app that
+/// fails again and again repeats the same events.
+const TURNS: usize = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -17,6 +20,8 @@ pub(crate) struct SessionSide {
     pub(crate) decoder: Decoder,
     /// Whether the end of its input ends the app's.
     pub(crate) stdin_once: bool,
+    /// The name of its input, if the next mux is to know of that.
+    pub(crate) input: Option<InputId>,
     /// The streams it reads.
     pub(crate) streams: Vec<Stream>,
     /// The size of its window, once it has sent one.
@@ -26,7 +31,7 @@ pub(crate) struct SessionSide {
     /// When it was last shown a screen.
     pub(crate) shown: Option<Instant>,
     /// Events of the app's life, each with the ends of the streams at that time.
-    events: VecDeque<(LifecycleEvent, Ends)>,
+    events: VecDeque<(LifecycleEvent, Offsets)>,
 }
 
 /// How a session that asked for the screen is shown the app's terminal.
@@ -42,18 +47,16 @@ pub(crate) enum View {
     Asked,
 }
 
-/// The ends of all streams at a time, by `Stream as usize`; 0 for a stream that the app lacks.
-pub(crate) type Ends = [u64; Stream::ALL.len()];
-
 impl SessionSide {
-    /// Whether its window is the terminal's, so that the app's bytes show there what they should.
+    /// Whether its window has the terminal's size, so that it can show the app's bytes unchanged.
     pub(crate) fn fits(&self, size: Option<Size>) -> bool {
         self.window.is_none() || self.window == size
     }
 
-    /// Queues an event behind what the app wrote before it; the oldest one goes when there are too many.
-    pub(crate) fn queue_event(&mut self, event: LifecycleEvent, ends: Ends) {
-        if self.events.len() == limits::TURNS {
+    /// Queues an event after the app's earlier output; the oldest one is dropped if there are too
+    /// many.
+    pub(crate) fn queue_event(&mut self, event: LifecycleEvent, ends: Offsets) {
+        if self.events.len() == TURNS {
             self.events.pop_front();
         }
         self.events.push_back((event, ends));

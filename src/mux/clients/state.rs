@@ -1,4 +1,4 @@
-//! The two directions of a client's connection: what the mux reads from it, what it sends to it.
+//! The two directions of a client's connection: reading and sending.
 
 /// Whether a client may still send something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(crate) enum Sending {
     Closed,
 }
 
-/// What the mux reads from a client.
+/// The kind of bytes that the mux reads from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inbound {
     /// The hello of a session.
@@ -49,7 +49,7 @@ impl Inbound {
     }
 }
 
-/// What a client that is still connected gets.
+/// The output for a client that is still connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// All output.
@@ -60,7 +60,7 @@ pub(crate) enum Delivery {
     Farewell { is_cut_off: bool },
 }
 
-/// What the mux sends to a client.
+/// The kind of bytes that the mux sends to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outbound {
     Open {
@@ -68,7 +68,7 @@ pub(crate) enum Outbound {
         is_full: bool,
         delivery: Delivery,
     },
-    /// Nothing: the client has gone. What it sent before may still be read.
+    /// Nothing: the client has gone. Its earlier bytes may still be read.
     Gone,
 }
 

@@ -36,6 +36,7 @@ impl Fifo {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
             Ok(len) => {
                 chunk.done += len;
+                chunk.note_progress(Default::default(), 0);
                 Ok(())
             }
             Err(Errno::EINTR) => Ok(()),
@@ -52,8 +53,8 @@ impl Fifo {
     }
 }
 
-/// Opens a FIFO, and makes it if it is missing. It is open in both directions, so that it never lacks a
-/// reader: what a killed reader did not read waits for the next one.
+/// Opens a FIFO, and makes it if it is missing. It is open in both directions, so that it always
+/// has a reader: bytes that a killed reader did not read wait for the next one.
 pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
     match mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR) {
         Err(e) if e != Errno::EEXIST => return Err(e.into()),

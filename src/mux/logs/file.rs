@@ -1,11 +1,15 @@
 //! A log that is a file: opened for appending, made with its directories, rotated by renaming.
 //!
-//! The file is opened through a descriptor of its directory, without following a link: an app that can
-//! write the directory could replace its log by a link to any file. A mux that is root also refuses
-//! directories that another user could exchange. Each opening and each rotation checks that again.
+//! The file is opened through a descriptor of its directory, without following a link: an app that
+//! can write the directory could replace its log by a link to any file. A mux that is root also
+//! refuses directories that another user could exchange. Each opening and each rotation checks that
+//! again.
 //!
-//! Invariants: no byte of a log is overwritten or truncated, except half an event that a killed mux left
-//! at the end of a recording. A rotation that is interrupted at any step loses nothing.
+//! Before each write the chunk's memory notes the file and its size. So the size tells the next mux
+//! how much of a chunk a killed mux has written, and it continues with the next byte.
+//!
+//! Invariants: no byte of a log is overwritten or truncated, except half an event that a killed mux
+//! left at the end of a recording. A rotation that is interrupted at any step loses nothing.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,26 +19,41 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use memchr::{memchr, memrchr};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Uid;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, renameat, statat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, renameat, statat,
     unlinkat,
 };
 use rustix::io::Errno;
 
-use crate::logfmt::chunk::Chunk;
+use crate::logfmt::chunk::{Chunk, Progress};
 use crate::logfmt::encoder::LogFormat;
 use crate::logfmt::format::cast::{self, Cast};
 use crate::logfmt::path::LogPath;
 use crate::os::walk::{Links, Walk, is_proc, refusal};
 use crate::types::limits;
+use crate::types::record::{may_be_killed, until_killed};
+
+/// Bytes per write to a log: large pieces cost a sixth less in the page cache. A disk that takes
+/// this much in `LOG_STUCK` is slow, but does not hang.
+const LOG_WRITE: usize = 256 * 1024;
+/// Bytes at the end of a log in which unfinished lines of an earlier app are searched: mostly
+/// enough for the last entries of both streams.
+const LOG_OPEN_TAIL: usize = 128 * 1024;
+/// Bytes of a recording in which its header is searched: it may have a title and colours.
+const RECORD_HEAD: usize = 64 * 1024;
+/// Bytes at the end of a recording in which its last event is searched: `RECORD_EVENT` with each
+/// byte escaped as six, and the rest.
+const RECORD_TAIL: usize = 128 * 1024;
 
 /// Mode of a log.
 const MODE: Mode = Mode::from_raw_mode(0o640);
-/// The directory of a process's own descriptors. A link to it leads to a file that the mux has open.
+/// The directory of a process's own descriptors. A link to it leads to a file that the mux has
+/// open.
 const OWN: &[u8] = b"/proc/self/fd/";
 
 /// How the mux rotates a log.
@@ -62,8 +81,12 @@ pub struct LogFile {
     is_tidy: bool,
     /// The file that has the written part of the chunk.
     begun: Option<FileId>,
+    /// What the file gets before the rest of the chunk: the end of unfinished lines, or a header.
+    lead: Vec<u8>,
     /// Up to this size, rotation is not tried again after a failure.
     unrotated: u64,
+    /// When the file is looked for by its name again, after a failure.
+    reopen_at: Option<Instant>,
 }
 
 /// The state of a file that is a recording.
@@ -72,6 +95,10 @@ struct Recording {
     cast: Cast,
     /// The file whose header was written or read.
     of: Option<FileId>,
+    /// Bytes of half an event that were cut off from it.
+    cut: u64,
+    /// The events that are written next, with their times; kept for its memory.
+    placed: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -86,8 +113,8 @@ struct Open {
 /// Device and inode.
 type FileId = (u64, u64);
 
-/// The files of the logs of an app. No two logs may have the same file, whatever its names. It is checked
-/// when a log opens its file, not at the start: a target may hang.
+/// The files of the logs of an app. Two logs must not have the same file, under any names. This is
+/// checked when a log opens its file, not at the start, since a target may hang.
 #[derive(Clone, Debug, Default)]
 pub struct Claims(Arc<Mutex<Vec<(LogPath, FileId)>>>);
 
@@ -140,7 +167,7 @@ impl LogPath {
         let is_own = target.strip_prefix(OWN).is_some_and(|fd| fd.iter().all(u8::is_ascii_digit));
         let owner = statat(dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
         if is_own && Walk::new()?.owners().trust(&owner) {
-            // /dev/stdout: what this mux was started with.
+            // /dev/stdout: the standard output of this mux.
             return Ok(openat(CWD, target, flags, MODE)?);
         }
         let (path, target) = (self.path(), Path::new(std::ffi::OsStr::from_bytes(&target)));
@@ -156,13 +183,14 @@ impl LogPath {
     fn open(&self) -> io::Result<Open> {
         let dir = self.open_dir()?;
         let flags = OFlags::WRONLY | OFlags::APPEND;
-        let file = match self.open_name(&dir, flags | OFlags::CREATE | OFlags::EXCL) {
-            Ok(new) => {
-                // The umask does not apply.
-                rustix::fs::fchmod(&new, MODE)?;
-                new
-            }
+        let file = match create(&dir, &self.name) {
+            Ok(new) => new,
             Err(e) if e.kind() == ErrorKind::AlreadyExists => self.open_name(&dir, flags)?,
+            // A rotation that was interrupted has made the next file.
+            Err(e) if is_full(&e) && is_unused(&dir, &self.next()) => {
+                renameat(&dir, self.next(), &dir, &self.name)?;
+                self.open_name(&dir, flags)?
+            }
             Err(e) => return Err(e),
         };
         let stat = fstat(&file)?;
@@ -171,10 +199,35 @@ impl LogPath {
         Ok(Open { dir, file: file.into(), size, is_torn })
     }
 
-    /// Renames the file, unless its path leads to another directory now: then the next file is there.
+    /// The name of the next file until the current one is renamed.
+    fn next(&self) -> OsString {
+        let mut name = OsString::from(".");
+        name.push(&self.name);
+        name.push(".new");
+        name
+    }
+
+    /// Renames the file, unless its path leads to another directory now: then the next file is
+    /// there. The next file is made before: without room for it, the log goes on in the current
+    /// one.
     fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
-        let now = self.open_dir()?;
-        if id(&fstat(&now)?) == id(&fstat(dir)?) { rotate(dir, &self.name, files) } else { Ok(()) }
+        let (now, next) = (self.open_dir()?, self.next());
+        if id(&fstat(&now)?) != id(&fstat(dir)?) {
+            return Ok(());
+        }
+        if is_unused(dir, &next) {
+            unlinkat(dir, &next, AtFlags::empty())?;
+        }
+        create(dir, &next)?;
+        may_be_killed();
+        let rotated = rotate(dir, &self.name, files)
+            .inspect(|()| may_be_killed())
+            .and_then(|()| Ok(renameat(dir, &next, dir, &self.name)?));
+        may_be_killed();
+        if rotated.is_err() {
+            let _ = unlinkat(dir, &next, AtFlags::empty());
+        }
+        rotated
     }
 
     /// Whether a file ends amid a line, if it can be read.
@@ -202,8 +255,20 @@ impl LogFile {
         format: &'static LogFormat,
     ) -> Self {
         let (claims, recording, open, begun) = (claims.clone(), None, None, None);
-        let (begins, is_tidy, unrotated) = (false, false, 0);
-        Self { path, claims, rotation, format, recording, open, begins, is_tidy, begun, unrotated }
+        Self {
+            path,
+            claims,
+            rotation,
+            format,
+            recording,
+            open,
+            begins: false,
+            is_tidy: false,
+            begun,
+            lead: Vec::new(),
+            unrotated: 0,
+            reopen_at: None,
+        }
     }
 
     /// A recording, which has a header and is never rotated.
@@ -213,7 +278,7 @@ impl LogFile {
         cast: Cast,
         format: &'static LogFormat,
     ) -> Self {
-        let recording = Some(Recording { cast, of: None });
+        let recording = Some(Recording { cast, of: None, cut: 0, placed: Vec::new() });
         Self { recording, ..Self::new(path, claims, None, format) }
     }
 
@@ -222,10 +287,12 @@ impl LogFile {
         self.begins = true;
     }
 
-    /// Reopens the file by its name; on failure the old one is kept.
+    /// Reopens the file by its name; on failure the old one is kept, until the name leads to a
+    /// file.
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
-        self.open_by_name()?;
-        Ok(())
+        let opened = self.open_by_name().map(drop);
+        self.reopen_at = opened.is_err().then(|| Instant::now() + limits::LOG_RETRY);
+        opened
     }
 
     fn open_by_name(&mut self) -> io::Result<&mut Open> {
@@ -239,103 +306,194 @@ impl LogFile {
         }
         if let Some(rotation) = self.rotation.filter(|_| !self.is_tidy) {
             remove_beyond(&open.dir, &self.path.name, rotation.files);
+            if is_unused(&open.dir, &self.path.next()) {
+                // It only takes an inode.
+                let _ = unlinkat(&open.dir, self.path.next(), AtFlags::empty());
+            }
             self.is_tidy = true;
         }
+        // What is to come first depends on the file.
+        self.lead.clear();
         Ok(self.open.insert(open))
     }
 
-    /// Appends some of the rest of a chunk.
+    /// Appends some of the rest of a chunk, or of what comes before it.
     pub(crate) fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let stat = self.be_open()?;
+        self.resume(chunk, &stat);
+        if chunk.done == chunk.bytes.len() {
+            return Ok(());
+        }
         self.go_back(chunk, &stat);
+        self.set_lead(chunk, &stat);
+        if !self.lead.is_empty() {
+            let lead = std::mem::take(&mut self.lead);
+            let written = self.append(&lead);
+            self.lead = lead[*written.as_ref().unwrap_or(&0)..].to_vec();
+            if self.lead.is_empty() {
+                (self.begun, self.begins) = (Some(id(&stat)), false);
+            }
+            return written.map(drop);
+        }
         let is_file = is_plain(&stat);
-        if std::mem::take(&mut self.begins) && is_file && chunk.done == 0 {
-            self.close_lines(chunk);
-        }
-        if let Some(recording) = &mut self.recording {
-            recording.place(chunk, &stat);
-        }
-        let Some(open) = &mut self.open else { return Ok(()) };
-        let mut end = chunk.bytes.len().min(chunk.done + limits::LOG_WRITE);
-        let knows_it = self.begun == Some(id(&stat)) || self.recording.is_some();
-        if self.format.is_lines && open.is_torn && !knows_it {
-            // An earlier mux could not end its entry.
-            open.file.write_all(b"\n")?;
-            (open.size, self.begun) = (open.size + 1, Some(id(&stat)));
-        }
-        open.is_torn = false;
-        let may_rotate = is_file && open.size > self.unrotated;
-        if let Some(rotation) = self.rotation.filter(|_| may_rotate) {
-            let size = open.size + (chunk.bytes.len() - chunk.done) as u64;
-            let cut = chunk.cut.filter(|cut| *cut >= chunk.done && size > rotation.size);
+        let size = if is_file { u64::try_from(stat.st_size).unwrap_or(0) } else { 0 };
+        let mut end = chunk.bytes.len().min(chunk.done + LOG_WRITE);
+        if let Some(rotation) = self.rotation.filter(|_| is_file && size > self.unrotated) {
+            let later = size + (chunk.bytes.len() - chunk.done) as u64;
+            let cut = chunk.cut.filter(|cut| *cut >= chunk.done && later > rotation.size);
             // Between two entries of a line that may never end.
-            let is_endless = size > 2 * rotation.size && begins_entry(chunk);
-            if cut == Some(chunk.done) || is_endless {
-                match self.path.rotate(&open.dir, rotation.files) {
-                    Ok(()) => {
-                        (self.open, self.unrotated) = (None, 0);
-                        return Ok(());
-                    }
-                    Err(e) => {
-                        let path = self.path.path();
-                        log::error!("log {}: cannot rotate it: {e}", path.display());
-                        // A larger file is better than lost lines.
-                        self.unrotated = open.size.saturating_add(rotation.size);
-                    }
-                }
+            let is_endless = later > 2 * rotation.size && begins_entry(chunk);
+            if (cut == Some(chunk.done) || is_endless) && self.rotate(rotation, size) {
+                return Ok(());
             }
             // The rest of the split line comes first.
-            end = end.min(cut.unwrap_or(end));
+            end = cut.filter(|cut| *cut > chunk.done).map_or(end, |cut| end.min(cut));
         }
         // Whole entries: a file that is truncated meanwhile begins with one.
         end = memrchr(b'\n', &chunk.bytes[chunk.done..end]).map_or(end, |at| chunk.done + at + 1);
-        match open.file.write(&chunk.bytes[chunk.done..end]) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+        let file = if is_file { id(&stat) } else { FileId::default() };
+        chunk.note_progress(file, size);
+        let len = self.append_rest(chunk, end)?;
+        chunk.done += len;
+        if len > 0 {
+            self.begun = Some(id(&stat));
+        }
+        chunk.note_progress(file, size + len as u64);
+        Ok(())
+    }
+
+    /// Appends what is left of a chunk up to `end`, or less; of a recording, with the times of the
+    /// file.
+    fn append_rest(&mut self, chunk: &Chunk, end: usize) -> io::Result<usize> {
+        let Some(mut recording) = self.recording.take() else {
+            return self.append(&chunk.bytes[chunk.done..end]);
+        };
+        // The whole of an event that was begun: its time may be among what is left.
+        let begin = memrchr(b'\n', &chunk.bytes[..chunk.done]).map_or(0, |at| at + 1);
+        recording.placed.clear();
+        recording.placed.extend_from_slice(&chunk.bytes[begin..end]);
+        recording.cast.place(&mut recording.placed);
+        let done = chunk.done - begin;
+        let appended = self.append(&recording.placed[done..]);
+        if let Ok(len) = &appended {
+            recording.cast.written(&recording.placed[..done + len]);
+        }
+        if self.open.is_none() {
+            recording.of = None;
+        }
+        self.recording = Some(recording);
+        appended
+    }
+
+    /// Appends some bytes, or none after a wait.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(open) = &mut self.open else { return Ok(0) };
+        let written = open.file.write(until_killed(bytes));
+        may_be_killed();
+        match written {
+            Ok(0) => Err(ErrorKind::WriteZero.into()),
             Ok(len) => {
-                chunk.done += len;
                 open.size += len as u64;
-                self.begun = Some(id(&stat));
+                Ok(len)
             }
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(0),
             // The reader of a FIFO is slow.
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 let mut fds = [PollFd::new(open.file.as_fd(), PollFlags::POLLOUT)];
                 let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
-                if poll(&mut fds, wait)? == 0 {
-                    return Err(io::Error::new(ErrorKind::TimedOut, "no process reads it"));
+                match poll(&mut fds, wait)? {
+                    0 => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
+                    _ => Ok(0),
                 }
             }
             Err(e) => {
-                match e.kind() {
-                    // There may be room later.
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-                    }
-                    // The next reader begins with a whole entry.
-                    ErrorKind::BrokenPipe => {
-                        (self.open, self.begun) = (None, None);
-                        if let Some(recording) = &mut self.recording {
-                            recording.of = None;
-                        }
-                    }
-                    _ => self.open = None,
+                let (kind, size) = (e.kind(), open.size);
+                if kind == ErrorKind::FileTooLarge
+                    && let Some(rotation) = self.rotation.filter(|_| size > 0)
+                    && self.rotate(rotation, size)
+                {
+                    return Ok(0);
                 }
-                return Err(e);
+                if is_full(&e) || kind == ErrorKind::FileTooLarge {
+                    // There may be room later, or another file of this name.
+                    self.reopen_at = Some(Instant::now());
+                } else {
+                    self.open = None;
+                }
+                if kind == ErrorKind::BrokenPipe {
+                    // The next reader begins with a whole entry.
+                    self.begun = None;
+                }
+                Err(e)
             }
         }
-        Ok(())
     }
 
-    /// Ends the unfinished lines of an earlier app before the first entry, if the file can be read.
-    fn close_lines(&mut self, chunk: &mut Chunk) {
-        let Some(open) = &self.open else { return };
-        let tail = self.path.read_end(&open.dir, open.size, limits::LOG_OPEN_TAIL);
-        let ends = self.format.end_lines(&tail.unwrap_or_default());
-        chunk.cut = chunk.cut.map(|cut| cut + ends.len());
-        chunk.bytes.splice(0..0, ends);
+    /// Begins another file, if that works. A larger file is better than lost lines.
+    fn rotate(&mut self, rotation: Rotation, size: u64) -> bool {
+        let Some(open) = &self.open else { return false };
+        match self.path.rotate(&open.dir, rotation.files) {
+            Ok(()) => (self.open, self.unrotated) = (None, 0),
+            Err(e) => {
+                log::error!("log {}: cannot rotate it: {e}", self.path.path().display());
+                self.unrotated = size.saturating_add(rotation.size);
+            }
+        }
+        self.open.is_none()
+    }
+
+    /// Sets what the file gets before the rest of the chunk.
+    fn set_lead(&mut self, chunk: &Chunk, stat: &Stat) {
+        let Some(open) = &mut self.open else { return };
+        if let Some(recording) = &mut self.recording {
+            if recording.of != Some(id(stat)) || is_empty(stat) {
+                self.lead = recording.cast.begin(&chunk.bytes[chunk.done..]);
+                recording.of = Some(id(stat));
+            }
+            return;
+        }
+        if !self.lead.is_empty() {
+            return;
+        }
+        let is_torn = std::mem::take(&mut open.is_torn);
+        if self.format.is_lines && is_torn && self.begun != Some(id(stat)) {
+            // An earlier mux could not end its entry.
+            self.lead = b"\n".to_vec();
+        }
+        if self.begins && is_plain(stat) && chunk.done == 0 {
+            // Unfinished lines of an earlier app, if the file can be read.
+            let tail = self.path.read_end(&open.dir, open.size, LOG_OPEN_TAIL);
+            self.lead.extend(self.format.end_lines(&tail.unwrap_or_default()));
+        }
+        self.begins &= !self.lead.is_empty();
+    }
+
+    /// Looks how far an earlier mux came with a chunk: it may have written more than it has noted.
+    fn resume(&mut self, chunk: &mut Chunk, stat: &Stat) {
+        let Some(Progress { file, size, .. }) = chunk.earlier.take() else { return };
+        let Some(open) = self.open.as_ref().filter(|_| file != FileId::default()) else { return };
+        let cut = match &self.recording {
+            Some(recording) if file == id(stat) => recording.cut,
+            _ => 0,
+        };
+        let now = if file == id(stat) {
+            u64::try_from(stat.st_size).ok().map(|size| size + cut)
+        } else {
+            // It was renamed.
+            size_of(&open.dir, file)
+        };
+        let more = now.and_then(|now| usize::try_from(now.saturating_sub(size)).ok()).unwrap_or(0);
+        let cut = usize::try_from(cut).unwrap_or(0);
+        chunk.done = chunk.bytes.len().min(chunk.done.saturating_add(more)).saturating_sub(cut);
+        self.begun = Some(file);
     }
 
     /// Opens the file if it is not open, or was removed.
     fn be_open(&mut self) -> io::Result<Stat> {
+        if self.reopen_at.is_some_and(|at| at <= Instant::now()) {
+            // On failure the old one may work again.
+            let _ = self.reopen();
+        }
         if let Some(open) = &self.open {
             let stat = fstat(&open.file)?;
             if stat.st_nlink > 0 {
@@ -346,8 +504,8 @@ impl LogFile {
         Ok(fstat(&open.file)?)
     }
 
-    /// Goes back to the beginning of an entry if the rest of it would go to another file, or to one that
-    /// was truncated: a file begins with an entry.
+    /// Goes back to the beginning of an entry if the rest of it would go to another file, or to one
+    /// that was truncated: a file begins with an entry.
     fn go_back(&self, chunk: &mut Chunk, stat: &Stat) {
         if self.format.is_lines && (self.begun != Some(id(stat)) || is_empty(stat)) {
             let end = memrchr(b'\n', &chunk.bytes[..chunk.done]);
@@ -357,14 +515,14 @@ impl LogFile {
 }
 
 impl Recording {
-    /// Reads an existing file, unless it is the one that was written last. It must be a recording, which
-    /// continues behind its last whole event.
+    /// Reads an existing file, unless it is the one that was written last. It must be a recording,
+    /// which continues after its last whole event.
     fn resume(&mut self, path: &LogPath, open: &mut Open, begun: Option<FileId>) -> io::Result<()> {
         let stat = fstat(&open.file)?;
         if !is_plain(&stat) || begun == Some(id(&stat)) {
             return Ok(());
         }
-        self.of = None;
+        (self.of, self.cut) = (None, 0);
         if open.size == 0 {
             return Ok(());
         }
@@ -373,10 +531,14 @@ impl Recording {
             return Err(io::Error::other("it has just been replaced"));
         }
         let (mut head, mut end) = (Vec::new(), Vec::new());
-        Read::by_ref(&mut file).take(limits::RECORD_HEAD as u64).read_to_end(&mut head)?;
-        let skipped = open.size.saturating_sub(limits::RECORD_TAIL as u64);
+        Read::by_ref(&mut file).take(RECORD_HEAD as u64).read_to_end(&mut head)?;
+        if Cast::is_half_header(&head) {
+            open.size = 0;
+            return Ok(rustix::fs::ftruncate(&open.file, 0)?);
+        }
+        let skipped = open.size.saturating_sub(RECORD_TAIL as u64);
         file.seek(SeekFrom::Start(skipped))?;
-        file.take(limits::RECORD_TAIL as u64).read_to_end(&mut end)?;
+        file.take(RECORD_TAIL as u64).read_to_end(&mut end)?;
         let first = memchr(b'\n', &head).map(|at| &head[..at]);
         let last = cast::last_line(&end, skipped == 0);
         let resumed =
@@ -386,20 +548,12 @@ impl Recording {
             return Err(io::Error::new(ErrorKind::InvalidData, why));
         };
         if half > 0 {
-            open.size -= half as u64;
+            self.cut = half as u64;
+            open.size -= self.cut;
             rustix::fs::ftruncate(&open.file, open.size)?;
         }
         self.of = Some(id(&stat));
         Ok(())
-    }
-
-    /// Sets the times of a chunk for a file, and adds the header to a new one.
-    fn place(&mut self, chunk: &mut Chunk, stat: &Stat) {
-        if self.of != Some(id(stat)) || is_empty(stat) {
-            self.cast.begin(chunk);
-            self.of = Some(id(stat));
-        }
-        self.cast.place(chunk);
     }
 }
 
@@ -411,7 +565,38 @@ fn is_empty(stat: &Stat) -> bool {
     is_plain(stat) && stat.st_size == 0
 }
 
-/// Whether what is left of a chunk begins with an entry.
+/// Makes a file that is not there.
+fn create(dir: &OwnedFd, name: &OsString) -> io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let new = openat(dir, name, flags, MODE)?;
+    // The umask does not apply.
+    rustix::fs::fchmod(&new, MODE)?;
+    Ok(new)
+}
+
+/// Whether there is no room on the disk.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Whether a file of this name is empty and regular.
+fn is_unused(dir: &OwnedFd, name: &OsString) -> bool {
+    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| is_empty(&stat))
+}
+
+/// The size of the file in this directory that was renamed.
+fn size_of(dir: &OwnedFd, file: FileId) -> Option<u64> {
+    let entries = Dir::read_from(dir).ok()?.filter_map(Result::ok);
+    let mut named = entries.filter(|entry| entry.ino() == file.1);
+    named.find_map(|entry| {
+        let stat = statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let size = u64::try_from(stat.st_size).ok()?;
+        (is_plain(&stat) && id(&stat) == file).then_some(size)
+    })
+}
+
+/// Whether the rest of a chunk begins with an entry.
 fn begins_entry(chunk: &Chunk) -> bool {
     chunk.done.checked_sub(1).is_none_or(|at| chunk.bytes[at] == b'\n')
 }
@@ -421,8 +606,9 @@ fn id(stat: &Stat) -> FileId {
 }
 
 /// Renames `NAME` to `NAME.1`, after `NAME.1` to `NAME.2`, and so on up to the first number that is
-/// free, or the last that is kept. It begins with the highest: if it is interrupted, each file has one
-/// name, and the next rotation continues. A link is not renamed: its target would be lost from sight.
+/// free, or the last that is kept. It begins with the highest: if it is interrupted, each file has
+/// one name, and the next rotation continues. A link is not renamed: its target would be lost from
+/// sight.
 fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
     if statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| !is_plain(&stat)) {
         return Err(io::Error::other("it is not a regular file"));
@@ -432,6 +618,7 @@ fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
         |number: &u32| statat(dir, numbered(name, *number), AtFlags::SYMLINK_NOFOLLOW).is_err();
     let free = (1..last).find(is_free).unwrap_or(last);
     for number in (0..free).rev() {
+        may_be_killed();
         match renameat(dir, numbered(name, number), dir, numbered(name, number + 1)) {
             // Another program has moved it.
             Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -441,8 +628,8 @@ fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the rotated files of an earlier mux that kept more of them. It begins with the highest: if it
-/// is interrupted, the newest files are left.
+/// Removes the rotated files of an earlier mux that kept more of them. It begins with the highest:
+/// if it is interrupted, the newest files are left.
 fn remove_beyond(dir: &OwnedFd, name: &OsString, files: u32) {
     for number in (files.saturating_add(1)..=limits::LOG_FILES_MAX).rev() {
         let name = numbered(name, number);

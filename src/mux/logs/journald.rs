@@ -26,7 +26,7 @@ impl JournalSocket {
     /// Sends to the journald that listens at this path, now or later.
     pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
-        // If journald does not read for so long, the log fails.
+        // If journald does not read for this long, the log fails.
         socket.set_write_timeout(Some(limits::LOG_STUCK))?;
         Ok(Self { path, socket })
     }
@@ -42,6 +42,7 @@ impl JournalSocket {
             sent => {
                 sent?;
                 chunk.done += LENGTH + len;
+                chunk.note_progress(Default::default(), 0);
             }
         }
         Ok(())

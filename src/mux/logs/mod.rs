@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
@@ -18,8 +18,10 @@ use nix::unistd::Uid;
 use self::fifo::Fifo;
 use self::file::{Claims, LogFile};
 use self::journald::JournalSocket;
-use self::pipeline::{Log, LogOptions};
+use self::pipeline::memory::{LogMemory, MemoryLayout};
+use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
+use super::kept_memory::{self, KeptMemory};
 use super::poll::{Token, log_watch};
 use super::{Mux, source};
 use crate::core::hub::{ClientId, Hub};
@@ -38,8 +40,20 @@ use crate::types::time::Now;
 use crate::wire::logged::{Logged, LoggedFile, UNREADABLE};
 use crate::wire::{Answer, FrameKind, LogReport};
 
+/// How long a mux that gives up a log waits for the writer's report of the rest: it comes at once
+/// unless a write hangs.
+const LOG_LEFT: Duration = Duration::from_secs(1);
+/// Requests to reopen the logs that may wait for a hanging target: each gets an answer, and a
+/// rotation needs one.
+const LOG_REOPENERS: usize = 64;
+/// How long a request to reopen the logs waits. It is shorter than `ANSWER`, so that the client
+/// still learns which log hangs.
+const LOG_REOPEN: Duration = Duration::from_secs(3);
+
 /// The name of the FIFO of the journal in systemd's store.
 const STORED: &str = "journal";
+/// How the names of the logs' memory in systemd's store begin; a number follows.
+const STORED_LOG: &str = "log-";
 
 /// The logs of an app.
 #[derive(Clone, Debug)]
@@ -47,20 +61,6 @@ pub(crate) struct LogPlan {
     pub(crate) logs: Vec<LogSpec>,
     pub(crate) options: LogOptions,
     pub(crate) format_options: FormatOptions,
-}
-
-impl LogPlan {
-    /// A target that two of the logs have.
-    pub(crate) fn shared_target(&self) -> Option<String> {
-        let mut rest = &self.logs[..];
-        while let Some((log, others)) = rest.split_first() {
-            if others.iter().any(|other| log.shares_target(other)) {
-                return Some(log.target());
-            }
-            rest = others;
-        }
-        None
-    }
 }
 
 /// A client that waits until the logs are reopened.
@@ -82,7 +82,7 @@ impl Reopening {
             match log.reopened() {
                 reopened if reopened.generation < *generation => {
                     is_over = false;
-                    let time = limits::LOG_REOPEN;
+                    let time = LOG_REOPEN;
                     errors.push(format!("log {name}: it hangs, and is not open after {time:?}"));
                 }
                 Reopened { result: Err(e), .. } => errors.push(format!("log {name}: {e}")),
@@ -174,22 +174,32 @@ pub(crate) fn open(
             }
         };
         let writer = LogWriter::start(&name, sink).with_context(|| format!("log {name}"))?;
-        logs.push(Log::new(name, spec.format.encoder(&format_options), options, writer, hub));
+        let encoder = spec.format.encoder(&format_options);
+        let layout = MemoryLayout::new(&*encoder, &options);
+        let stored_as = format!("{STORED_LOG}{:016x}", number::number(&name));
+        let KeptMemory { words, bytes, .. } =
+            kept_memory::open(&stored_as, layout.size(), stored, notify)?;
+        let memory = LogMemory::new(layout, words, bytes);
+        logs.push(Log::new(name, encoder, options, (writer, memory), hub));
     }
-    if files.is_empty() {
-        dir.remove(LOGS)?;
-    } else {
-        Logged::new(files).publish(dir)?;
+    // Of logs that the app has no more.
+    for name in stored.take_all(STORED_LOG) {
+        notify.forget(&name);
+    }
+    let published =
+        if files.is_empty() { dir.remove(LOGS) } else { Logged::new(files).publish(dir) };
+    if let Err(e) = published {
+        log::error!("app {}: `iottymux logs` does not find its logs: {e:#}", dir.name());
     }
     Ok(Logs { all: logs, reopening: VecDeque::new() })
 }
 
 fn journal_socket() -> Result<JournalSocket> {
-    JournalSocket::new(PathBuf::from(SOCKET)).context("journald")
+    JournalSocket::new(PathBuf::from(SOCKET)).context("cannot connect to journald")
 }
 
-/// Chooses the way to the journal: the FIFO of `iojournal@NAME.service`, since only root may send in the
-/// name of another unit, or `None` for the mux's own socket, under a user's manager.
+/// Chooses the way to the journal: the FIFO of `iojournal@NAME.service`, since only root may send
+/// in the name of another unit, or `None` for the mux's own socket, under a user's manager.
 fn open_journal(
     options: &mut FormatOptions,
     (service, dir): (&ServiceName, &AppDir),
@@ -199,13 +209,13 @@ fn open_journal(
     let by_writer = !of_user && notify.keeps() && Uid::effective().is_root();
     let fifo = match stored.remove(STORED) {
         Some(fifo) => Some(fifo),
-        None if by_writer => Some(open_fifo(dir).context("making the FIFO of the journal")?),
+        None if by_writer => Some(open_fifo(dir).context("cannot make the FIFO of the journal")?),
         None => None,
     };
     options.uses_journal_writer = fifo.is_some();
     if let Some(fifo) = fifo {
         notify.store(STORED, &fifo);
-        return Fifo::new(fifo).context("the FIFO of the journal").map(Some);
+        return Fifo::new(fifo).context("cannot use the FIFO of the journal").map(Some);
     }
     if !of_user && notify.keeps() {
         log::warn!(
@@ -220,7 +230,7 @@ fn open_journal(
 
 /// Makes the FIFO of the journal for a mux that is not root, and stores it in systemd.
 pub(crate) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
-    let fifo = open_fifo(dir).context("making the FIFO of the journal")?;
+    let fifo = open_fifo(dir).context("cannot make the FIFO of the journal")?;
     // It replaces the one of an earlier mux: the contents of the FIFO stay while this one is open.
     notify.replace(STORED, &fifo);
     Ok(())
@@ -228,7 +238,7 @@ pub(crate) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
 
 fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
     let fifo = fifo::open(&dir.journal()?)?;
-    source::enlarge(&fifo, limits::PIPE);
+    source::resize_pipe(&fifo, limits::PIPE);
     Ok(fifo)
 }
 
@@ -245,7 +255,7 @@ impl Mux {
         }
     }
 
-    /// Gives the logs what is in the hub.
+    /// Gives the logs the new output in the hub.
     pub(crate) fn write_logs(&mut self, now: Instant) {
         for log in &mut self.logs.all {
             log.advance(&mut self.hub, now);
@@ -289,11 +299,11 @@ impl Mux {
         }
         self.logs.reopening.retain(|asked| self.clients.contains(asked.client));
         let waiting = self.logs.reopening.len();
-        if waiting >= limits::LOG_REOPENERS {
+        if waiting >= LOG_REOPENERS {
             bail!("{waiting} requests wait for the logs already (see its status)");
         }
         let (generations, now) = (self.reopen_logs(), Instant::now());
-        let until = now + limits::LOG_REOPEN;
+        let until = now + LOG_REOPEN;
         self.logs.reopening.push_back(Reopening { client, until, generations });
         self.answer_reopened(now);
         Ok(())
@@ -315,11 +325,12 @@ impl Mux {
         }
     }
 
-    /// Returns whether the logs have everything; what they do not take in time is lost.
+    /// Returns whether the logs have everything; output that they do not take in time is lost.
     pub(crate) fn finish_logs(&mut self, now: Instant, until: Instant) -> bool {
+        let next_goes_on = self.has_next();
         let mut done = true;
         for log in &mut self.logs.all {
-            done &= log.finish(&mut self.hub, now);
+            done &= log.finish(&mut self.hub, next_goes_on, now);
         }
         if !done && now >= until {
             self.give_up_logs(now);
@@ -328,12 +339,12 @@ impl Mux {
         done
     }
 
-    /// Gives up what the logs have not taken, and reports how much that is.
+    /// Gives up the output that the logs have not taken, and reports its amount.
     fn give_up_logs(&mut self, now: Instant) {
         for log in &mut self.logs.all {
             log.give_up(&mut self.hub, now);
         }
-        let until = Instant::now() + limits::LOG_LEFT;
+        let until = Instant::now() + LOG_LEFT;
         for index in 0..self.logs.all.len() {
             while self.logs.all[index].is_giving_up() && Instant::now() < until {
                 let left = until.saturating_duration_since(Instant::now());

@@ -1,7 +1,7 @@
 //! The thread that writes a log: only it touches the target, and it may wait for it.
 //!
-//! It has few chunks at a time, and each until the target has all of it. It rests between two attempts
-//! with a target that fails; a request to reopen the target interrupts the rest.
+//! It has few chunks at a time, and keeps each until the target has all of it. It rests between two
+//! attempts with a failing target; a request to reopen the target interrupts the rest.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,7 +35,7 @@ pub enum LogSink {
 /// A command for the thread.
 #[derive(Debug)]
 enum WriterCommand {
-    /// The first chunk does not continue what an earlier mux wrote.
+    /// The first chunk does not continue the output of an earlier mux.
     Begin,
     Write(Chunk),
     /// Reopen the target, as this generation.
@@ -101,7 +101,7 @@ impl LogWriter {
         self.is_file
     }
 
-    /// The first chunk does not continue what an earlier mux wrote.
+    /// The first chunk does not continue the output of an earlier mux.
     pub(crate) fn begin(&self) {
         self.send(WriterCommand::Begin);
     }
@@ -111,8 +111,8 @@ impl LogWriter {
         self.send(WriterCommand::Write(chunk));
     }
 
-    /// Requests that the target is reopened. Returns the generation of the request. If a target hangs,
-    /// no more than one command waits for it.
+    /// Requests that the target is reopened. Returns the generation of the request. If a target
+    /// hangs, at most one command waits for it.
     pub(crate) fn reopen(&mut self) -> u64 {
         let is_idle = self.requested == self.reopened.generation;
         self.requested += 1;
@@ -127,7 +127,7 @@ impl LogWriter {
         &self.reopened
     }
 
-    /// Ends the thread when a write has failed, or all is written; it reports what is left.
+    /// Ends the thread after a failed write, or when all is written; it reports the rest.
     pub(crate) fn give_up(&mut self) {
         self.send(WriterCommand::GiveUp);
     }
@@ -287,6 +287,43 @@ impl LogSink {
     }
 }
 
+/// The thread of a log in a test, which does what the test says.
+#[cfg(test)]
+pub(crate) struct ByHand {
+    commands: Receiver<WriterCommand>,
+    events: Sender<WriterEvent>,
+    file: LogFile,
+}
+
+#[cfg(test)]
+impl ByHand {
+    /// The writer of a file that nobody writes before [`ByHand::step`].
+    pub(crate) fn new(file: LogFile) -> (LogWriter, Self) {
+        let (commands, inbox) = channel();
+        let (events, mailbox) = mailbox().unwrap();
+        let moved = Arc::new(Moved { start: Instant::now(), millis: AtomicU64::new(0) });
+        let reopened = Reopened { generation: 0, result: Ok(()) };
+        let writer = LogWriter { commands, moved, is_file: true, requested: 0, reopened, mailbox };
+        (writer, Self { commands: inbox, events, file })
+    }
+
+    /// Obeys the next command. Returns whether there was one.
+    pub(crate) fn step(&mut self) -> bool {
+        match self.commands.try_recv() {
+            Ok(WriterCommand::Begin) => self.file.begin(),
+            Ok(WriterCommand::Write(mut chunk)) => {
+                while chunk.done < chunk.bytes.len() {
+                    self.file.write(&mut chunk).unwrap();
+                }
+                let _ = self.events.send(WriterEvent::Written(chunk));
+            }
+            Ok(WriterCommand::Reopen(_) | WriterCommand::GiveUp) => unreachable!(),
+            Err(_) => return false,
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt;
@@ -298,6 +335,7 @@ mod tests {
     use crate::logfmt::chunk::Lost;
     use crate::logfmt::encoder::FormatOptions;
     use crate::logfmt::format::find;
+    use crate::mux::logs::pipeline::memory::LogMemory;
     use crate::mux::logs::pipeline::{Log, LogOptions, number};
     use crate::types::stream::{Epoch, Stream};
     use crate::types::time::Now;
@@ -328,7 +366,7 @@ mod tests {
     }
 
     impl Rig {
-        /// The target works after so many panics.
+        /// The target works after this many panics.
         fn new(most: u64) -> Self {
             let streams = [Stream::Stdout];
             let memory = Memory::new(&streams, 1 << 16);
@@ -340,7 +378,7 @@ mod tests {
             let (has, panics) = (Arc::<Mutex<String>>::default(), Arc::<AtomicU64>::default());
             let (to, count) = (Arc::clone(&has), Arc::clone(&panics));
             let write = move |chunk: &mut Chunk| {
-                let text = String::from_utf8(chunk.bytes.clone()).unwrap();
+                let text = String::from_utf8(chunk.bytes.to_vec()).unwrap();
                 if text.contains("bad") && count.load(Ordering::Relaxed) < most {
                     count.fetch_add(1, Ordering::Relaxed);
                     panic!("it has met something bad");
@@ -352,7 +390,9 @@ mod tests {
             let target = LogSink::Test(Does(Box::new(write)));
             let writer = LogWriter::start("test", target).unwrap();
             let encoder = find("raw").unwrap().encoder(&FormatOptions::default());
-            let log = Log::new("test".into(), encoder, LogOptions::default(), writer, &mut hub);
+            let options = LogOptions::default();
+            let parts = (writer, LogMemory::unkept(&*encoder, &options));
+            let log = Log::new("test".into(), encoder, options, parts, &mut hub);
             Self { hub, log, has, panics }
         }
 
@@ -364,7 +404,7 @@ mod tests {
             let until = Instant::now() + 3 * limits::LOG_STUCK;
             loop {
                 self.log.advance(&mut self.hub, Instant::now());
-                if self.log.finish(&mut self.hub, Instant::now()) {
+                if self.log.finish(&mut self.hub, false, Instant::now()) {
                     return;
                 }
                 assert!(Instant::now() < until, "{:?}", self.log.failing());
@@ -410,7 +450,7 @@ mod tests {
         let rings = vec![b'x'; rings_len(&streams, 1 << 16)];
         let open = || Hub::new(&streams, 1 << 16, Memory::again(words, &rings), Epoch(1));
         let mut hub = open();
-        let (log, ..) = hub.follow(number::old("test"), Now::read().stamp);
+        let (log, ..) = hub.follow(number::old("test"), Now::read().stamp, None);
         hub.space(Stream::Stdout, 30).into_iter().for_each(|space| space.fill(b'x'));
         hub.commit(Stream::Stdout, 30, Now::read());
         let mut ends = [0; Stream::ALL.len()];

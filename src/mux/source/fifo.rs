@@ -1,8 +1,8 @@
 //! The FIFOs of an app without a terminal.
 //!
-//! Opening never blocks: outputs are opened non-blocking with a writer of our own held beside, the
-//! input read-write. Missing FIFOs are made; those of systemd or of an earlier mux are used, since
-//! a running app may have them open. A file that is no FIFO is moved aside, not written into.
+//! Opening never blocks: outputs are opened non-blocking beside a writer of our own, the input
+//! read-write. Missing FIFOs are made; those of systemd or of an earlier mux are used, since a
+//! running app may have them open. A file that is not a FIFO is moved aside, not written into.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ use nix::unistd::mkfifo;
 
 use super::pace::Pace;
 use super::stage::Stage;
-use super::{AppInput, Source};
+use super::{AppInput, Source, held_name};
 use crate::os::files::{remove, set_mode};
 use crate::os::state::{AppDir, KEPT};
 use crate::systemd::notify::Notify;
@@ -25,8 +25,12 @@ use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
-/// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; the directory decides
-/// which users may reach them at all.
+/// Size asked for the pipe between the queue of input and the app's FIFO, bytes: what it gets
+/// without asking.
+const INPUT_STAGE: i32 = 64 * 1024;
+
+/// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; the directory
+/// decides which users can reach them.
 const MODE: u32 = 0o666;
 
 /// Name in systemd's store of an input for the next start of the app: this one's has ended.
@@ -34,7 +38,7 @@ const NEXT_INPUT: &str = "stdin-next";
 
 /// Makes the FIFO of a stream unless there is one; whether it was made, or was one of [`put_away`].
 pub(crate) fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
-    let what = || format!("making FIFO {}", dir.end(stream.stage2()).display());
+    let what = || format!("cannot make FIFO {}", dir.end(stream.stage2()).display());
     let path = dir.place_end(stream.stage2()).with_context(what)?;
     dir.lead_to_end(stream.stage2()).with_context(what)?;
     match fs::symlink_metadata(&path) {
@@ -55,11 +59,11 @@ pub(crate) fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
     Ok(true)
 }
 
-/// Puts a new FIFO in the place of the app's input: an app that has the old one open reads its end once
-/// that is closed, and an app that is started again finds one that has a writer. It is stored under a
-/// name of its own.
+/// Replaces the FIFO of the app's input: an app that has the old one open reads its end once that
+/// is closed, and a restarted app finds one that has a writer. It is stored under a name of its
+/// own.
 pub(crate) fn renew_input(dir: &AppDir, notify: &Notify) -> Result<AppInput> {
-    let what = || format!("making FIFO {}", dir.end(Stream::Stdin.stage2()).display());
+    let what = || format!("cannot make FIFO {}", dir.end(Stream::Stdin.stage2()).display());
     let fresh = fresh(dir);
     let make = || -> io::Result<OwnedFd> {
         remove(&fresh)?;
@@ -81,7 +85,8 @@ fn fresh(dir: &AppDir) -> PathBuf {
     dir.end(file).with_file_name(format!(".{file}.new"))
 }
 
-/// Has the new FIFO take the place of the old one, if that is not done yet, and lets go of the old one.
+/// Puts the new FIFO in the place of the old one, if that is not done yet, and releases the old
+/// one.
 fn place_renewed(dir: &AppDir, notify: &Notify) -> io::Result<()> {
     // The old one is not removed first: at every moment there is one.
     match fs::rename(fresh(dir), dir.end(Stream::Stdin.stage2())) {
@@ -103,14 +108,14 @@ pub(crate) fn is_stored(stored: &Stored, stream: Stream) -> bool {
     stored.has(stream.name()) || stream == Stream::Stdin && stored.has(NEXT_INPUT)
 }
 
-/// Puts a FIFO where no process finds it before [`make`] puts it back. It has to stay, since the app may
-/// have it open and systemd may keep its ends; but a process that opened it without a mux, as systemd
-/// does for each hook of the app's unit, would wait for one.
+/// Hides a FIFO from processes until [`make`] puts it back. It must continue to exist, since the
+/// app may have it open and systemd may keep its ends. But without a mux, a process that opened it
+/// would wait, and systemd opens it for each hook of the app's unit.
 pub(crate) fn put_away(dir: &AppDir, stream: Stream) -> Result<()> {
-    let what = || format!("putting away FIFO {}", dir.end(stream.stage2()).display());
+    let what = || format!("cannot put away FIFO {}", dir.end(stream.stage2()).display());
     let end = dir.end(stream.stage2());
     fs::rename(&end, end.with_file_name(kept(stream))).with_context(what)?;
-    // What leads there.
+    // The links to it.
     dir.remove_end(stream.stage2())
 }
 
@@ -124,7 +129,7 @@ pub(crate) fn is_there(dir: &AppDir, stream: Stream) -> bool {
     dir.has_end(stream.stage2()) || dir.has_end(&kept(stream))
 }
 
-/// Makes a FIFO with its mode, whatever the umask is.
+/// Makes a FIFO with its mode, independent of the umask.
 fn new_fifo(path: &Path) -> io::Result<()> {
     mkfifo(path, Mode::from_bits_truncate(MODE))?;
     set_mode(path, MODE)
@@ -142,16 +147,17 @@ pub(crate) fn source(
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<Source> {
-    let (name, hold) = (stream.name(), format!("{stream}-hold"));
+    let (name, hold) = (stream.name(), held_name(stream));
     let read = take_or_open(stored, name, dir, stream, OpenOptions::new().read(true))?;
     let held = take_or_open(stored, &hold, dir, stream, OpenOptions::new().write(true))?;
-    let size = super::enlarge(&read, limits::PIPE);
+    // A larger pipe halves the cost of fast output.
+    let size = super::resize_pipe(&read, limits::PIPE);
     notify.store(name, &read);
     notify.store(&hold, &held);
     let mut source = Source::new(stream, read, held);
     source.pace = Some(Pace::new(size));
-    source.stage = Stage::open(stream, stored, notify).context("making a pipe")?;
-    Ok(source)
+    let stage = Stage::open(stream, limits::STAGE, stored, notify).context("cannot make a pipe")?;
+    Ok(source.staged(stage))
 }
 
 /// The input that was renewed by an earlier mux, if the app's has ended.
@@ -162,7 +168,7 @@ pub(crate) fn next_input(
 ) -> Result<Option<AppInput>> {
     let Some(fd) = stored.remove(NEXT_INPUT) else { return Ok(None) };
     notify.store(NEXT_INPUT, &fd);
-    place_renewed(dir, notify).context("renewing the FIFO of the app's input")?;
+    place_renewed(dir, notify).context("cannot renew the FIFO of the app's input")?;
     Ok(Some(AppInput::new(fd)))
 }
 
@@ -181,6 +187,12 @@ pub(crate) fn input(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Resul
     Ok(AppInput::new(fd))
 }
 
+/// The stage of the input.
+pub(crate) fn input_stage(stored: &mut Stored, notify: &Notify) -> Result<Option<Stage>> {
+    let size = INPUT_STAGE;
+    Stage::open(Stream::Stdin, size, stored, notify).context("cannot make a pipe")
+}
+
 /// A stored end, else that of the path.
 fn take_or_open(
     stored: &mut Stored,
@@ -193,7 +205,7 @@ fn take_or_open(
     if let Some(fd) = stored.remove(name) {
         return Ok(fd);
     }
-    let what = || format!("opening FIFO {}", path.display());
+    let what = || format!("cannot open FIFO {}", path.display());
     // Root opens it for a mux that is not, which could replace that of the input.
     let file: File = how.custom_flags(O_NONBLOCK | O_NOFOLLOW).open(&path).with_context(what)?;
     if !file.metadata().with_context(what)?.file_type().is_fifo() {

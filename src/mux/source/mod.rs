@@ -1,26 +1,33 @@
-//! Where the app's bytes come from and go to: FIFOs, or a pty pair.
+//! The sources of the app's output and the target of its input: FIFOs, or a pty pair.
 //!
-//! A [`Source`] is read, an [`AppInput`] is written; neither blocks. A source holds the app's end open as
-//! well, so that it has no end of its own: systemd or wait(2) report that the app has ended, and no end
-//! of file is taken for that.
+//! A [`Source`] is read, an [`AppInput`] is written; neither blocks. A source holds the app's end
+//! open as well, so it never reads an end of file. systemd or wait(2) report that the app has
+//! ended.
 
 pub(crate) mod fifo;
 mod pace;
 pub(crate) mod pty;
-mod stage;
+pub(crate) mod stage;
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::uio::{readv, writev};
 
 use super::poll::Registration;
 use super::source::pace::Pace;
 use super::source::stage::Stage;
+use crate::systemd::notify::Notify;
 use crate::types::stream::Stream;
+
+/// The name in systemd's store of the app's end that a mux holds open beside a source.
+fn held_name(stream: Stream) -> String {
+    format!("{stream}-hold")
+}
 
 /// The result of a read from a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,22 +69,51 @@ impl Source {
         }
     }
 
-    /// Bytes that the previous mux had announced, or was to announce next, and did not read; `None` if
-    /// that cannot be known.
+    /// Sends its bytes through a pipe. Bytes that the previous mux left there are read without an
+    /// event.
+    fn staged(self, stage: Option<Stage>) -> Self {
+        let paced = stage.as_ref().is_some_and(|stage| stage.len > 0);
+        Self { stage, paced, ..self }
+    }
+
+    /// Bytes that the previous mux had announced, or was to announce next, and did not read; `None`
+    /// if that cannot be known.
     pub(crate) fn unread(&self) -> Option<usize> {
         self.stage.as_ref().filter(|stage| stage.is_inherited).map(|stage| stage.len)
     }
 
-    /// Whether a short read means that the source is empty: a pipe gives all that it has, a terminal what
-    /// it likes, and a stage what fits its pages.
+    /// Whether a short read means that the source is empty: a pipe returns all that it has, a
+    /// terminal any part of it, and a stage the content of its pages.
     pub(crate) fn gives_all(&self) -> bool {
         self.stage.is_none() && self.stream != Stream::Tty
     }
 
-    /// Prepares the next [`Source::read`]. If its bytes are to survive this process, `Bytes` is the number
-    /// that will come by this and further reads, to be announced before; else `None`.
+    /// Prepares the next [`Source::read`]. If its bytes must survive this process, `Bytes` is the
+    /// number that this and further reads will return; announce it first. Otherwise `None`.
     pub(crate) fn prepare(&mut self, max: usize) -> io::Result<Option<Read>> {
-        self.stage.as_mut().map(|stage| stage.fill(&self.fd, max)).transpose()
+        match self.stage.as_mut().map(|stage| stage.fill(&self.fd, max)).transpose() {
+            Err(e) if e.raw_os_error() == Some(Errno::EINVAL as i32) => {
+                // Some kernels before 5.11 read terminals only directly.
+                log::debug!("reading {} directly: {e}", self.stream);
+                self.stage = None;
+                Ok(None)
+            }
+            filled => filled,
+        }
+    }
+
+    /// Throws away what the previous mux has left of what it had announced. To be called when
+    /// another mux, which does not look there, has read on since: then these bytes have no place
+    /// any more.
+    pub(crate) fn clear_stage(&mut self) {
+        match self.stage.as_mut().map(Stage::clear) {
+            Some(Ok(lost @ 1..)) => log::warn!(
+                "{}: {lost} bytes are lost: a mux of another version has read on without them",
+                self.stream
+            ),
+            Some(Err(e)) => log::warn!("{}: clearing its pipe: {e}", self.stream),
+            _ => {}
+        }
     }
 
     /// It was read empty: how long to leave it alone, so that further reads are worth their cost.
@@ -87,9 +123,18 @@ impl Source {
         nap
     }
 
+    /// Whether there is nothing to read now. If the kernel cannot answer, there may be something.
+    pub(crate) fn is_empty(&self) -> bool {
+        let ends = std::iter::once(&self.fd).chain(self.stage.iter().map(|stage| &stage.out));
+        let mut fds: Vec<_> = ends.map(|end| PollFd::new(end.as_fd(), PollFlags::POLLIN)).collect();
+        poll(&mut fds, PollTimeout::ZERO).is_ok()
+            && !fds.iter().any(|fd| fd.revents().is_some_and(|is| is.contains(PollFlags::POLLIN)))
+    }
+
     /// Lets go of the app's end, so that the end of the last writer can be seen.
-    pub(crate) fn release(&mut self) {
+    pub(crate) fn release(&mut self, notify: &Notify) {
         self.held = None;
+        notify.forget(&held_name(self.stream));
     }
 
     /// Reads what there is, into one piece and then the other.
@@ -117,11 +162,10 @@ impl Source {
     }
 }
 
-/// Enlarges a pipe, which halves the cost of fast output, as far as the user's limit allows. Returns its
-/// size in bytes.
-pub(crate) fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
+/// Gives a pipe another size, as far as the user's limit allows. Returns its size in bytes.
+pub(crate) fn resize_pipe(pipe: &OwnedFd, size: i32) -> usize {
     if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
-        log::debug!("enlarging a pipe: {e}");
+        log::debug!("the size of a pipe: {e}");
     }
     fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
 }
@@ -131,14 +175,16 @@ pub(crate) fn enlarge(pipe: &OwnedFd, size: i32) -> usize {
 pub(crate) struct AppInput {
     pub(crate) fd: OwnedFd,
     pub(crate) watch: Registration,
+    /// The most that is written at once.
+    pub(crate) most: usize,
 }
 
 impl AppInput {
     fn new(fd: OwnedFd) -> Self {
-        Self { fd, watch: Registration::default() }
+        Self { fd, watch: Registration::default(), most: usize::MAX }
     }
 
-    /// Writes what is taken at once; 0 when the app's side is full.
+    /// Writes as much as is accepted at once; 0 if the app's side is full.
     pub(crate) fn write(&self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
         loop {
             return match writev(&self.fd, &[IoSlice::new(a), IoSlice::new(b)]) {
@@ -148,5 +194,54 @@ impl AppInput {
                 Err(e) => Err(e.into()),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::OFlag;
+    use nix::unistd::{pipe2, write};
+
+    /// A source with a stage in which an earlier mux has left these bytes.
+    fn staged(fd: OwnedFd, left: &[u8]) -> Source {
+        let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+        write(&into, left).unwrap();
+        let held = fd.try_clone().unwrap();
+        let stage = Stage { out, into, len: left.len(), is_inherited: true };
+        Source::new(Stream::Tty, fd, held).staged(Some(stage))
+    }
+
+    #[test]
+    fn what_an_earlier_mux_left_is_read_though_the_app_writes_nothing() {
+        let (empty, _writer) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        let mut source = staged(empty, b"left");
+        assert!(source.paced);
+        assert_eq!(source.prepare(99).unwrap(), Some(Read::Bytes(4)));
+        let mut bytes = [0; 9];
+        assert_eq!(source.read([&mut bytes, &mut []]).unwrap(), Read::Bytes(4));
+        assert_eq!(&bytes[..4], b"left");
+        assert_eq!(source.prepare(99).unwrap(), Some(Read::Empty));
+        let (empty, _writer) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        assert!(!staged(empty, b"").paced);
+    }
+
+    #[test]
+    fn what_an_earlier_mux_left_can_be_thrown_away() {
+        let (empty, _writer) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        let mut source = staged(empty, &[b'x'; 5000]);
+        source.clear_stage();
+        assert_eq!(source.prepare(99).unwrap(), Some(Read::Empty));
+    }
+
+    /// An event counter stands for a terminal of an old kernel.
+    #[test]
+    fn a_source_that_cannot_be_moved_into_a_pipe_is_read_directly() {
+        use nix::sys::eventfd::EventFd;
+        let mut source = staged(EventFd::from_value(7).unwrap().into(), b"");
+        assert_eq!(source.prepare(99).unwrap(), None);
+        let mut count = [0; 8];
+        assert_eq!(source.read([&mut count, &mut []]).unwrap(), Read::Bytes(8));
+        assert_eq!(u64::from_ne_bytes(count), 7);
     }
 }

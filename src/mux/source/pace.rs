@@ -1,14 +1,24 @@
-//! How fast an app fills its pipe, and how long that is better left alone.
+//! Measures how fast an app fills its pipe, and how long a nap pays.
 //!
-//! An app that writes line by line, and without a break, would be read a few lines at a time: most of
-//! the work would be the reading's, and the app would wait for it at the pipe's lock. Left alone for a
-//! moment it is read in large pieces. Pure: the time is an argument.
+//! An app that writes single lines without a break would be read a few lines at a time: most of the
+//! work would be reading, and the app would wait for the reads at the pipe's lock. After a nap, the
+//! mux reads large pieces. Pure: the time is an argument.
 
 use std::time::{Duration, Instant};
 
-use crate::types::limits;
+/// The loop naps if the app writes this fast, in bytes per microsecond, and each read empties the
+/// pipe: 16 MB/s are far more lines than anybody reads.
+const NAP_RATE: usize = 16;
+/// Time over which [`NAP_RATE`] is measured: a few lines at once do not count.
+const NAP_WATCH: Duration = Duration::from_micros(100);
+/// Longest nap: a hundredth of a delay that a person notices.
+const NAP: Duration = Duration::from_micros(200);
+/// Shortest nap: the kernel's timers are late by as much.
+const NAP_LEAST: Duration = Duration::from_micros(50);
+/// A nap ends before the pipe can fill to one part in this many, so the app does not wait.
+const NAP_PART: usize = 4;
 
-/// What came out of a pipe since a moment at which it was empty.
+/// The bytes read from a pipe since a moment at which it was empty.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// Bytes that may come during a nap: then the app does not notice it.
@@ -20,10 +30,10 @@ pub(crate) struct Pace {
 impl Pace {
     /// For a pipe of this size in bytes.
     pub(crate) fn new(pipe: usize) -> Self {
-        Self { room: pipe / limits::NAP_PART, since: None, bytes: 0 }
+        Self { room: pipe / NAP_PART, since: None, bytes: 0 }
     }
 
-    /// So many bytes were read.
+    /// This many bytes were read.
     pub(crate) fn read(&mut self, len: usize) {
         self.bytes = self.bytes.saturating_add(len);
     }
@@ -32,19 +42,19 @@ impl Pace {
     pub(crate) fn empty(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);
-        if passed < limits::NAP_WATCH {
+        if passed < NAP_WATCH {
             return None;
         }
         self.since = Some(now);
         let bytes = std::mem::take(&mut self.bytes);
         let micros = usize::try_from(passed.as_micros()).unwrap_or(usize::MAX);
         let rate = bytes / micros.max(1);
-        if rate < limits::NAP_RATE {
+        if rate < NAP_RATE {
             return None;
         }
         let full = u64::try_from(self.room / rate).unwrap_or(u64::MAX);
-        let nap = limits::NAP.min(Duration::from_micros(full));
-        (nap >= limits::NAP_LEAST).then_some(nap)
+        let nap = NAP.min(Duration::from_micros(full));
+        (nap >= NAP_LEAST).then_some(nap)
     }
 }
 
@@ -52,7 +62,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// What comes of reading `bytes` each so many microseconds for a while.
+    /// The last nap if each read, `micros` microseconds apart, returns `bytes`.
     fn naps(pipe: usize, bytes: usize, micros: u64) -> Option<Duration> {
         let (start, mut pace) = (Instant::now(), Pace::new(pipe));
         let mut nap = None;
@@ -72,7 +82,7 @@ mod tests {
             (PIPE, 100, 1000, None),
             (PIPE, 100, 10, None),
             // 200 MB/s, as small writes give it.
-            (PIPE, 600, 3, Some(limits::NAP)),
+            (PIPE, 600, 3, Some(NAP)),
             // So fast that even the large pipe would be full.
             (PIPE, 1 << 20, 200, Some(Duration::from_micros(50))),
             (PIPE, 1 << 20, 100, None),

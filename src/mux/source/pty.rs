@@ -19,7 +19,8 @@ use nix::unistd::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
-use super::{AppInput, Source};
+use super::stage::Stage;
+use super::{AppInput, Source, held_name};
 use crate::os::files::replace_link;
 use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
@@ -27,10 +28,14 @@ use crate::systemd::store::Stored;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
+/// Size asked for that of a terminal, bytes: a read from a terminal never gives more, and the
+/// kernel takes pages for as much as fits before it looks how much there is.
+const PTY_STAGE: i32 = 4096;
+/// Bytes of one write to a terminal: so many are unknown when the mux is killed in it.
+const TERMINAL_WRITE: usize = 4096;
+
 /// Name of the master in systemd's store.
-const STORED: &str = "tty";
-/// Name of the held slave there.
-const STORED_HOLD: &str = "tty-hold";
+pub(crate) const STORED: &str = "tty";
 
 /// A pty pair.
 #[derive(Debug)]
@@ -45,6 +50,7 @@ pub(crate) struct Pty {
 
 /// A pair from systemd's store, with the size it had, or a new one of the given size.
 pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<Pty> {
+    let hold = held_name(Stream::Tty);
     let mut make = || -> io::Result<Pty> {
         let (master, fresh) = match stored.remove(STORED) {
             Some(master) => (master, false),
@@ -53,7 +59,7 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
         let slave = PathBuf::from(std::ffi::OsStr::from_bytes(
             rustix::pty::ptsname(&master, Vec::new())?.as_bytes(),
         ));
-        let held = match stored.remove(STORED_HOLD) {
+        let held = match stored.remove(&hold) {
             Some(held) => held,
             None => OpenOptions::new()
                 .read(true)
@@ -69,11 +75,14 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
             rustix::termios::tcsetattr(&held, OptionalActions::Now, &modes)?;
         }
         notify.store(STORED, &master);
-        notify.store(STORED_HOLD, &held);
-        let input = AppInput::new(master.try_clone()?);
-        Ok(Pty { source: Source::new(Stream::Tty, master, held), input, slave })
+        notify.store(&hold, &held);
+        let mut input = AppInput::new(master.try_clone()?);
+        input.most = TERMINAL_WRITE;
+        let stage = Stage::open(Stream::Tty, PTY_STAGE, stored, notify)?;
+        let source = Source::new(Stream::Tty, master, held).staged(stage);
+        Ok(Pty { source, input, slave })
     };
-    make().context("making a terminal")
+    make().context("cannot make a terminal")
 }
 
 /// A master, closed on exec and non-blocking.
@@ -86,8 +95,8 @@ fn new_master() -> io::Result<OwnedFd> {
     Ok(master)
 }
 
-/// Gives the terminal a size; the app hears of it when it changed. A size of zero rows or columns
-/// is no size and changes nothing.
+/// Sets the size of the terminal; the app is notified if it changed. A size of zero rows or columns
+/// is ignored.
 pub(crate) fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
     if size.rows == 0 || size.cols == 0 {
         return Ok(());
@@ -123,12 +132,12 @@ pub(crate) fn reset(master: impl AsFd) -> io::Result<()> {
         | LocalModes::ECHOK
         | LocalModes::ECHOCTL
         | LocalModes::ECHOKE;
-    // What was printed by the old modes stays as it was printed.
+    // Earlier output keeps the old modes.
     Ok(rustix::termios::tcsetattr(&master, OptionalActions::Now, &modes)?)
 }
 
-/// Publishes the slave under the name that the app's `TTYPath=` has, in one step. What an earlier
-/// mux or rkt's own left there (a link, a file, a stale bind mount) goes.
+/// Publishes the slave under the name in the app's `TTYPath=`, in one step. Replaces anything that
+/// an earlier mux or rkt's own left there (a link, a file, a stale bind mount).
 pub(crate) fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
     let (file, path) = (Stream::Tty.stage2(), dir.end(Stream::Tty.stage2()));
     let make = || -> io::Result<()> {
@@ -137,14 +146,14 @@ pub(crate) fn publish(dir: &AppDir, slave: &Path) -> Result<()> {
         replace_link(&end, slave)?;
         dir.lead_to_end(file)
     };
-    make().with_context(|| format!("publishing the terminal as {}", path.display()))
+    make().with_context(|| format!("cannot publish the terminal as {}", path.display()))
 }
 
 /// Sees to the name of a terminal that was published before, perhaps by a mux with other rules.
 pub(crate) fn place(dir: &AppDir) -> Result<()> {
     let file = Stream::Tty.stage2();
     let place = || dir.place_end(file).and_then(|_| dir.lead_to_end(file));
-    place().with_context(|| format!("publishing the terminal as {}", dir.end(file).display()))
+    place().with_context(|| format!("cannot publish the terminal as {}", dir.end(file).display()))
 }
 
 /// Whether the service manager keeps a terminal.

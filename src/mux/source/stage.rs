@@ -1,39 +1,47 @@
-//! A pipe between a FIFO and the ring, so that no byte is lost when the mux is killed while it reads.
+//! A pipe between the app and a ring, so that no byte is lost or repeated when the mux is killed
+//! while it reads or writes.
 //!
-//! What a read(2) has taken out of a FIFO is nowhere but in the reader's memory, and a reader that is
-//! killed on the way back from the kernel cannot say how much it was. So bytes are moved into this
-//! pipe first, without a copy. Nothing else comes into it: what is missing of what was announced has
-//! been read. It is used only if the service manager keeps it, since else no mux could look.
+//! Bytes that read(2) takes out of a FIFO or a terminal exist only in the reader's memory, and
+//! their number is lost if the reader is killed on its way back from the kernel. So bytes are first
+//! moved into this pipe: from a FIFO without a copy, from a terminal by a copy that no signal
+//! interrupts. Nothing else comes into it: announced bytes that are missing there have been read.
+//! It is used only if the service manager keeps it, since otherwise no other mux could look.
+//!
+//! Nor can a writer that is killed say how much a write(2) has put into a FIFO, from which the app
+//! may have read it. So the bytes of the app's input are put into such a pipe first, and moved from
+//! there: what is missing of them is with the app.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, SpliceFFlags, splice};
+use nix::sys::uio::writev;
 use nix::unistd::pipe2;
 
 use super::Read;
 use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
-use crate::types::limits;
 use crate::types::stream::Stream;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// What is read.
-    pub(crate) out: OwnedFd,
-    into: OwnedFd,
+    /// The end for reading.
+    pub(super) out: OwnedFd,
+    pub(super) into: OwnedFd,
     /// Bytes in it.
     pub(crate) len: usize,
     /// Whether it comes from the mux before this one.
-    pub(crate) is_inherited: bool,
+    pub(super) is_inherited: bool,
 }
 
 impl Stage {
-    /// The pipe of the previous mux, or a new one; `None` if it is not kept.
-    pub(crate) fn open(
+    /// The pipe of the previous mux, or a new one of at most `size` bytes; `None` if it is not
+    /// kept.
+    pub(super) fn open(
         stream: Stream,
+        size: i32,
         stored: &mut Stored,
         notify: &Notify,
     ) -> io::Result<Option<Self>> {
@@ -46,7 +54,7 @@ impl Stage {
             return Ok(Some(Self { out, into, len, is_inherited: true }));
         }
         let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        super::enlarge(&into, limits::STAGE);
+        super::resize_pipe(&into, size);
         for (name, fd) in [(&name, &out), (&name_into, &into)] {
             notify.replace(name, fd);
         }
@@ -56,7 +64,7 @@ impl Stage {
     /// Moves at most `max` bytes into it, unless there are some; how many there are.
     ///
     /// Errors: Only those that a pipe does not have in normal life.
-    pub(crate) fn fill(&mut self, from: &OwnedFd, max: usize) -> io::Result<Read> {
+    pub(super) fn fill(&mut self, from: &OwnedFd, max: usize) -> io::Result<Read> {
         while self.len == 0 {
             match splice(from, None, &self.into, None, max, SpliceFFlags::SPLICE_F_NONBLOCK) {
                 Ok(0) => return Ok(Read::End),
@@ -67,5 +75,46 @@ impl Stage {
             }
         }
         Ok(Read::Bytes(self.len))
+    }
+
+    /// Puts bytes into it, which is empty; how many it takes.
+    pub(crate) fn put(&mut self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
+        while self.len == 0 {
+            match writev(&self.into, &[IoSlice::new(a), IoSlice::new(b)]) {
+                Ok(0) | Err(Errno::EAGAIN) => break,
+                Ok(len) => self.len = len,
+                Err(Errno::EINTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(self.len)
+    }
+
+    /// Moves what is in it into a FIFO; how many bytes that takes now.
+    pub(crate) fn give(&mut self, to: &OwnedFd) -> io::Result<usize> {
+        while self.len > 0 {
+            match splice(&self.out, None, to, None, self.len, SpliceFFlags::SPLICE_F_NONBLOCK) {
+                Ok(len) => {
+                    self.len = self.len.saturating_sub(len);
+                    return Ok(len);
+                }
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(0)
+    }
+
+    /// Throws away what is in it; how many bytes that were.
+    pub(crate) fn clear(&mut self) -> io::Result<usize> {
+        let mut buffer = [0; 4096];
+        let mut cleared = 0;
+        while self.len > 0 {
+            let len = rustix::io::read(&self.out, &mut buffer)?;
+            self.len = self.len.saturating_sub(len);
+            cleared += len;
+        }
+        Ok(cleared)
     }
 }

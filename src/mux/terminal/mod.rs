@@ -1,8 +1,8 @@
-//! The app's terminal: its size, its screen for viewers, the queries that the app prints.
+//! The app's terminal: its size, its screen for viewers, the queries of the app.
 //!
-//! A query has one answer: from the client that decides the size, if that is shown the app's bytes,
-//! else from the model of the screen. What the terminals of others reply is dropped. This module knows
-//! clients by their id only.
+//! A query has one answer: from the client that decides the size, if it gets the app's bytes,
+//! otherwise from the model of the screen. Replies of other terminals are dropped. This module
+//! knows clients by their id only.
 
 mod snapshot;
 pub(crate) mod turns;
@@ -23,9 +23,12 @@ use crate::mux::terminal::worker::ScreenWorker;
 use crate::os::sys;
 use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
-use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
+
+/// A screen is kept after each part in this many of the backlog. So the output since then is still
+/// in the backlog.
+const SCREEN_KEPT_PART: usize = 8;
 
 /// Name of the kept screen's memory in systemd's store.
 const STORED: &str = "screen";
@@ -43,13 +46,12 @@ pub(crate) struct Terminal {
     queries: Vec<Query>,
     /// Until when typed bytes are held back because they may be the beginning of a reply.
     held_until: Option<Instant>,
-    /// What a client has typed, without replies; kept for its memory.
+    /// Input of a client without replies; kept for its memory.
     typed: Vec<u8>,
 }
 
 impl Terminal {
-    /// A terminal of this size. It shows what it showed under the mux before this one, as far as that is
-    /// known.
+    /// A terminal of this size. It shows the screen of the previous mux, as far as that is known.
     pub(crate) fn open(
         size: Size,
         hub: &Hub,
@@ -60,7 +62,7 @@ impl Terminal {
             Some(memory) => Some(memory),
             None if notify.keeps() => {
                 let memory = sys::new_memory("iottymux-screen", Kept::LEN);
-                let memory = memory.context("making memory for the screen")?;
+                let memory = memory.context("cannot make memory for the screen")?;
                 notify.replace(STORED, &memory);
                 Some(memory)
             }
@@ -69,11 +71,11 @@ impl Terminal {
         let (end, _) = hub.extent(Stream::Tty).unwrap_or_default();
         let start = hub.start(Stream::Tty).unwrap_or(end);
         let (kept, screen) = memory.map(|fd| Kept::open(fd.into(), hub.epoch())).unzip();
-        // What was printed since must be there.
+        // The output since then must be in the backlog.
         let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
-        let every = hub.capacity(Stream::Tty) / limits::SCREEN_KEPT_PART as u64;
+        let every = hub.capacity(Stream::Tty) / SCREEN_KEPT_PART as u64;
         let worker = ScreenWorker::new(size, kept.map(|kept| (kept, every)));
-        let mut worker = worker.context("a waker for the terminal's screen")?;
+        let mut worker = worker.context("cannot make a waker for the screen")?;
         let (from, drawn) = screen.unwrap_or_default();
         worker.restore(drawn, from);
         worker.show(hub.bytes(Stream::Tty, from..end), end, false);
@@ -98,7 +100,12 @@ impl Terminal {
         self.worker.is_full()
     }
 
-    /// The queries in what the app has just printed.
+    /// How much was shown, if the app waits for that.
+    pub(crate) fn awaited(&self) -> Option<u64> {
+        self.worker.is_full().then(|| self.worker.done())
+    }
+
+    /// The queries in the app's last output.
     pub(crate) fn find_queries(&mut self, pieces: [&[u8]; 2]) -> &[Query] {
         self.queries.clear();
         for piece in pieces {
@@ -107,7 +114,7 @@ impl Terminal {
         &self.queries
     }
 
-    /// Takes the replies to queries out of what a client has typed.
+    /// Separates replies to queries from a client's input.
     pub(crate) fn filter(&mut self, replies: &mut Replies, bytes: &[u8], now: Instant) -> &[u8] {
         self.typed.clear();
         replies.filter(bytes, now, &mut self.typed);

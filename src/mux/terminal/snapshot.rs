@@ -1,18 +1,21 @@
 //! Snapshots of the screen, in memory that the service manager keeps over a restart of the mux: the
 //! backlog does not have everything that the app drew.
 //!
-//! Two slots are written in turns, and a header says which one counts, since a mux may be killed at any
-//! moment.
+//! Two slots are written in turns, and a header says which one counts, since a mux may be killed at
+//! any moment.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::types::limits;
 use crate::types::stream::Epoch;
 
-/// Words of the header: the slot (1 or 2; 0 for none), its length, the offset up to which it shows the
-/// stream, and the epoch of that offset.
+/// Bytes of a redraw that is kept over a restart of the mux: a screen of ten thousand cells that
+/// all look different takes less.
+const SCREEN_KEPT: usize = 512 * 1024;
+
+/// Words of the header: the slot (1 or 2; 0 for none), its length, the offset up to which it shows
+/// the stream, and the epoch of that offset.
 const WORDS: usize = 4;
 /// Where the first slot begins, bytes.
 const FIRST: u64 = 4096;
@@ -28,10 +31,10 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Bytes of memory that this needs; those that are never written cost nothing.
-    pub(crate) const LEN: usize = 4096 + 2 * limits::SCREEN_KEPT;
+    pub(crate) const LEN: usize = 4096 + 2 * SCREEN_KEPT;
 
-    /// What is kept in this memory, if it is of this epoch: the offset up to which it shows the stream, and
-    /// the bytes that show the screen.
+    /// The content of this memory, if it has this epoch: the offset up to which it shows the
+    /// stream, and the bytes that show the screen.
     pub(crate) fn open(memory: File, epoch: Epoch) -> (Self, Option<(u64, Vec<u8>)>) {
         let read = || -> io::Result<_> {
             let mut header = [0; WORDS * 8];
@@ -40,7 +43,7 @@ impl Kept {
                 |at: usize| header[at * 8..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
             let (slot, len, offset) = (word(0), word(1), word(2));
             let len = usize::try_from(len).unwrap_or(usize::MAX);
-            if !(1..=2).contains(&slot) || len > limits::SCREEN_KEPT || Epoch(word(3)) != epoch {
+            if !(1..=2).contains(&slot) || len > SCREEN_KEPT || Epoch(word(3)) != epoch {
                 return Ok((0, None));
             }
             let mut screen = vec![0; len];
@@ -51,10 +54,11 @@ impl Kept {
         (Self { file: memory, epoch, slot }, screen)
     }
 
-    /// Keeps another screen, which shows the stream up to `offset`. If it is too large nothing is kept.
+    /// Keeps another screen, which shows the stream up to `offset`. A screen that is too large is
+    /// not kept.
     pub(crate) fn keep(&mut self, offset: u64, screen: &[u8]) -> io::Result<()> {
         let slot = if self.slot == 1 { 2 } else { 1 };
-        let fits = screen.len() <= limits::SCREEN_KEPT;
+        let fits = screen.len() <= SCREEN_KEPT;
         if fits {
             self.file.write_all_at(screen, begin(slot))?;
         }
@@ -66,7 +70,7 @@ impl Kept {
 }
 
 fn begin(slot: u64) -> u64 {
-    FIRST + (slot - 1) * limits::SCREEN_KEPT as u64
+    FIRST + (slot - 1) * SCREEN_KEPT as u64
 }
 
 #[cfg(test)]
@@ -87,7 +91,7 @@ mod tests {
             kept = next;
         }
         assert_eq!(Kept::open(again(), Epoch(8)).1, None);
-        kept.keep(20, &vec![b'x'; limits::SCREEN_KEPT + 1]).unwrap();
+        kept.keep(20, &vec![b'x'; SCREEN_KEPT + 1]).unwrap();
         assert_eq!(Kept::open(again(), Epoch(7)).1, None);
         // Rubbish is nothing.
         let file = memory();

@@ -1,14 +1,18 @@
-//! Whose screen is drawn next.
+//! Decides which screen is drawn next.
 //!
-//! One screen is drawn at a time, with pauses, so that the app does not wait for screens, however
-//! many viewers want them. Users take turns, however many viewers each has, and so do the viewers of
-//! a user. Pure: the time is an argument.
+//! One screen is drawn at a time, with pauses, so that the app does not wait for screens, for any
+//! number of viewers. Users take turns, independent of their numbers of viewers, and so do the
+//! viewers of a user. Pure: the time is an argument.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
 use crate::types::limits;
+
+/// After drawing a screen, the worker draws none for this many times the time that it took. The
+/// app's output uses the rest, since the same thread shows it.
+const SCREEN_REST: u32 = 3;
 
 /// A client that is due a screen.
 #[derive(Clone, Copy, Debug)]
@@ -95,10 +99,10 @@ impl DrawTurns {
         (self.is_drawing, self.last, self.next) = (true, Some(id), None);
     }
 
-    /// It has been drawn, which took so long.
+    /// A screen has been drawn, in this time.
     pub(crate) fn finish(&mut self, now: Instant, took: Duration) {
         self.is_drawing = false;
-        self.rests_until = Some(now + limits::SCREEN_REST * took);
+        self.rests_until = Some(now + SCREEN_REST * took);
     }
 
     /// When [`DrawTurns::may_draw`] is to be asked though nothing happens.
@@ -151,7 +155,7 @@ mod tests {
         turns.begin(ClientId(1), 10);
         turns.finish(now, Duration::from_millis(1));
         assert!(!turns.may_draw(now, false) && turns.may_draw(now, true));
-        assert_eq!(turns.deadline(), Some(now + limits::SCREEN_REST * Duration::from_millis(1)));
+        assert_eq!(turns.deadline(), Some(now + SCREEN_REST * Duration::from_millis(1)));
         let (later, busy) = (now + Duration::from_secs(1), now + Duration::from_secs(2));
         let waits = Viewer { not_before: Some(busy), ..viewer(1, 10) };
         let full = Viewer { takes: false, ..viewer(2, 10) };

@@ -1,8 +1,8 @@
 //! The thread that models the app's screen, which costs more per byte than all the rest of the mux.
 //!
-//! The loop gives it everything that the app prints, in pieces, and asks it for screens and for answers
-//! to queries. An answer comes behind everything given before. A screen does not wait for that: it shows
-//! what is shown by then, and names its offset in the stream. While the caller respects
+//! The loop gives it all output of the app, in pieces, and requests screens and answers to queries.
+//! An answer comes after all earlier output is processed. A screen does not wait for that: it shows
+//! the current state, and has its offset in the stream. While the caller respects
 //! [`ScreenWorker::is_full`], at most [`limits::SCREEN_AHEAD`] and one read wait here.
 
 use std::collections::VecDeque;
@@ -16,8 +16,19 @@ use crate::core::hub::ClientId;
 use crate::core::screen::Screen;
 use crate::mux::terminal::snapshot::Kept;
 use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
+use crate::os::sys;
 use crate::types::limits;
 use crate::types::size::Size;
+
+/// Cells of a screen that leaves memory to give back to the system when its size changes: they take
+/// a MiB. That takes a millisecond, so smaller screens do without.
+const LARGE_SCREEN: usize = 16 * 1024;
+/// Bytes that the screen worker gets at once, unless a screen is needed sooner: enough to be worth
+/// waking a thread, and little to wait for.
+const SCREEN_PIECE: usize = 32 * 1024;
+/// Bytes that the screen worker processes between two looks for requests: a hundred microseconds of
+/// usual output, and some ten milliseconds of the most expensive.
+const SCREEN_SLICE: usize = 2 * 1024;
 
 /// A command to the thread.
 #[derive(Debug)]
@@ -41,7 +52,7 @@ enum ScreenCommand {
 /// A message of the thread.
 #[derive(Debug)]
 pub(crate) enum ScreenEvent {
-    /// So many bytes are shown; their memory comes back.
+    /// This many bytes are shown; returns their memory.
     Shown(usize, Vec<u8>),
     /// The answer to a query of the app, as if typed.
     Answer(Vec<u8>),
@@ -49,11 +60,12 @@ pub(crate) enum ScreenEvent {
     Drawn {
         id: ClientId,
         screen: Vec<u8>,
-        /// The offset up to which the screen shows the stream, if more was given before the command.
+        /// The offset up to which the screen shows the stream, if the command came after more
+        /// output.
         at: Option<u64>,
         took: Duration,
     },
-    /// The screen is not known any more, for this reason.
+    /// The screen is lost, for this reason.
     Off(String),
 }
 
@@ -70,6 +82,8 @@ pub(crate) struct ScreenWorker {
     end: u64,
     /// Bytes that the thread has and has not shown yet.
     handed: usize,
+    /// Bytes that it has shown.
+    done: u64,
     /// Whether too many bytes waited, and still too many do.
     is_full: bool,
 }
@@ -91,7 +105,7 @@ struct WorkerState {
     events: Sender<ScreenEvent>,
     /// Where screens are kept for the next mux, and how many bytes are shown between two of them.
     kept: Option<(Kept, u64)>,
-    /// Offset before which all is in what is kept.
+    /// The offset up to which the snapshot shows the stream.
     kept_at: u64,
     /// The commands, once it is a thread.
     inbox: Option<Receiver<ScreenCommand>>,
@@ -102,8 +116,8 @@ struct WorkerState {
 }
 
 impl ScreenWorker {
-    /// A screen of this size; after each so many bytes it is `kept` for the next mux. The thread begins
-    /// when there is something to show: an idle mux needs none.
+    /// A screen of this size. `kept` has the memory for snapshots and the number of bytes between
+    /// two of them. The thread starts with the first output: an idle mux needs none.
     pub(crate) fn new(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
         let (events, mailbox) = mailbox()?;
         let state = WorkerState::new(size, events, kept);
@@ -115,11 +129,12 @@ impl ScreenWorker {
             spare: None,
             end: 0,
             handed: 0,
+            done: 0,
             is_full: false,
         })
     }
 
-    /// Whether it has so much to show that it is to be given no more.
+    /// Whether so much output waits that it must get no more.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -148,7 +163,7 @@ impl ScreenWorker {
         }
         self.end = end;
         // Large pieces cost least, and a screen or an answer takes a smaller one along.
-        if answers || self.filling.len() >= limits::SCREEN_PIECE {
+        if answers || self.filling.len() >= SCREEN_PIECE {
             self.hand_over(answers);
         }
         self.is_full |= self.waiting() >= limits::SCREEN_AHEAD;
@@ -172,12 +187,18 @@ impl ScreenWorker {
         self.command(ScreenCommand::Draw(id, window));
     }
 
-    /// So many bytes have been shown; their memory is used again.
+    /// Bytes that were shown so far.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// This many bytes have been shown; their memory is reused.
     pub(crate) fn shown(&mut self, len: usize, mut memory: Vec<u8>) {
         self.handed -= len;
+        self.done += len as u64;
         self.is_full &= self.waiting() >= limits::SCREEN_BEHIND;
         memory.clear();
-        if memory.capacity() <= 2 * limits::SCREEN_PIECE {
+        if memory.capacity() <= 2 * SCREEN_PIECE {
             self.spare = Some(memory);
         }
     }
@@ -199,7 +220,7 @@ impl ScreenWorker {
 
     fn command(&mut self, command: ScreenCommand) {
         if let ScreenThread::Waits(state) = &mut self.thread {
-            // What stays here executes commands without a screen, if no thread can be started.
+            // If no thread can be started, this executes the commands without a screen.
             let (size, events) = (state.size, state.events.clone());
             let blind = WorkerState::new(size, events, None);
             match std::mem::replace(&mut **state, blind).begin() {
@@ -254,7 +275,8 @@ impl WorkerState {
         Some(next)
     }
 
-    /// Draws for clients that wait for nothing but app output. Everything before the offset `at` is shown.
+    /// Draws for clients that wait for nothing but app output. Everything before the offset `at` is
+    /// shown.
     fn draw_between(&mut self, at: u64) -> Result<(), Disconnected> {
         self.waiting.extend(self.inbox.iter().flat_map(Receiver::try_iter));
         let shows = |command: &ScreenCommand| matches!(command, ScreenCommand::Show { .. });
@@ -307,7 +329,7 @@ impl WorkerState {
         match (command, self.screen.as_mut()) {
             (ScreenCommand::Show { bytes, end, answers, is_stream }, _) => {
                 let mut left = bytes.len();
-                for slice in bytes.chunks(limits::SCREEN_SLICE) {
+                for slice in bytes.chunks(SCREEN_SLICE) {
                     let Some(screen) = self.screen.as_mut() else { break };
                     screen.process(slice);
                     left -= slice.len();
@@ -328,7 +350,13 @@ impl WorkerState {
                 }
             }
             (ScreenCommand::Draw(id, window), _) => self.draw(id, window, None)?,
-            (ScreenCommand::Resize(size), Some(screen)) => screen.resize(size),
+            (ScreenCommand::Resize(size), Some(screen)) => {
+                screen.resize(size);
+                // The screen in its old size, and what it took to lay it out again.
+                if std::mem::replace(&mut self.size, size).cells() >= LARGE_SCREEN {
+                    sys::give_back_memory();
+                }
+            }
             (ScreenCommand::Reset, Some(screen)) => {
                 let undo = screen.modes().undo();
                 screen.process(undo.as_bytes());
@@ -360,7 +388,7 @@ impl WorkerState {
 mod tests {
     use super::*;
 
-    /// However much the app has printed that is not shown yet, and whatever that costs.
+    /// This holds for any amount of waiting output, and for any cost of it.
     #[test]
     fn a_screen_waits_for_one_slice_of_what_the_app_prints() {
         const ID: ClientId = ClientId(7);
@@ -374,7 +402,7 @@ mod tests {
                 ScreenCommand::Show { bytes: bytes.to_vec(), end, answers: false, is_stream: true };
             commands.send(command).unwrap();
         };
-        let piece = b"x\x1b[J".repeat(limits::SCREEN_PIECE / 4);
+        let piece = b"x\x1b[J".repeat(SCREEN_PIECE / 4);
         let len = piece.len() as u64;
         for number in 1..=20 {
             show(&piece, number * len);
@@ -395,7 +423,7 @@ mod tests {
                 other => panic!("{other:?}"),
             });
         }
-        assert_eq!(words[0], (7, Some(limits::SCREEN_SLICE as u64), true));
+        assert_eq!(words[0], (7, Some(SCREEN_SLICE as u64), true));
         assert_eq!(words[1..21], [(0, None, false); 20]);
         assert_eq!(words[21..], [(8, None, true)]);
     }

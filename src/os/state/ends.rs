@@ -16,17 +16,19 @@ use crate::os::files::{CLOSED, make_dir, remove, replace_link, set_mode};
 use crate::types::stream::Stream;
 
 /// A directory that the service manager makes when the mux's unit starts and removes when it stops
-/// (`RuntimeDirectory=` of the templates). The names of the ends lead through it, so that without a mux they lead
-/// nowhere: the start of the app fails, and neither waits for a reader nor writes a plain file.
+/// (`RuntimeDirectory=` of the templates). The names of the ends lead through it, so they dangle
+/// without a mux. Then the start of the app fails, instead of waiting for a reader or writing a
+/// plain file.
 pub(super) const GATE: &str = "gate";
-/// A directory in [`GATE`] from the moment on when the ends are prepared. Where it is missing the templates lead the
-/// names of the ends nowhere, which an earlier mux has left.
+/// A directory in [`GATE`] that exists when the ends are prepared. If it is missing, the templates
+/// make the names of an earlier mux's ends dangle.
 pub(super) const GATE_PREPARED: &str = "gate/prepared";
 /// A directory that never exists, for dangling links.
 const GONE: &str = "gone";
-/// Below [`ENDS`], for the app's input: a mux that ends it puts another FIFO in its place, without being root.
-/// The service manager opens what is there as root, so the directory is sticky and writable for all, which
-/// has the kernel refuse to follow a link of anybody but root (`fs.protected_symlinks`, proc(5)); only the mux sees it.
+/// A directory below [`ENDS`] for the app's input: a mux that ends the input replaces the FIFO,
+/// without being root. The service manager opens that FIFO as root. So the directory is sticky and
+/// writable for all, and the kernel follows no links of users other than root there
+/// (`fs.protected_symlinks`, proc(5)). Only the mux sees the directory.
 pub(super) const INPUT: &str = "input";
 /// Mode of [`INPUT`] where the kernel protects it so.
 const STICKY: u32 = 0o1777;
@@ -34,8 +36,8 @@ const STICKY: u32 = 0o1777;
 const PROTECTED: &str = "/proc/sys/fs/protected_symlinks";
 /// The FIFO there that leads to the journal.
 pub(super) const JOURNAL: &str = "journal";
-/// The run of the app's service that had begun before the ends were prepared, and so has others: a link to its
-/// number.
+/// A link to the number of the service's run that began before the ends were prepared, and so has
+/// other streams.
 pub(super) const EARLIER: &str = "earlier";
 
 impl AppDir {
@@ -103,7 +105,7 @@ impl AppDir {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
             Err(e) => Err(e),
             Ok(()) if fs::symlink_metadata(&to)?.file_type().is_fifo() => {
-                // What belongs to another user is removed from there.
+                // Files of other users are removed there.
                 lchown(&to, Some(Uid::effective().as_raw()), None)
             }
             Ok(()) => remove(&to),
@@ -119,23 +121,19 @@ impl AppDir {
         mark().with_context(|| format!("cannot make directory {}", path.display()))
     }
 
-    /// Notes the run of the app's service that has none of these ends, if there is one. Among the ends, where a
-    /// mux of another user cannot write.
-    ///
-    /// # Errors
-    /// When the directory does not take it.
-    pub fn note_earlier(&self, run: Option<&str>) -> Result<()> {
+    /// Records the run of the app's service that does not have these ends, if there is one. The
+    /// record is among the ends, where a mux of another user cannot write.
+    pub(crate) fn note_earlier(&self, run: Option<&str>) -> Result<()> {
         let path = self.path.join(ENDS).join(EARLIER);
         let noted = match run {
             Some(run) => replace_link(&path, Path::new(run)),
             None => remove(&path),
         };
-        noted.with_context(|| format!("writing {}", path.display()))
+        noted.with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Whether a run of the app's service is the one that was noted.
-    #[must_use]
-    pub fn is_earlier(&self, run: &str) -> bool {
+    pub(crate) fn is_earlier(&self, run: &str) -> bool {
         fs::read_link(self.path.join(ENDS).join(EARLIER)).is_ok_and(|noted| noted == Path::new(run))
     }
 
@@ -163,7 +161,8 @@ impl AppDir {
         self.shared || self.is_split()
     }
 
-    /// Removes the FIFO of the app's input where a mux of root had it, which nobody has open any more.
+    /// Removes the FIFO of the app's input at its place for a mux of root. No process has it open
+    /// any more.
     pub(crate) fn remove_old_input(&self) -> Result<()> {
         let path = self.path.join(ENDS).join(Stream::Stdin.stage2());
         remove(&path).with_context(|| format!("cannot remove {}", path.display()))
@@ -197,14 +196,15 @@ impl AppDir {
         if is_renewed { ends.join(INPUT).join(file) } else { path }
     }
 
-    /// Where an end of the app's is to be. What a mux with other rules has left is moved there
-    /// first: a running app may have it open.
+    /// The path for an end of the app. An end that a mux with the other layout left is moved there
+    /// first, since a running app may have it open.
     pub(crate) fn place_end(&self, file: &str) -> io::Result<PathBuf> {
         let (to, open) = (self.end(file), self.path.join(file));
         let leads = |path: &Path| fs::read_link(path).is_ok_and(|to| to.ends_with(file));
         let is_taken = to == open && !leads(&open) && fs::symlink_metadata(&open).is_ok();
         let ends = self.path.join(ENDS);
-        // Never what is in INPUT, which may be a link of the mux's: it is followed nowhere but there.
+        // Never a file in INPUT, which may be a link of the mux: links are followed only inside
+        // INPUT.
         for from in [open, ends.join(file)] {
             if from != to
                 && !is_taken
@@ -235,7 +235,7 @@ impl AppDir {
         replace_link(&self.path.join(file), &way)
     }
 
-    /// The FIFO of `iojournal@NAME.service`, which is among the app's ends, in a directory that is made if there is none.
+    /// The FIFO of `iojournal@NAME.service` among the app's ends. Makes its directory if needed.
     pub(crate) fn journal(&self) -> io::Result<PathBuf> {
         make_dir(&self.path.join(ENDS))?;
         Ok(self.path.join(ENDS).join(JOURNAL))

@@ -1,10 +1,11 @@
 //! The state directory and all paths below it. No other module builds such paths.
 //!
 //! Invariant: an [`AppDir`] never opens, binds or connects to anything outside the app's directory,
-//! whatever links another user or a pod has put there. A mux keeps its files only where no other
-//! user can reach or replace them. This module does not know the contents of the files.
+//! even through links of another user or a pod. A mux keeps its files only where no other user can
+//! reach or replace them. This module does not know the contents of the files.
 
 mod ends;
+mod session;
 mod sockets;
 
 use std::ffi::OsStr;
@@ -21,16 +22,19 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, fstat, mkdirat,
 use rustix::io::Errno as Failure;
 
 pub(crate) use self::ends::split_end;
+pub(crate) use self::session::session;
 
 use self::ends::{EARLIER, GATE, GATE_PREPARED, INPUT, JOURNAL};
 use super::files::{
-    CLOSED, PRIVATE, is_same, names, open_in, read_open, read_plain, remove, remove_in, replace_in,
-    set_mode,
+    CLOSED, PRIVATE, is_same, names, open_in, open_plain, read_open, read_plain, remove, remove_in,
+    replace_in, set_mode,
 };
 use super::walk::{Links, Walk, is_link, refusal};
-use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
+
+/// Longest file with options of a mux, bytes: a few lines.
+const OPTIONS: u64 = 64 << 10;
 
 /// Where the muxes of the system have their directories.
 const SYSTEM: &str = "/run/iottymux";
@@ -60,6 +64,8 @@ pub(crate) const SESSION: &str = "sock-session";
 pub(crate) const LOGS: &str = "logs";
 /// How the app ended.
 pub(crate) const LAST: &str = "last.json";
+/// What was reported of the app's life, for the next mux.
+pub(crate) const LIFE: &str = "life.json";
 /// Prefix of an end that is set aside until the app's next start.
 pub(crate) const KEPT: &str = "kept-";
 const LOCK: &str = "lock";
@@ -84,15 +90,12 @@ impl StateDir {
             return Ok(Self(SYSTEM.into()));
         }
         let named = |e| anyhow!("cannot find a state directory: {e}; try --state-dir DIR");
-        Ok(Self(session().map_err(named)?.join("iottymux")))
+        Ok(Self(session::state().map_err(named)?))
     }
 
     /// The directory that has the app of a client: that of [`StateDir::resolve`], else that of the
     /// system where the app is, whose mux may let this user in.
-    ///
-    /// # Errors
-    /// As of [`StateDir::resolve`], where the system has no such app either.
-    pub fn with_app(given: Option<PathBuf>, name: &AppName) -> Result<Self> {
+    pub(crate) fn with_app(given: Option<PathBuf>, name: &AppName) -> Result<Self> {
         let is_given = given.is_some();
         let own = Self::resolve(given);
         let has_app = |state: &Self| state.0.join(name.as_str()).is_dir();
@@ -105,10 +108,7 @@ impl StateDir {
     }
 
     /// All directories with apps that this user may attach to.
-    ///
-    /// # Errors
-    /// As of [`StateDir::resolve`], where the system has none either.
-    pub fn all(given: Option<PathBuf>) -> Result<Vec<Self>> {
+    pub(crate) fn all(given: Option<PathBuf>) -> Result<Vec<Self>> {
         if given.is_some() {
             return Ok(vec![Self::resolve(given)?]);
         }
@@ -125,8 +125,8 @@ impl StateDir {
         is_ordinary.then(|| Self(SYSTEM.into()))
     }
 
-    /// rkt's directory, if this is a pod of rkt: one where its reapers have a place to write to, whether
-    /// an app has a mux or not, or where there is such a directory already.
+    /// rkt's directory, if this is a pod of rkt: its reapers have a directory for their reports
+    /// there, or rkt's state directory exists already.
     pub(crate) fn of_rkt() -> Option<Self> {
         let rkt = Path::new(RKT);
         let ours = rkt.join(RKT_STATE);
@@ -204,7 +204,7 @@ impl AppDir {
         fs::symlink_metadata(self.path.join(MUX)).is_ok_and(|there| there.is_dir())
     }
 
-    /// The same directory, for a mux that lets other users come to its sockets, or does not.
+    /// The same directory; `shared` if other users may reach its sockets.
     pub(crate) fn shared(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
@@ -253,13 +253,13 @@ impl AppDir {
     /// The file of options in the app's directory, where root has made the directory.
     pub(crate) fn old_options(&self) -> Option<String> {
         let path = self.path.join("env");
-        let read = || read_plain(&path, limits::OPTIONS).ok();
+        let read = || read_plain(&path, OPTIONS).ok();
         let (_, text) = self.is_split().then(read)??;
         String::from_utf8(text).ok()
     }
 
-    /// Closes the directory to others, or lets them pass, and removes what others have put there before.
-    /// To be called with the lock: the directory may be another mux's.
+    /// Closes the directory to other users, or lets them pass, and removes files that other users
+    /// put there before. Call it with the lock: the directory may belong to another mux.
     pub(crate) fn arrange(&self, _: &Lock) -> Result<()> {
         let (dir, ends) = (self.path(""), self.path(ENDS));
         let arrange = || -> io::Result<()> {
@@ -277,20 +277,22 @@ impl AppDir {
         Ok(())
     }
 
-    /// The way to the directory. The links on it are only those of root and of this user, and the directory is
-    /// not a link: it may be that of a pod, seen from outside.
+    /// Opens the directory. Only links of root and of this user may be on its path, and the
+    /// directory itself must not be a link: it may be that of a pod, seen from outside.
     fn walk(&self) -> io::Result<Walk> {
         let dir = self.path("");
         let state = self.path.parent().unwrap_or(Path::new("/"));
         let mut walk = Walk::new()?;
         walk.go(state, Links::Trusted)?;
+        // It may have been made after it was chosen.
+        session::check(state, &fstat(walk.fd())?)?;
         walk.go(dir.strip_prefix(state).unwrap_or(&dir), Links::None)?;
         Ok(walk)
     }
 
-    /// Opens a file of the directory, and never by a link.
-    fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
-        open_in(&self.walk()?, file.as_ref(), flags)
+    /// Opens a plain file of the directory, and nothing else.
+    fn open(&self, file: &str) -> io::Result<File> {
+        open_plain(&self.walk()?, file.as_ref())
     }
 
     /// The root directory in which the directory is, if that is another than this process has.
@@ -342,7 +344,7 @@ impl AppDir {
                 // A `run` that ended in between has removed the file: then the lock is of no use.
                 Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock)),
                 Ok(_) => {}
-                // Whoever looks whether it is held has it for that moment, and not for itself.
+                // A process that checks the lock holds it for that moment.
                 Err((file, Errno::EWOULDBLOCK)) => {
                     if Flock::lock(file, FlockArg::LockSharedNonblock).is_err() {
                         bail!(
@@ -359,9 +361,9 @@ impl AppDir {
         }
     }
 
-    /// Whether a mux has the lock; not, as far as one can tell who may not open it.
+    /// Whether a mux has the lock; `false` if this user may not open it.
     pub fn is_locked(&self) -> bool {
-        self.open(LOCK, OFlags::RDONLY).is_ok_and(|file| {
+        self.open(LOCK).is_ok_and(|file| {
             let looked = Flock::lock(file, FlockArg::LockSharedNonblock);
             matches!(looked, Err((_, Errno::EWOULDBLOCK)))
         })
@@ -374,13 +376,13 @@ impl AppDir {
             .with_context(what)
     }
 
-    /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of a
-    /// pod, read from outside, and must not lead elsewhere or make its reader wait.
+    /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of
+    /// a pod, read from outside, and must not lead elsewhere or make its reader wait.
     pub(crate) fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
-        read_open(self.open(file, OFlags::RDONLY)?, limit).map(|(_, content)| content)
+        read_open(self.open(file)?, limit).map(|(_, content)| content)
     }
 
-    /// Where rkt's reaper writes how the app ended, if this is the directory of one in a pod of rkt.
+    /// The file in which rkt's reaper writes the app's exit, if this directory is in a pod of rkt.
     pub(crate) fn rkt_status(&self) -> Option<PathBuf> {
         let rkt = Path::new(RKT);
         let ours = self.path.parent() == Some(&rkt.join(RKT_STATE));
@@ -411,6 +413,7 @@ impl AppDir {
     pub(crate) fn remove_leftovers(&self) -> Result<()> {
         self.remove(ENDPOINTS)?;
         self.remove(LAST)?;
+        self.remove(LIFE)?;
         for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
             self.remove(file)?;
         }
@@ -419,13 +422,13 @@ impl AppDir {
 
     /// Waits until no mux has the lock.
     pub(crate) fn await_unlocked(&self) -> Result<()> {
-        let Ok(file) = self.open(LOCK, OFlags::RDONLY) else { return Ok(()) };
+        let Ok(file) = self.open(LOCK) else { return Ok(()) };
         let what = |(_, e)| anyhow!("cannot wait for {}: {e}", self.path(LOCK).display());
         Flock::lock(file, FlockArg::LockShared).map(drop).map_err(what)
     }
 
-    /// Removes all that a mux has ever left, and the directory if nothing else is in it; whether there
-    /// was no mux that runs.
+    /// Removes all files that any mux has left, and the directory if it is empty then. Returns
+    /// whether no mux was running.
     pub(crate) fn clear(&self) -> Result<bool> {
         if !self.path.is_dir() {
             return Ok(true);
@@ -451,12 +454,6 @@ impl AppDir {
         self.remove_dir();
         Ok(true)
     }
-}
-
-/// The directory of the user's session.
-pub(crate) fn session() -> Result<PathBuf> {
-    let dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    dir.filter(|dir| dir.is_absolute()).context("XDG_RUNTIME_DIR is not set")
 }
 
 /// Makes a directory that is closed to other users, or checks that an existing one belongs to this
@@ -523,6 +520,6 @@ fn is_own(stat: &Stat) -> bool {
 /// Whether a mux makes files of this name.
 fn is_of_a_mux(name: &str) -> bool {
     let stem = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).unwrap_or(name);
-    [ENDPOINTS, LOGS, LAST, LOCK].contains(&stem)
+    [ENDPOINTS, LOGS, LAST, LIFE, LOCK].contains(&stem)
         || ["sock-", "stage2-", KEPT].iter().any(|begin| stem.starts_with(begin))
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
@@ -20,6 +21,10 @@ use super::AppDir;
 use crate::os::files::{PRIVATE, open_in, remove, set_mode, temporary};
 use crate::os::walk::refusal;
 use crate::types::limits;
+
+/// How long to wait for a mux whose listen queue is full: a running one accepts in milliseconds,
+/// and a hook of the app's unit waits here.
+const CONNECT: Duration = Duration::from_secs(2);
 
 /// Longest path of a unix socket, bytes without the closing zero (`sun_path` of unix(7)).
 const SUN_PATH: usize = 107;
@@ -54,7 +59,7 @@ impl AppDir {
         let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
         let fd = UnixStream::from(fd);
         // A mux with a full listen queue must not block this process.
-        fd.set_write_timeout(Some(limits::CONNECT))?;
+        fd.set_write_timeout(Some(CONNECT))?;
         // Connect to the checked file, even if another one has its name now.
         let opened = PathBuf::from(format!("/proc/self/fd/{}", there.as_raw_fd()));
         match connect(fd.as_raw_fd(), &UnixAddr::new(&opened)?) {

@@ -1,7 +1,7 @@
 //! Finds out how the app ended if no hook has reported it: from systemd, and in a rkt pod from the
 //! file that a reaper writes.
 //!
-//! Invariant: nothing here blocks, and it ends within [`limits::INQUIRY`]. Without a certain result
+//! Invariant: nothing here blocks, and it ends within [`INQUIRY`]. Without a certain result
 //! the status is unknown. systemd comes first: the reaper's number may be that of a signal, and at
 //! a pod's halt the reaper may write 0 while the app still runs. So a number of the reaper causes a
 //! second question to systemd, and [`is_doubtful`] numbers alone do not count.
@@ -28,6 +28,16 @@ use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::wire::AppStatus;
 
+/// How long an ending mux waits for systemd's report of the app's exit: a busy system answers late.
+/// Less than `DRAIN_READ`, since the app's stop may wait for the mux.
+const INQUIRY: Duration = Duration::from_secs(4);
+/// Bytes of that report that are read: three short lines.
+const SHOWN: u64 = 256;
+/// Pause between two looks for the status that rkt's reaper writes at about the same time.
+const REAPER_LOOK: Duration = Duration::from_millis(20);
+/// Bytes of that status that are read: a number.
+const REAPED: u64 = 64;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
@@ -39,7 +49,7 @@ pub(crate) struct Inquiry {
     reaper: Option<(PathBuf, SystemTime)>,
     /// PID 1 has answered that the app has not ended.
     is_early: bool,
-    /// What the reaper wrote, for which PID 1 is asked once more.
+    /// The reaper's report, for which PID 1 is asked once more.
     reaped: Option<AppStatus>,
     until: Instant,
 }
@@ -64,7 +74,7 @@ impl Inquiry {
         let systemctl = asked.map_err(|e| log::warn!("{e:#}")).ok();
         let oldest = SystemTime::now().checked_sub(age + limits::CLOCK_TICK);
         let reaper = dir.rkt_status().zip(oldest);
-        let until = now + limits::INQUIRY;
+        let until = now + INQUIRY;
         let (service, is_early, reaped) = (service.clone(), false, None);
         let has_begun = systemctl.is_some() || reaper.is_some();
         has_begun.then_some(Self { app, service, systemctl, reaper, is_early, reaped, until })
@@ -77,7 +87,7 @@ impl Inquiry {
             if let Poll::Ready(found) = self.look(now) {
                 return found;
             }
-            let looks_again = self.due(now).min(now + limits::REAPER_LOOK);
+            let looks_again = self.due(now).min(now + REAPER_LOOK);
             thread::sleep(looks_again.saturating_duration_since(now));
         }
     }
@@ -136,7 +146,7 @@ impl Inquiry {
     pub(crate) fn due(&self, now: Instant) -> Instant {
         match self.systemctl {
             Some(_) => self.until,
-            None => self.until.min(now + limits::REAPER_LOOK),
+            None => self.until.min(now + REAPER_LOOK),
         }
     }
 }
@@ -148,7 +158,7 @@ fn ask(service: &ServiceName) -> io::Result<Child> {
     // A name may begin with what looks like an option.
     command.args(["--", service.as_str()]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // systemd, which is stopping this unit, sends it to whatever is started now, too.
+    // systemd is stopping this unit, and sends SIGTERM to newly started processes, too.
     sys::ignoring_sigterm(&mut command);
     let child = command.spawn()?;
     if let Some(pipe) = &child.stdout {
@@ -166,7 +176,7 @@ fn answer(child: &mut Child) -> Result<Option<String>> {
     }
     let mut text = Vec::new();
     if let Some(pipe) = &mut child.stdout {
-        match pipe.take(limits::SHOWN).read_to_end(&mut text) {
+        match pipe.take(SHOWN).read_to_end(&mut text) {
             Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(e.into()),
             _ => {}
         }
@@ -185,7 +195,7 @@ fn is_doubtful(reaped: AppStatus) -> bool {
 /// The number that the reaper has written since `oldest`, if any.
 fn read_reaped(path: &Path, oldest: SystemTime) -> Result<Option<AppStatus>> {
     let what = || format!("cannot read {}", path.display());
-    match read_plain(path, limits::REAPED) {
+    match read_plain(path, REAPED) {
         // That of an earlier run, or one that is being written.
         Ok((written, text)) if written < oldest || text.is_empty() => Ok(None),
         Ok((_, text)) => reaped(&text).map(Some).with_context(what),

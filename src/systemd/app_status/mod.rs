@@ -20,8 +20,8 @@ use crate::wire::{AppStatus, Started};
 /// The highest number of a signal.
 const LAST_SIGNAL: u8 = 64;
 
-/// The exit status of the main process, from the variables of an `ExecStopPost=` hook; `None` if there was
-/// no main process, for example after a failed `ExecStartPre=`.
+/// The exit status of the main process, from the variables of an `ExecStopPost=` hook; `None` if
+/// there was no main process, for example after a failed `ExecStartPre=`.
 pub(crate) fn ended() -> Result<Option<AppStatus>> {
     // Only such a hook has this variable, and always.
     env::var("SERVICE_RESULT")
@@ -35,8 +35,8 @@ pub(crate) fn ended() -> Result<Option<AppStatus>> {
     parsed.map(Some)
 }
 
-/// The main process, from the variables of an `ExecStartPost=` hook; `None` if there is no main process, for
-/// example with `Type=oneshot`, where it has ended by then.
+/// The main process, from the variables of an `ExecStartPost=` hook; `None` if there is no main
+/// process, for example with `Type=oneshot`, where it has ended by then.
 pub(crate) fn started() -> Result<Option<Started>> {
     let pid = match env::var("MAINPID") {
         Ok(pid) => pid,
@@ -65,7 +65,7 @@ enum MainProcess {
     Ended(AppStatus),
     /// It runs, or is about to run.
     Runs,
-    /// There is no such unit, it has not run, or it is being stopped.
+    /// The unit does not exist, has not run, or is stopping.
     Unknown,
 }
 
@@ -89,8 +89,8 @@ fn shown(text: &str) -> Result<MainProcess> {
     })
 }
 
-/// Parses the number that a reaper of rkt writes: an exit status or the number of a signal, which cannot be
-/// distinguished.
+/// Parses the number that a reaper of rkt writes: an exit status or the number of a signal, which
+/// cannot be distinguished.
 fn reaped(text: &[u8]) -> Result<AppStatus> {
     let number = text.strip_suffix(b"\n").unwrap_or(text);
     let status = std::str::from_utf8(number).ok().filter(|n| !n.starts_with('+'));

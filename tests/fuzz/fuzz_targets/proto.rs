@@ -4,7 +4,7 @@
 
 use iottymux::types::limits;
 use iottymux::types::size::Size;
-use iottymux::wire::{Answer, AppStatus, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, Item, Refusal, Report, Welcome};
+use iottymux::wire::{Answer, AppStatus, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, InputPosition, Item, Refusal, Report, Welcome};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +58,7 @@ fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(body: &[
 
 fn messages(body: &[u8]) {
     again::<Hello>(body);
+    again::<InputPosition>(body);
     again::<Size>(body);
     again::<ControlRequest>(body);
     again::<Welcome>(body);

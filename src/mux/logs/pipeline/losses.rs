@@ -1,4 +1,4 @@
-//! The app's output that a log lost: in all, and what its next marker reports. Pure.
+//! The app's output that a log lost: in total, and for its next marker. Pure.
 
 use crate::logfmt::chunk::Lost;
 use crate::types::size::Size;
@@ -12,7 +12,7 @@ pub(crate) struct Losses {
     /// Not yet reported by a marker.
     pub(crate) pending: Lost,
     /// When the last pending byte was read.
-    at: Stamp,
+    pub(crate) at: Stamp,
     /// The last size of a recorded terminal in the pending output.
     pub(crate) size: Option<Size>,
 }
@@ -30,13 +30,13 @@ impl Losses {
         self.at = at;
     }
 
-    /// Puts back what a marker was to report, because the marker itself was lost.
+    /// Puts back the losses of a marker that was lost itself.
     pub(crate) fn put_back(&mut self, lost: Lost, at: Stamp) {
         self.pending.add(lost);
         self.at = at.max(self.at);
     }
 
-    /// Takes what the next marker reports, and its time.
+    /// Takes the losses for the next marker, and its time.
     pub(crate) fn take(&mut self) -> Option<(Lost, Stamp)> {
         let pending = std::mem::take(&mut self.pending);
         (pending != Lost::default()).then_some((pending, self.at))

@@ -1,26 +1,33 @@
-//! A log: what the app wrote, in a format that readers expect, on its way to one target.
+//! A log: the app's output, in a format that readers expect, on its way to one target.
 //!
 //! The log reads the hub in the order of reading, splits the bytes into entries, encodes these into
-//! chunks, and hands the chunks to a writer. Only the writer touches the target and may wait for it.
+//! chunks, and hands the chunks to a writer. Only the writer touches the target and may wait for
+//! it.
 //!
-//! Invariants: what is logged depends only on the app's bytes and the clock. Nothing here blocks. While
-//! the target works, the app waits for it and no line is lost (with [`LogPolicy::Drop`] the other way
-//! round). While it fails, the newest lines are kept; the others are counted, and a marker in their place
-//! says so.
+//! Invariants: the content depends only on the app's bytes and the clock. Nothing here blocks.
+//! While the target works, the app waits for it and no line is lost (with [`LogPolicy::Drop`] the
+//! other way round). While the target fails, the newest lines are kept; the others are counted, and
+//! a marker in their place reports them.
 
 mod losses;
+pub mod memory;
 mod notes;
 pub(crate) mod number;
 mod pauses;
 mod queue;
+mod takeover;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use std::time::{Duration, Instant};
 
 use self::losses::Losses;
+use self::memory::{LogMemory, Snapshot, StateKeeper};
 use self::notes::{Note, Notes};
 use self::pauses::Pauses;
 use self::queue::Queue;
+use self::takeover::take_over;
 use self::target::Target;
 use super::file::Rotation;
 use super::writer::{LogWriter, Reopened, WriterEvent};
@@ -31,7 +38,7 @@ use crate::logfmt::lines::{Entry, Splitter};
 use crate::logfmt::stamp::StampText;
 use crate::types::limits;
 use crate::types::size::Size;
-use crate::types::stream::Stream;
+use crate::types::stream::{Epoch, Stream};
 use crate::types::time::{Now, Stamp};
 
 /// The options of all logs of an app.
@@ -45,13 +52,13 @@ pub struct LogOptions {
     pub flush: Duration,
     /// Bytes kept for a target that fails.
     pub buffer: usize,
-    /// What gives way to a slow target.
+    /// The policy for a slow target.
     pub policy: LogPolicy,
     /// How files are rotated; `None` if another program rotates them.
     pub rotation: Option<Rotation>,
 }
 
-/// What gives way when a log is slower than the app.
+/// The policy when a log is slower than the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPolicy {
     /// The app waits.
@@ -96,49 +103,91 @@ pub struct Log {
     notes: Notes,
     /// The time of the next entry. Times of a log never go back.
     stamp: StampText,
-    /// The offset of the next byte of each stream.
-    at: [u64; Stream::ALL.len()],
-    /// The offset at which the app ended in each stream, until the log reaches it.
-    app_ends: [Option<u64>; Stream::ALL.len()],
+    offsets: TakenOffsets,
     pauses: Pauses,
     queue: Queue,
     target: Target,
     losses: Losses,
+    keeper: StateKeeper,
+}
+
+/// How far a log is, per stream.
+#[derive(Debug)]
+struct TakenOffsets {
+    /// The counting of the offsets.
+    epoch: Epoch,
+    /// The next byte.
+    at: [u64; Stream::ALL.len()],
+    /// Where the app ended, until the log reaches that.
+    app_ends: [Option<u64>; Stream::ALL.len()],
+    /// The first byte that the target may not have.
+    written: [u64; Stream::ALL.len()],
+    /// Whether the target may end with an unfinished line of an earlier app.
+    begins: bool,
 }
 
 impl Log {
     /// A log that begins with the next byte, or continues where the log of an earlier mux stopped.
-    /// `name` is for people, and tells the logs of an app apart.
+    /// `name` is for people, and distinguishes the logs of an app.
     pub fn new(
         name: String,
         encoder: Box<dyn Encoder>,
         options: LogOptions,
-        writer: LogWriter,
+        (writer, memory): (LogWriter, LogMemory),
         hub: &mut Hub,
     ) -> Self {
-        let now = Now::read().stamp;
+        let now = Now::read();
         let number = number::number(&name);
         hub.renumber_log(number::old(&name), number);
-        if !hub.is_followed(number) {
+        let worst = memory.layout().worst;
+        let (keeper, mut spare, left) = memory.open();
+        let is_first = left.is_none() && !hub.is_followed(number);
+        let (left, kept) = take_over(left, hub, number, &mut spare);
+        let Snapshot { begins, ends_amid_line, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
+        let (id, at, bytes) = hub.follow(number, now.stamp, kept);
+        let begins = begins || is_first;
+        if begins {
             writer.begin();
         }
-        let (id, at, bytes) = hub.follow(number, now);
-        let splitter = encoder.splitter(options.line_limit);
-        let options = LogOptions { chunk: encoder.chunk(options.chunk), ..options };
-        Self {
+        let mut splitter = encoder.splitter(options.line_limit);
+        let mut pauses = Pauses::new(encoder.flush(options.flush));
+        for (stream, (half, open)) in Stream::ALL.into_iter().zip(&left.halves) {
+            splitter.resume(stream, half, *open);
+            pauses.set_half(stream, !half.is_empty(), now.at);
+        }
+        if kept.is_none() && encoder.runs_lines_together() {
+            let is_amid =
+                |s: &Stream| hub.byte_before(*s, at[*s as usize]).is_some_and(|b| b != b'\n');
+            Stream::ALL.into_iter().filter(is_amid).for_each(|stream| splitter.go_on(stream));
+        }
+        left.full.iter().for_each(|chunk| keeper.seal(chunk));
+        let mut losses = Losses::new(lost.plus(Lost { lines: 0, bytes }), now.stamp.max(lost_at));
+        losses.size = left.snapshot.lost_size;
+        let written = kept.map_or(at, |kept| kept.written);
+        let mut log = Self {
             id,
             name,
             notes: Notes::default(),
-            stamp: StampText::new(Stamp::default()),
-            at,
-            app_ends: [None; Stream::ALL.len()],
-            pauses: Pauses::new(encoder.flush(options.flush)),
-            queue: Queue::new(&options, encoder.worst(splitter.limit())),
-            target: Target::new(writer),
-            losses: Losses::new(Lost { lines: 0, bytes }, now),
+            stamp: StampText::new(stamp),
+            offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends, written, begins },
+            pauses,
+            queue: Queue::new(&options, worst, spare, (left.filling, left.full)),
+            target: Target::new(writer, ends_amid_line),
+            losses,
             splitter,
             encoder,
+            keeper,
+        };
+        // A part of the first one may be written: a marker comes behind it.
+        let handed = (0..left.handed).map_while(|_| log.queue.pop()).collect::<Vec<_>>();
+        for chunk in &handed {
+            log.target.add(chunk, now.at);
         }
+        log.save();
+        for chunk in handed {
+            log.target.writer.write(chunk);
+        }
+        log
     }
 
     /// Its name for people.
@@ -166,7 +215,7 @@ impl Log {
         self.losses.total
     }
 
-    /// Takes what is in the hub, as far as there is room for it, and hands it to the writer.
+    /// Takes as much output from the hub as there is room for, and hands it to the writer.
     pub fn advance(&mut self, hub: &mut Hub, now: Instant) {
         // A write that hangs is a failure, too.
         if self.target.stuck_at().is_some_and(|at| at <= now) {
@@ -178,7 +227,7 @@ impl Log {
             }
             let Some(stream) = self.next_stream(hub, now) else { break };
             let Some((stamp, mut range)) = hub.unread(self.id, stream) else { break };
-            if let Some(end) = self.app_ends[stream as usize] {
+            if let Some(end) = self.offsets.app_ends[stream as usize] {
                 range.end = range.end.min(end);
             }
             self.set_stamp(stamp);
@@ -191,6 +240,7 @@ impl Log {
                 self.flush(stream, false, now);
             }
         }
+        self.save();
         self.hand_over(now);
     }
 
@@ -222,7 +272,8 @@ impl Log {
     /// The app ended, and may be started again: its unfinished lines end here.
     pub(crate) fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
         if self.encoder.ends_lines_with_app() {
-            self.app_ends = Stream::ALL.map(|stream| hub.extent(stream).map(|(end, _)| end));
+            self.offsets.app_ends =
+                Stream::ALL.map(|stream| hub.extent(stream).map(|(end, _)| end));
             self.advance(hub, now);
         }
     }
@@ -233,18 +284,34 @@ impl Log {
         pause.into_iter().chain(self.target.stuck_at()).min()
     }
 
-    /// The app ended, and everything is in the hub: takes the rest. Returns whether the target has all
-    /// of it.
-    pub fn finish(&mut self, hub: &mut Hub, now: Instant) -> bool {
-        self.pauses.mix();
+    /// Takes the rest, when everything that this mux reads is in the hub. Returns whether the
+    /// target has all of it. If another mux continues the log, that one finishes the unfinished
+    /// lines.
+    pub fn finish(&mut self, hub: &mut Hub, next_goes_on: bool, now: Instant) -> bool {
+        // What waits for the end of another stream's line waits for the next mux, too.
+        if !next_goes_on {
+            self.pauses.mix();
+        }
         self.advance(hub, now);
         if hub.unread_first(self.id).is_none() && self.has_room(now) {
             for stream in Stream::ALL {
-                self.flush(stream, true, now);
+                let waits = next_goes_on && self.leaves_half(stream, hub);
+                if !waits {
+                    self.flush(stream, !next_goes_on, now);
+                }
             }
             self.hand_over(now);
         }
         self.target.is_idle() && self.queue.is_empty()
+    }
+
+    /// Whether half a line of a stream stays for the next mux: its format has no parts of lines, or
+    /// no mark for them, and all of it is kept.
+    fn leaves_half(&self, stream: Stream, hub: &Hub) -> bool {
+        let begin =
+            self.offsets.at[stream as usize].saturating_sub(self.splitter.waiting(stream) as u64);
+        (self.pauses.never_end() || self.encoder.runs_lines_together())
+            && hub.start(stream).is_some_and(|start| start <= begin)
     }
 
     /// Handles an event of the writer.
@@ -254,16 +321,19 @@ impl Log {
                 self.target.done(now);
                 if !chunk.is_marker() {
                     hub.log_written(self.id, chunk.ends);
+                    self.offsets.written = chunk.ends;
                 }
+                self.offsets.begins = false;
                 if let Some(why) = self.target.recover() {
                     log::warn!("log {}: works again after: {why}", self.name);
                 }
+                self.save();
                 self.queue.recycle(chunk);
                 self.hand_over(now);
             }
             WriterEvent::Lost(chunk) => {
                 self.target.done(now);
-                // If the format cannot tell how much the target has, all counts as lost.
+                // If the format does not know how much the target has, all counts as lost.
                 let (_, lost) = self.lost_of(&chunk);
                 let Lost { lines, bytes } = lost;
                 let name = &self.name;
@@ -276,6 +346,8 @@ impl Log {
                 } else {
                     self.lose(&chunk, lost);
                 }
+                self.save();
+                self.queue.recycle(chunk);
                 self.hand_over(now);
             }
             WriterEvent::Failing(why) => self.fail(why),
@@ -294,12 +366,12 @@ impl Log {
 
     // ---- giving up ----
 
-    /// Time is over: what is not written counts as lost. The writer is asked how much it has.
+    /// The time is over: unwritten output counts as lost. The writer reports how much it has.
     pub(crate) fn give_up(&mut self, hub: &mut Hub, now: Instant) {
         if self.target.failing().is_none() {
             self.target.fail("the target was too slow".to_owned());
         }
-        if !self.finish(hub, now) {
+        if !self.finish(hub, false, now) {
             self.target.give_up();
         }
     }
@@ -348,7 +420,9 @@ impl Log {
         let first = hub.unread_first(self.id)?;
         match self.splitter.open() {
             Some(open) if open != first && !self.encoder.may_mix_lines() => {
-                if self.pauses.holds_other(hub.is_pressed(self.id, first), now) {
+                // Where nothing marks a part of a line, the app waits rather than that lines mix.
+                let may_mix = !self.encoder.runs_lines_together();
+                if self.pauses.holds_other(may_mix && hub.is_pressed(self.id, first), now) {
                     return hub.unread(self.id, open).map(|_| open);
                 }
             }
@@ -360,7 +434,7 @@ impl Log {
     /// Takes the next note, or a piece of it, if the log has reached it. Returns whether it has.
     fn take_note(&mut self) -> bool {
         let Some((at, stamp)) = self.notes.next() else { return false };
-        if at > self.at[Stream::Tty as usize] {
+        if at > self.offsets.at[Stream::Tty as usize] {
             return false;
         }
         self.set_stamp(stamp);
@@ -387,9 +461,10 @@ impl Log {
     /// Ends the next unfinished line of an app that ended there. Returns whether there was one.
     fn end_line(&mut self, now: Instant) -> bool {
         for stream in Stream::ALL {
-            let (end, at) = (self.app_ends[stream as usize], self.at[stream as usize]);
+            let (end, at) =
+                (self.offsets.app_ends[stream as usize], self.offsets.at[stream as usize]);
             if end.is_some_and(|end| end <= at) {
-                self.app_ends[stream as usize] = None;
+                self.offsets.app_ends[stream as usize] = None;
                 self.pauses.set_half(stream, false, now);
                 if let Some(entry) = self.splitter.end(stream) {
                     self.encoder.put(&mut self.queue.filling, &self.stamp, &entry);
@@ -418,7 +493,7 @@ impl Log {
                     self.encoder.put(&mut self.queue.filling, &self.stamp, &entry);
                     self.note_cut();
                 }
-                self.at[stream as usize] += (before - rest.len()) as u64;
+                self.offsets.at[stream as usize] += (before - rest.len()) as u64;
             }
             taken += piece.len() - rest.len();
         }
@@ -457,31 +532,58 @@ impl Log {
             }
             let full = self.take_filling();
             self.queue.push(full);
-            // What the target can take is not dropped.
+            // Output that the target can accept is not dropped.
             self.hand_over(now);
             while let Some(oldest) = self.queue.pop_excess() {
                 self.lose(&oldest, oldest.text());
+                self.save();
                 self.queue.recycle(oldest);
             }
         }
-        self.queue.begin(self.splitter.open().is_none());
-        true
+        self.queue.is_blocked = !self.queue.begin(self.splitter.open().is_none());
+        !self.queue.is_blocked
     }
 
     /// Takes the chunk that is being filled, with the offsets up to which it has the streams.
     fn take_filling(&mut self) -> Chunk {
         let mut chunk = std::mem::take(&mut self.queue.filling);
         // The stream of the input has no offsets.
-        let written =
-            |s: Stream| self.at[s as usize].saturating_sub(self.splitter.waiting(s) as u64);
+        let at = self.offsets.at;
+        let written = |s: Stream| at[s as usize].saturating_sub(self.splitter.waiting(s) as u64);
         chunk.ends = Stream::ALL.map(written);
+        self.keeper.seal(&chunk);
         chunk
+    }
+
+    /// Keeps the state for the next mux.
+    fn save(&mut self) {
+        let TakenOffsets { epoch, at, app_ends, written, begins } = self.offsets;
+        let Losses { pending: lost, at: lost_at, size: lost_size, .. } = self.losses;
+        for stream in Stream::ALL {
+            let (half, open) = self.splitter.half(stream);
+            let begin = at[stream as usize].saturating_sub(half.len() as u64);
+            self.keeper.keep_half(stream, begin, half, open);
+        }
+        let (ends_amid_line, stamp) = (self.target.ends_amid_line, self.stamp.stamp());
+        let snapshot = Snapshot {
+            epoch,
+            begins,
+            ends_amid_line,
+            stamp,
+            written,
+            at,
+            app_ends,
+            lost,
+            lost_at,
+            lost_size,
+        };
+        let full = self.target.slots().chain(self.queue.slots());
+        self.keeper.save(&snapshot, &self.queue.filling, (self.target.len(), full));
     }
 
     // ---- from chunks to the writer ----
 
-    /// Hands the writer what there is, if it has nothing, and the next full chunk, so that it need not
-    /// wait.
+    /// Hands the writer a chunk if it has none, and the next full one, so that it need not wait.
     fn hand_over(&mut self, now: Instant) {
         while self.target.takes_more() {
             let next = self.marker().or_else(|| self.queue.pop()).or_else(|| {
@@ -489,27 +591,34 @@ impl Log {
                 some.then(|| self.take_filling())
             });
             let Some(chunk) = next else { return };
-            self.target.write(chunk, now);
+            self.target.add(&chunk, now);
+            // Before the target can have any of it.
+            self.save();
+            self.target.writer.write(chunk);
         }
     }
 
     /// An entry that stands for lost output.
     fn marker(&mut self) -> Option<Chunk> {
+        if self.losses.pending == Lost::default() {
+            return None;
+        }
+        let mut chunk = self.queue.take_spare()?;
         let (lost, stamp) = self.losses.take()?;
         let text = self.encoder.marker(lost);
         let breaks = self.encoder.runs_lines_together() && self.target.ends_amid_line;
         let pieces = [if breaks { b"\n" } else { &b""[..] }, text.as_bytes()];
         let entry = Entry { stream: self.encoder.own_stream(), first: true, last: true, pieces };
-        let Lost { lines, bytes: text } = lost;
-        let mut chunk = Chunk { cut: Some(0), lines, text, ..Chunk::default() };
+        (chunk.cut, chunk.lines, chunk.text) = (Some(0), lost.lines, lost.bytes);
         self.encoder.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
         if let Some(size) = self.losses.size.take() {
             self.encoder.encode_size(&mut chunk.bytes, stamp, size);
         }
+        self.keeper.seal(&chunk);
         Some(chunk)
     }
 
-    /// Counts so much of a chunk as lost.
+    /// Counts this much of a chunk as lost.
     fn lose(&mut self, chunk: &Chunk, lost: Lost) {
         self.losses.count(lost, chunk.last);
         self.losses.size = self.encoder.last_size(&chunk.bytes).or(self.losses.size);
@@ -523,7 +632,7 @@ impl Log {
     }
 }
 
-/// The offset of what the app will print next.
+/// The offset of the app's next byte.
 fn end_of_terminal(hub: &Hub) -> u64 {
     hub.extent(Stream::Tty).map_or(0, |(end, _)| end)
 }

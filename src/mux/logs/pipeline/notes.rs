@@ -1,14 +1,18 @@
 //! Sizes and input of a terminal, for a recording: each belongs to an offset of the app's output.
 //!
-//! Pure. A recording may be behind the app. So a note waits until the recording reaches the byte that the
-//! app printed next, which always begins a read. Invariant: the notes and their input have a limit each.
-//! The oldest notes are dropped, and their input is counted.
+//! Pure. A recording may be behind the app. So a note waits until the recording reaches the byte
+//! that the app printed next, which always begins a read. Invariant: the notes and their input have
+//! a limit each. The oldest notes are dropped, and their input is counted.
 
 use std::collections::VecDeque;
 
 use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::time::Stamp;
+
+/// Notes (sizes of the terminal, input) that wait for a recording that is behind. At most about
+/// thirty per second come while the app waits, and a hanging target fails after `LOG_STUCK`.
+const RECORD_NOTES: usize = 1024;
 
 /// A note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +26,7 @@ pub(crate) enum Note<'a> {
 #[derive(Clone, Copy, Debug)]
 enum NoteKind {
     Size(Size),
-    /// So many bytes.
+    /// This many bytes.
     Typed(usize),
 }
 
@@ -58,7 +62,7 @@ impl Notes {
     fn push(&mut self, note: PendingNote) -> usize {
         self.list.push_back(note);
         let mut lost = 0;
-        while self.list.len() > limits::RECORD_NOTES || self.typed.len() > limits::RECORD_TYPED {
+        while self.list.len() > RECORD_NOTES || self.typed.len() > limits::RECORD_TYPED {
             let Some(oldest) = self.list.pop_front() else { break };
             if let NoteKind::Typed(len) = oldest.what {
                 self.typed.drain(..len);
@@ -84,7 +88,7 @@ impl Notes {
         })
     }
 
-    /// Removes the next note, or so many bytes of its input.
+    /// Removes the next note, or this many bytes of its input.
     pub(crate) fn done(&mut self, bytes: usize) {
         if let Some(PendingNote { what: NoteKind::Typed(len), .. }) = self.list.front_mut() {
             self.typed.drain(..bytes.min(*len));
@@ -101,7 +105,7 @@ impl Notes {
 mod tests {
     use super::*;
 
-    const SIZE: Size = Size { rows: 24, cols: 80 };
+    const SIZE: Size = Size::DEFAULT;
 
     #[test]
     fn notes_come_in_their_order_whole_or_in_pieces() {
@@ -125,12 +129,12 @@ mod tests {
     #[test]
     fn of_too_many_the_newest_are_kept() {
         let mut notes = Notes::default();
-        let all = (0..limits::RECORD_NOTES as u64 + 10).map(|at| notes.typed(at, Stamp(at), b"xy"));
+        let all = (0..RECORD_NOTES as u64 + 10).map(|at| notes.typed(at, Stamp(at), b"xy"));
         assert_eq!(all.sum::<usize>(), 20);
         assert_eq!(notes.next(), Some((10, Stamp(10))));
         // Input that is longer than the limit is dropped with all notes before it.
         let lost = notes.typed(0, Stamp(0), &vec![b'x'; limits::RECORD_TYPED + 1]);
-        assert_eq!(lost, 2 * limits::RECORD_NOTES + limits::RECORD_TYPED + 1);
+        assert_eq!(lost, 2 * RECORD_NOTES + limits::RECORD_TYPED + 1);
         assert_eq!((notes.resized(7, Stamp(7), SIZE), notes.first()), (0, Some(Note::Size(SIZE))));
     }
 }

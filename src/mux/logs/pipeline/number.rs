@@ -1,7 +1,8 @@
-//! The number under which a log has its checkpoint in the memory that the service manager keeps. Pure.
+//! The number under which a log has its checkpoint in the memory that the service manager keeps.
+//! Pure.
 //!
-//! The number must not change with a new version of this program or of Rust: the next mux would not find
-//! the checkpoint, and would not know what it lost.
+//! The number must not change with a new version of this program or of Rust: the next mux would not
+//! find the checkpoint, and would not know what it lost.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

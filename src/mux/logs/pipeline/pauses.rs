@@ -1,7 +1,9 @@
-//! The times at which a log writes half a line, or lets the lines of another stream come between. Pure.
+//! The times at which a log writes an unfinished line, or lets lines of another stream interrupt
+//! it. Pure.
 
 use std::time::{Duration, Instant};
 
+use crate::types::limits;
 use crate::types::stream::Stream;
 
 /// See the module.
@@ -18,9 +20,14 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    /// Half a line waits for so long.
+    /// An unfinished line waits this long.
     pub(crate) fn new(pause: Duration) -> Self {
         Self { pause, half: [None; Stream::ALL.len()], other: None, is_mixed: false }
+    }
+
+    /// Whether half a line waits for its end, however long that takes.
+    pub(crate) fn never_end(&self) -> bool {
+        self.pause >= limits::AGES
     }
 
     /// Half a line of a stream waits from now on, or none.

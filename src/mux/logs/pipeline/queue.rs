@@ -1,9 +1,11 @@
-//! The chunks of a log that the writer does not have: one that is filled, and full ones behind it. Pure.
+//! The chunks of a log that the writer does not have: the one being filled, and full ones that
+//! wait.
 
 use std::collections::VecDeque;
 
 use super::{LogOptions, LogPolicy};
 use crate::logfmt::chunk::{Chunk, Lost};
+use crate::os::sys;
 use crate::types::limits;
 
 /// See the module.
@@ -13,12 +15,12 @@ pub(crate) struct Queue {
     pub(crate) filling: Chunk,
     /// Full chunks, the oldest first.
     full: VecDeque<Chunk>,
-    /// Memory of chunks that the writer has given back.
-    spare: Vec<Vec<u8>>,
+    /// Unused chunks; those whose memory has pages are behind the others.
+    spare: VecDeque<Chunk>,
+    /// The number of unused chunks whose memory has pages.
+    warm: usize,
     /// The longest entry, bytes.
     worst: usize,
-    /// Bytes of a chunk.
-    capacity: usize,
     /// Bytes of full chunks that are kept, at most.
     buffer: usize,
     /// Whether the oldest chunks are dropped though the target works.
@@ -28,41 +30,58 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// An empty queue of chunks of `options.chunk` bytes, or one entry of at most `worst` bytes.
-    pub(crate) fn new(options: &LogOptions, worst: usize) -> Self {
+    /// A queue of these unused chunks, which continues with those of an earlier mux. An entry has
+    /// at most `worst` bytes.
+    pub(crate) fn new(
+        options: &LogOptions,
+        worst: usize,
+        spare: Vec<Chunk>,
+        (filling, full): (Chunk, Vec<Chunk>),
+    ) -> Self {
         Self {
-            filling: Chunk::default(),
-            full: VecDeque::new(),
-            spare: Vec::new(),
+            filling,
+            full: full.into(),
+            spare: spare.into_iter().rev().collect(),
+            warm: 0,
             worst,
-            capacity: options.chunk.max(worst),
             buffer: options.buffer.max(limits::LOG_CHUNK),
             drops: options.policy == LogPolicy::Drop,
             is_blocked: false,
         }
     }
 
-    /// Whether one more entry fits into the allocated memory.
+    /// Whether one more entry fits into the chunk.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         // Called for each line.
-        let bytes = &self.filling.bytes;
-        bytes.capacity() - bytes.len() >= self.worst
+        self.filling.bytes.room() >= self.worst
     }
 
-    /// Whether one more entry exceeds the size of a chunk.
+    /// Whether a chunk is there, and one more entry does not fit into it.
     pub(crate) fn is_filled(&self) -> bool {
-        self.filling.bytes.len() + self.worst > self.capacity
+        self.filling.bytes.capacity() > 0 && !self.has_room()
     }
 
-    /// Allocates a chunk, which is done only a few times: memory is reused. `cut` says whether a file can
-    /// begin with it.
-    pub(crate) fn begin(&mut self, cut: bool) {
-        if self.filling.bytes.capacity() == 0 {
-            self.filling.bytes = self.spare.pop().unwrap_or_default();
-            self.filling.bytes.reserve(self.capacity);
-            self.filling.cut = cut.then_some(0);
+    /// Begins a chunk, if none is being filled. `cut` says whether a file can begin with it.
+    /// Returns whether there is one.
+    pub(crate) fn begin(&mut self, cut: bool) -> bool {
+        if self.filling.bytes.capacity() > 0 {
+            return true;
         }
+        let Some(chunk) = self.take_spare() else { return false };
+        self.filling = Chunk { cut: cut.then_some(0), ..chunk };
+        true
+    }
+
+    /// Takes an unused chunk.
+    pub(crate) fn take_spare(&mut self) -> Option<Chunk> {
+        self.warm = self.warm.saturating_sub(1);
+        self.spare.pop_back()
+    }
+
+    /// The slots of the full chunks.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
+        self.full.iter().map(|chunk| chunk.slot)
     }
 
     /// The number of full chunks.
@@ -88,15 +107,19 @@ impl Queue {
     /// Takes the oldest chunk if the full ones are too many to be kept.
     pub(crate) fn pop_excess(&mut self) -> Option<Chunk> {
         let kept: usize = self.full.iter().map(|chunk| chunk.bytes.len()).sum();
-        if kept > self.buffer { self.pop() } else { None }
+        if kept > self.buffer || self.spare.is_empty() { self.pop() } else { None }
     }
 
-    /// Reuses the memory of a chunk.
+    /// Takes back a chunk that is not in the memory's snapshot any more.
     pub(crate) fn recycle(&mut self, mut chunk: Chunk) {
-        chunk.bytes.clear();
+        chunk.reset();
         // As many as the writer has, and the one that is being filled.
-        if chunk.bytes.capacity() >= self.capacity && self.spare.len() <= limits::LOG_AHEAD {
-            self.spare.push(chunk.bytes);
+        if self.warm <= limits::LOG_AHEAD {
+            self.warm += 1;
+            self.spare.push_back(chunk);
+        } else {
+            sys::give_back(chunk.bytes.memory());
+            self.spare.push_front(chunk);
         }
     }
 
@@ -109,28 +132,41 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logfmt::buffer::Buffer;
 
     #[test]
     fn the_oldest_chunks_go_first_and_memory_is_reused() {
-        let chunk = limits::LOG_CHUNK;
-        let mut queue = Queue::new(&LogOptions { chunk, buffer: 0, ..LogOptions::default() }, 4);
-        assert!(!queue.has_room() && queue.is_empty());
-        queue.begin(true);
-        assert!(queue.has_room() && queue.filling.cut == Some(0));
-        queue.filling.bytes.resize(chunk - 3, b'x');
-        queue.filling.count(1, chunk - 4, crate::types::time::Stamp(1));
+        let len = limits::LOG_CHUNK;
+        let options = LogOptions { buffer: 0, ..LogOptions::default() };
+        let chunk =
+            |slot| Chunk { bytes: Buffer::new(vec![0; len].leak()), slot, ..Chunk::default() };
+        let mut queue = Queue::new(&options, 4, (0..4).map(chunk).collect(), Default::default());
+        assert!(!queue.has_room() && !queue.is_filled() && queue.is_empty());
+        assert!(queue.begin(true));
+        assert!(queue.has_room() && queue.filling.cut == Some(0) && queue.filling.slot == 0);
+        queue.filling.bytes.extend_from_slice(&vec![b'x'; len - 3]);
+        queue.filling.count(1, len - 4, crate::types::time::Stamp(1));
         assert!(queue.is_filled() && !queue.is_empty());
         let full = std::mem::take(&mut queue.filling);
-        let memory = full.bytes.as_ptr();
         queue.push(full);
-        queue.push(Chunk { bytes: b"123".to_vec(), ..Chunk::default() });
-        assert_eq!((queue.len(), queue.text()), (2, Lost { lines: 1, bytes: chunk as u64 - 4 }));
-        assert!(queue.pop_excess().is_none());
-        queue.push(Chunk { bytes: b"4".to_vec(), ..Chunk::default() });
-        let oldest = queue.pop_excess().unwrap();
-        assert!(oldest.bytes.len() == chunk - 3 && queue.pop_excess().is_none());
+        let mut small = |slot: usize| {
+            let mut chunk = queue.take_spare().unwrap();
+            assert_eq!(chunk.slot, slot);
+            chunk.bytes.extend_from_slice(&[b'y'; 4][..if slot == 1 { 3 } else { 1 }]);
+            queue.push(chunk);
+            queue.pop_excess()
+        };
+        assert!(small(1).is_none());
+        let oldest = small(2).unwrap();
+        assert!(oldest.slot == 0 && queue.pop_excess().is_none());
+        assert_eq!((queue.len(), queue.slots().collect::<Vec<_>>()), (2, vec![1, 2]));
+        let unused = queue.take_spare().unwrap();
+        assert!(unused.slot == 3 && !queue.begin(false));
         queue.recycle(oldest);
-        queue.begin(false);
-        assert_eq!((queue.filling.bytes.as_ptr(), queue.filling.cut), (memory, None));
+        assert!(queue.begin(false));
+        assert_eq!(
+            (queue.filling.slot, queue.filling.cut, queue.text()),
+            (0, None, Lost::default())
+        );
     }
 }

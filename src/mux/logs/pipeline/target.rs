@@ -11,8 +11,9 @@ use crate::types::limits;
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) writer: LogWriter,
-    /// The app's output in the chunks of the writer: the one that it writes, and the next.
-    handed: VecDeque<Lost>,
+    /// The slots of the writer's chunks and the app's output in them: the one that it writes, and
+    /// the next.
+    handed: VecDeque<(usize, Lost)>,
     /// Since when the writer has the first of them.
     since: Option<Instant>,
     /// Whether the last chunk ends without a line end.
@@ -26,16 +27,16 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TargetState {
     Works,
-    /// The log is given up, and the writer does not yet report what is left.
+    /// The log is given up, and the writer has not reported the rest yet.
     GivingUp,
-    /// Of the chunks of the writer so much is lost, at least and at most.
+    /// The bytes lost of the writer's chunks, at least and at most.
     GivenUp(Lost, Lost),
 }
 
 impl Target {
-    pub(crate) fn new(writer: LogWriter) -> Self {
+    pub(crate) fn new(writer: LogWriter, ends_amid_line: bool) -> Self {
         let (handed, failing, state) = (VecDeque::new(), None, TargetState::Works);
-        Self { writer, handed, since: None, ends_amid_line: false, failing, state }
+        Self { writer, handed, since: None, ends_amid_line, failing, state }
     }
 
     /// Why the target fails, while it does.
@@ -70,12 +71,16 @@ impl Target {
             && (self.handed.is_empty() || self.failing.is_none())
     }
 
-    /// Hands a chunk to the writer.
-    pub(crate) fn write(&mut self, chunk: Chunk, now: Instant) {
-        self.handed.push_back(chunk.text());
+    /// The writer is given a chunk next.
+    pub(crate) fn add(&mut self, chunk: &Chunk, now: Instant) {
+        self.handed.push_back((chunk.slot, chunk.text()));
         self.ends_amid_line = chunk.bytes.last().is_some_and(|byte| *byte != b'\n');
-        self.writer.write(chunk);
         self.since.get_or_insert(now);
+    }
+
+    /// The slots of the writer's chunks.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
+        self.handed.iter().map(|(slot, _)| *slot)
     }
 
     /// The writer is done with its first chunk.
@@ -90,18 +95,18 @@ impl Target {
         Some(since.max(self.writer.moved()) + limits::LOG_STUCK)
     }
 
-    /// Gives the writer up, which then reports what is left.
+    /// Gives up the writer, which then reports the rest.
     pub(crate) fn give_up(&mut self) {
         self.state = TargetState::GivingUp;
         self.writer.give_up();
     }
 
-    /// Whether the writer is given up, and has not reported what is left.
+    /// Whether the writer is given up, and has not reported the rest.
     pub(crate) fn is_giving_up(&self) -> bool {
         self.state == TargetState::GivingUp
     }
 
-    /// The writer reports what is left: so much is lost, at least and at most.
+    /// The writer reports the rest: the bytes lost, at least and at most.
     pub(crate) fn given_up(&mut self, least: Lost, most: Lost) {
         self.handed.clear();
         self.state = TargetState::GivenUp(least, most);
@@ -114,7 +119,8 @@ impl Target {
             TargetState::GivenUp(least, most) => Some((least, most)),
             // A write hangs: the target may have nothing or all of the chunks.
             TargetState::GivingUp => {
-                let most = self.handed.iter().copied().fold(Lost::default(), Lost::plus);
+                let lost = self.handed.iter().map(|(_, lost)| *lost);
+                let most = lost.fold(Lost::default(), Lost::plus);
                 Some((Lost::default(), most))
             }
         }

@@ -1,0 +1,261 @@
+//! The arguments of the commands that are a mux or prepare one.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, FromArgMatches};
+
+use super::{AppArg, KeyArgs, PassArgs, values};
+use crate::commands::keeper::AWAIT_CLIENT;
+use crate::logfmt::spec::{self, LogSpec};
+use crate::logfmt::syslog;
+use crate::mux::logs::pipeline::LogPolicy;
+use crate::types::limits;
+use crate::types::rights::Lists;
+use crate::types::service::ServiceName;
+use crate::types::size::Size;
+use crate::types::stream::Stream;
+
+/// The options of every mux.
+#[derive(Debug, Args)]
+pub(crate) struct MuxArgs {
+    /// Service that is the app [default: NAME.service].
+    ///
+    /// The mux asks systemd how this service ended, and `journalctl -u SERVICE` shows the lines
+    /// that the mux logs with `--log journal`.
+    #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
+    pub(crate) service: Option<ServiceName>,
+    /// Output kept per stream for slow and late clients.
+    ///
+    /// In bytes, from 4K to 1G; the suffixes K, M and G are allowed.
+    // With this size, an ordinary scheduling delay of a reader does not delay the app, and a
+    // hundred apps on a host are cheap.
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "256K",
+          value_parser = values::backlog)]
+    pub(crate) backlog: usize,
+    /// Longest time that a stalled client delays the app.
+    ///
+    /// In seconds. After this time the client loses output, and the mux reports the gap to it.
+    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_CLIENT_PATIENCE",
+          default_value = values::seconds_text(limits::PATIENCE), value_parser = values::seconds)]
+    pub(crate) client_patience: Duration,
+    #[command(
+        flatten,
+        next_help_heading = "Access options (root and the mux's user have full access)"
+    )]
+    pub(crate) others: Lists,
+    #[command(flatten, next_help_heading = "Log options")]
+    pub(crate) logs: LogArgs,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct LogArgs {
+    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',',
+          value_parser = LogSpec::log, help = spec::help(false), long_help = spec::long_help(false))]
+    pub(crate) log: Vec<LogSpec>,
+    /// Longest log entry; longer lines are split.
+    ///
+    /// In bytes of text, up to 1M; 0 means 1M.
+    // The kubelet's readers expect this size.
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_LINE_LIMIT",
+          default_value = values::bytes_text(limits::LOG_LINE), value_parser = values::line_limit)]
+    pub(crate) log_line_limit: usize,
+    /// Time until an unfinished line is logged as a part.
+    ///
+    /// In seconds.
+    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_LOG_FLUSH",
+          default_value = values::seconds_text(limits::LOG_FLUSH), value_parser = values::seconds)]
+    pub(crate) log_flush: Duration,
+    /// Rotate a log file at this size [default: no rotation].
+    ///
+    /// In bytes, at least 4K; the suffixes K, M and G are allowed. An external tool may rotate the
+    /// files instead, and then send SIGHUP or run `iottymux control reopen-logs`.
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_MAX_SIZE", value_parser = values::log_size)]
+    pub(crate) log_max_size: Option<u64>,
+    /// Number of rotated files to keep.
+    #[arg(long, value_name = "N", env = "IOTTYMUX_LOG_MAX_FILES", default_value = "5",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::LOG_FILES_MAX)))]
+    pub(crate) log_max_files: u32,
+    /// Newest output kept while a log cannot be written.
+    ///
+    /// In bytes, from 256K to 1G.
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_BUFFER",
+          default_value = values::bytes_text(limits::LOG_BUFFER), value_parser = values::log_buffer)]
+    pub(crate) log_buffer: usize,
+    /// Journal level of lines that do not begin with <N>.
+    ///
+    /// From 0 to 7, like SyslogLevel= of systemd.
+    #[arg(long, value_name = "LEVEL", env = "IOTTYMUX_SYSLOG_LEVEL", default_value_t = syslog::INFO,
+          value_parser = |text: &str| values::syslog_number(text, syslog::DEBUG))]
+    pub(crate) syslog_level: u8,
+    /// Keep <N> at the start of lines in the journal.
+    ///
+    /// Like SyslogLevelPrefix=no of systemd.
+    #[arg(long, env = "IOTTYMUX_SYSLOG_KEEP_PREFIX", value_parser = BoolishValueParser::new())]
+    pub(crate) syslog_keep_prefix: bool,
+    /// Journal facility, if the mux writes the journal.
+    ///
+    /// From 0 to 23, like SyslogFacility= of systemd.
+    #[arg(long, value_name = "FACILITY", env = "IOTTYMUX_SYSLOG_FACILITY", default_value_t = syslog::DAEMON,
+          value_parser = |text: &str| values::syslog_number(text, syslog::LOCAL7))]
+    pub(crate) syslog_facility: u8,
+    /// Journal name, if the mux writes it [default: the app's].
+    ///
+    /// Like SyslogIdentifier= of systemd.
+    #[arg(long, value_name = "NAME", env = "IOTTYMUX_SYSLOG_IDENTIFIER",
+          value_parser = values::syslog_identifier)]
+    pub(crate) syslog_identifier: Option<String>,
+    /// Slow log: hold the app, or drop lines.
+    ///
+    /// hold: the app waits until the log has room. drop: the log loses lines, and reports how many.
+    #[arg(long, value_name = "POLICY", env = "IOTTYMUX_LOG_POLICY", default_value = "hold",
+          value_parser = LogPolicy::parse)]
+    pub(crate) log_policy: LogPolicy,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub(crate) struct RecordArgs {
+    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_RECORD", value_delimiter = ',',
+          value_parser = LogSpec::recording, help = spec::help(true), long_help = spec::long_help(true))]
+    pub(crate) record: Vec<LogSpec>,
+    /// Also record the input, passwords included.
+    #[arg(long, env = "IOTTYMUX_RECORD_INPUT", value_parser = BoolishValueParser::new())]
+    pub(crate) record_input: bool,
+}
+
+impl MuxArgs {
+    /// The defaults, without the environment: rkt's spelling has none of these options.
+    pub(crate) fn defaults() -> Result<Self, clap::Error> {
+        let command = Self::augment_args(clap::Command::new("mux")).no_binary_name(true);
+        let command = command.mut_args(|option| option.env(None::<&str>));
+        Self::from_arg_matches(&command.try_get_matches_from(None::<OsString>)?)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StreamArgs {
+    #[command(flatten)]
+    pub(crate) app: AppArg,
+    /// Streams of the app, separated by commas [default: all].
+    ///
+    /// A rkt pod may set STAGE2_STDIN, STAGE2_STDOUT and STAGE2_STDERR. Then the default is each
+    /// stream whose variable is true.
+    #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
+          value_parser = values::plain_stream)]
+    pub(crate) streams: Option<Vec<Stream>>,
+    /// Use FIFOs of another owner, such as socket units.
+    ///
+    /// The mux does not make, move or remove these FIFOs, and cannot end the app's input.
+    #[arg(long, env = "IOTTYMUX_FOREIGN_FIFOS", value_parser = BoolishValueParser::new())]
+    pub(crate) foreign_fifos: bool,
+    #[command(flatten)]
+    pub(crate) mux: MuxArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TtyArgs {
+    #[command(flatten)]
+    pub(crate) app: AppArg,
+    /// Initial size of the terminal.
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT,
+          value_parser = values::size)]
+    pub(crate) size: Size,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
+    #[command(flatten)]
+    pub(crate) mux: MuxArgs,
+}
+
+/// The options of `stream` and `tty` that `prepare` needs. It is an internal command.
+#[derive(Debug, Args)]
+pub(crate) struct PrepareArgs {
+    #[command(flatten)]
+    pub(crate) app: AppArg,
+    /// Unit of the mux; systemd keeps the descriptors for it.
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: String,
+    /// Make a terminal instead of FIFOs.
+    #[arg(long)]
+    pub(crate) tty: bool,
+    /// Like --service of `stream`.
+    #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
+    pub(crate) service: Option<ServiceName>,
+    /// Like --streams of `stream`.
+    #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
+          value_parser = values::plain_stream)]
+    pub(crate) streams: Option<Vec<Stream>>,
+    /// Like --foreign-fifos of `stream`.
+    #[arg(long, env = "IOTTYMUX_FOREIGN_FIFOS", value_parser = BoolishValueParser::new())]
+    pub(crate) foreign_fifos: bool,
+    /// Like --size of `tty`.
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT,
+          value_parser = values::size)]
+    pub(crate) size: Size,
+    /// Like --log of `stream`; `prepare` only looks for the journal in it.
+    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',')]
+    pub(crate) log: Vec<String>,
+}
+
+impl PrepareArgs {
+    /// Whether the mux logs to the journal of the service.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.log.iter().any(|spec| spec.split(':').next() == Some("journal"))
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) app: AppArg,
+    /// Run the command on a terminal instead of FIFOs.
+    #[arg(long, env = "IOTTYMUX_TTY", value_parser = BoolishValueParser::new())]
+    pub(crate) tty: bool,
+    /// Attach to the app; after a detach the command runs on.
+    ///
+    /// Without --tty, the end of this input closes the command's input.
+    #[arg(long, env = "IOTTYMUX_ATTACH", value_parser = BoolishValueParser::new())]
+    pub(crate) attach: bool,
+    /// Initial size of the terminal [default: the first client's].
+    ///
+    /// Default: the size of the first client with a window, else 24x80.
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
+          value_parser = values::size)]
+    pub(crate) size: Option<Size>,
+    /// Start the command when the first client attaches (used by --attach).
+    #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = BoolishValueParser::new())]
+    pub(crate) await_client: bool,
+    #[command(flatten)]
+    pub(crate) pass: PassArgs,
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
+    #[command(flatten)]
+    pub(crate) mux: MuxArgs,
+    /// The command and its arguments.
+    #[arg(required = true, last = true, value_name = "CMD", help_heading = None::<&str>)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Cli, Command};
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_an_empty_command_line() {
+        match Cli::try_parse_from(["iottymux", "stream", "--app", "x"]).unwrap().command {
+            Command::Stream(StreamArgs { mux, .. }) => {
+                assert_eq!((mux.backlog, mux.client_patience), (256 * 1024, limits::PATIENCE));
+                assert_eq!(mux.logs.log_line_limit, limits::LOG_LINE);
+                let defaults = MuxArgs::defaults().unwrap();
+                assert_eq!((defaults.backlog, defaults.others), (mux.backlog, mux.others));
+                assert_eq!(defaults.logs, mux.logs);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

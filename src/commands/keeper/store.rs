@@ -1,0 +1,160 @@
+//! The channel between the keeper and its mux: the mux's messages, and the descriptors that it
+//! stores.
+//!
+//! Format: sd_notify(3), with one message of our own, [`ATTACHED`]. The channel is a socket pair,
+//! so no other process can send.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
+};
+
+use crate::systemd::notify::{ATTACHED, app_end};
+use crate::types::stream::Stream;
+
+/// Descriptors that the keeper of `run` holds for its mux; systemd holds as many for one of a
+/// service.
+const KEPT_DESCRIPTORS: usize = 32;
+/// Largest message of a mux to its keeper, bytes: a name, and two words of sd_notify(3).
+const NOTIFY: usize = 512;
+
+/// A message of the mux that is not about descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MuxMessage {
+    /// Clients can attach.
+    Ready,
+    /// Its first client has attached.
+    Attached,
+    /// Any other.
+    Other,
+}
+
+/// The keeper's end of a channel, and the mux's. Packets, so that a full one holds the mux back by
+/// bytes instead of by ten messages.
+pub(super) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
+    let pair = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    // The mux may wait, its keeper may not.
+    rustix::io::ioctl_fionbio(&pair.1, false)?;
+    Ok(pair)
+}
+
+/// Descriptors by name. A mux stores the passed ones again, which changes nothing.
+#[derive(Debug, Default)]
+pub(super) struct Store(BTreeMap<String, OwnedFd>);
+
+impl Store {
+    /// Receives a message, and stores or drops the descriptors that it is about; `None` if there is
+    /// none.
+    pub(super) fn receive(&mut self, channel: &OwnedFd) -> io::Result<Option<MuxMessage>> {
+        let mut text = [0; NOTIFY];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut text)];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let len = match recvmsg(channel, &mut parts, &mut control, flags) {
+            Ok(received) => received.bytes,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        if len == 0 {
+            // The mux has gone, which the keeper learns from wait(2).
+            return Ok(None);
+        }
+        let fd = control.drain().find_map(|part| match part {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        let text = String::from_utf8_lossy(&text[..len]);
+        Ok(Some(self.handle(&text, fd)))
+    }
+
+    fn handle(&mut self, text: &str, fd: Option<OwnedFd>) -> MuxMessage {
+        let name = text.lines().find_map(|line| line.strip_prefix("FDNAME="));
+        match (text.lines().next(), name, fd) {
+            (Some("FDSTORE=1"), Some(name), Some(fd)) => {
+                if self.0.len() < KEPT_DESCRIPTORS || self.0.contains_key(name) {
+                    self.0.insert(name.to_owned(), fd);
+                } else {
+                    log::error!("cannot keep another descriptor of the mux");
+                }
+            }
+            (Some("FDSTOREREMOVE=1"), Some(name), _) => drop(self.0.remove(name)),
+            (Some("READY=1"), ..) => return MuxMessage::Ready,
+            (Some(ATTACHED), ..) => return MuxMessage::Attached,
+            _ => {}
+        }
+        MuxMessage::Other
+    }
+
+    /// Takes the ends that the mux has opened for the app: of its streams, in their order, or its
+    /// terminal.
+    pub(super) fn take_app_ends(&mut self) -> Vec<OwnedFd> {
+        Stream::ALL.into_iter().filter_map(|stream| self.0.remove(&app_end(stream))).collect()
+    }
+
+    /// The descriptor of a name.
+    pub(super) fn get(&self, name: &str) -> Option<&OwnedFd> {
+        self.0.get(name)
+    }
+
+    /// All of it, for the next mux.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &OwnedFd)> {
+        self.0.iter().map(|(name, fd)| (&**name, fd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fd() -> OwnedFd {
+        std::fs::File::open("/dev/null").unwrap().into()
+    }
+
+    fn names(store: &Store) -> Vec<&str> {
+        store.iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn descriptors_are_kept_by_name_until_they_are_removed() {
+        let mut store = Store::default();
+        for name in ["stdout", "app-stdin", "stdout", "app-stderr"] {
+            let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
+            assert_eq!(store.handle(&text, Some(fd())), MuxMessage::Other);
+        }
+        assert_eq!(store.take_app_ends().len(), 2);
+        assert_eq!(names(&store), ["stdout"]);
+        store.handle("FDSTOREREMOVE=1\nFDNAME=stdout", None);
+        assert!(store.get("stdout").is_none() && names(&store).is_empty());
+    }
+
+    #[test]
+    fn messages_without_their_parts_change_nothing() {
+        let mut store = Store::default();
+        for text in ["", "FDSTORE=1", "FDSTORE=1\nFDNAME=x", "FDSTOREREMOVE=1", "X=1\nREADY=1"] {
+            assert_eq!(store.handle(text, None), MuxMessage::Other, "{text}");
+        }
+        store.handle("FDSTORE=1", Some(fd()));
+        assert!(names(&store).is_empty());
+        assert_eq!(store.handle("READY=1", None), MuxMessage::Ready);
+    }
+
+    #[test]
+    fn it_keeps_only_so_many() {
+        let mut store = Store::default();
+        for n in 0..=KEPT_DESCRIPTORS {
+            store.handle(&format!("FDSTORE=1\nFDNAME=x{n}"), Some(fd()));
+        }
+        assert_eq!(names(&store).len(), KEPT_DESCRIPTORS);
+    }
+}

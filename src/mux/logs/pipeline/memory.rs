@@ -1,0 +1,349 @@
+//! The memory of a log that may outlive its mux: the chunks that the target does not have, half
+//! lines, and a snapshot of the log's state.
+//!
+//! The next mux continues exactly there: it has the bytes of each chunk, and the writer has noted
+//! in which file a chunk goes on, and where. So nothing is encoded twice, and the backlog is free
+//! as soon as a line is encoded. Invariant: whatever instruction was the last one of a process that
+//! is killed, the snapshot describes memory that is there. A chunk is in the snapshot before the
+//! writer has it, and its memory is used again only when it is not in the snapshot any more.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::logfmt::buffer::Buffer;
+use crate::logfmt::chunk::{Chunk, Lost, Progress};
+use crate::logfmt::encoder::Encoder;
+use crate::mux::logs::pipeline::LogOptions;
+use crate::types::limits;
+use crate::types::record::{Record, may_be_killed};
+use crate::types::size::Size;
+use crate::types::stream::{Epoch, Stream};
+use crate::types::time::Stamp;
+
+const STREAMS: usize = Stream::ALL.len();
+/// Says that this memory is that of a log.
+const MAGIC: u64 = u64::from_le_bytes(*b"iotmxlog");
+/// Changes with the meaning of what follows.
+const VERSION: u64 = 1;
+/// The words before the snapshot: magic, version, and the layout.
+const HEAD: usize = 5;
+/// Values of a snapshot before the list of chunks.
+const FIXED: usize = 3 + 4 * STREAMS + 4 + 1 + Chunk::HEADER;
+/// Words of one chunk: what describes it, and how far the target has it.
+const CHUNK: usize = Chunk::HEADER + Record::words(Progress::LEN);
+/// The memory of each chunk begins on a page, so that it can be given back.
+const PAGE: usize = 4096;
+/// Offsets and sums are below this: sums of some do not overflow.
+const LARGE: u64 = 1 << 62;
+
+/// How large the parts of the memory are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryLayout {
+    /// Bytes of a chunk.
+    pub(crate) chunk: usize,
+    /// The number of chunks.
+    pub(crate) slots: usize,
+    /// The longest half line, bytes.
+    half: usize,
+    /// The longest entry, bytes.
+    pub(crate) worst: usize,
+}
+
+impl MemoryLayout {
+    /// Room for all that a log of these options keeps.
+    pub(crate) fn new(encoder: &dyn Encoder, options: &LogOptions) -> Self {
+        let half = encoder.splitter(options.line_limit).limit();
+        let worst = encoder.worst(half);
+        // A full chunk has at least half of what is asked for.
+        let least = (options.chunk / 2).max(1);
+        let chunk = options.chunk.max(worst + least).next_multiple_of(PAGE);
+        // What is kept for a failing target, one more before the oldest is dropped, those of the
+        // writer, and the one that is filled. A marker takes the place of a chunk of the writer.
+        let slots = options.buffer.max(limits::LOG_CHUNK) / least + 2 + limits::LOG_AHEAD + 1;
+        Self { chunk, slots, half, worst }
+    }
+
+    /// Words and bytes in all.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let words = HEAD + Record::words(self.snapshot()) + self.slots * CHUNK;
+        // The chunks begin on a page.
+        let per_page = PAGE / size_of::<AtomicU64>();
+        (words.next_multiple_of(per_page), self.slots * self.chunk + 2 * STREAMS * self.half)
+    }
+
+    /// Values of a snapshot: the list of chunks ends with 0.
+    fn snapshot(&self) -> usize {
+        FIXED + self.slots + 1
+    }
+
+    fn facts(&self) -> [u64; HEAD] {
+        [MAGIC, VERSION, self.chunk as u64, self.slots as u64, self.half as u64]
+    }
+}
+
+/// The memory of a log, as it is mapped.
+#[derive(Debug)]
+pub struct LogMemory {
+    layout: MemoryLayout,
+    words: &'static [AtomicU64],
+    bytes: &'static mut [u8],
+}
+
+/// The state of a log beside its chunks and half lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// The counting of the offsets.
+    pub(crate) epoch: Epoch,
+    /// Whether the target may end with an unfinished line of an earlier app.
+    pub(crate) begins: bool,
+    /// Whether the last chunk of the writer ends without a line end.
+    pub(crate) ends_amid_line: bool,
+    /// The time of the last entry.
+    pub(crate) stamp: Stamp,
+    /// The offsets up to which the target has the streams.
+    pub(crate) written: [u64; STREAMS],
+    /// The offsets up to which the log has taken them.
+    pub(crate) at: [u64; STREAMS],
+    /// Where the app ended in each stream, until the log reaches that.
+    pub(crate) app_ends: [Option<u64>; STREAMS],
+    /// What the next marker reports.
+    pub(crate) lost: Lost,
+    /// When the last lost byte was read.
+    pub(crate) lost_at: Stamp,
+    /// The last size of a recorded terminal in what was lost.
+    pub(crate) lost_size: Option<Size>,
+}
+
+/// Where a half line is kept: in one of two places, so that the one that counts is not overwritten.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeptHalf {
+    /// The offset at which it begins.
+    begin: u64,
+    place: usize,
+    len: usize,
+    /// Whether a part of its line is in a chunk.
+    open: bool,
+}
+
+/// What an earlier mux left.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) snapshot: Snapshot,
+    /// Full chunks, in their order.
+    pub(crate) full: Vec<Chunk>,
+    /// How many of them the writer had: the target may have a part of the first one.
+    pub(crate) handed: usize,
+    pub(crate) filling: Chunk,
+    /// What waits for its line end, and whether a part of the line is in a chunk, per stream.
+    pub(crate) halves: [(Vec<u8>, bool); STREAMS],
+}
+
+/// Where a log keeps its state.
+#[derive(Debug)]
+pub(crate) struct StateKeeper {
+    snapshot: Record,
+    /// What describes each full chunk.
+    headers: Vec<&'static [AtomicU64]>,
+    halves: [[&'static mut [u8]; 2]; STREAMS],
+    kept: [KeptHalf; STREAMS],
+}
+
+impl LogMemory {
+    /// This memory, which has the size that the layout asks for.
+    pub(crate) fn new(
+        layout: MemoryLayout,
+        words: &'static [AtomicU64],
+        bytes: &'static mut [u8],
+    ) -> Self {
+        Self { layout, words, bytes }
+    }
+
+    /// Memory for the life of this process.
+    pub fn unkept(encoder: &dyn Encoder, options: &LogOptions) -> Self {
+        let layout = MemoryLayout::new(encoder, options);
+        let (words, bytes) = layout.size();
+        let words: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        Self::new(layout, words.leak(), vec![0; bytes].leak())
+    }
+
+    pub(crate) fn layout(&self) -> MemoryLayout {
+        self.layout
+    }
+
+    /// Takes the memory apart: where to keep the state, the unused chunks, and what an earlier mux
+    /// left.
+    pub(crate) fn open(self) -> (StateKeeper, Vec<Chunk>, Option<Left>) {
+        let Self { layout, words, bytes } = self;
+        let (head, rest) = words.split_at(HEAD.min(words.len()));
+        let (snapshot, chunks) = rest.split_at(Record::words(layout.snapshot()).min(rest.len()));
+        let snapshot = Record::new(snapshot);
+        let facts = layout.facts();
+        if head.iter().zip(facts).any(|(word, fact)| word.load(Ordering::Acquire) != fact) {
+            snapshot.store(std::iter::repeat_n(0, layout.snapshot()));
+            // The first word says that the others are true.
+            for (word, fact) in head.iter().zip(facts).rev() {
+                word.store(fact, Ordering::Release);
+            }
+        }
+        let (buffers, halves) = bytes.split_at_mut(layout.slots * layout.chunk);
+        let mut halves = halves.chunks_exact_mut(layout.half);
+        let mut half = || halves.next().unwrap_or_default();
+        let halves = std::array::from_fn(|_| [half(), half()]);
+        let (mut headers, mut slots) = (Vec::new(), Vec::new());
+        let buffers = buffers.chunks_exact_mut(layout.chunk);
+        for (slot, (words, memory)) in chunks.chunks_exact(CHUNK).zip(buffers).enumerate() {
+            let (header, progress) = words.split_at(Chunk::HEADER);
+            headers.push(header);
+            let (bytes, kept) = (Buffer::new(memory), Record::new(progress));
+            slots.push(Some(Chunk { bytes, slot, kept, ..Chunk::default() }));
+        }
+        let mut keeper = StateKeeper { snapshot, headers, halves, kept: Default::default() };
+        let left = keeper.find(&mut slots);
+        let spare = slots.into_iter().flatten().map(|mut chunk| {
+            chunk.reset();
+            chunk
+        });
+        (keeper, spare.collect(), left)
+    }
+}
+
+impl StateKeeper {
+    /// Stores the state of the log, with its chunks in their order, the first ones of which the
+    /// writer has.
+    pub(crate) fn save(
+        &self,
+        snapshot: &Snapshot,
+        filling: &Chunk,
+        (handed, full): (usize, impl Iterator<Item = usize>),
+    ) {
+        let Snapshot { begins, ends_amid_line, stamp, lost, lost_at, .. } = *snapshot;
+        let flags =
+            1 | u64::from(begins) << 1 | u64::from(ends_amid_line) << 2 | (handed as u64) << 8;
+        let is_filling = filling.bytes.capacity() > 0;
+        let size = snapshot.lost_size.map_or(0, |size| pack(size.rows, size.cols));
+        let halves = self.kept.map(|KeptHalf { place, len, open, .. }| {
+            (len as u64) << 2 | (place as u64) << 1 | u64::from(open)
+        });
+        let values = [flags, snapshot.epoch.0, stamp.0]
+            .into_iter()
+            .chain(snapshot.written)
+            .chain(snapshot.at)
+            .chain(snapshot.app_ends.map(|end| end.map_or(0, |end| end + 1)))
+            .chain(halves)
+            .chain([lost.lines, lost.bytes, lost_at.0, size])
+            .chain([if is_filling { filling.slot as u64 + 1 } else { 0 }])
+            .chain(filling.header())
+            .chain(full.map(|slot| slot as u64 + 1))
+            .chain([0]);
+        self.snapshot.store(values);
+    }
+
+    /// Stores what describes a full chunk, before it is in a snapshot.
+    pub(crate) fn seal(&self, chunk: &Chunk) {
+        if let Some(words) = self.headers.get(chunk.slot) {
+            for (word, value) in words.iter().zip(chunk.header()) {
+                word.store(value, Ordering::Release);
+                may_be_killed();
+            }
+        }
+    }
+
+    /// Keeps a half line that begins at this offset of its stream, for the next snapshot.
+    pub(crate) fn keep_half(&mut self, stream: Stream, begin: u64, half: &[u8], open: bool) {
+        let kept = &mut self.kept[stream as usize];
+        // What is typed has no offsets.
+        let continues = begin == kept.begin && half.len() >= kept.len && stream.is_output();
+        if !half.is_empty() || kept.len > 0 {
+            let from = if continues { kept.len } else { 0 };
+            kept.place = if continues { kept.place } else { 1 - kept.place };
+            let place = &mut self.halves[stream as usize][kept.place];
+            if let (Some(place), Some(new)) = (place.get_mut(from..half.len()), half.get(from..)) {
+                place.copy_from_slice(new);
+                may_be_killed();
+            }
+        }
+        *kept = KeptHalf { begin, len: half.len(), open, ..*kept };
+    }
+
+    /// Finds what an earlier mux left, and takes its chunks out of the slots. Memory that cannot be
+    /// its is not used.
+    fn find(&mut self, slots: &mut [Option<Chunk>]) -> Option<Left> {
+        let record = self.snapshot;
+        let mut values = record.load();
+        let mut next = || values.next().unwrap_or_default();
+        let flags = next();
+        if flags & 1 == 0 {
+            return None;
+        }
+        let (epoch, stamp) = (Epoch(next()), Stamp(next()));
+        let mut each = || std::array::from_fn(|_| next());
+        let (written, at, app_ends, halves) = (each(), each(), each(), each());
+        let lost = Lost { lines: next(), bytes: next() };
+        let (lost_at, size) = (Stamp(next()), next());
+        let snapshot = Snapshot {
+            epoch,
+            begins: flags & 2 != 0,
+            ends_amid_line: flags & 4 != 0,
+            stamp,
+            written,
+            at,
+            app_ends: app_ends.map(|end: u64| end.checked_sub(1)),
+            lost,
+            lost_at,
+            lost_size: unpack(size).map(|(rows, cols)| Size { rows, cols }),
+        };
+        let is_wrong = |values: &[u64]| values.iter().any(|value| *value >= LARGE);
+        if [&written[..], &at, &app_ends, &[lost.lines, lost.bytes]].into_iter().any(is_wrong) {
+            return None;
+        }
+        let (slot, header) = (next(), std::array::from_fn(|_| next()));
+        // Memory that is damaged leaves no chunk in two places.
+        let mut taken: Vec<(u64, [u64; Chunk::HEADER])> = Vec::new();
+        if slot > 0 {
+            taken.push((slot, header));
+        }
+        for slot in values.take_while(|slot| *slot > 0) {
+            let words = self.headers.get(usize::try_from(slot - 1).ok()?)?;
+            let header = std::array::from_fn(|at| words[at].load(Ordering::Acquire));
+            taken.push((slot, header));
+        }
+        let mut full = Vec::new();
+        let is_damaged = taken.into_iter().any(|(slot, header)| {
+            let at = usize::try_from(slot - 1).unwrap_or(usize::MAX);
+            let Some(mut chunk) = slots.get_mut(at).and_then(Option::take) else { return true };
+            let is_chunk = chunk.resume(header) && chunk.lines < LARGE && chunk.text < LARGE;
+            full.push(chunk);
+            !is_chunk
+        });
+        let halves = if is_damaged { None } else { self.find_halves(halves) };
+        let Some(halves) = halves else {
+            for chunk in full {
+                let at = chunk.slot;
+                slots[at] = Some(chunk);
+            }
+            return None;
+        };
+        let filling = if slot > 0 { full.remove(0) } else { Chunk::default() };
+        let handed = usize::try_from(flags >> 8).unwrap_or(0).min(limits::LOG_AHEAD);
+        Some(Left { snapshot, full, handed, filling, halves })
+    }
+
+    fn find_halves(&mut self, words: [u64; STREAMS]) -> Option<[(Vec<u8>, bool); STREAMS]> {
+        let mut found: [(Vec<u8>, bool); STREAMS] = Default::default();
+        for (at, word) in words.into_iter().enumerate() {
+            let (len, place) = (usize::try_from(word >> 2).ok()?, usize::from(word & 2 != 0));
+            found[at] = (self.halves[at][place].get(..len)?.to_vec(), word & 1 != 0);
+            // The next one goes to the other place.
+            self.kept[at] = KeptHalf { begin: u64::MAX, place, len, open: word & 1 != 0 };
+        }
+        Some(found)
+    }
+}
+
+fn pack(rows: u16, cols: u16) -> u64 {
+    1 << 32 | u64::from(rows) << 16 | u64::from(cols)
+}
+
+fn unpack(size: u64) -> Option<(u16, u16)> {
+    let [_, _, _, is_there, a, b, c, d] = size.to_be_bytes();
+    (is_there == 1).then_some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+}

@@ -1,0 +1,265 @@
+//! Muxes that are killed at any moment: each file has what the app wrote, once.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use super::memory::{LogMemory, MemoryLayout};
+use super::{Log, LogOptions};
+use crate::core::hub::Hub;
+use crate::core::hub::memory::{Memory, WORDS, rings_len};
+use crate::logfmt::encoder::{FormatOptions, LogFormat};
+use crate::logfmt::format::cast::Cast;
+use crate::logfmt::format::find;
+use crate::logfmt::path::LogPath;
+use crate::mux::logs::file::{Claims, LogFile, Rotation};
+use crate::mux::logs::writer::ByHand;
+use crate::os::sys;
+use crate::types::limits;
+use crate::types::record::kills;
+use crate::types::size::Size;
+use crate::types::stream::{Epoch, Stream};
+use crate::types::time::Now;
+
+const SIZE: Size = Size { rows: 24, cols: 80 };
+/// Bytes of a ring: less than what the chunks have.
+const BACKLOG: usize = 4096;
+/// How many muxes run in a row, at most.
+const MUXES: u64 = 20;
+
+/// What outlives a mux.
+struct World {
+    format: &'static LogFormat,
+    streams: &'static [Stream],
+    rotation: Option<Rotation>,
+    dir: tempfile::TempDir,
+    hub: OwnedFd,
+    log: OwnedFd,
+    /// What the app writes, in pieces, and how many are written.
+    script: Vec<(Stream, Vec<u8>)>,
+    at: usize,
+}
+
+impl World {
+    fn new(format: &str, rotation: Option<Rotation>) -> Self {
+        let format = find(format).unwrap();
+        let streams: &[_] = if format.records_terminal {
+            &[Stream::Tty]
+        } else {
+            &[Stream::Stdout, Stream::Stderr]
+        };
+        let memory = |(words, bytes): (usize, usize)| {
+            sys::new_memory("test", words * size_of::<u64>() + bytes).unwrap()
+        };
+        let layout = MemoryLayout::new(&*format.encoder(&FormatOptions::default()), &options());
+        let (hub, log) = (memory((WORDS, rings_len(streams, BACKLOG))), memory(layout.size()));
+        let (dir, script) = (tempfile::tempdir().unwrap(), script(streams));
+        Self { format, streams, rotation, dir, hub, log, script, at: 0 }
+    }
+
+    fn file(&self) -> LogFile {
+        let path = LogPath::free(&self.dir.path().join("log")).unwrap();
+        if self.format.records_terminal {
+            let cast = Cast::new("xterm".into(), SIZE);
+            LogFile::recording(path, &Claims::default(), cast, self.format)
+        } else {
+            LogFile::new(path, &Claims::default(), self.rotation, self.format)
+        }
+    }
+
+    /// A mux that takes over and goes on to the end of the app.
+    fn mux(&mut self) {
+        let rings = rings_len(self.streams, BACKLOG);
+        let (words, rings) = sys::map_memory(&self.hub, WORDS, rings).unwrap();
+        let mut hub = Hub::new(self.streams, BACKLOG, Memory { words, rings }, Epoch(7));
+        let encoder = self.format.encoder(&FormatOptions::default());
+        let layout = MemoryLayout::new(&*encoder, &options());
+        let (words, bytes) = layout.size();
+        let (words, bytes) = sys::map_memory(&self.log, words, bytes).unwrap();
+        let (writer, mut thread) = ByHand::new(self.file());
+        let parts = (writer, LogMemory::new(layout, words, bytes));
+        let mut log = Log::new("test".into(), encoder, options(), parts, &mut hub);
+        while let Some((stream, text)) = self.script.get(self.at) {
+            let [a, b] = hub.space(*stream, text.len());
+            let (head, tail) = text.split_at(a.len());
+            a.copy_from_slice(head);
+            b.copy_from_slice(tail);
+            hub.commit(*stream, text.len(), Now::read());
+            self.at += 1;
+            log.advance(&mut hub, Now::read().at);
+            // The thread is behind, and sometimes a chunk waits for the loop.
+            let steps = [0, 0, 1, 0, 2][self.at % 5];
+            let _ = (0..steps).take_while(|_| thread.step()).count();
+            if self.at.is_multiple_of(3) {
+                hear(&mut log, &mut hub);
+            }
+            while hub.unread_first(log.id).is_some() {
+                if !thread.step() {
+                    // One stream waits for the end of the other one's line, but not for long.
+                    log.advance(&mut hub, Now::read().at + 2 * limits::LOG_FLUSH);
+                }
+                hear(&mut log, &mut hub);
+            }
+        }
+        while !log.finish(&mut hub, false, Now::read().at) {
+            thread.step();
+            hear(&mut log, &mut hub);
+        }
+    }
+
+    /// Muxes until one comes to its end; the first one is killed after so many moments, and some
+    /// others soon. Returns the moments of the last one.
+    fn run(&mut self, moments: u64) -> u64 {
+        for mux in 0..MUXES {
+            let moments = match mux {
+                0 => moments,
+                1..4 => 1 + moments * mux * 31 % 199,
+                _ => u64::MAX,
+            };
+            if let Some(moments) = kills::run(moments, || self.mux()) {
+                return moments;
+            }
+        }
+        panic!("no mux came to its end");
+    }
+
+    /// The files, the oldest first.
+    fn text(&self) -> String {
+        let name = |number: u32| self.dir.path().join(format!("log.{number}"));
+        let rotated = (1..100).rev().map(name);
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        let all = rotated.chain([self.dir.path().join("log")]);
+        all.map(|path| read(&path)).collect()
+    }
+
+    /// What the app wrote to a stream.
+    fn written(&self, stream: Stream) -> String {
+        let pieces = self.script.iter().filter(|(of, _)| *of == stream);
+        pieces.map(|(_, text)| str::from_utf8(text).unwrap()).collect()
+    }
+
+    fn check(&self, moments: u64) {
+        let text = self.text();
+        for stream in self.streams {
+            let logged = match self.format.name {
+                "cri" => text.lines().map(|line| cri(line, *stream)).collect(),
+                "json-file" => text.lines().map(|line| json_file(line, *stream)).collect(),
+                "raw" => {
+                    let letter = letter(*stream);
+                    text.split_inclusive('\n').filter(|line| line.starts_with(letter)).collect()
+                }
+                _ => recorded(&text),
+            };
+            assert!(
+                logged == self.written(*stream),
+                "killed after {moments} moments: {} of {} bytes of {stream:?} are in the log:\n{text}",
+                logged.len(),
+                self.written(*stream).len()
+            );
+        }
+    }
+}
+
+fn options() -> LogOptions {
+    LogOptions { line_limit: 100, chunk: 4096, ..LogOptions::default() }
+}
+
+/// Handles the events of the thread.
+fn hear(log: &mut Log, hub: &mut Hub) {
+    while let Some(event) = log.writer().receive() {
+        log.on_event(event, hub, Now::read().at);
+    }
+    log.advance(hub, Now::read().at);
+}
+
+fn letter(stream: Stream) -> char {
+    if stream == Stream::Stderr { 'e' } else { 'o' }
+}
+
+/// Numbered lines in pieces that end amid lines; some lines are longer than an entry.
+fn script(streams: &[Stream]) -> Vec<(Stream, Vec<u8>)> {
+    let mut texts = streams.iter().map(|stream| {
+        let line = |number: usize| {
+            let filler = "x".repeat(if number % 40 == 39 { 250 } else { number * 7 % 60 });
+            format!("{}{number} {filler}\n", letter(*stream))
+        };
+        (*stream, (0..250).map(line).collect::<String>())
+    });
+    let texts: Vec<_> = texts.by_ref().collect();
+    let (mut script, mut at) = (Vec::new(), 0);
+    for len in [1, 700, 30, 1500, 2, 999, 90].into_iter().cycle() {
+        let before = script.len();
+        for (stream, text) in &texts {
+            let rest = &text.as_bytes()[at.min(text.len())..];
+            if !rest.is_empty() {
+                script.push((*stream, rest[..len.min(rest.len())].to_vec()));
+            }
+        }
+        if script.len() == before {
+            break;
+        }
+        at += len;
+    }
+    script
+}
+
+fn cri(line: &str, stream: Stream) -> String {
+    let [stamp, of, tag, text] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else {
+        panic!("torn: {line}")
+    };
+    assert!(stamp.len() == 30 && ["P", "F"].contains(&tag), "torn: {line}");
+    let end = if tag == "F" { "\n" } else { "" };
+    if of == stream.name() { format!("{text}{end}") } else { String::new() }
+}
+
+fn json_file(line: &str, stream: Stream) -> String {
+    let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+    let text = if entry["stream"] == stream.name() { entry["log"].as_str() } else { None };
+    text.unwrap_or_default().to_owned()
+}
+
+fn recorded(text: &str) -> String {
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("{\"version\":2,"));
+    let mut last = 0.0;
+    let event = |line| {
+        let (time, kind, text): (f64, char, String) = serde_json::from_str(line).unwrap();
+        assert!(time >= last && kind == 'o', "{line}");
+        last = time;
+        text
+    };
+    lines.map(event).collect()
+}
+
+/// Kills muxes of this log, the first one at every `step`th moment.
+fn kill_everywhere(format: &str, rotation: Option<Rotation>, step: u64) {
+    let mut world = World::new(format, rotation);
+    let all = world.run(u64::MAX);
+    world.check(all);
+    if rotation.is_some() {
+        assert!(world.dir.path().join("log.3").exists());
+    }
+    let step = if std::env::var_os("IOTTYMUX_LONG").is_some() { 1 } else { step };
+    for moments in (1..all).step_by(usize::try_from(step).unwrap()) {
+        let mut world = World::new(format, rotation);
+        world.run(moments);
+        world.check(moments);
+    }
+    println!("{format}: {} of {all} moments", all / step);
+}
+
+#[test]
+fn a_file_has_each_line_once_whenever_its_muxes_are_killed() {
+    for format in ["cri", "json-file", "raw"] {
+        kill_everywhere(format, None, 37);
+    }
+}
+
+#[test]
+fn a_recording_has_each_event_once_whenever_its_muxes_are_killed() {
+    kill_everywhere("cast", None, 37);
+}
+
+#[test]
+fn rotated_files_have_each_line_once_whenever_their_muxes_are_killed() {
+    kill_everywhere("cri", Some(Rotation { size: 8192, files: 100 }), 37);
+}

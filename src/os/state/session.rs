@@ -1,0 +1,47 @@
+//! The state directory of a user without `--state-dir`: in the directory of the user's session.
+//!
+//! A client trusts the muxes of the directory's owner. So the owner must be this user: with
+//! `XDG_RUNTIME_DIR=/tmp` another user may have made it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use nix::unistd::Uid;
+use rustix::fs::{AtFlags, CWD, Stat, statat};
+use rustix::io::Errno;
+
+use crate::os::walk::refusal;
+
+/// Where the muxes of a user have their directories, below that of the session.
+const NAME: &str = "iottymux";
+
+/// The directory of the user's session.
+pub(crate) fn session() -> Result<PathBuf> {
+    let dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    dir.filter(|dir| dir.is_absolute()).context("XDG_RUNTIME_DIR is not set")
+}
+
+/// The state directory in it, if it is this user's or does not exist yet.
+pub(super) fn state() -> Result<PathBuf> {
+    let path = session()?.join(NAME);
+    match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) => check(&path, &there)?,
+        // After su(1): it is that of another user's session.
+        Err(Errno::ACCESS) => {
+            return Err(Errno::ACCESS).with_context(|| path.display().to_string());
+        }
+        Err(_) => {}
+    }
+    Ok(path)
+}
+
+/// Refuses a state directory that is the session's and that another user has made.
+pub(super) fn check(path: &Path, there: &Stat) -> io::Result<()> {
+    let own = Uid::effective();
+    let is_sessions = session().is_ok_and(|session| session.join(NAME) == path);
+    if !is_sessions || own.is_root() || own.as_raw() == there.st_uid {
+        return Ok(());
+    }
+    Err(refusal(format!("{} belongs to user {}", path.display(), there.st_uid)))
+}

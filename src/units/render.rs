@@ -1,0 +1,322 @@
+//! The texts of an app's unit files. Pure: [`files`] cannot fail and reads nothing.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use super::journal;
+use super::text::{argument, env_value, value, with_checksum, word};
+use super::{
+    AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StreamMode, USER_STATE, UnitFile,
+    UnitKind, drop_ins, has_sockets,
+};
+use crate::mux::app;
+use crate::os::state::split_end;
+use crate::types::limits;
+use crate::types::name::NameError;
+use crate::types::service::ServiceName;
+use crate::types::stream::Stream;
+
+/// The directory in which the templates look for options of an app.
+pub(super) const OPTIONS: &str = "/etc/iottymux";
+/// The same for a user's own services (`%E` is the user's configuration directory).
+const USER_OPTIONS: &str = "%E/iottymux";
+/// Lines that undo the user and the confinement of the templates. With another state directory than
+/// usual, the mux keeps the user that starts it and has one directory for all files.
+const AS_ROOT: [&str; 10] = [
+    "User=root",
+    "CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_SYS_RESOURCE",
+    "SystemCallFilter=@chown",
+    "ProtectSystem=full",
+    "PrivateDevices=no",
+    "PrivateTmp=no",
+    "TemporaryFileSystem=",
+    "BindPaths=",
+    "BindReadOnlyPaths=",
+    "LogsDirectory=",
+];
+
+/// If nothing is prepared, this makes the names of the app's ends dangling links. systemd has
+/// closed the ends of an earlier mux by then. So the app does not wait for ends without a peer,
+/// open a terminal that belongs to another program by now, or write a plain file where a name is
+/// missing. Then the condition fails if the program, its argument, is missing; with prepared ends
+/// it always holds. It is a shell command, since iottymux itself may be missing. If a mux of root
+/// made the names (there is no `mux` beside them), `prepare` handles them.
+const CONDITION: &str = concat!(
+    "ExecCondition=+/bin/sh -c 'cd /proc/1/root/run/iottymux/%i || exit 0; test -d gate/prepared && exit 0; ",
+    "for end in stage2-stdin stage2-stdout stage2-stderr stage2-pts; do ",
+    "test -d mux && test -h $$end || test ! -e $$end && ln -sfn gone/$$end $$end; done; ",
+    "command -v \"$$0\" >/dev/null || { echo \"there is no $$0\"; exit 1; }'"
+);
+/// The files as the system manager sees them; the mux's unit may hide them.
+const ROOT: &str = "/proc/1/root";
+
+/// All files of an app but the templates, in the order of writing. The last one makes the service
+/// use the others.
+pub(super) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, NameError> {
+    let muxes = app.muxes()?;
+    let mut files = Vec::new();
+    let mut file = |path: PathBuf, text: &str| {
+        files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
+    };
+    // The mux that has stdout, or else stderr, writes the logs.
+    let logging = [Stream::Stdout, Stream::Stderr]
+        .into_iter()
+        .find_map(|stream| muxes.iter().position(|mux| mux.streams.contains(&stream)));
+    for (index, mux) in muxes.iter().enumerate() {
+        let dir = drop_ins(&mux.unit());
+        let logs = logging == Some(index);
+        file(dir.join(ENV), &env(app, mux, logs, setup));
+        file(dir.join(DROP_IN), &mux_drop_in(app, mux, logs, setup));
+        if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
+            for stream in &mux.streams {
+                file(socket_name(mux, *stream).into(), &socket(app, mux, *stream, setup));
+            }
+        }
+    }
+    files.extend(muxes.iter().filter_map(|mux| journal::file(app, mux, setup)));
+    let mut file = |path: PathBuf, text: &str| {
+        files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
+    };
+    file(drop_ins(app.service.as_str()).join(DROP_IN), &app_drop_in(app, &muxes, setup));
+    Ok(files)
+}
+
+/// The templates of an app's muxes, which differ in kind.
+pub(super) fn templates(muxes: &[MuxUnit], user: bool) -> Vec<UnitFile> {
+    muxes.iter().map(|mux| template(mux.kind, user)).collect()
+}
+
+fn template(kind: UnitKind, user: bool) -> UnitFile {
+    let text = match kind {
+        UnitKind::Streams => include_str!("../../units/iomux@.service"),
+        UnitKind::Terminal => include_str!("../../units/ttymux@.service"),
+    };
+    let text = if user { for_user(text) } else { text.to_owned() };
+    let path = format!("{}@.service", kind.template()).into();
+    UnitFile { path, text: with_checksum(None, &text) }
+}
+
+/// Settings that a user's manager must not or cannot apply: it has no capabilities to drop, and
+/// only root or a user namespace can hide file systems.
+const ONLY_ROOT: [&str; 17] = [
+    "CapabilityBoundingSet=",
+    "AmbientCapabilities=",
+    "Protect",
+    "Private",
+    "ReadOnlyPaths=",
+    "ReadWritePaths=",
+    "InaccessiblePaths=",
+    "TemporaryFileSystem=",
+    "ProcSubset=",
+    "DevicePolicy=",
+    "DeviceAllow=",
+    "IPAddressDeny=",
+    "User=",
+    "RemoveIPC=",
+    "LogsDirectory",
+    "BindPaths=",
+    "BindReadOnlyPaths=",
+];
+
+/// The template for a user's own services.
+fn for_user(text: &str) -> String {
+    let lines = text.lines().filter(|line| !ONLY_ROOT.iter().any(|key| line.starts_with(key)));
+    lines
+        .map(|line| {
+            line.replace(ROOT, "").replace(STATE, USER_STATE).replace(OPTIONS, USER_OPTIONS) + "\n"
+        })
+        .collect()
+}
+
+fn socket_name(mux: &MuxUnit, stream: Stream) -> String {
+    format!("{}-{}.socket", mux.name, stream.name())
+}
+
+/// The env file with the options of a mux.
+fn env(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> String {
+    let mut out = String::new();
+    let mut set = |name: &str, value: &str| {
+        // Writing into a string does not fail.
+        let _ = writeln!(out, "{name}={}", env_value(value));
+    };
+    if mux.kind == UnitKind::Streams {
+        let names: Vec<&str> = mux.streams.iter().map(|stream| stream.name()).collect();
+        set("IOTTYMUX_STREAMS", &names.join(","));
+        if setup.layout == Layout::Sockets {
+            set("IOTTYMUX_FOREIGN_FIFOS", "true");
+        }
+    }
+    if ServiceName::of(&mux.name) != app.service {
+        set("IOTTYMUX_SERVICE", app.service.as_str());
+    }
+    let mut variables = app.variables.clone();
+    variables.retain(|v| v.kinds.contains(&mux.kind) && (logs || !v.is_log));
+    app.journal.add_to(&mut variables, mux, setup);
+    for variable in &variables {
+        set(&variable.name, &variable.value);
+    }
+    out
+}
+
+/// The drop-in of a mux.
+fn mux_drop_in(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> String {
+    let mut unit = vec![format!("Before={}", app.service)];
+    unit.extend(app.journal.wants(mux, setup));
+    if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
+        // The socket units make the FIFOs.
+        let sockets: Vec<String> = mux.streams.iter().map(|s| socket_name(mux, *s)).collect();
+        unit.push(format!("After={}", sockets.join(" ")));
+    }
+    if logs && !app.logs.is_empty() {
+        let paths: Vec<String> = app.logs.iter().map(|path| word(&value(path))).collect();
+        unit.push(format!("RequiresMountsFor={}", paths.join(" ")));
+    }
+    let env = drop_ins(&mux.unit()).join(ENV);
+    let state = format!("IOTTYMUX_STATE_DIR={}", setup.state());
+    let mut service = vec![format!("Environment={}", word(&state))];
+    if !setup.is_split() {
+        service.push(format!("EnvironmentFile=-{}/%i/env", setup.state()));
+    }
+    // With `-`, a running mux can still be stopped after the file was removed.
+    service.push(format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()));
+    if !setup.is_split() {
+        let resets = ["ExecCondition=", "ExecStartPre=", "ExecStop=", "RuntimeDirectory="];
+        service.extend(resets.map(String::from));
+        if !setup.user {
+            service.extend(AS_ROOT.map(String::from));
+        }
+    }
+    if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams && !setup.user {
+        // PID 1 reads these FIFOs, too.
+        service.push(format!("Nice={}", limits::HURRY));
+    }
+    if setup.binary.is_some() {
+        let program = setup.command();
+        if setup.is_split() {
+            let tty = if mux.kind == UnitKind::Terminal { " --tty" } else { "" };
+            let prepare = format!("-+{program} prepare --app %i --unit %n{tty}");
+            let ask = format!("-+{program} control --app %i ask-end");
+            let condition = if setup.user { for_user(CONDITION) } else { CONDITION.to_owned() };
+            let condition = format!("{} {program}", condition.trim_end());
+            service.extend(["ExecCondition=".to_owned(), condition]);
+            for (key, command) in [("ExecStartPre", prepare), ("ExecStop", ask)] {
+                service.extend([format!("{key}="), format!("{key}={command}")]);
+            }
+        }
+        let command = format!("{program} {} --app %i", mux.kind.command());
+        service.extend(["ExecStart=".to_owned(), format!("ExecStart={command}")]);
+    }
+    sections(&unit, &service)
+}
+
+/// The socket unit with the FIFO of a stream, as in rkt's design.
+fn socket(app: &AppUnits, mux: &MuxUnit, stream: Stream, setup: &Setup) -> String {
+    let name = stream.name();
+    let file = if setup.is_split() { split_end(stream) } else { stream.stage2().to_owned() };
+    format!(
+        "[Unit]\n\
+         Description={name} of {}\n\
+         DefaultDependencies=no\n\
+         StopWhenUnneeded=yes\n\
+         RefuseManualStart=yes\n\
+         RefuseManualStop=yes\n\
+         \n\
+         [Socket]\n\
+         RemoveOnStop=yes\n\
+         Service={service}\n\
+         FileDescriptorName={name}\n\
+         DirectoryMode=0700\n\
+         ListenFIFO={}\n",
+        mux.name,
+        setup.path(mux, &file),
+        service = app.service,
+    )
+}
+
+/// The drop-in that makes the service use its muxes.
+fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
+    let (mut unit, mut service) = (Vec::new(), Vec::new());
+    if !muxes.is_empty() {
+        let names = muxes.iter().map(MuxUnit::unit).collect::<Vec<_>>().join(" ");
+        unit.extend([format!("Wants={names}"), format!("After={names}")]);
+        if !setup.is_split() {
+            let found = |mux| format!("AssertPathExists={}", setup.path(mux, "endpoints"));
+            unit.extend(muxes.iter().map(found));
+        }
+        unit.extend(muxes.iter().filter_map(|mux| app.journal.wants(mux, setup)));
+    }
+    let logs =
+        |(_, mode): (Stream, StreamMode)| mode == StreamMode::Log && app.kind(mode).is_none();
+    let to_journal = app.modes.each().any(logs);
+    if to_journal {
+        let journald = "systemd-journald.service";
+        unit.extend([format!("Wants={journald}"), format!("After={journald}")]);
+    }
+    for (stream, mode) in app.modes.each() {
+        let mux = muxes.iter().find(|mux| mux.streams.contains(&stream));
+        let is_input = stream == Stream::Stdin;
+        let key = match stream {
+            Stream::Stdin => "StandardInput",
+            Stream::Stdout => "StandardOutput",
+            _ => "StandardError",
+        };
+        let to = match (mode, mux) {
+            // Plain `tty` would wait for a remaining process of the last start.
+            (StreamMode::Tty, _) if is_input => "tty-force".to_owned(),
+            (StreamMode::Tty | StreamMode::Interactive, _) => "tty".to_owned(),
+            (_, Some(mux)) if setup.layout == Layout::Sockets => {
+                service.push(format!("Sockets={}", socket_name(mux, stream)));
+                format!("fd:{}", stream.name())
+            }
+            (_, Some(mux)) => format!("file:{}", setup.path(mux, stream.stage2())),
+            (StreamMode::Log, None) => "journal".to_owned(),
+            (StreamMode::Null | StreamMode::Stream, None) => "null".to_owned(),
+        };
+        service.push(format!("{key}={to}"));
+    }
+    if let Some(mux) = muxes.iter().find(|mux| mux.kind == UnitKind::Terminal) {
+        service.push(format!("TTYPath={}", setup.path(mux, Stream::Tty.stage2())));
+        // Each of these would discard the app's last output.
+        service.extend(["TTYReset=no", "TTYVHangup=no", "TTYVTDisallocate=no"].map(String::from));
+        service.push(format!("Environment=TERM={}", app::TERM));
+    }
+    if to_journal && !app.journal.is_settled() {
+        service.push(format!("SyslogIdentifier={}", app.name));
+    }
+    let can_have_hooks = app.has_hooks && !has_sockets(muxes, setup);
+    for mux in muxes.iter().filter(|_| can_have_hooks) {
+        for (key, request) in [("ExecStartPost", "started"), ("ExecStopPost", "ended")] {
+            let state = argument(&setup.state());
+            service.push(format!(
+                "{key}=-+{} --state-dir {state} control --app {} {request}",
+                setup.command(),
+                mux.name
+            ));
+        }
+    }
+    sections(&unit, &service) + &app.journal.memory()
+}
+
+/// The text of a unit with these lines. An empty section is left out.
+pub(super) fn sections(unit: &[String], service: &[String]) -> String {
+    let section = |(name, lines): (&str, &[String])| {
+        (!lines.is_empty()).then(|| format!("[{name}]\n{}\n", lines.join("\n")))
+    };
+    let both = [("Unit", unit), ("Service", service)];
+    both.into_iter().filter_map(section).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_condition_of_the_templates_is_ours() {
+        for kind in [UnitKind::Streams, UnitKind::Terminal] {
+            let line = format!("\n{CONDITION} iottymux\n");
+            assert!(template(kind, false).text.contains(&line), "{kind:?}");
+            let user = template(kind, true).text;
+            assert!(user.contains("'cd %t/iottymux/%i || exit 0; "), "{user}");
+        }
+    }
+}
