@@ -1,6 +1,6 @@
 //! What is measured, and what is asked of it.
 
-use super::peer::Tool::{self, Cat, Conmon, Iottymux, Kept, S6Log, Socat};
+use super::peer::Tool::{self, Cat, Conmon, Iottymux, Kept, Other, OtherKept, S6Log, Socat};
 
 /// One line of work for several tools.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Case {
 
 const PIECE: usize = 64 * 1024;
 const ANY: f64 = f64::INFINITY;
-const LOGS: &[Tool] = &[Iottymux, Kept, Conmon, S6Log, Cat];
+const LOGS: &[Tool] = &[Iottymux, Kept, Other, OtherKept, Conmon, S6Log, Cat];
 
 /// All of them.
 pub const CASES: &[Case] = &[
@@ -69,13 +69,13 @@ pub const CASES: &[Case] = &[
         line: 100,
         logs: true,
         clients: 4,
-        tools: &[Iottymux, Kept, Conmon],
+        tools: &[Iottymux, Kept, Other, OtherKept, Conmon],
         asks: &[(Conmon, 4.0, ANY)],
     },
-    fan_out("fan-out, no client", 0, &[Iottymux, Kept, Conmon]),
-    fan_out("fan-out, 1 client", 1, &[Iottymux, Kept, Conmon, Socat]),
-    fan_out("fan-out, 4 clients", 4, &[Iottymux, Kept, Conmon]),
-    fan_out("fan-out, 16 clients", 16, &[Iottymux, Kept, Conmon]),
+    fan_out("fan-out, no client", 0, &[Iottymux, Kept, Other, OtherKept, Conmon]),
+    fan_out("fan-out, 1 client", 1, &[Iottymux, Kept, Other, OtherKept, Conmon, Socat]),
+    fan_out("fan-out, 4 clients", 4, &[Iottymux, Kept, Other, OtherKept, Conmon]),
+    fan_out("fan-out, 16 clients", 16, &[Iottymux, Kept, Other, OtherKept, Conmon]),
 ];
 
 const fn fan_out(name: &'static str, clients: usize, tools: &'static [Tool]) -> Case {

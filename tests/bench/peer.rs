@@ -1,6 +1,7 @@
 //! The tools that are compared, and one run of one of them.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -25,6 +26,10 @@ pub enum Tool {
     Iottymux,
     /// Ours where a service manager keeps what is not read yet.
     Kept,
+    /// The release that `IOTTYMUX_OTHER` names, as [`Tool::Iottymux`].
+    Other,
+    /// The same, as [`Tool::Kept`].
+    OtherKept,
     /// conmon(8), which podman and CRI-O use.
     Conmon,
     /// s6-log with times, which is no CRI.
@@ -60,6 +65,8 @@ impl Tool {
         match self {
             Self::Iottymux => "iottymux",
             Self::Kept => "iottymux, kept",
+            Self::Other => "other",
+            Self::OtherKept => "other, kept",
             Self::Conmon => "conmon",
             Self::S6Log => "s6-log T",
             Self::Cat => "cat",
@@ -71,6 +78,7 @@ impl Tool {
     pub fn is_there(self) -> bool {
         let program = match self {
             Self::Iottymux | Self::Kept => return true,
+            Self::Other | Self::OtherKept => return other_release().is_some(),
             Self::Conmon => "conmon",
             Self::S6Log => "s6-log",
             Self::Cat => "cat",
@@ -78,6 +86,19 @@ impl Tool {
         };
         is_installed(program)
     }
+
+    /// What its figures are compared with.
+    pub fn ours(self) -> Self {
+        if self == Self::OtherKept { Self::Kept } else { Self::Iottymux }
+    }
+
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Iottymux | Self::Kept)
+    }
+}
+
+fn other_release() -> Option<OsString> {
+    env::var_os("IOTTYMUX_OTHER")
 }
 
 /// A run that has been prepared: the app waits, the clients are there.
@@ -134,14 +155,16 @@ impl<'a> Run<'a> {
         fifo("go");
         let mut manager = None;
         let (child, input, socket, log) = match tool {
-            Tool::Iottymux | Tool::Kept => {
-                let mut mux = Command::new(env!("CARGO_BIN_EXE_iottymux"));
+            Tool::Iottymux | Tool::Kept | Tool::Other | Tool::OtherKept => {
+                let ours = env!("CARGO_BIN_EXE_iottymux").into();
+                let other = if tool.is_ours() { None } else { other_release() };
+                let mut mux = Command::new(other.unwrap_or(ours));
                 mux.arg("--state-dir").arg(dir.path()).args(["stream", "--app", "bench"]);
                 if case.logs {
                     mux.arg("--log").arg(format!("cri:{}", log.display()));
                 }
                 mux.env_remove("NOTIFY_SOCKET");
-                if tool == Tool::Kept {
+                if matches!(tool, Tool::Kept | Tool::OtherKept) {
                     let socket = UnixDatagram::bind(file("notify")).unwrap();
                     socket.set_nonblocking(true).unwrap();
                     mux.env("NOTIFY_SOCKET", file("notify"));

@@ -7,7 +7,6 @@ use super::peer::{Outcome, Tool};
 pub fn print(case: &Case, tools: &[Tool], outcomes: &[Vec<Outcome>]) {
     println!("\n{}", case.name);
     println!("  {:<16} {:>6} {:>13}  {:>9}", "", "MB/s", "(spread)", "CPU s/GiB");
-    let ours = &outcomes[0];
     for (tool, theirs) in tools.iter().zip(outcomes) {
         let (low, speed, high) = spread(theirs.iter().map(|outcome| outcome.speed / 1e6));
         let (_, cpu, _) = spread(theirs.iter().map(|outcome| outcome.cpu));
@@ -16,11 +15,13 @@ pub fn print(case: &Case, tools: &[Tool], outcomes: &[Vec<Outcome>]) {
             tool.name(),
             format!("({low:.0}-{high:.0})")
         );
-        let pairs = || ours.iter().zip(theirs);
+        let at = tools.iter().position(|ours| *ours == tool.ours()).unwrap_or(0);
+        let pairs = || outcomes[at].iter().zip(theirs);
         let (_, speed, _) = spread(pairs().map(|(ours, theirs)| ours.speed / theirs.speed));
         let (_, cpu, _) = spread(pairs().map(|(ours, theirs)| ours.cpu / theirs.cpu));
         if *tool != Tool::Iottymux {
-            print!("   iottymux: {speed:.2} x its speed, {cpu:.2} x its CPU");
+            let ours = tool.ours().name();
+            print!("   {ours}: {speed:.2} x its speed, {cpu:.2} x its CPU");
         }
         if let Some((_, least, most)) = case.asks.iter().find(|(asked, ..)| asked == tool) {
             let cpu_asked = if most.is_finite() { format!(", {most:.2}") } else { String::new() };
