@@ -72,7 +72,7 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     // A process that waits has nothing in hand, so it can end.
     sys::interrupt_on(Signal::SIGTERM)?;
     // A failure costs only memory.
-    let _ = sys::forget_startup_code();
+    let _ = sys::forget_startup();
     sys::allow_only_reading_and_writing()?;
     let send = |datagram: &[u8]| {
         loop {

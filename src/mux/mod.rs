@@ -152,10 +152,10 @@ impl Mux {
             let due = overdue.put_off(self.deadline());
             let deadline = due.into_iter().chain(watchdog.due()).min();
             let mut is_due = false;
-            // At the last moment before the first wait, since the code of the start is not needed
-            // again.
+            // At the last moment before the first wait, since the memory of the start is not
+            // needed again.
             if std::mem::take(&mut starts)
-                && let Err(e) = sys::forget_startup_code()
+                && let Err(e) = sys::forget_startup()
             {
                 log::debug!("cannot give back the memory of starting up: {e}");
             }

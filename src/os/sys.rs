@@ -188,34 +188,46 @@ pub(crate) fn give_back(memory: &mut [u8]) {
 /// A page, or a part of a larger one: then the system refuses to take it.
 const PAGE: usize = 4096;
 
-/// Releases the pages of code that only the start needed: parsing a command line touches nearly all
-/// of the program, serving an app a small part of it. The kernel reads pages again from the page
-/// cache when they are needed.
-pub(crate) fn forget_startup_code() -> io::Result<()> {
+/// Releases the memory that only the start needed: parsing a command line touches nearly all of the
+/// program's code, and much of the heap and the stack; serving an app takes a small part of each. The
+/// kernel reads pages of code again from the page cache when they are needed. To be called in the
+/// main thread.
+pub(crate) fn forget_startup() -> io::Result<()> {
     let ours = std::fs::read_link("/proc/self/exe")?;
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let code = maps.lines().filter(|line| {
-        // Code and constants: segments that no process writes to, not even the loader (its
-        // relocations are in a later segment).
-        (line.contains(" r-xp ") || line.contains(" r--p 00000000 "))
-            && line.ends_with(&*ours.to_string_lossy())
-    });
+    // An address amid the part of the stack that is in use; the calls below it need this much.
+    let used = (&raw const ours).addr().saturating_sub(STACK_IN_USE) / PAGE * PAGE;
     let range = |line: &str| {
         let (from, to) = line.split(' ').next()?.split_once('-')?;
         let from = usize::from_str_radix(from, 16).ok()?;
-        let len = usize::from_str_radix(to, 16).ok()?.checked_sub(from)?;
-        Some((NonNull::new(std::ptr::with_exposed_provenance_mut(from))?, len))
+        let to = usize::from_str_radix(to, 16).ok()?;
+        // Code and constants: segments that no process writes to, not even the loader (its
+        // relocations are in a later segment).
+        let is_code = (line.contains(" r-xp ") || line.contains(" r--p 00000000 "))
+            && line.ends_with(&*ours.to_string_lossy());
+        let to = match () {
+            () if is_code => to,
+            () if line.ends_with("[stack]") => to.min(used),
+            () => return None,
+        };
+        let start = NonNull::new(std::ptr::with_exposed_provenance_mut(from))?;
+        Some((start, to.checked_sub(from)?))
     };
-    let ranges: Vec<_> = code.filter_map(range).collect();
+    let ranges: Vec<_> = maps.lines().filter_map(range).collect();
     drop((ours, maps));
+    give_back_memory();
     // Everything after this serves the app.
     for (start, len) in ranges {
-        // SAFETY: the range is a private, read-only mapping of this program's own file, as the
-        // kernel has just reported; dropping its clean pages changes nothing that can be read.
+        // SAFETY: the kernel has just reported this range. Either it is a private, read-only mapping
+        // of this program's own file, whose clean pages may go without a change of what can be read;
+        // or it is the stack below all that is in use, where nobody reads what calls have left.
         unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) }?;
     }
     Ok(())
 }
+
+/// Bytes of the stack below a variable that calls made from its function may need meanwhile.
+const STACK_IN_USE: usize = 16 * 1024;
 
 /// Gives the system back the memory that the allocator has free. It does so by itself only with
 /// memory behind which nothing is in use.

@@ -159,7 +159,7 @@ impl Keeper {
                 }
                 if is_first {
                     self.notify.ready();
-                    if let Err(e) = sys::forget_startup_code() {
+                    if let Err(e) = sys::forget_startup() {
                         log::debug!("cannot give back the memory of starting up: {e}");
                     }
                 }
