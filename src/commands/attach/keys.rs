@@ -8,6 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use memchr::memchr2;
+
 /// How long the first key of attach's own sequences may be held back.
 const DETACH_HOLD: Duration = Duration::from_millis(500);
 /// Longest sequence of attach's own keys.
@@ -130,6 +132,15 @@ impl Keys {
         self.0.iter().find(|(sequence, _)| sequence.0 == held).map(|(_, command)| *command)
     }
 
+    /// Where the first byte is that may begin a sequence.
+    fn find_first(&self, typed: &[u8]) -> Option<usize> {
+        let mut firsts = self.0.iter().filter_map(|(sequence, _)| sequence.0.first().copied());
+        // The page has the first key of the detach keys, so there are two at most.
+        let first = firsts.next()?;
+        let other = firsts.find(|key| *key != first).unwrap_or(first);
+        memchr2(first, other, typed)
+    }
+
     fn begins(&self, held: &[u8]) -> bool {
         self.0.iter().any(|(sequence, _)| sequence.0.starts_with(held))
     }
@@ -161,16 +172,25 @@ impl Matcher {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> (usize, Option<KeyCommand>) {
-        for (at, byte) in typed.iter().enumerate() {
-            self.held.push(*byte);
-            if self.held.len() == 1 {
+        let mut read = 0;
+        while read < typed.len() {
+            if self.held.is_empty() {
+                let rest = &typed[read..];
+                let plain = self.keys.find_first(rest).unwrap_or(rest.len());
+                out.extend_from_slice(&rest[..plain]);
+                read += plain;
+                if plain == rest.len() {
+                    break;
+                }
                 self.held_since = Some(now);
             }
+            self.held.push(typed[read]);
+            read += 1;
             if let Some(command) = self.settle(now, out) {
-                return (at + 1, Some(command));
+                return (read, Some(command));
             }
         }
-        (typed.len(), None)
+        (read, None)
     }
 
     /// When keys that are held back are to be released.
