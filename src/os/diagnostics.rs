@@ -206,7 +206,9 @@ fn say_between(before: &str, text: &str, after: &str) {
     let stderr = io::stderr();
     let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);
     if let Ok(1..) = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], wait) {
-        let _ = write!(stderr.lock(), "{before}iottymux: {line}{after}");
+        // In one piece: in `attach` another thread writes the app's lines there.
+        let text = format!("{before}iottymux: {line}{after}");
+        let _ = stderr.lock().write_all(text.as_bytes());
     }
 }
 

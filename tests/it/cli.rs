@@ -1,5 +1,8 @@
 //! The command line as a person or a unit uses it.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+
 use crate::proc::Proc;
 use crate::rig::{APP, Rig};
 
@@ -77,6 +80,18 @@ fn a_usage_error_is_one_line() {
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
     }
     assert!(!rig.state().exists());
+}
+
+/// Standard error may also be the app's, as in `attach`. Each write to such a socket is a packet.
+#[test]
+fn a_line_is_one_write() {
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    let mut command = Rig::new().command(["fly"]);
+    command.stderr(OwnedFd::from(theirs));
+    assert_eq!(command.status().unwrap().code(), Some(2));
+    let mut packet = [0; 1024];
+    let len = ours.recv(&mut packet).unwrap();
+    assert!(packet[..len].ends_with(b"\n"), "{}", packet[..len].escape_ascii());
 }
 
 #[test]
