@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 
+use super::name::WhichApp;
 use super::{
-    Cli, Command, DeferredStep, DisableArgs, PrepareArgs, UnitsArgs, resolve, resolve_units, rkt,
-    salvage,
+    Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, resolve,
+    resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
@@ -16,7 +17,6 @@ use crate::os::state::{AppDir, StateDir};
 use crate::systemd::manager::Manager;
 use crate::systemd::process;
 use crate::types::exit::Exit;
-use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, hooks, write};
@@ -62,7 +62,9 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
     for mistake in wrong {
         log::error!("the app is running, so this option is left out: {mistake}");
     }
-    execute(cli).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
+    execute(cli).unwrap_or_else(|e| {
+        diagnostics::failed(&e, if e.is::<WhichApp>() { Exit::Usage } else { Exit::Failed })
+    })
 }
 
 /// The exit code of a usage error. A mux that was given a running app is always started again.
@@ -98,7 +100,7 @@ fn command(arguments: &[OsString]) -> clap::Command {
 fn execute(cli: Cli) -> Result<Exit> {
     let given = cli.state_dir;
     let state = || StateDir::resolve(given.clone());
-    let with_app = |name: &AppName| StateDir::with_app(given.clone(), name);
+    let named = |app: &NamedAppArg| app.resolve(given.clone());
     match cli.command {
         Command::Stream(args) => {
             read_old_options(&state()?.app(&args.app.name));
@@ -115,22 +117,19 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?)),
         Command::Run(args) => if_valid(resolve::keep(&args, &state()?), keeper::keep),
         Command::Attach(args) => {
-            if_valid(resolve::attach(&args, &with_app(&args.app.name)?), |request| {
-                attach::attach(&request)
-            })
+            if_valid(resolve::attach(&args, named(&args.app)?), |request| attach::attach(&request))
         }
-        Command::Status(args) => {
-            status::show(&with_app(&args.app.name)?.app(&args.app.name), args.json)
-                .map(|()| Exit::Done)
-        }
+        Command::Status(args) => status::show(&named(&args.app)?, args.json).map(|()| Exit::Done),
         Command::Logs(args) => {
-            let state = args.app.as_ref().map_or_else(&state, with_app)?;
-            logs::show(&resolve::logs(&args, &state)).map(|()| Exit::Done)
+            let has_app = args.file.is_none() || args.app.given()?.is_some();
+            let app = has_app.then(|| named(&args.app)).transpose()?;
+            logs::show(&resolve::logs(&args, app)).map(|()| Exit::Done)
         }
         Command::Control(args) => {
-            let state = with_app(&args.app.name)?;
-            if let Some(request) = resolve::request(&args, &state)? {
-                status::control(&state.app(&args.app.name), &request)?;
+            args.app.require()?;
+            let dir = named(&args.app)?;
+            if let Some(request) = resolve::request(&args, &dir)? {
+                status::control(&dir, &request)?;
             }
             Ok(Exit::Done)
         }
@@ -148,8 +147,8 @@ fn execute(cli: Cli) -> Result<Exit> {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
             })
         }
-        Command::List(args) => match args.app {
-            Some(app) => list::one(&with_app(&app)?.app(&app), "\n"),
+        Command::List(args) => match args.app.given()? {
+            Some(_) => list::one(&named(&args.app)?, "\n"),
             None => {
                 // A state directory of elsewhere has nothing to do with the units here.
                 let enabled = if given.is_none() { enable::enabled() } else { Vec::new() };

@@ -8,11 +8,13 @@
 //! | [`rkt`] | rkt's spelling |
 //! | [`resolve_units`], [`resolve`] | what the arguments mean, checked |
 //! | [`mux`] | the arguments of the commands that are a mux |
+//! | [`name`] | the app that a person names |
 //! | [`units`] | the arguments of the commands that write units |
 //! | [`values`] | the values of options |
 
 pub(crate) mod dispatch;
 mod mux;
+mod name;
 pub(crate) mod resolve;
 pub(crate) mod resolve_units;
 pub(crate) mod rkt;
@@ -29,13 +31,13 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use crate::cli::mux::{
     LogArgs, MuxArgs, PrepareArgs, RecordArgs, RunArgs, StreamArgs, TtyArgs,
 };
+pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::units::{DeferredStep, DisableArgs, EnableArgs, ModeArgs, UnitsArgs};
 
 use crate::cli::values::{Since, Wait};
 use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
-use crate::logfmt::format;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -46,9 +48,9 @@ use crate::wire::Redraw;
 const EXAMPLES: &str = "\
 Examples:
   iottymux run --app demo --tty --attach -- bash   run a shell; ctrl-p ctrl-q detaches
-  iottymux attach --app demo                       attach again, from any terminal
-  iottymux attach --app demo --mode stdout | less  read the output of a service
-  echo reload | iottymux attach --app demo --mode stdin
+  iottymux attach demo                             attach again, from any terminal
+  iottymux attach demo --mode stdout | less        read the output of a service
+  echo reload | iottymux attach demo --mode stdin
   iottymux list                                    list the apps
   iottymux enable demo.service --tty --now         make a service attachable, and restart it
 
@@ -57,9 +59,9 @@ Otherwise attach and run exit with the app's own status (128 + n for signal n)."
 
 const LOGS_EXAMPLES: &str = "\
 Examples:
-  iottymux logs --app demo --tail 20 --follow      show the last lines and all new ones
-  iottymux logs --app demo --since 10m             show the last ten minutes
-  iottymux logs --app demo --stream stderr --since 2026-01-31T12:00:00+01:00 --timestamps
+  iottymux logs demo -n 20 -f                      show the last lines and all new ones
+  iottymux logs demo --since 10m                   show the last ten minutes
+  iottymux logs demo --stream stderr --since 2026-01-31T12:00:00+01:00 --timestamps
   iottymux logs --file /var/log/pods/x/0.log       read any log in the kubelet's or docker's format
 
 The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control
@@ -116,12 +118,13 @@ pub(crate) enum Command {
     /// Attach standard input and output to an app.
     Attach(AttachArgs),
     /// List the apps, or show the endpoints of one.
+    #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Show clients, stream offsets and lost bytes; or how the app ended.
     ///
     /// After the mux has exited, shows the app's exit status and its last output.
     Status(StatusArgs),
-    /// Show the log of an app.
+    /// Show the log of an app, if it has one that can be read.
     #[command(after_help = LOGS_EXAMPLES)]
     Logs(LogsArgs),
     /// Control the mux of an app.
@@ -153,7 +156,7 @@ pub(crate) struct AppArg {
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     #[command(flatten)]
-    pub(crate) app: AppArg,
+    pub(crate) app: NamedAppArg,
     /// Streams to attach, such as tty-out or stdout,stderr
     ///
     /// auto: all streams of the app.
@@ -201,7 +204,7 @@ pub(crate) struct AttachArgs {
           default_value = values::seconds_text(limits::RECONNECT), value_parser = values::seconds)]
     pub(crate) reconnect: Duration,
     /// Do not type, and do not resize the terminal.
-    #[arg(long, env = "IOTTYMUX_READ_ONLY", value_parser = BoolishValueParser::new(), conflicts_with = "stdin_once")]
+    #[arg(short, long, env = "IOTTYMUX_READ_ONLY", value_parser = BoolishValueParser::new(), conflicts_with = "stdin_once")]
     pub(crate) read_only: bool,
     /// Close the app's input at the end of this input.
     #[arg(long, env = "IOTTYMUX_STDIN_ONCE", value_parser = BoolishValueParser::new())]
@@ -260,15 +263,14 @@ pub(crate) struct KeyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Show the endpoints document of this app.
-    #[arg(long = "app", value_name = "NAME", env = "IOTTYMUX_APP")]
-    pub(crate) app: Option<AppName>,
+    #[command(flatten)]
+    pub(crate) app: NamedAppArg,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    pub(crate) app: AppArg,
+    pub(crate) app: NamedAppArg,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -276,20 +278,19 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    #[arg(long, value_name = "NAME", env = "IOTTYMUX_APP", required_unless_present = "file",
-          help = format!("App whose log to show ({})", format::readable()))]
-    pub(crate) app: Option<AppName>,
+    #[command(flatten)]
+    pub(crate) app: NamedAppArg,
     /// Show new lines too, until the app ends.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) follow: bool,
     /// Show lines since a time (RFC 3339) or for the last 10m, 1h30m.
     #[arg(long, value_name = "TIME|DURATION", value_parser = values::since)]
     pub(crate) since: Option<Since>,
     /// Show the last N matching lines.
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     pub(crate) tail: Option<usize>,
     /// Show the time of each line.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) timestamps: bool,
     /// Show one stream only: stdout or stderr.
     #[arg(long, value_name = "STREAM", value_parser = values::logged_stream)]
@@ -302,7 +303,7 @@ pub(crate) struct LogsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ControlArgs {
     #[command(flatten)]
-    pub(crate) app: AppArg,
+    pub(crate) app: NamedAppArg,
     #[command(subcommand)]
     pub(crate) request: RequestArgs,
 }

@@ -234,13 +234,13 @@ pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
 }
 
 /// The request of `logs`.
-pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::LogsRequest {
+pub(crate) fn logs(args: &LogsArgs, app: Option<AppDir>) -> logs::LogsRequest {
     let since = args.since.map_or(Stamp::default(), |since| match since {
         Since::At(stamp) => stamp,
         Since::Ago(ago) => Now::read().stamp.before(ago),
     });
     logs::LogsRequest {
-        app: args.app.as_ref().map(|app| state.app(app)),
+        app,
         file: args.file.clone(),
         follow: args.follow,
         tail: args.tail,
@@ -249,15 +249,14 @@ pub(crate) fn logs(args: &LogsArgs, state: &StateDir) -> logs::LogsRequest {
 }
 
 /// The request of `control`; `None` for a hook of a unit that has nothing to report.
-pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<ControlRequest>> {
-    let what = |hook: &str| format!("cannot report {hook} to app {}", args.app.name);
+pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<ControlRequest>> {
+    let what = |hook: &str| format!("cannot report {hook} to app {}", dir.name());
     Ok(match &args.request {
         RequestArgs::Detach { client } => Some(ControlRequest::Detach { client: *client }),
         RequestArgs::Resize { size } => Some(ControlRequest::Resize(*size)),
         RequestArgs::ReopenLogs => Some(ControlRequest::ReopenLogs),
         RequestArgs::Restart => Some(ControlRequest::Restart),
         RequestArgs::Ended => {
-            let dir = state.app(&args.app.name);
             // A run that has other streams than those of this mux is not the app.
             let is_other = process::invocation().is_some_and(|run| dir.is_earlier(&run));
             let ended = app_status::ended().with_context(|| what("ended"))?;
@@ -267,11 +266,10 @@ pub(crate) fn request(args: &ControlArgs, state: &StateDir) -> Result<Option<Con
             app_status::started().with_context(|| what("started"))?.map(ControlRequest::Started)
         }
         RequestArgs::AskEnd { service } => {
-            let dir = state.app(&args.app.name);
-            let service = service.clone().unwrap_or_else(|| ServiceName::of(&args.app.name));
-            let report = status::report(&dir)?;
+            let service = service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
+            let report = status::report(dir)?;
             let age = Duration::from_millis(report.uptime_ms);
-            let asks = || Inquiry::begin(&service, &dir, age, Instant::now());
+            let asks = || Inquiry::begin(&service, dir, age, Instant::now());
             let is_known = report.app_ended.is_some() && report.app_pid.is_none();
             (!is_known).then(asks).flatten().and_then(Inquiry::wait).map(ControlRequest::Ended)
         }
@@ -284,7 +282,7 @@ fn check_keys(args: &KeyArgs) -> Result<()> {
 }
 
 /// The request of `attach`.
-pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::AttachRequest> {
+pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachRequest> {
     check_keys(&args.keys)?;
     if matches!(&args.mode, AttachMode::Only(wanted) if wanted.input.is_none()) {
         let AloneArgs { exclusive, take_over } = args.alone;
@@ -298,7 +296,7 @@ pub(crate) fn attach(args: &AttachArgs, state: &StateDir) -> Result<attach::Atta
         }
     }
     Ok(attach::AttachRequest {
-        dir: state.app(&args.app.name),
+        dir,
         mode: args.mode.clone(),
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
         reconnect: args.reconnect,

@@ -9,6 +9,8 @@ use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog;
 use crate::types::limits;
+use crate::types::name::{AppName, NameError};
+use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
@@ -33,6 +35,14 @@ pub(crate) enum Since {
     At(Stamp),
     /// This long ago.
     Ago(Duration),
+}
+
+/// Parses the name of an app, or the name of a service, whose app has the name that `enable` derives.
+pub(crate) fn app(text: &str) -> Result<AppName, NameError> {
+    text.parse().or_else(|e| match text.parse::<ServiceName>() {
+        Ok(service) if !text.chars().all(char::is_alphanumeric) => service.app(),
+        _ => Err(e),
+    })
 }
 
 /// Parses a time of RFC 3339, or how long ago it was.

@@ -11,11 +11,16 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::Uid;
+use strsim::osa_distance;
 
 use crate::os::state::AppDir;
 use crate::types::limits;
+use crate::types::name::AppName;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
+
+/// Letters of a name that may be wrong, missing, too many or exchanged, for it to be similar.
+const MISTYPED: usize = 2;
 
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
 /// mux. With a `wait` of zero it tries once, and the error ends with `advice`; `None` waits without
@@ -144,7 +149,19 @@ fn explain(
     };
     match Last::read(dir) {
         Ok(Some(last)) => Ended { hint, last }.into(),
-        Ok(None) => error.context(hint + advice),
+        Ok(None) => error.context(hint + &similar(dir) + advice),
         Err(unreadable) => unreadable.context(hint + advice),
     }
+}
+
+/// The apps with a similar name, for an error.
+fn similar(dir: &AppDir) -> String {
+    let name = dir.name().as_str();
+    let is_near = |other: &AppName| {
+        let other = other.as_str();
+        other != name && (other.starts_with(name) || osa_distance(other, name) <= MISTYPED)
+    };
+    let near: Vec<String> =
+        dir.neighbours().into_iter().filter(is_near).map(|n| n.to_string()).collect();
+    if near.is_empty() { String::new() } else { format!(" (similar: {})", near.join(", ")) }
 }

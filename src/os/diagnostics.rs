@@ -182,13 +182,18 @@ pub(crate) fn usage(error: &clap::Error, help: &str) -> Exit {
     Exit::Usage
 }
 
-/// The error in a command line, without clap's suggestions.
+/// The error in a command line, with the names that clap found to be similar.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let message: Vec<&str> =
         text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = message.join(" ");
-    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    let mut tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
+    match tips.find(|tip| tip.contains("similar")) {
+        Some(tip) => format!("{message}; {tip}"),
+        None => message.to_owned(),
+    }
 }
 
 /// Prints one line. Ignores failures, and does not wait for a stuck terminal.

@@ -25,6 +25,60 @@ fn an_error_names_the_missing_stream_and_the_existing_ones() {
     assert_fails(&mut rig.attach(&["--mode", "stdfoo"]), 2, "unknown mode \"stdfoo\"");
 }
 
+#[test]
+fn an_app_has_the_name_of_its_service_too() {
+    let rig = Rig::new();
+    let _mux = rig.mux(["stream", "--app", "game-eu", "--streams", "stdout"]);
+    let _other = rig.mux(["stream", "--app", "web", "--streams", "stdout"]);
+    for words in [
+        &["game-eu"][..],
+        &["game@eu"],
+        &["game@eu.service"],
+        &["--app", "game-eu"],
+        &["game-eu", "--app", "game@eu"],
+    ] {
+        let mut status = rig.run(&[&["status"], words].concat());
+        assert_eq!(status.ends(), 0, "{words:?}: {}", status.stderr.so_far());
+        assert!(status.stdout.text().starts_with("app game-eu: "), "{words:?}");
+        assert_eq!(rig.run(&[&["ls"], words].concat()).ends(), 0, "{words:?}");
+    }
+    for (words, code, why) in [
+        (
+            &["status", "web", "--app", "game-eu"][..],
+            2,
+            "expected one app, got web and --app game-eu",
+        ),
+        (&["status", "Game"], 2, "invalid value 'Game'"),
+        (&["status", "gmae-eu"], 1, "(similar: game-eu)"),
+        (&["attach", "game"], 1, "not running under a mux (similar: game-eu) (use --wait"),
+        (&["attach", "nobody"], 1, "app nobody is not running under a mux (use --wait"),
+        (&["status"], 2, "expected the name of an app: one of game-eu, web"),
+        (&["control", "reopen-logs"], 2, "expected the name of an app"),
+        (&["atach", "web"], 2, "a similar subcommand exists: 'attach'"),
+        (&["attach", "web", "--form", "now"], 2, "a similar argument exists: '--from'"),
+    ] {
+        assert_fails(&mut rig.run(words), code, why);
+    }
+    // A variable is not typed.
+    let mut status = rig.command(["status", "web"]);
+    status.env("IOTTYMUX_APP", "game-eu");
+    let mut status = Proc::spawn(status);
+    assert_eq!(status.ends(), 0);
+    assert!(status.stdout.text().starts_with("app web: "));
+}
+
+#[test]
+fn the_only_app_needs_no_name() {
+    let rig = Rig::new();
+    assert_fails(&mut rig.run(&["status"]), 2, "expected the name of an app, and there is no app");
+    let _mux = rig.mux(["stream", "--app", APP, "--streams", "stdout"]);
+    let mut status = rig.run(&["status"]);
+    assert_eq!(status.ends(), 0, "{}", status.stderr.so_far());
+    assert!(status.stdout.text().starts_with("app demo: "));
+    // What changes something does not guess.
+    assert_fails(&mut rig.run(&["control", "reopen-logs"]), 2, "expected the name of an app");
+}
+
 /// It ends with this code and one line that has this text.
 fn assert_fails(attach: &mut Proc, code: i32, why: &str) {
     assert_eq!(attach.ends(), code, "{}", attach.stderr.so_far());

@@ -521,7 +521,7 @@ fn contradictory_options_are_refused() {
     let log = Log::new();
     let path = log.path.to_str().unwrap();
     for (arguments, why) in [
-        (&["logs"][..], "--app"),
+        (&["logs"][..], "expected the name of an app"),
         (&["logs", "--app", "A"], "A"),
         (&["logs", "--file", path, "--since", "soon"], "expected a time such as"),
         (&["logs", "--file", path, "--stream", "stdin"], "expected stdout or stderr"),

@@ -67,7 +67,7 @@ fn the_console_of_a_game_server() {
     let mut ran = Vec::new();
     while let Some(line) = lines.next() {
         let command = line.strip_prefix("# ").unwrap_or_else(|| panic!("{line:?}"));
-        if command != "iottymux attach --app game" {
+        if command != "iottymux attach game" {
             if command.contains("status") {
                 // What nobody has seen keeps the mux for a moment: a person is slower. `list` already shows
                 // that the app has exited while the mux still delivers.
@@ -101,13 +101,13 @@ fn the_console_of_a_game_server() {
         let found = ran.iter().find(|(command, _)| command.contains(word));
         found.map_or_else(|| panic!("no {word}"), |(_, told)| told.as_str())
     };
-    assert!(told("logs --app").contains("[all] good night"), "{}", told("logs --app"));
+    assert!(told("iottymux logs").contains("[all] good night"), "{}", told("iottymux logs"));
     // It was stopped by its own command, and not by a signal.
     assert!(
-        told("status --app").starts_with("app game: ended with status 0"),
+        told("iottymux status").starts_with("app game: ended with status 0"),
         "{}",
-        told("status --app")
+        told("iottymux status")
     );
-    assert!(told("status --app").contains("world saved"));
+    assert!(told("iottymux status").contains("world saved"));
     assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
 }

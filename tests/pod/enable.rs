@@ -75,7 +75,7 @@ fn a_console_for_a_service_that_runs() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is running with other streams"));
     // Its options may be others, and are from now on.
     let told = pod.run(&["iottymux", "enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=8K"]);
-    assert!(told.ends_with("game.service can be attached: iottymux attach --app game\n"), "{told}");
+    assert!(told.ends_with("game.service can be attached: iottymux attach game\n"), "{told}");
     let mut tty = pod.connect("game", "sock-tty");
     tty.say("the same\n");
     tty.line_ending("the same");
@@ -209,7 +209,7 @@ fn not_enabled_again_while_it_waits() {
 /// `--now` reports the state of the restarted service.
 #[test]
 fn the_state_of_the_restarted_service() {
-    const ENABLED: &str = "it is enabled, but has failed (exit-code); iottymux status --app game";
+    const ENABLED: &str = "it is enabled, but has failed (exit-code); iottymux status game";
     const RESTS: &str = "game.service does not run (success); it can be attached from";
     let unit = |how: &str| format!("[Unit]\nStartLimitIntervalSec=0\n[Service]\n{how}\n");
     let Some(pod) = pod("game.service", &unit("ExecStart=/bin/true")) else { return };

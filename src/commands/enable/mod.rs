@@ -285,15 +285,12 @@ fn report_enabled(
     (shown, fate, waits): (&UnitStatus, Option<Fate>, bool),
 ) -> Result<()> {
     let service = app.service.as_str();
-    let attach = muxes.iter().map(|mux| format!("iottymux attach --app {}", mux.name));
+    let attach = muxes.iter().map(|mux| format!("iottymux attach {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
     let user = manager.option();
     print(&match fate {
         Some(fate @ Fate::Failed(_)) => {
-            bail!(
-                "it is enabled, but {fate}; iottymux status --app {} shows its last output",
-                app.name
-            )
+            bail!("it is enabled, but {fate}; iottymux status {} shows its last output", app.name)
         }
         Some(Fate::Runs) => format!("{service} can be attached: {attach}\n"),
         Some(fate @ Fate::Repeats(_)) => {
