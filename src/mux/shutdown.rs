@@ -75,6 +75,7 @@ impl Mux {
             let patience = ids.filter_map(|id| self.say_farewell(id, now, until)).min();
             let logged = self.finish_logs(now, until);
             self.phase = if self.clients.is_empty() && logged {
+                self.report_left();
                 Phase::Done
             } else {
                 Phase::Delivering { until, patience }

@@ -273,12 +273,12 @@ fn output_that_socket_units_lose() {
 const BURSTS: (usize, usize) = (10, 200);
 /// Lines of each stream in a burst, and their length with the line end.
 const LINES: (usize, usize) = (10_000, 50_000);
-const LEN: usize = 100;
+pub const LEN: usize = 100;
 /// The latest moment of a kill in a burst, milliseconds: about when the burst has ended.
 const LATEST: usize = 80;
 
 /// The app writes a burst to both streams for each pair of numbers that it reads.
-const BURSTING: &str = "\
+pub const BURSTING: &str = "\
 while read first last; do
   seq -f 'o%010.0f FILLER' $first $last & seq -f 'e%010.0f FILLER' $first $last >&2; wait
 done </shared/bursts
@@ -343,7 +343,7 @@ fn tail(log: &Path) -> Vec<u8> {
 }
 
 /// Counts the numbered lines of both streams: each is there once, whole, and in its order.
-fn count_lines(log: &Path, text: impl Fn(&[u8]) -> (&[u8], bool)) -> [usize; 2] {
+pub fn count_lines(log: &Path, text: impl Fn(&[u8]) -> (&[u8], bool)) -> [usize; 2] {
     let mut from = BufReader::with_capacity(1 << 20, File::open(log).unwrap());
     let (mut next, mut parts, mut entry) = ([0; 2], [Vec::new(), Vec::new()], Vec::new());
     loop {
@@ -375,12 +375,12 @@ fn count_lines(log: &Path, text: impl Fn(&[u8]) -> (&[u8], bool)) -> [usize; 2] 
     }
 }
 
-fn cri_text(entry: &[u8]) -> (&[u8], bool) {
+pub fn cri_text(entry: &[u8]) -> (&[u8], bool) {
     let tag = "2016-10-06T00:17:09.669794202Z stdout ".len();
     (&entry[tag + 2..], entry[tag] == b'F')
 }
 
-fn json_text(entry: &[u8]) -> (&[u8], bool) {
+pub fn json_text(entry: &[u8]) -> (&[u8], bool) {
     let text = entry.strip_prefix(b"{\"log\":\"").unwrap();
     let text = &text[..memmem::find(text, b"\",\"stream\"").unwrap()];
     text.strip_suffix(b"\\n").map_or((text, false), |text| (text, true))

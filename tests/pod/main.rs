@@ -15,6 +15,7 @@ mod enable;
 mod end;
 #[path = "../support/form.rs"]
 mod form;
+mod full_disk;
 mod hardened;
 mod immutable;
 mod input;

@@ -325,18 +325,26 @@ impl Mux {
         }
     }
 
-    /// Returns whether the logs have everything; output that they do not take in time is lost.
+    /// Returns whether the logs are finished. What a log does not take in time is lost, unless the
+    /// app runs on and the next mux gets it. Then this one does not wait for a failing target, since
+    /// the app would wait, too.
     pub(crate) fn finish_logs(&mut self, now: Instant, until: Instant) -> bool {
-        let next_goes_on = self.has_next();
+        let (has_next, is_late) = (self.has_next(), now >= until);
+        let is_left = has_next && self.life.pid.is_some();
         let mut done = true;
         for log in &mut self.logs.all {
-            done &= log.finish(&mut self.hub, next_goes_on, now);
+            let is_written = log.finish(&mut self.hub, has_next, now);
+            done &= is_written || is_left && (is_late || log.failing().is_some());
         }
-        if !done && now >= until {
+        if !done && is_late {
             self.give_up_logs(now);
-            return true;
         }
-        done
+        done || is_late
+    }
+
+    /// Reports what the logs leave to the next mux.
+    pub(crate) fn report_left(&self) {
+        self.logs.all.iter().for_each(Log::report_left);
     }
 
     /// Gives up the output that the logs have not taken, and reports its amount.

@@ -302,6 +302,10 @@ impl Log {
             }
             self.hand_over(now);
         }
+        self.is_written()
+    }
+
+    fn is_written(&self) -> bool {
         self.target.is_idle() && self.queue.is_empty()
     }
 
@@ -395,6 +399,17 @@ impl Log {
             let why = self.target.failing().unwrap_or_default();
             log::error!("log {name}: lost {lines} lines ({bytes} bytes): {why}");
         }
+    }
+
+    /// Reports that the next mux gets what the target lacks, unless it was given up.
+    pub(crate) fn report_left(&self) {
+        if self.is_written() || self.target.lost().is_some() {
+            return;
+        }
+        let left = self.target.text().plus(self.queue.text()).plus(self.losses.pending);
+        let (name, Lost { lines, bytes }) = (&self.name, left);
+        let why = self.target.failing().unwrap_or("the target is too slow");
+        log::warn!("log {name}: up to {lines} lines ({bytes} bytes) wait for the next mux: {why}");
     }
 
     /// How much of a chunk the target lacks, at least and at most. They differ if the format cannot
@@ -555,8 +570,12 @@ impl Log {
         chunk
     }
 
-    /// Keeps the state for the next mux.
+    /// Keeps the state for the next mux. What was given up stays in it: systemd may start another
+    /// mux even if this one does not expect that.
     fn save(&mut self) {
+        if self.target.is_given_up() {
+            return;
+        }
         let TakenOffsets { epoch, at, app_ends, written, begins } = self.offsets;
         let Losses { pending: lost, at: lost_at, size: lost_size, .. } = self.losses;
         for stream in Stream::ALL {

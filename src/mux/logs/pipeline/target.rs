@@ -106,6 +106,16 @@ impl Target {
         self.state == TargetState::GivingUp
     }
 
+    /// Whether the writer is given up, and has reported the rest.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(self.state, TargetState::GivenUp(..))
+    }
+
+    /// The app's output in the writer's chunks.
+    pub(crate) fn text(&self) -> Lost {
+        self.handed.iter().map(|(_, text)| *text).fold(Lost::default(), Lost::plus)
+    }
+
     /// The writer reports the rest: the bytes lost, at least and at most.
     pub(crate) fn given_up(&mut self, least: Lost, most: Lost) {
         self.handed.clear();
@@ -118,11 +128,7 @@ impl Target {
             TargetState::Works => None,
             TargetState::GivenUp(least, most) => Some((least, most)),
             // A write hangs: the target may have nothing or all of the chunks.
-            TargetState::GivingUp => {
-                let lost = self.handed.iter().map(|(_, lost)| *lost);
-                let most = lost.fold(Lost::default(), Lost::plus);
-                Some((Lost::default(), most))
-            }
+            TargetState::GivingUp => Some((Lost::default(), self.text())),
         }
     }
 }
