@@ -1,8 +1,11 @@
 //! Stop, start and the death of the mux: the app can always be attached, and nothing stale stays.
 
+use std::fs;
 use std::io::Read;
+use std::os::unix::fs::chown;
 
-use crate::pod::{Pod, rounds};
+use crate::pod::{MUX_USER, Pod, rounds};
+use crate::wait::eventually;
 
 /// What an ended mux may leave: its lock and the app's last words. Every name in the directory is in
 /// one list or the other.
@@ -125,6 +128,61 @@ fn restarting_the_mux() {
     }
 }
 
+/// Only systemd ends a mux: after a signal by hand there is one again, and the app runs on. systemd
+/// takes the death by most of these for a wanted end.
+#[test]
+fn a_signal_by_hand_leaves_no_app_without_a_mux() {
+    let Some(pod) = Pod::delivered() else { return };
+    let [pid, go] = ["pid", "go"].map(|name| {
+        let fifo = pod.shared_fifo(name);
+        // The mux is not root.
+        chown(&fifo, Some(MUX_USER), None).unwrap();
+        fifo
+    });
+    for kind in &KINDS {
+        pod.systemctl(&["start", kind.app]);
+        let app = main_pid(&pod, kind.app);
+        let argv = pod.property(kind.mux, "ExecStart");
+        let argv = argv.split_once("argv[]=").unwrap().1.split_once(" ;").unwrap().0;
+        // Each next mux has a first moment without handlers, in which it waits.
+        let waits = "echo $$$$ >/shared/pid; read -r x </shared/go";
+        let unit = format!("[Service]\nExecStart=\nExecStart=/bin/sh -c '{waits}; exec {argv}'\n");
+        pod.set_unit(&format!("{}.d/wait.conf", kind.mux), &unit);
+        let send = |signal: &str| {
+            println!("{signal} to {}", kind.mux);
+            let before = main_pid(&pod, kind.mux);
+            pod.systemctl(&["kill", "--kill-who=main", "--signal", signal, kind.mux]);
+            before
+        };
+        let is_there_after = |before: &str| {
+            eventually("there is a next mux", || {
+                let now = pod.property(kind.mux, "MainPID");
+                now != "0" && now != before
+            });
+            fs::read_to_string(&pid).unwrap()
+        };
+        for signal in ["PIPE", "HUP", "INT", "QUIT", "TERM"] {
+            let mut before = send(signal);
+            if ["PIPE", "HUP"].contains(&signal) {
+                // systemd has its services ignore SIGPIPE from their start on.
+                (kind.assert_works)(&pod, signal);
+                before = send("KILL");
+            }
+            let mut now = is_there_after(&before);
+            if signal != "PIPE" {
+                assert_eq!(send(signal), now.trim());
+                now = is_there_after(now.trim());
+            }
+            fs::write(&go, "go\n").unwrap();
+            pod.await_mux(kind.app, kind.input);
+            (kind.assert_works)(&pod, "again");
+            assert_eq!(main_pid(&pod, kind.mux), now.trim());
+            assert_eq!(main_pid(&pod, kind.app), app, "the app noticed");
+        }
+        stop_and_look(&pod, kind);
+    }
+}
+
 /// What the app writes while there is no mux waits in the FIFO, which systemd keeps open.
 #[test]
 fn output_written_while_the_mux_is_dead() {
@@ -132,7 +190,7 @@ fn output_written_while_the_mux_is_dead() {
     // Tells on a way of its own that it has written, since the mux cannot.
     let script = "trap 'echo tick; echo written >/shared/told' USR1; echo up; \
                   while :; do sleep 1000 & wait $!; done";
-    std::fs::write(pod.shared("app.sh"), script).unwrap();
+    fs::write(pod.shared("app.sh"), script).unwrap();
     let told = pod.shared_fifo("told");
     pod.set_unit(
         "demo.service.d/x.conf",
@@ -146,7 +204,7 @@ fn output_written_while_the_mux_is_dead() {
         pod.systemctl(&["kill", "--kill-who=main", "--signal=STOP", "iomux@demo.service"]);
         pod.systemctl(&["kill", "--kill-who=main", "--signal=USR1", "demo.service"]);
         let mut word = String::new();
-        std::fs::File::open(&told).unwrap().read_to_string(&mut word).unwrap();
+        fs::File::open(&told).unwrap().read_to_string(&mut word).unwrap();
         assert_eq!(word, "written\n");
         kill_mux(&pod, &KINDS[0]);
         assert_eq!(pod.connect("demo", "sock-stdout").line(), "tick");
