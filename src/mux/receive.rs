@@ -90,6 +90,7 @@ impl Mux {
             self.type_in(id, bytes, Instant::now());
             return Ok(());
         };
+        self.admission.extend_turn(id, Instant::now());
         let mut decoder = std::mem::take(&mut session.decoder);
         let (mut result, mut questions) = (Ok(()), 0);
         let most = if client.right == Right::Own { usize::MAX } else { limits::QUESTIONS };

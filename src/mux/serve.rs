@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Error, Result, anyhow};
 use log::Level;
 
-use super::admission::{Admitted, NewClient};
+use super::admission::{Admitted, Arrival, NewClient};
 use super::client_log::{ATTACHING, DROPS, REFUSALS};
 use super::clients::client::{Client, Role};
 use super::clients::session::SessionSide;
@@ -26,7 +26,14 @@ impl Mux {
     /// already make room.
     pub(crate) fn accept(&mut self, index: usize, most: usize, now: Instant) {
         for _ in 0..most {
-            let Some(connection) = self.admission.accept(index, now) else { break };
+            let connection = match self.admission.accept(index, now) {
+                Arrival::Client(connection) => connection,
+                Arrival::Behind(idle) => {
+                    self.lose(idle, &anyhow!("others wait for the last descriptor of the mux"));
+                    continue;
+                }
+                Arrival::Nobody => break,
+            };
             if let Err(e) = self.admit(connection) {
                 let line = format_args!("a client of app {}: {e:#}", self.files.name());
                 DROPS.log(Right::View, Level::Warn, line);

@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{FrameKind, Hello};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::termios::tcgetwinsize;
@@ -238,14 +237,29 @@ fn without_a_free_descriptor_root_can_ask() {
         let said = attach.stderr.text();
         assert!(said.contains("no descriptor left for a client that stays"), "{said}");
     }
-    // Two of them at once: the second one is served when the first one has gone.
-    let first = Asker::new(&rig);
-    let mut second = rig.client("session");
-    second.write_all(&FrameKind::Hello.message(&Hello::default())).unwrap();
-    assert_eq!(first.report().state, "ready");
-    drop(first);
-    assert!(second.read(&mut [0]).unwrap() > 0);
     drop(crowd);
+}
+
+/// Sessions of root that ask nothing, before and behind their hello: the hooks of the app's unit come
+/// through all the same, and those that have waited for them are told why.
+#[test]
+fn without_a_free_descriptor_idle_sessions_give_way_to_hooks() {
+    let rig = Rig::new();
+    let mux = rig.few_descriptors(40, &[]);
+    let _crowd: Vec<UnixStream> = (0..60).map(|_| rig.client("stdout")).collect();
+    mux.stderr.wait_for("trying again shortly");
+    let idle = Asker::new(&rig);
+    let _silent: Vec<UnixStream> = (0..10).map(|_| rig.client("session")).collect();
+    let pid = std::process::id().to_string();
+    for _ in 0..3 {
+        let mut hook = rig.command(["control", "--app", APP, "started"]);
+        hook.env_remove("INVOCATION_ID").env_remove("SYSTEMD_EXEC_PID").env("MAINPID", &pid);
+        let mut hook = Proc::spawn(hook);
+        assert_eq!(hook.ends(), 0, "{}", hook.stderr.text());
+    }
+    let refusal = idle.refusal();
+    assert_eq!(refusal, "others wait for the last descriptor of the mux");
+    assert_eq!(rig.status()["app_pid"], std::process::id());
 }
 
 #[test]

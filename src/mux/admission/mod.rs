@@ -27,6 +27,10 @@ use crate::types::stream::Stream;
 
 /// How long a session may take to send its first message.
 const HELLO: Duration = Duration::from_secs(10);
+/// How long a session with the last descriptor may be silent while others wait for it: far longer
+/// than a client takes between two messages, and short enough that a hook of the app's unit gets
+/// its turn behind many that are idle.
+const RESERVE_TURN: Duration = Duration::from_millis(50);
 
 /// See the module.
 #[derive(Debug)]
@@ -41,8 +45,19 @@ pub(crate) struct Admission {
     /// A descriptor that is closed to accept a session of root or the mux's own user when no other
     /// is free: it can ask what is wrong.
     reserve: Option<OwnedFd>,
-    /// The session that was accepted in its place.
-    on_reserve: Option<ClientId>,
+    /// The session that was accepted in its place, and until when it need not give way.
+    on_reserve: Option<(ClientId, Instant)>,
+}
+
+/// What waits at a listener.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A new connection.
+    Client(NewClient),
+    /// A session of which the last descriptor is needed: it is to be closed first.
+    Behind(ClientId),
+    /// No connection, or none for a while after a failure.
+    Nobody,
 }
 
 /// A new connection.
@@ -85,26 +100,31 @@ impl Admission {
         log_watch(poller.watch(&mut listener.watch, &listener.socket, token, wanted));
     }
 
-    /// The next connection at a listener; `None` if there is none, and for a while after a failure.
-    pub(crate) fn accept(&mut self, index: usize, now: Instant) -> Option<NewClient> {
+    /// The next connection at a listener.
+    pub(crate) fn accept(&mut self, index: usize, now: Instant) -> Arrival {
         self.refill();
         let listener = &mut self.listeners[index];
         let stream = listener.stream;
         let mut accepted = listener.accept();
         let mut is_last = false;
-        if stream.is_none()
-            && accepted.as_ref().is_err_and(is_without_descriptor)
-            && let Some(reserve) = self.reserve.take()
-        {
-            drop(reserve);
-            accepted = listener.accept();
-            is_last = true;
+        if stream.is_none() && accepted.as_ref().is_err_and(is_without_descriptor) {
+            if let Some(reserve) = self.reserve.take() {
+                drop(reserve);
+                accepted = listener.accept();
+                is_last = true;
+            } else if let Some((_, until)) = self.on_reserve.filter(|(_, until)| now < *until) {
+                listener.paused = Some(until);
+                return Arrival::Nobody;
+            } else if let Some((id, _)) = self.on_reserve.take() {
+                return Arrival::Behind(id);
+            }
         }
         match accepted {
-            Ok(socket) => socket.map(|socket| NewClient { socket, stream, is_last }),
+            Ok(Some(socket)) => Arrival::Client(NewClient { socket, stream, is_last }),
+            Ok(None) => Arrival::Nobody,
             Err(e) => {
                 listener.pause(now, &e);
-                None
+                Arrival::Nobody
             }
         }
     }
@@ -121,7 +141,14 @@ impl Admission {
 
     /// Whether a session has the last descriptor: it may ask, and not stay.
     pub(crate) fn is_on_reserve(&self, id: ClientId) -> bool {
-        self.on_reserve == Some(id)
+        self.on_reserve.is_some_and(|(last, _)| last == id)
+    }
+
+    /// A session has sent something: if it has the last descriptor, its turn begins again.
+    pub(crate) fn extend_turn(&mut self, id: ClientId, now: Instant) {
+        if self.is_on_reserve(id) {
+            self.on_reserve = Some((id, now + RESERVE_TURN));
+        }
     }
 
     /// Accepts again where accepting had failed, after a pause.
@@ -184,7 +211,7 @@ impl Admission {
     /// that if it has the last one.
     pub(crate) fn await_hello(&mut self, id: ClientId, is_last: bool, now: Instant) {
         if is_last {
-            self.on_reserve = Some(id);
+            self.on_reserve = Some((id, now + RESERVE_TURN));
         }
         self.silent.push_back((id, now + HELLO));
     }
