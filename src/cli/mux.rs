@@ -1,6 +1,7 @@
 //! The arguments of the commands that are a mux or prepare one.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
@@ -161,6 +162,12 @@ pub(crate) struct TtyArgs {
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT,
           value_parser = values::size)]
     pub(crate) size: Size,
+    /// Take the terminal of a container from runc or crun.
+    ///
+    /// The mux listens on this socket, which is the --console-socket of the runtime. It takes one
+    /// terminal, and ends with the container.
+    #[arg(long, value_name = "PATH", env = "IOTTYMUX_CONSOLE_SOCKET")]
+    pub(crate) console_socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) record: RecordArgs,
     #[command(flatten)]

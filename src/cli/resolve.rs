@@ -79,7 +79,11 @@ pub(crate) fn fifos(
 
 /// The plan of `tty`.
 pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
-    let (dir, streams) = (state.app(&args.app.name), Streams::Terminal { size: args.size });
+    let (dir, size) = (state.app(&args.app.name), args.size);
+    let streams = match &args.console_socket {
+        Some(socket) => Streams::Console { socket: socket.clone(), size },
+        None => Streams::Terminal { size },
+    };
     plan(dir, streams, &args.mux, &args.record, false)
 }
 

@@ -14,6 +14,7 @@
 //! | [`prepare`] | what root does before a mux of another user starts |
 //! | [`start`], [`shutdown`] | how a mux begins and ends |
 //! | [`output`], [`show`] | the loop and the app: its output, its terminal |
+//! | [`console`] | the loop and the terminal of a container |
 //! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
 //! | [`logs`] | the logs |
 //! | [`admission`] | which clients may connect, and how many |
@@ -30,6 +31,7 @@ mod admission;
 pub(crate) mod app;
 mod client_log;
 mod clients;
+mod console;
 mod files;
 mod kept_memory;
 pub mod logs;
@@ -67,6 +69,7 @@ use crate::mux::app::input::InputFeed;
 use crate::mux::app::life::Lifecycle;
 use crate::mux::app::sources::Sources;
 use crate::mux::clients::Clients;
+use crate::mux::console::Console;
 use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
 use crate::mux::poll::{Event, Interest, Poller, Registration, Token};
@@ -120,6 +123,7 @@ pub(crate) struct Mux {
     sources: Sources,
     input: InputFeed,
     life: Lifecycle,
+    console: Console,
     admission: Admission,
     clients: Clients,
     logs: Logs,
@@ -313,6 +317,7 @@ impl Mux {
             Token::Listener(index) => self.accept(index, ACCEPTS_PER_TURN, Instant::now()),
             Token::Log(index) => self.on_log(index, Instant::now()),
             Token::Screen => self.on_screen_events(Instant::now()),
+            Token::Console => self.on_console(Instant::now()),
             // Handled before.
             Token::Signals => {}
             Token::Client(id) => self.on_client(id, event),
@@ -325,6 +330,9 @@ impl Mux {
         self.write_logs(now);
         self.answer_reopened(now);
         self.resume(now);
+        if self.console.deadline().is_some_and(|at| at <= now) {
+            self.on_console(now);
+        }
         self.drop_silent(now);
         self.resize_terminal(now);
         self.draw_screens(now);
@@ -347,6 +355,7 @@ impl Mux {
     fn deadline(&self) -> Option<Instant> {
         let due = [
             self.sources.deadline(),
+            self.console.deadline(),
             self.admission.deadline(),
             self.input.queue.deadline(),
             self.terminal.as_ref().and_then(Terminal::deadline),

@@ -26,7 +26,10 @@ impl Mux {
     pub(crate) fn on_source(&mut self, index: usize, now: Instant) {
         match self.pump(index, now) {
             Ok(Read::Bytes(_) | Read::Empty) => {}
-            Ok(Read::End) => self.sources.close(index, &self.poller),
+            Ok(Read::End) => {
+                self.sources.close(index, &self.poller);
+                self.on_source_end();
+            }
             Err(e) => {
                 let stream = self.sources.stream(index).map_or("a source", Stream::name);
                 log::error!("cannot read {stream}: {e}");

@@ -32,6 +32,8 @@ pub(crate) enum Token {
     Screen,
     /// A signal has come.
     Signals,
+    /// The socket to which a container's terminal is sent.
+    Console,
     /// A client.
     Client(ClientId),
 }
@@ -48,6 +50,7 @@ impl Token {
             Self::Client(ClientId(id)) => (4, id),
             Self::Screen => (5, 0),
             Self::Signals => (6, 0),
+            Self::Console => (7, 0),
         };
         kind << KIND_SHIFT | number
     }
@@ -63,6 +66,7 @@ impl Token {
             3 => Self::Log(index),
             5 => Self::Screen,
             6 => Self::Signals,
+            7 => Self::Console,
             _ => Self::Client(ClientId(number)),
         }
     }
@@ -209,6 +213,7 @@ mod tests {
             log,
             Token::Screen,
             Token::Signals,
+            Token::Console,
             Token::Client(client),
         ] {
             assert_eq!(Token::unpack(token.pack()), token);

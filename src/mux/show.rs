@@ -197,8 +197,10 @@ impl Mux {
     pub(crate) fn resize_terminal(&mut self, now: Instant) {
         let Some(terminal) = &mut self.terminal else { return };
         let Some(size) = terminal.sizes.due(now) else { return };
-        let Some(tty) = self.sources.tty() else { return };
-        if let Err(e) = pty::resize(&tty.fd, size) {
+        // One that is awaited gets this size when it comes.
+        if let Some(tty) = self.sources.tty()
+            && let Err(e) = pty::resize(&tty.fd, size)
+        {
             log::error!("app {}: the size of its terminal: {e}", self.files.name());
         }
         self.logs.resized(&mut self.hub, size);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::client_log::ClientLines;
+use super::console::Console;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::os::state::{ENDPOINTS, LIFE, SESSION};
@@ -27,7 +28,8 @@ const DRAIN_READ: Duration = Duration::from_secs(5);
 /// How long an ending mux writes to slow clients that make progress, after the sources are empty.
 const DRAIN_DELIVER: Duration = Duration::from_secs(10);
 /// How long `run` waits for output of the app's remaining children. Also how long a new mux of an
-/// ended app waits for clients, if there is unseen output.
+/// ended app waits for clients, if there is unseen output, and how long the service of a container
+/// may take to report its end.
 const LINGER: Duration = Duration::from_millis(500);
 
 impl Mux {
@@ -43,7 +45,8 @@ impl Mux {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
         self.hub.end();
-        let linger = if self.is_last() { LINGER } else { Duration::ZERO };
+        let has_hooks = self.has_console_ended() && process::is_of_unit();
+        let linger = if self.is_last() || has_hooks { LINGER } else { Duration::ZERO };
         if self.is_last() {
             // An end of file is the end of the app's last child.
             self.sources.release(&self.files.notify);
@@ -102,8 +105,15 @@ impl Mux {
     /// Whether everything is read, and the app's exit is known, if it can be known. While the app's
     /// last children may still write, the sources must be closed, too.
     fn is_drained(&self, now: Instant, quiet: Instant) -> bool {
+        let is_unreported = self.has_console_ended() && self.life.status().is_none();
         !self.life.awaits_news()
-            && (self.sources.are_closed() || now >= quiet && self.sources.are_empty())
+            && (self.sources.are_closed() && !is_unreported
+                || now >= quiet && self.sources.are_empty())
+    }
+
+    /// Whether the app is a container whose end is known by that of its terminal.
+    fn has_console_ended(&self) -> bool {
+        matches!(self.console, Console::Ended)
     }
 
     /// From now on nothing is read.
@@ -151,6 +161,9 @@ impl Mux {
             log::error!("{e:#}");
         }
         self.files.remove(ENDPOINTS);
+        if self.console.socket().is_some() {
+            self.console = Console::None;
+        }
         for index in 0..self.admission.listeners() {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
@@ -162,7 +175,8 @@ impl Mux {
     /// Writes how the app ended and its last output, unless it is known that it never began.
     fn publish_last(&self) -> Result<()> {
         let status = self.end_status();
-        if self.life.is_kept() && status.is_none() {
+        let never_began = self.life.is_kept() || self.console.socket().is_some();
+        if never_began && status.is_none() {
             return Ok(());
         }
         let tail = |stream: Stream| {
@@ -218,20 +232,21 @@ impl Mux {
 
     /// Sends a session, once, how all has ended.
     fn send_end(&mut self, id: ClientId) {
-        let status = self.end_status();
+        let (status, has_ended) = (self.end_status(), self.has_console_ended());
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(session) = client.session() else { return };
         if client.outbound.has_farewell() {
             return;
         }
         let end = |stream: &Stream| FrameKind::End.message(&End { stream: *stream });
-        let frames = match status {
-            Some(status) => {
-                [session.streams.iter().flat_map(end).collect(), FrameKind::Exit.message(&status)]
-                    .concat()
-            }
+        let mut frames = Vec::new();
+        if status.is_some() || has_ended {
+            frames.extend(session.streams.iter().flat_map(end));
+        }
+        frames.extend(match status {
+            Some(status) => FrameKind::Exit.message(&status),
             None => FrameKind::Closing.frame(b""),
-        };
+        });
         client.outbound.bid_farewell();
         let _ = client.notify(&frames);
         self.touch(id);

@@ -8,6 +8,7 @@
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -21,14 +22,17 @@ use super::app::input::InputFeed;
 use super::app::life::Lifecycle;
 use super::app::sources::Sources;
 use super::clients::Clients;
+use super::console::Console;
 use super::files::AppFiles;
 use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
 use super::poll::Poller;
+use super::source::pty::Master;
 use super::source::stage::Stage;
 use super::source::{AppInput, Source, fifo, pty};
 use super::terminal::Terminal;
 use super::{Mux, Phase, signals};
+use crate::containers::console::ConsoleSocket;
 use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
@@ -64,6 +68,13 @@ pub(crate) enum Streams {
     /// A terminal.
     Terminal {
         /// Its first size.
+        size: Size,
+    },
+    /// The terminal of a container, which its runtime sends.
+    Console {
+        /// Where the runtime connects.
+        socket: PathBuf,
+        /// The first size of the terminal, unless a client has a window by then.
         size: Size,
     },
 }
@@ -105,6 +116,7 @@ pub(crate) struct AppEnds {
     kept: Vec<Stream>,
     /// The size of the terminal, if there is one.
     size: Option<Size>,
+    console: Console,
 }
 
 /// The obligations of a mux to a running app.
@@ -128,8 +140,15 @@ impl Duty {
 }
 
 impl Streams {
-    /// A running app has each stream whose FIFO systemd keeps, for any options.
+    /// A running app has the terminal, or each stream whose FIFO, that systemd keeps, for any
+    /// options.
     fn add_stored(&mut self, stored: &Stored) {
+        if let Self::Console { size, .. } = *self
+            && pty::is_stored(stored)
+        {
+            log::error!("the console socket is not used: the app that is running has a terminal");
+            *self = Self::Terminal { size };
+        }
         let Self::Fifos { enabled, make: true } = self else { return };
         let is_missing =
             |stream: &Stream| !enabled.contains(stream) && fifo::is_stored(stored, *stream);
@@ -222,6 +241,7 @@ impl Mux {
             sources: Sources::new(ends.sources),
             input,
             life,
+            console: ends.console,
             admission: Admission::new(listeners, rules(others), patience),
             clients: Clients::new(),
             logs,
@@ -237,6 +257,7 @@ impl Mux {
         for index in 0..self.admission.listeners() {
             self.admission.watch(index, &self.poller);
         }
+        self.watch_console();
         self.begin_logs();
         if let Some(terminal) = &mut self.terminal {
             terminal.begin(&self.poller);
@@ -272,9 +293,13 @@ fn adopt_ends(
     let mut ends = AppEnds::default();
     match wanted {
         Streams::Terminal { size } if pty::is_stored(stored) => {
-            ends.add_terminal(pty::open(*size, stored, notify)?)?;
+            ends.add_terminal(pty::open(*size, stored, notify)?.master)?;
         }
         Streams::Terminal { .. } => {}
+        Streams::Console { .. } => bail!(
+            "app {}: the mux of a template cannot have a console socket; write a unit of its own",
+            dir.name()
+        ),
         Streams::Fifos { enabled, .. } => {
             for stream in enabled {
                 if fifo::is_stored(stored, *stream) {
@@ -299,12 +324,12 @@ fn adopt_ends(
 }
 
 impl AppEnds {
-    fn add_terminal(&mut self, pty: pty::Pty) -> Result<()> {
+    fn add_terminal(&mut self, master: Master) -> Result<()> {
         self.size =
-            Some(pty::size(&pty.source.fd).context("cannot read the size of the terminal")?);
+            Some(pty::size(&master.source.fd).context("cannot read the size of the terminal")?);
         self.streams.push(Stream::Tty);
-        self.sources.push(pty.source);
-        self.input = Some(pty.input);
+        self.sources.push(master.source);
+        self.input = Some(master.input);
         Ok(())
     }
 
@@ -336,13 +361,24 @@ pub(crate) fn open_ends(
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<AppEnds> {
+    // That of a container that is running, for any options.
+    if let Some(master) = pty::adopted(stored, notify).context("cannot adopt the terminal")? {
+        let mut ends = AppEnds { console: Console::Open, ..AppEnds::default() };
+        ends.add_terminal(master)?;
+        return Ok(ends);
+    }
     match wanted {
         Streams::Terminal { size } => {
             let pty = pty::open(*size, stored, notify)?;
             pty::publish(dir, &pty.slave)?;
             let mut ends = AppEnds { made: vec![Stream::Tty.stage2()], ..AppEnds::default() };
-            ends.add_terminal(pty)?;
+            ends.add_terminal(pty.master)?;
             Ok(ends)
+        }
+        Streams::Console { socket, size } => {
+            let console = Console::Awaited(ConsoleSocket::bind(socket)?);
+            let streams = vec![Stream::Tty];
+            Ok(AppEnds { streams, console, size: Some(*size), ..AppEnds::default() })
         }
         Streams::Fifos { enabled, make } => {
             let mut ends = AppEnds::default();
@@ -468,7 +504,8 @@ fn open_input(
     let staged = stage.as_ref().map(|stage| stage.len);
     let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());
     let writers = [ends.input.take(), ends.next_input.take()];
-    Ok(InputFeed::new(input, writers, stage, can_end))
+    let is_awaited = ends.console.socket().is_some();
+    Ok(InputFeed::new(input, writers, stage, (can_end, is_awaited)))
 }
 
 /// A number that no other mux has. It comes from the system's random source, with which std seeds

@@ -40,6 +40,7 @@ mod allocations;
 mod arrows;
 mod attach;
 mod cli;
+mod console;
 mod crowd;
 mod ends;
 mod find;

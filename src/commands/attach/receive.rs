@@ -31,7 +31,11 @@ impl Attached<'_> {
                 self.losses.add(to.saturating_sub(from), Instant::now());
             }
             AttachEvent::Exit(status) => self.announce(AnnouncedEnd::App(Exit::App(status.code()))),
-            AttachEvent::Closing => self.announce(AnnouncedEnd::Mux),
+            AttachEvent::End => self.announce(AnnouncedEnd::Streams),
+            AttachEvent::Closing if self.connection.announced_end.is_none() => {
+                self.announce(AnnouncedEnd::Mux);
+            }
+            AttachEvent::Closing => {}
             AttachEvent::AppEnded(status) => self.app_ended = Some(status),
             AttachEvent::AppStarted => {
                 if let Some(status) = self.app_ended.take() {
@@ -134,6 +138,12 @@ impl Attached<'_> {
         let reconnects = !self.request.reconnect.is_zero();
         Err(match (self.connection.announced_end, progress, end) {
             (Some(AnnouncedEnd::App(exit)), _, _) => self.finish(exit),
+            (Some(AnnouncedEnd::Streams), _, _) => {
+                terminal::restore();
+                let name = self.name();
+                self.say(&format!("app {name} has ended; its exit status is unknown"));
+                self.finish(Exit::Done)
+            }
             (_, Some(progress), _) if reconnects => return self.reconnect(progress),
             (Some(AnnouncedEnd::Mux), _, _) => self.finish(Exit::Done),
             // A raw socket announces nothing: its end is the normal end.

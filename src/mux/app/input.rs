@@ -25,6 +25,8 @@ pub(crate) struct InputFeed {
     next_writer: Option<AppInput>,
     /// Whether the end of a client's input can end the app's.
     pub(crate) can_end: bool,
+    /// Whether the writer is still to come. Until then input waits in the queue.
+    is_awaited: bool,
     /// The client whose end of input ends the app's, once that has come.
     last_writer: Option<ClientId>,
 }
@@ -34,9 +36,10 @@ impl InputFeed {
         queue: Input,
         [writer, next_writer]: [Option<AppInput>; 2],
         stage: Option<Stage>,
-        can_end: bool,
+        (can_end, is_awaited): (bool, bool),
     ) -> Self {
-        let mut feed = Self { queue, writer, stage, next_writer, can_end, last_writer: None };
+        let last_writer = None;
+        let mut feed = Self { queue, writer, stage, next_writer, can_end, is_awaited, last_writer };
         if !feed.is_open() {
             // An earlier mux has ended it, and may have left something.
             feed.discard();
@@ -45,7 +48,12 @@ impl InputFeed {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.writer.is_some()
+        self.writer.is_some() || self.is_awaited
+    }
+
+    /// The awaited writer has come.
+    pub(crate) fn begin(&mut self, writer: AppInput) {
+        (self.writer, self.is_awaited) = (Some(writer), false);
     }
 
     /// Writes queued input until the app's side is full. Returns whether it accepted anything.
@@ -93,6 +101,7 @@ impl InputFeed {
     /// when that is dropped, which happens after the next one has taken its place.
     pub(crate) fn close(&mut self, poller: &Poller) -> Option<AppInput> {
         self.discard();
+        self.is_awaited = false;
         let mut writer = self.writer.take()?;
         log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, None));
         Some(writer)
@@ -107,7 +116,7 @@ impl InputFeed {
 
     /// Lets go of the app's end. Nothing is written any more; the queue stays.
     pub(crate) fn release(&mut self) {
-        self.writer = None;
+        (self.writer, self.is_awaited) = (None, false);
     }
 
     /// Makes the input for the app's next start.

@@ -30,6 +30,12 @@ impl Sources {
         Self { slots: sources.into_iter().map(slot).collect(), finished: Vec::new() }
     }
 
+    /// Adds a source that has come later, and returns its index.
+    pub(crate) fn add(&mut self, source: Source) -> usize {
+        self.slots.push(Slot { source: Some(source), held: None });
+        self.slots.len() - 1
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }

@@ -154,7 +154,7 @@ pub(crate) fn source(
     let size = super::resize_pipe(&read, limits::PIPE);
     notify.store(name, &read);
     notify.store(&hold, &held);
-    let mut source = Source::new(stream, read, held);
+    let mut source = Source::new(stream, read, Some(held));
     source.pace = Some(Pace::new(size));
     let stage = Stage::open(stream, limits::STAGE, stored, notify).context("cannot make a pipe")?;
     Ok(source.staged(stage))

@@ -2,7 +2,7 @@
 //!
 //! A [`Source`] is read, an [`AppInput`] is written; neither blocks. A source holds the app's end
 //! open as well, so it never reads an end of file. systemd or wait(2) report that the app has
-//! ended.
+//! ended. Only the terminal of a container has no such end, and its end is that of the container.
 
 pub(crate) mod fifo;
 mod pace;
@@ -57,11 +57,11 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    fn new(stream: Stream, fd: OwnedFd, held: OwnedFd) -> Self {
+    fn new(stream: Stream, fd: OwnedFd, held: Option<OwnedFd>) -> Self {
         Self {
             stream,
             fd,
-            held: Some(held),
+            held,
             stage: None,
             pace: None,
             watch: Registration::default(),
@@ -98,6 +98,7 @@ impl Source {
                 self.stage = None;
                 Ok(None)
             }
+            Err(e) if is_hangup(self.stream, &e) => Ok(Some(Read::End)),
             filled => filled,
         }
     }
@@ -154,12 +155,17 @@ impl Source {
                 }
                 Err(Errno::EINTR) => continue,
                 Err(Errno::EAGAIN) => Ok(Read::Empty),
-                // A terminal whose last slave was closed; while we hold one it cannot be.
-                Err(Errno::EIO) if self.stream == Stream::Tty => Ok(Read::End),
+                Err(e) if is_hangup(self.stream, &e.into()) => Ok(Read::End),
                 Err(e) => Err(e.into()),
             };
         }
     }
+}
+
+/// Whether an error means that the last slave of a terminal was closed; while we hold one it cannot
+/// be.
+fn is_hangup(stream: Stream, error: &io::Error) -> bool {
+    stream == Stream::Tty && error.raw_os_error() == Some(Errno::EIO as i32)
 }
 
 /// Gives a pipe another size, as far as the user's limit allows. Returns its size in bytes.
@@ -209,7 +215,7 @@ mod tests {
         write(&into, left).unwrap();
         let held = fd.try_clone().unwrap();
         let stage = Stage { out, into, len: left.len(), is_inherited: true };
-        Source::new(Stream::Tty, fd, held).staged(Some(stage))
+        Source::new(Stream::Tty, fd, Some(held)).staged(Some(stage))
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The terminal of an app: a pty pair whose slave is published as a link.
+//! The terminal of an app: a pty pair whose slave is published as a link, or the master of a pair
+//! that a container runtime has made.
 //!
-//! The slave is held open, so that the master neither reports an end nor spins while the app has
+//! The slave of our own pair is held open, so that the master neither reports an end nor spins while the app has
 //! not opened it yet, or has closed it. It is opened with `O_NOCTTY`: were it our controlling
 //! terminal, systemd's `StandardInput=tty` would wait for it for ever.
 
@@ -37,13 +38,22 @@ const TERMINAL_WRITE: usize = 4096;
 /// Name of the master in systemd's store.
 pub(crate) const STORED: &str = "tty";
 
-/// A pty pair.
+/// Name of the master of a container's terminal there.
+const STORED_CONSOLE: &str = "console";
+
+/// The master of an app's terminal.
+#[derive(Debug)]
+pub(crate) struct Master {
+    /// As the app's output.
+    pub(crate) source: Source,
+    /// As the app's input.
+    pub(crate) input: AppInput,
+}
+
+/// A pty pair of our own.
 #[derive(Debug)]
 pub(crate) struct Pty {
-    /// The master, as the app's output.
-    pub(crate) source: Source,
-    /// The master, as the app's input.
-    pub(crate) input: AppInput,
+    pub(crate) master: Master,
     /// The slave's own path.
     pub(crate) slave: PathBuf,
 }
@@ -76,13 +86,39 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
         }
         notify.store(STORED, &master);
         notify.store(&hold, &held);
+        Ok(Pty { master: Master::new(master, Some(held), stored, notify)?, slave })
+    };
+    make().context("cannot make a terminal")
+}
+
+/// A master that a container runtime has made; the terminal gets this size before anything is read.
+/// The slave is not opened here: then the master reports the end of the container.
+pub(crate) fn adopt(master: OwnedFd, size: Size, notify: &Notify) -> io::Result<Master> {
+    rustix::io::ioctl_fionbio(&master, true)?;
+    resize(&master, size)?;
+    notify.store(STORED_CONSOLE, &master);
+    Master::new(master, None, &mut Stored::default(), notify)
+}
+
+/// The master of a container's terminal that an earlier mux had.
+pub(crate) fn adopted(stored: &mut Stored, notify: &Notify) -> io::Result<Option<Master>> {
+    let Some(master) = stored.remove(STORED_CONSOLE) else { return Ok(None) };
+    notify.store(STORED_CONSOLE, &master);
+    Master::new(master, None, stored, notify).map(Some)
+}
+
+impl Master {
+    fn new(
+        master: OwnedFd,
+        held: Option<OwnedFd>,
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> io::Result<Self> {
         let mut input = AppInput::new(master.try_clone()?);
         input.most = TERMINAL_WRITE;
         let stage = Stage::open(Stream::Tty, PTY_STAGE, stored, notify)?;
-        let source = Source::new(Stream::Tty, master, held).staged(stage);
-        Ok(Pty { source, input, slave })
-    };
-    make().context("cannot make a terminal")
+        Ok(Self { source: Source::new(Stream::Tty, master, held).staged(stage), input })
+    }
 }
 
 /// A master, closed on exec and non-blocking.
@@ -156,7 +192,7 @@ pub(crate) fn place(dir: &AppDir) -> Result<()> {
     place().with_context(|| format!("cannot publish the terminal as {}", dir.end(file).display()))
 }
 
-/// Whether the service manager keeps a terminal.
+/// Whether the service manager keeps a terminal of our own.
 pub(crate) fn is_stored(stored: &Stored) -> bool {
     stored.has(STORED)
 }
