@@ -22,6 +22,9 @@ pub struct Chunk {
     pub(crate) text: u64,
     /// When its last entry was read.
     pub(crate) last: Stamp,
+    /// Per line of a reader ([`Encoder::line_of`](super::encoder::Encoder::line_of)), whether the
+    /// last entry leaves it unfinished; `None` if there is no entry of it.
+    pub(crate) unfinished: [Option<bool>; Stream::ALL.len()],
     /// The offsets in the streams up to which it has them; all 0 for a marker.
     pub(crate) ends: [u64; Stream::ALL.len()],
     /// Where its progress is kept for the next mux.
@@ -78,7 +81,7 @@ impl Progress {
 
 impl Chunk {
     /// The number of values that describe it for the next mux.
-    pub(crate) const HEADER: usize = 5 + Stream::ALL.len();
+    pub(crate) const HEADER: usize = 6 + Stream::ALL.len();
 
     /// Whether it only reports lost output.
     pub(crate) fn is_marker(&self) -> bool {
@@ -117,13 +120,16 @@ impl Chunk {
     pub(crate) fn header(&self) -> [u64; Self::HEADER] {
         let cut = self.cut.map_or(0, |cut| cut as u64 + 1);
         let [a, b, c, d] = self.ends;
-        [self.bytes.len() as u64, cut, self.lines, self.text, self.last.0, a, b, c, d]
+        let unfinished = self.unfinished.iter().rev().fold(0, |all, one| {
+            all << 2 | one.map_or(0, |is_unfinished| 1 + u64::from(is_unfinished))
+        });
+        [self.bytes.len() as u64, cut, self.lines, self.text, self.last.0, unfinished, a, b, c, d]
     }
 
     /// Takes over the chunk of an earlier mux that is in this memory. Returns whether there can be
     /// one.
     pub(crate) fn resume(&mut self, header: [u64; Self::HEADER]) -> bool {
-        let [len, cut, lines, text, last, ends @ ..] = header;
+        let [len, cut, lines, text, last, unfinished, ends @ ..] = header;
         let Ok(len) = usize::try_from(len) else { return false };
         let earlier = Progress::load(self.kept).unwrap_or_default();
         if len > self.bytes.capacity() || cut > len as u64 + 1 || earlier.done > len as u64 {
@@ -132,6 +138,9 @@ impl Chunk {
         self.bytes.adopt(len);
         self.cut = cut.checked_sub(1).and_then(|cut| usize::try_from(cut).ok());
         (self.lines, self.text, self.last, self.ends) = (lines, text, Stamp(last), ends);
+        self.unfinished = std::array::from_fn(|line| {
+            (unfinished >> (2 * line) & 3).checked_sub(1).map(|is_unfinished| is_unfinished > 0)
+        });
         // At most the length.
         self.done = usize::try_from(earlier.done).unwrap_or(len);
         self.earlier = Some(earlier);

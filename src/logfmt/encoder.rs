@@ -132,12 +132,18 @@ pub trait Encoder: fmt::Debug + Send {
         true
     }
 
+    /// The line that a reader adds an entry of this stream to while it is unfinished, named by a
+    /// stream; `None` if a reader adds nothing to it.
+    fn line_of(&self, stream: Stream) -> Option<Stream> {
+        Some(stream)
+    }
+
     /// The stream of entries that iottymux itself adds.
     fn own_stream(&self) -> Stream {
         Stream::Stderr
     }
 
-    /// Whether an entry that iottymux adds needs a line end before it if the last line has none.
+    /// Whether nothing marks a part of a line: the streams have one line together.
     fn runs_lines_together(&self) -> bool {
         false
     }
@@ -179,6 +185,15 @@ impl dyn Encoder {
         self.encode(&mut chunk.bytes, stamp, entry);
         let text = entry.pieces.iter().map(|piece| piece.len()).sum();
         chunk.count(u64::from(entry.last), text, stamp.stamp());
+        if let Some(line) = self.line_of(entry.stream) {
+            chunk.unfinished[line as usize] = Some(!entry.last);
+        }
+    }
+
+    /// Appends the entry that ends an unfinished line.
+    pub(crate) fn end_line(&mut self, out: &mut Buffer<'_>, stamp: &StampText, stream: Stream) {
+        let end = Entry { stream, first: false, last: true, pieces: [&[]; 2] };
+        self.encode(out, stamp, &end);
     }
 }
 
@@ -215,8 +230,7 @@ impl LogFormat {
         let mut memory = vec![0; encoder.worst(0) * Stream::ALL.len()];
         let mut out = Buffer::new(&mut memory);
         for stream in Stream::ALL.into_iter().filter(|stream| open[*stream as usize]) {
-            let end = Entry { stream, first: false, last: true, pieces: [&[]; 2] };
-            encoder.encode(&mut out, &StampText::new(last), &end);
+            encoder.end_line(&mut out, &StampText::new(last), stream);
         }
         out.to_vec()
     }

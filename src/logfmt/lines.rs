@@ -147,6 +147,11 @@ impl Splitter {
         Some(Entry { stream, first, last: true, pieces: [&half.bytes, &[]] })
     }
 
+    /// The part that was given is a line of its own: what follows begins another one.
+    pub(crate) fn end_given(&mut self, stream: Stream) {
+        self.halves[stream as usize].open = false;
+    }
+
     /// What waits for its line end, and whether a part of that line was given.
     pub(crate) fn half(&self, stream: Stream) -> (&[u8], bool) {
         let half = &self.halves[stream as usize];

@@ -102,8 +102,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// What a message begins with: that of a hook of the app's unit, which writes to the app's standard
-/// error when no mux answers, or that of a log. The latter follows the first part of a line if the
-/// rest is lost.
+/// error when no mux answers, or that of a log.
 const MESSAGE: &str = "iottymux: ";
 
 /// What is in a line: most often one record.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -136,6 +136,60 @@ fn a_full_disk() {
         };
         assert_eq!(markers, 1, "{format}");
         assert_eq!(account_cri(&fs::read(other).unwrap(), written), 0, "{format}");
+    }
+}
+
+/// The disk is full behind half a line of either stream: a reader shows it, the marker and the rest
+/// as a line each.
+#[test]
+fn a_marker_is_no_part_of_an_unfinished_line() {
+    for (format, stream) in [("cri", "stderr"), ("json-file", "stderr"), ("cri", "stdout")] {
+        let rig = Rig::new();
+        let at = rig.file("disk");
+        if !disk(&at, "mode=755,size=2m") {
+            return;
+        }
+        let log = at.join("app.log");
+        let mut app = App::start(rig, &spec(format, &log), &["--log-buffer", "256K"]);
+        let [mut half, mut other] = match stream {
+            "stdout" => ["stdout", "stderr"],
+            _ => ["stderr", "stdout"],
+        }
+        .map(|stream| app.rig.writer(stream));
+        half.write_all(b"half").unwrap();
+        let has_half = || fs::read_to_string(&log).is_ok_and(|log| log.contains("half"));
+        eventually("a part of the line is logged", has_half);
+        let mut ballast = File::create(at.join("ballast")).unwrap();
+        while ballast.write_all(&[0; 4096]).is_ok() {}
+        drop(ballast);
+        write_numbered(&mut other, 0, 50_000);
+        app.wait_failing("No space left");
+        fs::remove_file(at.join("ballast")).unwrap();
+        app.wait_works();
+        half.write_all(b"rest\n").unwrap();
+        app.mux.signal(Signal::SIGTERM);
+        assert_eq!(app.mux.ends(), 0);
+        let logs = |options: &[&str]| {
+            let file = ["logs", "--file", log.to_str().unwrap()];
+            let mut logs = app.rig.run(&[&file, options].concat());
+            assert_eq!(logs.ends(), 0, "{}", logs.stderr.text());
+            [logs.stdout.text(), logs.stderr.text()]
+        };
+        let [stdout, stderr] = logs(&[]);
+        let lines = |text: &str| {
+            text.lines().filter(|line| !line.starts_with('0')).map(str::to_owned).collect()
+        };
+        let [stdout, stderr]: [Vec<_>; 2] = [lines(&stdout), lines(&stderr)];
+        let is_marker = |line: &String| {
+            line.starts_with("iottymux: ") && line.ends_with(" bytes) were lost here")
+        };
+        let marker = stderr.iter().find(|line| is_marker(line));
+        let marker = marker.unwrap_or_else(|| panic!("{format}, {stream}: {stderr:?}"));
+        let want = match stream {
+            "stdout" => [vec!["half", "rest"], vec![marker]],
+            _ => [vec![], vec!["half", marker, "rest"]],
+        };
+        assert_eq!([&stdout[..], &stderr[..]], want, "{format}, {stream}");
     }
 }
 

@@ -77,6 +77,11 @@ impl Encoder for Events {
         false
     }
 
+    /// Each event is by itself.
+    fn line_of(&self, _: Stream) -> Option<Stream> {
+        None
+    }
+
     fn marker(&self, Lost { bytes, .. }: Lost) -> String {
         format!("iottymux: {bytes} bytes were lost here")
     }

@@ -7,6 +7,7 @@ use crate::logfmt::chunk::Lost;
 use crate::logfmt::encoder::{self, Encoder, LogFormat};
 use crate::logfmt::lines::Entry;
 use crate::logfmt::stamp::StampText;
+use crate::types::stream::Stream;
 
 pub(crate) static FORMAT: LogFormat = LogFormat {
     name: "raw",
@@ -41,6 +42,10 @@ impl Encoder for Raw {
         false
     }
 
+    fn line_of(&self, _: Stream) -> Option<Stream> {
+        Some(Stream::Stdout)
+    }
+
     fn runs_lines_together(&self) -> bool {
         true
     }
@@ -55,7 +60,6 @@ impl Encoder for Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::stream::Stream;
     use crate::types::time::Stamp;
 
     #[test]

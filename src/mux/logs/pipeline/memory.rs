@@ -23,7 +23,7 @@ const STREAMS: usize = Stream::ALL.len();
 /// Says that this memory is that of a log.
 const MAGIC: u64 = u64::from_le_bytes(*b"iotmxlog");
 /// Changes with the meaning of what follows.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// The words before the snapshot: magic, version, and the layout.
 const HEAD: usize = 5;
 /// Values of a snapshot before the list of chunks.
@@ -95,8 +95,8 @@ pub(crate) struct Snapshot {
     pub(crate) epoch: Epoch,
     /// Whether the target may end with an unfinished line of an earlier app.
     pub(crate) begins: bool,
-    /// Whether the last chunk of the writer ends without a line end.
-    pub(crate) ends_amid_line: bool,
+    /// The lines of a reader that are unfinished behind the last chunk of the writer.
+    pub(crate) unfinished: [bool; STREAMS],
     /// The time of the last entry.
     pub(crate) stamp: Stamp,
     /// The offsets up to which the target has the streams.
@@ -215,9 +215,9 @@ impl StateKeeper {
         filling: &Chunk,
         (handed, full): (usize, impl Iterator<Item = usize>),
     ) {
-        let Snapshot { begins, ends_amid_line, stamp, lost, lost_at, .. } = *snapshot;
-        let flags =
-            1 | u64::from(begins) << 1 | u64::from(ends_amid_line) << 2 | (handed as u64) << 8;
+        let Snapshot { begins, unfinished, stamp, lost, lost_at, .. } = *snapshot;
+        let unfinished = unfinished.iter().rev().fold(0, |all, one| all << 1 | u64::from(*one));
+        let flags = 1 | u64::from(begins) << 1 | unfinished << 2 | (handed as u64) << 8;
         let is_filling = filling.bytes.capacity() > 0;
         let size = snapshot.lost_size.map_or(0, |size| pack(size.rows, size.cols));
         let halves = self.kept.map(|KeptHalf { place, len, open, .. }| {
@@ -282,7 +282,7 @@ impl StateKeeper {
         let snapshot = Snapshot {
             epoch,
             begins: flags & 2 != 0,
-            ends_amid_line: flags & 4 != 0,
+            unfinished: std::array::from_fn(|line| flags >> (2 + line) & 1 != 0),
             stamp,
             written,
             at,

@@ -143,9 +143,12 @@ impl Log {
         let (keeper, mut spare, left) = memory.open();
         let is_first = left.is_none() && !hub.is_followed(number);
         let (left, kept) = take_over(left, hub, number, &mut spare);
-        let Snapshot { begins, ends_amid_line, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
+        let Snapshot { begins, mut unfinished, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
         let (id, at, bytes) = hub.follow(number, now.stamp, kept);
-        let begins = begins || is_first;
+        // A marker comes behind what nobody has kept: nothing is known of the target's last lines.
+        let is_unknown = kept.is_none() && bytes > 0;
+        unfinished[Stream::Stdout as usize] |= is_unknown && encoder.runs_lines_together();
+        let begins = begins || is_first || is_unknown;
         if begins {
             writer.begin();
         }
@@ -172,7 +175,7 @@ impl Log {
             offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends, written, begins },
             pauses,
             queue: Queue::new(&options, worst, spare, (left.filling, left.full)),
-            target: Target::new(writer, ends_amid_line),
+            target: Target::new(writer, unfinished),
             losses,
             splitter,
             encoder,
@@ -583,11 +586,11 @@ impl Log {
             let begin = at[stream as usize].saturating_sub(half.len() as u64);
             self.keeper.keep_half(stream, begin, half, open);
         }
-        let (ends_amid_line, stamp) = (self.target.ends_amid_line, self.stamp.stamp());
+        let (unfinished, stamp) = (self.target.unfinished, self.stamp.stamp());
         let snapshot = Snapshot {
             epoch,
             begins,
-            ends_amid_line,
+            unfinished,
             stamp,
             written,
             at,
@@ -617,19 +620,26 @@ impl Log {
         }
     }
 
-    /// An entry that stands for lost output.
+    /// An entry that stands for lost output. A reader would add it to an unfinished line, so it
+    /// begins with the ends of those.
     fn marker(&mut self) -> Option<Chunk> {
         if self.losses.pending == Lost::default() {
             return None;
         }
         let mut chunk = self.queue.take_spare()?;
         let (lost, stamp) = self.losses.take()?;
-        let text = self.encoder.marker(lost);
-        let breaks = self.encoder.runs_lines_together() && self.target.ends_amid_line;
-        let pieces = [if breaks { b"\n" } else { &b""[..] }, text.as_bytes()];
+        let (text, stamp_text) = (self.encoder.marker(lost), StampText::new(stamp));
+        for line in Stream::ALL.into_iter().filter(|line| self.target.unfinished[*line as usize]) {
+            self.encoder.end_line(&mut chunk.bytes, &stamp_text, line);
+            chunk.unfinished[line as usize] = Some(false);
+            if !self.queue.has_line(line) {
+                self.splitter.end_given(line);
+            }
+        }
+        let pieces = [text.as_bytes(), &[]];
         let entry = Entry { stream: self.encoder.own_stream(), first: true, last: true, pieces };
-        (chunk.cut, chunk.lines, chunk.text) = (Some(0), lost.lines, lost.bytes);
-        self.encoder.encode(&mut chunk.bytes, &StampText::new(stamp), &entry);
+        (chunk.cut, chunk.lines, chunk.text) = (Some(chunk.bytes.len()), lost.lines, lost.bytes);
+        self.encoder.encode(&mut chunk.bytes, &stamp_text, &entry);
         if let Some(size) = self.losses.size.take() {
             self.encoder.encode_size(&mut chunk.bytes, stamp, size);
         }

@@ -7,6 +7,7 @@ use super::{LogOptions, LogPolicy};
 use crate::logfmt::chunk::{Chunk, Lost};
 use crate::os::sys;
 use crate::types::limits;
+use crate::types::stream::Stream;
 
 /// See the module.
 #[derive(Debug)]
@@ -121,6 +122,11 @@ impl Queue {
             sys::give_back(chunk.bytes.memory());
             self.spare.push_front(chunk);
         }
+    }
+
+    /// Whether there is an entry of this line of a reader.
+    pub(crate) fn has_line(&self, line: Stream) -> bool {
+        self.full.iter().chain([&self.filling]).any(|c| c.unfinished[line as usize].is_some())
     }
 
     /// The app's output in here.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::logfmt::chunk::{Chunk, Lost};
 use crate::mux::logs::writer::LogWriter;
 use crate::types::limits;
+use crate::types::stream::Stream;
 
 /// See the module.
 #[derive(Debug)]
@@ -16,8 +17,8 @@ pub(crate) struct Target {
     handed: VecDeque<(usize, Lost)>,
     /// Since when the writer has the first of them.
     since: Option<Instant>,
-    /// Whether the last chunk ends without a line end.
-    pub(crate) ends_amid_line: bool,
+    /// The lines of a reader that are unfinished behind the last chunk.
+    pub(crate) unfinished: [bool; Stream::ALL.len()],
     /// Why the target fails, while it does.
     failing: Option<String>,
     state: TargetState,
@@ -34,9 +35,9 @@ enum TargetState {
 }
 
 impl Target {
-    pub(crate) fn new(writer: LogWriter, ends_amid_line: bool) -> Self {
+    pub(crate) fn new(writer: LogWriter, unfinished: [bool; Stream::ALL.len()]) -> Self {
         let (handed, failing, state) = (VecDeque::new(), None, TargetState::Works);
-        Self { writer, handed, since: None, ends_amid_line, failing, state }
+        Self { writer, handed, since: None, unfinished, failing, state }
     }
 
     /// Why the target fails, while it does.
@@ -74,7 +75,9 @@ impl Target {
     /// The writer is given a chunk next.
     pub(crate) fn add(&mut self, chunk: &Chunk, now: Instant) {
         self.handed.push_back((chunk.slot, chunk.text()));
-        self.ends_amid_line = chunk.bytes.last().is_some_and(|byte| *byte != b'\n');
+        for (line, chunk) in self.unfinished.iter_mut().zip(chunk.unfinished) {
+            *line = chunk.unwrap_or(*line);
+        }
         self.since.get_or_insert(now);
     }
 

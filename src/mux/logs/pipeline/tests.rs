@@ -7,6 +7,7 @@ use super::memory::{LogMemory, MemoryLayout};
 use super::{Log, LogOptions};
 use crate::core::hub::Hub;
 use crate::core::hub::memory::{Memory, WORDS, rings_len};
+use crate::logfmt::chunk::Lost;
 use crate::logfmt::encoder::{FormatOptions, LogFormat};
 use crate::logfmt::format::cast::Cast;
 use crate::logfmt::format::find;
@@ -47,9 +48,6 @@ impl World {
         } else {
             &[Stream::Stdout, Stream::Stderr]
         };
-        let memory = |(words, bytes): (usize, usize)| {
-            sys::new_memory("test", words * size_of::<u64>() + bytes).unwrap()
-        };
         let layout = MemoryLayout::new(&*format.encoder(&FormatOptions::default()), &options());
         let (hub, log) = (memory((WORDS, rings_len(streams, BACKLOG))), memory(layout.size()));
         let (dir, script) = (tempfile::tempdir().unwrap(), script(streams));
@@ -66,24 +64,30 @@ impl World {
         }
     }
 
-    /// A mux that takes over and goes on to the end of the app.
-    fn mux(&mut self) {
+    fn hub(&self) -> Hub {
         let rings = rings_len(self.streams, BACKLOG);
         let (words, rings) = sys::map_memory(&self.hub, WORDS, rings).unwrap();
-        let mut hub = Hub::new(self.streams, BACKLOG, Memory { words, rings }, Epoch(7));
+        Hub::new(self.streams, BACKLOG, Memory { words, rings }, Epoch(7))
+    }
+
+    /// The parts of a mux that takes over.
+    fn open(&self) -> (Hub, Log, ByHand) {
+        let mut hub = self.hub();
         let encoder = self.format.encoder(&FormatOptions::default());
         let layout = MemoryLayout::new(&*encoder, &options());
         let (words, bytes) = layout.size();
         let (words, bytes) = sys::map_memory(&self.log, words, bytes).unwrap();
-        let (writer, mut thread) = ByHand::new(self.file());
+        let (writer, thread) = ByHand::new(self.file());
         let parts = (writer, LogMemory::new(layout, words, bytes));
-        let mut log = Log::new("test".into(), encoder, options(), parts, &mut hub);
+        let log = Log::new("test".into(), encoder, options(), parts, &mut hub);
+        (hub, log, thread)
+    }
+
+    /// A mux that takes over and goes on to the end of the app.
+    fn mux(&mut self) {
+        let (mut hub, mut log, mut thread) = self.open();
         while let Some((stream, text)) = self.script.get(self.at) {
-            let [a, b] = hub.space(*stream, text.len());
-            let (head, tail) = text.split_at(a.len());
-            a.copy_from_slice(head);
-            b.copy_from_slice(tail);
-            hub.commit(*stream, text.len(), Now::read());
+            write(&mut hub, *stream, text);
             self.at += 1;
             log.advance(&mut hub, Now::read().at);
             // The thread is behind, and sometimes a chunk waits for the loop.
@@ -100,10 +104,16 @@ impl World {
                 hear(&mut log, &mut hub);
             }
         }
+        self.end(hub, log, thread);
+    }
+
+    /// The mux ends with its app. Returns what the target has.
+    fn end(&self, mut hub: Hub, mut log: Log, mut thread: ByHand) -> String {
         while !log.finish(&mut hub, false, Now::read().at) {
             thread.step();
             hear(&mut log, &mut hub);
         }
+        String::from_utf8_lossy(&std::fs::read(self.dir.path().join("log")).unwrap()).into_owned()
     }
 
     /// Muxes until one comes to its end; the first one is killed after so many moments, and some
@@ -159,8 +169,21 @@ impl World {
     }
 }
 
+fn memory((words, bytes): (usize, usize)) -> OwnedFd {
+    sys::new_memory("test", words * size_of::<u64>() + bytes).unwrap()
+}
+
 fn options() -> LogOptions {
     LogOptions { line_limit: 100, chunk: 4096, ..LogOptions::default() }
+}
+
+/// The app writes this.
+fn write(hub: &mut Hub, stream: Stream, text: &[u8]) {
+    let [a, b] = hub.space(stream, text.len());
+    let (head, tail) = text.split_at(a.len());
+    a.copy_from_slice(head);
+    b.copy_from_slice(tail);
+    hub.commit(stream, text.len(), Now::read());
 }
 
 /// Handles the events of the thread.
@@ -262,4 +285,146 @@ fn a_recording_has_each_event_once_whenever_its_muxes_are_killed() {
 #[test]
 fn rotated_files_have_each_line_once_whenever_their_muxes_are_killed() {
     kill_everywhere("cri", Some(Rotation { size: 8192, files: 100 }), 37);
+}
+
+/// The text of a stream as a reader of CRI shows it: a part has no line end.
+fn shown_of_cri(log: &str, stream: Stream) -> String {
+    log.lines().map(|line| cri(line, stream)).collect()
+}
+
+fn shown_of_json_file(log: &str, stream: Stream) -> String {
+    log.lines().map(|line| json_file(line, stream)).collect()
+}
+
+/// As a reader that joins `CONTAINER_PARTIAL_MESSAGE`.
+fn shown_of_journald(log: &str, stream: Stream) -> String {
+    let entries = log.split("SYSLOG_IDENTIFIER").skip(1);
+    let of_stream = format!("IOTTYMUX_STREAM={}\n", stream.name());
+    let text = |entry: &str| {
+        let text = entry.split_once("\nMESSAGE=").unwrap().1.split_once('\n').unwrap().0;
+        let end = if entry.contains("PARTIAL") { "" } else { "\n" };
+        format!("{text}{end}")
+    };
+    entries.filter(|entry| entry.contains(&of_stream)).map(text).collect()
+}
+
+/// In the log of a service each message is a line. Its text is behind its length.
+fn shown_of_journal(log: &str, stream: Stream) -> String {
+    let log = shown_of_journald(&log.replace("MESSAGE\n", "MESSAGE="), stream);
+    let text = |line: &str| line.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned();
+    log.lines().map(|line| text(line) + "\n").collect()
+}
+
+/// The app writes a part of a line, and the target gets it.
+fn write_half(hub: &mut Hub, log: &mut Log, thread: &mut ByHand, (stream, half): (Stream, &str)) {
+    let mut now = Now::read().at;
+    for piece in half.as_bytes().chunks(BACKLOG) {
+        write(hub, stream, piece);
+        log.advance(hub, now);
+    }
+    // First the other stream waits, then the unfinished line.
+    for _ in 0..4 {
+        now += 2 * limits::LOG_FLUSH;
+        log.advance(hub, now);
+        while thread.step() {}
+        hear(log, hub);
+    }
+}
+
+/// The unfinished line of each of these streams, if there is one, is in the target when lines are
+/// lost; then the app ends it. Returns what the target has.
+fn log_with_marker(format: &str, halves: &[Stream], half: &str, takes_over: bool) -> String {
+    let world = World::new(format, None);
+    let (mut hub, mut log, mut thread) = world.open();
+    for stream in halves {
+        write_half(&mut hub, &mut log, &mut thread, (*stream, half));
+    }
+    if takes_over {
+        drop((log, thread));
+        (hub, log, thread) = world.open();
+    }
+    // The second loss finds nothing that is unfinished.
+    for line in ["rest\n", "next\n"] {
+        log.losses.count(Lost { lines: 3, bytes: 30 }, Now::read().stamp);
+        for stream in world.streams {
+            write(&mut hub, *stream, line.as_bytes());
+        }
+        log.advance(&mut hub, Now::read().at);
+        while thread.step() {}
+        hear(&mut log, &mut hub);
+    }
+    world.end(hub, log, thread)
+}
+
+#[test]
+fn a_marker_is_a_line_of_its_own() {
+    use Stream::{Stderr, Stdout};
+    type Reader = fn(&str, Stream) -> String;
+    let long = "x".repeat(limits::JOURNAL_LINE);
+    let formats: [(_, _, Reader); 4] = [
+        ("cri", "half", shown_of_cri),
+        ("json-file", "half", shown_of_json_file),
+        ("journald", "half", shown_of_journald),
+        // Only a line that is too long has parts.
+        ("journal", &format!("{long}y"), shown_of_journal),
+    ];
+    let marker = "iottymux: 3 lines (30 bytes) were lost here";
+    for takes_over in [false, true] {
+        for halves in [&[][..], &[Stdout], &[Stderr], &[Stdout, Stderr]] {
+            for (format, half, shown) in formats {
+                let log = log_with_marker(format, halves, half, takes_over);
+                for stream in [Stdout, Stderr] {
+                    let (begin, rest) = match (halves.contains(&stream), format) {
+                        (false, _) => (vec![], "rest"),
+                        (true, "journal") => (vec![long.as_str()], "yrest"),
+                        (true, _) => (vec![half], "rest"),
+                    };
+                    let markers = if stream == Stderr { &[marker][..] } else { &[] };
+                    let want = [&begin, markers, &[rest], markers, &["next"]].concat();
+                    let got = shown(&log, stream);
+                    let what = format!("{format}, {halves:?}, {stream:?}, {takes_over}");
+                    assert_eq!(got.lines().collect::<Vec<_>>(), want, "{what}:\n{log}");
+                }
+            }
+            let log = log_with_marker("raw", halves, "half", takes_over);
+            let half = "half".repeat(halves.len());
+            let begin = if halves.is_empty() { vec![] } else { vec![half.as_str()] };
+            let want = [&begin[..], &[marker, "rest", "rest", marker, "next", "next"]].concat();
+            assert_eq!(log.lines().collect::<Vec<_>>(), want, "raw, {halves:?}, {takes_over}");
+        }
+        let log = log_with_marker("cast", &[Stream::Tty], "half", takes_over);
+        let events = log.lines().skip(1).map(|line| serde_json::from_str(line).unwrap());
+        let events = events.map(|(_, kind, text): (f64, char, String)| (kind, text));
+        let want = [('o', "half"), ('m', "iottymux: 30 bytes were lost here"), ('o', "rest\n")];
+        let want = [&want[..], &[want[1], ('o', "next\n")]].concat();
+        assert!(events.eq(want.iter().map(|(kind, text)| (*kind, (*text).to_owned()))), "{log}");
+    }
+}
+
+/// The next mux has another size of memory, and less in the backlog than was lost.
+#[test]
+fn a_marker_behind_an_unknown_end_is_a_line_of_its_own() {
+    for format in ["cri", "json-file", "raw"] {
+        let mut world = World::new(format, None);
+        let (mut hub, mut log, mut thread) = world.open();
+        write_half(&mut hub, &mut log, &mut thread, (Stream::Stderr, "half"));
+        drop((log, thread));
+        let layout =
+            MemoryLayout::new(&*world.format.encoder(&FormatOptions::default()), &options());
+        world.log = memory(layout.size());
+        hub = world.hub();
+        for text in ["x".repeat(BACKLOG), "y".repeat(BACKLOG - 1) + "\n"] {
+            write(&mut hub, Stream::Stderr, text.as_bytes());
+        }
+        (hub, log, thread) = world.open();
+        let log = world.end(hub, log, thread);
+        let shown = match format {
+            "cri" => shown_of_cri(&log, Stream::Stderr),
+            "json-file" => shown_of_json_file(&log, Stream::Stderr),
+            _ => log,
+        };
+        let marker = format!("iottymux: 0 lines ({BACKLOG} bytes) were lost here");
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines, ["half", &marker, &"y".repeat(BACKLOG - 1)], "{format}");
+    }
 }
