@@ -5,17 +5,10 @@
 //! for the test to open a FIFO and lets the app start when the test closes it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::Duration;
 
-use memchr::memmem;
-
-use crate::dice::{self, Dice};
 use crate::pod::{LOGS, Plan, Pod, Raw, rounds};
-use crate::wait::eventually;
 
 const GATE: &str = "\
 [Unit]
@@ -267,121 +260,4 @@ fn output_that_socket_units_lose() {
         let lost = (runs * len - got) * 100 / (runs * len);
         println!("socket units, {what}: less in {less} of {runs} runs, {lost} % of all bytes lost");
     }
-}
-
-/// Bursts of a flood, in each of which the mux is killed; in the long form these are 2 GB.
-const BURSTS: (usize, usize) = (10, 200);
-/// Lines of each stream in a burst, and their length with the line end.
-const LINES: (usize, usize) = (10_000, 50_000);
-pub const LEN: usize = 100;
-/// The latest moment of a kill in a burst, milliseconds: about when the burst has ended.
-const LATEST: usize = 80;
-
-/// The app writes a burst to both streams for each pair of numbers that it reads.
-pub const BURSTING: &str = "\
-while read first last; do
-  seq -f 'o%010.0f FILLER' $first $last & seq -f 'e%010.0f FILLER' $first $last >&2; wait
-done </shared/bursts
-echo oend; echo eend >&2
-exec sleep infinity
-";
-
-/// The mux is killed again and again in a flood: each line is in each log once, in its order and whole.
-#[test]
-fn a_log_has_each_line_once_though_the_mux_is_killed_in_a_flood() {
-    let Some(pod) = Pod::delivered() else { return };
-    let mut dice = Dice::new(dice::seed());
-    let bursting = BURSTING.replace("FILLER", &"x".repeat(LEN - "o0000000000 \n".len()));
-    fs::write(pod.shared("app.sh"), bursting).unwrap();
-    let fifo = pod.shared_fifo("bursts");
-    let mut bursts = OpenOptions::new().read(true).write(true).open(fifo).unwrap();
-    // On the disk of the machine: the pod's own root is in memory.
-    pod.make_log_dir();
-    let logs = ["cri", "json-file"].map(|format| format!("{format}:/shared/log/{format}"));
-    let environment = format!("[Service]\nEnvironment=IOTTYMUX_LOG={}\n", logs.join(","));
-    pod.set_unit("iomux@.service.d/log.conf", &environment);
-    let app = "[Service]\nExecStart=\nExecStart=/bin/sh /shared/app.sh\n";
-    pod.set_unit("demo.service.d/app.conf", app);
-    pod.systemctl(&["start", "demo.service"]);
-    let (kills, lines) = (rounds(BURSTS.0, BURSTS.1), rounds(LINES.0, LINES.1));
-    for burst in 0..kills {
-        writeln!(bursts, "{} {}", burst * lines, (burst + 1) * lines - 1).unwrap();
-        eventually("the burst begins", || rustix::io::ioctl_fionread(&bursts).unwrap() == 0);
-        // So that each kill meets a mux.
-        eventually("the mux runs", || pod.property(MUX, "SubState") == "running");
-        thread::sleep(Duration::from_millis(dice.below(LATEST) as u64));
-        pod.try_run(&["systemctl", "kill", "--signal=KILL", MUX]);
-    }
-    // The app reads the end of the numbers.
-    let reader = OpenOptions::new().write(true).open(pod.shared("bursts")).unwrap();
-    drop((bursts, reader));
-    let [cri, json] = ["cri", "json-file"].map(|name| pod.shared("log").join(name));
-    for log in [&cri, &json] {
-        eventually("the log has the end of both streams", || {
-            let end = tail(log);
-            ["oend", "eend"].iter().all(|line| memmem::find(&end, line.as_bytes()).is_some())
-        });
-    }
-    let restarts: usize = pod.property(MUX, "NRestarts").parse().unwrap();
-    pod.systemctl(&["stop", "demo.service", MUX]);
-    let lines = kills * lines;
-    for (log, text) in [(&cri, cri_text as fn(&[u8]) -> (&[u8], bool)), (&json, json_text)] {
-        assert_eq!(count_lines(log, text), [lines; 2], "{}", log.display());
-    }
-    println!("{kills} kills, {restarts} restarts, {} bytes", 2 * lines * LEN);
-    assert_eq!(restarts, kills);
-}
-
-/// The end of a file.
-fn tail(log: &Path) -> Vec<u8> {
-    let Ok(mut file) = File::open(log) else { return Vec::new() };
-    let size = file.metadata().unwrap().len();
-    file.seek(SeekFrom::Start(size.saturating_sub(1 << 16))).unwrap();
-    let mut end = Vec::new();
-    file.read_to_end(&mut end).unwrap();
-    end
-}
-
-/// Counts the numbered lines of both streams: each is there once, whole, and in its order.
-pub fn count_lines(log: &Path, text: impl Fn(&[u8]) -> (&[u8], bool)) -> [usize; 2] {
-    let mut from = BufReader::with_capacity(1 << 20, File::open(log).unwrap());
-    let (mut next, mut parts, mut entry) = ([0; 2], [Vec::new(), Vec::new()], Vec::new());
-    loop {
-        entry.clear();
-        if from.read_until(b'\n', &mut entry).unwrap() == 0 {
-            return next;
-        }
-        let whole = entry.strip_suffix(b"\n").unwrap_or_else(|| panic!("torn: {entry:?}"));
-        let is_stderr = memmem::find(whole, b"stderr").is_some();
-        let (part, is_end) = text(whole);
-        let stream = usize::from(is_stderr);
-        parts[stream].extend_from_slice(part);
-        if !is_end {
-            continue;
-        }
-        let line = std::mem::take(&mut parts[stream]);
-        let letter = [b'o', b'e'][stream];
-        if line.len() == 4 && line.ends_with(b"end") {
-            continue;
-        }
-        let number = line.get(1..11).and_then(|n| str::from_utf8(n).ok()?.parse().ok());
-        assert!(
-            line[0] == letter && line.len() == LEN - 1 && number == Some(next[stream]),
-            "{} for line {}",
-            line.escape_ascii(),
-            next[stream]
-        );
-        next[stream] += 1;
-    }
-}
-
-pub fn cri_text(entry: &[u8]) -> (&[u8], bool) {
-    let tag = "2016-10-06T00:17:09.669794202Z stdout ".len();
-    (&entry[tag + 2..], entry[tag] == b'F')
-}
-
-pub fn json_text(entry: &[u8]) -> (&[u8], bool) {
-    let text = entry.strip_prefix(b"{\"log\":\"").unwrap();
-    let text = &text[..memmem::find(text, b"\",\"stream\"").unwrap()];
-    text.strip_suffix(b"\\n").map_or((text, false), |text| (text, true))
 }

@@ -13,6 +13,7 @@ mod direct;
 mod documented;
 mod enable;
 mod end;
+mod flood;
 #[path = "../support/form.rs"]
 mod form;
 mod full_disk;
