@@ -22,8 +22,6 @@ use crate::schedule::{Fault, Schedule, Setup};
 use crate::tally::{Tally, findings};
 use crate::wait::eventually;
 
-/// The program in the pod; beside it, as `.next`, is the one that takes its place in an upgrade.
-pub const PROGRAM: &str = "/usr/local/bin/iottymux";
 /// The disk of the logs, and its size: more than a round writes.
 const DISK: &str = "/disk";
 const DISK_SIZE: &str = "512m";
@@ -168,10 +166,7 @@ impl<'a> Stage<'a> {
             pod.run(&["mount", "-t", "tmpfs", "-o", RUN_SIZE, "run", RUN]);
         }
         if setup.has(Fault::UpgradeMux) {
-            // A file that is mounted cannot be replaced.
-            pod.run(&["umount", PROGRAM]);
-            fs::copy(BINARY, pod.path(PROGRAM)).unwrap();
-            fs::copy(other, pod.path(&format!("{PROGRAM}.next"))).unwrap();
+            pod.alternate_with(other);
         }
         Some(Self { setup, pod, app, mux, outputs, sources, crowd: RefCell::default() })
     }

@@ -13,8 +13,9 @@ use nix::sys::signal::Signal;
 use crate::client::Client;
 use crate::dice::Dice;
 use crate::logs::is_compressed;
+use crate::podsd::PROGRAM;
 use crate::schedule::Fault;
-use crate::stage::{DESCRIPTORS, PROGRAM, Stage};
+use crate::stage::{DESCRIPTORS, Stage};
 use crate::wait::eventually;
 
 /// How long a client is stopped before a kill of the mux and after it.
@@ -68,14 +69,7 @@ impl Stage<'_> {
                 self.pod.systemctl(&["restart", self.mux]);
             }
             Fault::UpgradeMux => {
-                // By turns: what the program was becomes the next one.
-                self.pod.run(&[
-                    "sh",
-                    "-c",
-                    "ln $0 $0.was; mv $0.next $0; mv $0.was $0.next",
-                    PROGRAM,
-                ]);
-                self.pod.systemctl(&["restart", self.mux]);
+                self.pod.upgrade(self.mux);
                 let runs = format!("/proc/{}/exe", self.mux_process());
                 self.pod.run(&["test", &runs, "-ef", PROGRAM]);
             }

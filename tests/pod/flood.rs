@@ -1,6 +1,7 @@
-//! Apps write as fast as they can while their muxes are killed at random: each sink has each line
-//! once, whole and in its order. The sinks are two logs of streams, a session that reads at once, one
-//! that pauses within its patience, and the session and the log of a terminal.
+//! Apps write as fast as they can while their muxes are killed, restarted and upgraded at random: each
+//! sink has each line once, whole and in its order. The sinks are two logs of streams, a session that
+//! reads at once, one that pauses within its patience, the session and the log of a terminal, and
+//! what comes back from an app that gets its lines by `attach` and repeats them.
 //!
 //! The apps are this test binary. They write down how long their writes were blocked, which is
 //! printed and never judged.
@@ -20,14 +21,14 @@ use memchr::memmem;
 use nix::sys::termios::{self, OutputFlags, SetArg};
 
 use crate::dice::{self, Dice};
-use crate::pod::{BINARY, Pod, rounds};
+use crate::pod::{BINARY, Pod, other_release, project_file, rounds};
 use crate::wait::eventually;
 
 /// Bursts, in each of which a mux is killed; in the long form the streams are 2 GB.
 const BURSTS: (usize, usize) = (10, 200);
-/// Lines of each stream in a burst, and of the terminal, which is slower.
-const LINES: (usize, usize) = (10_000, 50_000);
-const TERMINAL_LINES: (usize, usize) = (2_000, 10_000);
+/// Lines of each stream in a burst, and of a terminal and of a pipe, which are slower.
+const LINES: (usize, usize) = (30_000, 50_000);
+const SLOW_LINES: (usize, usize) = (5_000, 10_000);
 /// Bytes of a line.
 pub const LEN: usize = 100;
 /// The latest moment of a kill in a burst, milliseconds: about when the burst has ended.
@@ -42,6 +43,8 @@ const PAUSES: usize = 20_000;
 const BLOCKED: u64 = 1000;
 /// Lines that the app writes at once, at most.
 const BATCH: usize = 600;
+/// The service that the one with the pipe is made of.
+const EXAMPLE: &str = "docs/examples/demo.service";
 /// How long an attach looks for the next mux, seconds.
 const RECONNECT: &str = "30";
 /// Bytes at the end of a log in which the last lines of both streams are: as one backlog may be
@@ -79,7 +82,13 @@ fn the_app() {
     let letters = std::env::var(APP).unwrap_or_default();
     thread::scope(|scope| {
         for letter in letters.chars() {
-            scope.spawn(move || write_bursts(letter, Path::new("/shared")));
+            let output = if letter == 'e' { "/dev/fd/4" } else { "/dev/fd/3" };
+            let output = OpenOptions::new().write(true).open(output).unwrap();
+            if let Ok(mut modes) = termios::tcgetattr(&output) {
+                modes.output_flags.remove(OutputFlags::OPOST);
+                termios::tcsetattr(&output, SetArg::TCSANOW, &modes).unwrap();
+            }
+            scope.spawn(move || write_bursts(letter, Path::new("/shared"), output));
         }
     });
     if !letters.is_empty() {
@@ -92,14 +101,8 @@ fn the_app() {
 
 /// Writes the lines of each pair of numbers that it reads; at last a line without a number, and the
 /// blocked writes into a file.
-fn write_bursts(letter: char, shared: &Path) {
-    let output = if letter == 'e' { "/dev/fd/4" } else { "/dev/fd/3" };
-    let mut output = OpenOptions::new().write(true).open(output).unwrap();
-    if let Ok(mut modes) = termios::tcgetattr(&output) {
-        modes.output_flags.remove(OutputFlags::OPOST);
-        termios::tcsetattr(&output, SetArg::TCSANOW, &modes).unwrap();
-    }
-    let mut blocked = String::new();
+fn write_bursts(letter: char, shared: &Path, mut output: impl Write) {
+    let mut blocked = Vec::new();
     let mut dice = Dice::new(u64::from(u32::from(letter)));
     let bursts = File::open(shared.join(format!("bursts-{letter}"))).unwrap();
     for burst in BufReader::new(bursts).lines() {
@@ -113,12 +116,12 @@ fn write_bursts(letter: char, shared: &Path) {
             output.write_all(batch.as_bytes()).unwrap();
             let took = now().saturating_sub(began);
             if took >= BLOCKED {
-                blocked += &format!("{began} {took}\n");
+                blocked.push(format!("{began} {took}"));
             }
             at = next;
         }
     }
-    fs::write(shared.join(format!("blocked-{letter}")), blocked).unwrap();
+    fs::write(shared.join(format!("blocked-{letter}")), blocked.join("\n")).unwrap();
     output.write_all(format!("{letter}end\n").as_bytes()).unwrap();
 }
 
@@ -226,6 +229,15 @@ impl Tally {
     }
 }
 
+/// What came out of one of the outputs of `attach`.
+struct Output {
+    letter: char,
+    tally: Tally,
+    bytes: usize,
+    /// Messages of `attach` itself.
+    said: Vec<String>,
+}
+
 /// All that a session has had, and what it was told.
 #[derive(Debug, Default)]
 struct Received {
@@ -240,26 +252,35 @@ struct Received {
 /// An attach whose output is judged while it comes.
 struct Session {
     child: Child,
-    readers: Vec<JoinHandle<(char, Tally, usize, Vec<String>)>>,
+    readers: Vec<JoinHandle<Output>>,
     /// The lines of all streams so far.
     lines: Arc<AtomicUsize>,
     ends: Arc<AtomicUsize>,
 }
 
 impl Session {
-    /// `letters` are those of its standard output and error. With dice it pauses.
-    fn start(pod: &Pod, app: &str, letters: &str, dice: Option<u64>) -> Self {
-        let mode = if letters == "t" { "tty-out" } else { "stdout,stderr" };
+    /// `letters` are those of its standard output and error. With a seed it pauses.
+    fn start(pod: &Pod, app: &str, letters: &str, seed: Option<u64>) -> Self {
+        let mode = match letters {
+            "t" => "tty-out",
+            "p" => "stdin,stdout",
+            _ => "stdout,stderr",
+        };
         let mut child = Command::new(BINARY)
             .arg("--state-dir")
             .arg(pod.path("/run/iottymux"))
             .args(["attach", "--app", app, "--mode", mode, "--reconnect", RECONNECT])
             .args(["--from", "start"])
-            .stdin(Stdio::null())
+            .stdin(if letters == "p" { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        if let Some(input) = child.stdin.take() {
+            // It is the program in front of the pipe.
+            let shared = pod.shared("");
+            thread::spawn(move || write_bursts('p', &shared, input));
+        }
         let (lines, ends) = (Arc::default(), Arc::default());
         let outputs: [Box<dyn Read + Send>; 2] =
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
@@ -267,7 +288,7 @@ impl Session {
         let letters = letters.chars().chain(['-']);
         let readers = outputs.into_iter().zip(letters).map(|(output, letter)| {
             let (lines, ends) = (Arc::clone(&lines), Arc::clone(&ends));
-            let dice = dice.filter(|_| letter != 'e').map(Dice::new);
+            let dice = seed.filter(|_| letter != 'e').map(Dice::new);
             thread::spawn(move || read_lines(output, letter, dice, &lines, &ends))
         });
         Self { readers: readers.collect(), child, lines, ends }
@@ -281,7 +302,7 @@ impl Session {
     fn end(mut self) -> Received {
         let mut received = Received::default();
         for reader in self.readers {
-            let (letter, tally, bytes, said) = reader.join().unwrap();
+            let Output { letter, tally, bytes, said } = reader.join().unwrap();
             if letter != '-' {
                 received.tallies.insert(letter, tally);
             }
@@ -305,7 +326,7 @@ fn read_lines(
     mut dice: Option<Dice>,
     lines: &AtomicUsize,
     ends: &AtomicUsize,
-) -> (char, Tally, usize, Vec<String>) {
+) -> Output {
     const MESSAGE: &[u8] = b"iottymux: ";
     let mut from = BufReader::with_capacity(64 << 10, from);
     let (mut tally, mut bytes, mut said) = (Tally::default(), 0, Vec::new());
@@ -336,13 +357,12 @@ fn read_lines(
         }
     }
     tally.torn += usize::from(!text.is_empty());
-    (letter, tally, bytes, said)
+    Output { letter, tally, bytes, said }
 }
 
 /// Counts the lines of both streams in a log.
 pub fn read_log(log: &Path, letters: &str) -> BTreeMap<char, Tally> {
-    let is_json = log.ends_with("json-file");
-    let text = if is_json { json_text } else { cri_text };
+    let text = if log.ends_with("json-file") { json_text } else { cri_text };
     let mut from = BufReader::with_capacity(1 << 20, File::open(log).unwrap());
     let mut tallies: BTreeMap<char, Tally> =
         letters.chars().map(|letter| (letter, Tally::default())).collect();
@@ -396,7 +416,7 @@ fn has_end(log: &Path, letters: &str) -> bool {
 
 /// An app with its mux, its sinks, and its bursts.
 struct Stage {
-    service: &'static str,
+    service: String,
     mux: &'static str,
     app: &'static str,
     letters: &'static str,
@@ -418,8 +438,16 @@ impl Stage {
     }
 
     fn terminal(pod: &Pod) -> Self {
-        let mut stage = Self::new(pod, "shell", "ttymux@shell.service", "t", &["cri-tty"]);
+        let mut stage = Self::new(pod, "shell", "ttymux@shell.service", "t", &["cri.tty"]);
         stage.attach(pod, "session", None);
+        stage
+    }
+
+    /// An app that repeats what a program types by `attach`, which gets it back.
+    fn piped(pod: &Pod) -> Self {
+        pod.set_unit("echo.service", &project_file(EXAMPLE).replace("demo", "echo"));
+        let mut stage = Self::new(pod, "echo", "iomux@echo.service", "p", &["cri.piped"]);
+        stage.attach(pod, "pipe", None);
         stage
     }
 
@@ -430,18 +458,19 @@ impl Stage {
         letters: &'static str,
         logs: &'static [&'static str],
     ) -> Self {
-        let service = if app == "demo" { "demo.service" } else { "shell.service" };
+        let service = format!("{app}.service");
         let log = |name: &&str| {
-            let format = name.strip_suffix("-tty").unwrap_or(name);
-            format!("{format}:/shared/log/{name}")
+            format!("{}:/shared/log/{name}", name.split('.').next().unwrap_or_default())
         };
         let specs: Vec<String> = logs.iter().map(log).collect();
         let environment = format!("[Service]\nEnvironment=IOTTYMUX_LOG={}\n", specs.join(","));
         pod.set_unit(&format!("{mux}.d/log.conf"), &environment);
-        pod.set_unit(&format!("{service}.d/app.conf"), &unit(letters));
+        let cat = "[Service]\nExecStart=\nExecStart=/bin/cat\n".to_owned();
+        let drop_in = if letters == "p" { cat } else { unit(letters) };
+        pod.set_unit(&format!("{service}.d/app.conf"), &drop_in);
         let floods = letters.chars().map(|letter| Flood::new(pod, letter)).collect();
-        pod.systemctl(&["start", service]);
-        let process = pod.property(service, "MainPID");
+        pod.systemctl(&["start", &service]);
+        let process = pod.property(&service, "MainPID");
         let (sessions, kills) = (Vec::new(), Vec::new());
         Self { service, mux, app, letters, logs, floods, sessions, kills, process }
     }
@@ -485,9 +514,9 @@ impl Stage {
         }
         let blocked = Blocked::around(&self.kills, self.letters, pod);
         let restarts = pod.property(self.mux, "NRestarts").parse().unwrap();
-        assert_eq!(pod.property(self.service, "MainPID"), self.process, "the app noticed");
-        assert_eq!(pod.property(self.service, "NRestarts"), "0");
-        pod.systemctl(&["stop", self.service, self.mux]);
+        assert_eq!(pod.property(&self.service, "MainPID"), self.process, "the app noticed");
+        assert_eq!(pod.property(&self.service, "NRestarts"), "0");
+        pod.systemctl(&["stop", &self.service, self.mux]);
         let logs = logs.iter().map(|log| (file_name(log), read_log(log, self.letters))).collect();
         let ended = |(name, session): (&'static str, Session)| (name.to_owned(), session.end());
         let sessions = self.sessions.into_iter().map(ended).collect();
@@ -559,37 +588,96 @@ impl fmt::Display for Sinks {
     }
 }
 
-#[test]
-fn each_sink_has_each_line_once_though_the_muxes_are_killed_in_a_flood() {
-    let Some(pod) = Pod::delivered() else { return };
-    let mut dice = Dice::new(dice::seed());
+fn boot() -> Option<Pod> {
+    let pod = Pod::delivered()?;
     fs::copy(std::env::current_exe().unwrap(), pod.shared("app")).unwrap();
     // On the disk of the machine: the pod's own root is in memory.
     pod.make_log_dir();
-    let mut stages = [Stage::streams(&pod), Stage::terminal(&pod)];
+    Some(pod)
+}
+
+/// Runs all bursts, with faults of the muxes in each, and looks at all sinks.
+fn flood<const N: usize>(
+    pod: &Pod,
+    mut stages: [Stage; N],
+    mut strike: impl FnMut(&mut [Stage; N], &mut Dice),
+) -> [Sinks; N] {
+    let mut dice = Dice::new(dice::seed());
     for stage in &mut stages {
         stage.burst(1);
         for (_, session) in &stage.sessions {
             eventually("the session has begun", || session.has_begun());
         }
     }
-    let lines = [LINES, TERMINAL_LINES].map(|(short, long)| rounds(short, long));
     for _ in 0..rounds(BURSTS.0, BURSTS.1) {
-        for (stage, lines) in stages.iter_mut().zip(lines) {
-            stage.burst(lines);
-            stage.await_mux(&pod);
+        for stage in &mut stages {
+            let (short, long) = if stage.letters == "oe" { LINES } else { SLOW_LINES };
+            stage.burst(rounds(short, long));
+            stage.await_mux(pod);
         }
         thread::sleep(Duration::from_millis(dice.below(LATEST) as u64));
-        let [streams, terminal] = &mut stages;
+        strike(&mut stages, &mut dice);
+    }
+    stages.map(|stage| {
+        stage.await_mux(pod);
+        let sinks = stage.end(pod);
+        print!("{sinks}");
+        sinks
+    })
+}
+
+#[test]
+fn each_sink_has_each_line_once_though_the_muxes_are_killed_in_a_flood() {
+    let Some(pod) = boot() else { return };
+    let stages = [Stage::streams(&pod), Stage::terminal(&pod)];
+    let all = flood(&pod, stages, |[streams, terminal], dice| {
         streams.kill(&pod);
         if dice.one_in(TERMINAL_KILLS) {
             terminal.kill(&pod);
         }
-    }
-    for stage in stages {
-        let sinks = stage.end(&pod);
-        print!("{sinks}");
+    });
+    for sinks in all {
         sinks.assert_exact();
         assert_eq!(sinks.restarts, sinks.kills);
+    }
+}
+
+/// The faults of one burst: each mux has one.
+fn strike_any(pod: &Pod, stages: &mut [Stage], dice: &mut Dice) {
+    for stage in stages {
+        match dice.below(4) {
+            0 => pod.upgrade(stage.mux),
+            1 => drop(pod.systemctl(&["restart", stage.mux])),
+            _ => stage.kill(pod),
+        }
+    }
+}
+
+#[test]
+fn each_sink_has_each_line_once_though_the_muxes_are_upgraded_in_a_flood() {
+    let Some(pod) = boot() else { return };
+    pod.alternate_with(Path::new(BINARY));
+    let stages = [Stage::streams(&pod), Stage::terminal(&pod), Stage::piped(&pod)];
+    for sinks in flood(&pod, stages, |stages, dice| strike_any(&pod, stages, dice)) {
+        sinks.assert_exact();
+    }
+}
+
+/// An older release may lose what is in a mux that is killed. The app runs on all the same, and each
+/// session and log goes on to the last line.
+#[test]
+fn apps_run_on_though_their_muxes_are_of_two_releases_in_a_flood() {
+    let Some(other) = other_release() else { return };
+    let Some(pod) = boot() else { return };
+    pod.alternate_with(&other);
+    let stages = [Stage::streams(&pod), Stage::terminal(&pod)];
+    for sinks in flood(&pod, stages, |stages, dice| strike_any(&pod, stages, dice)) {
+        for (name, received) in &sinks.sessions {
+            let is_usual = |line: &&String| {
+                ["trying again", "attached again"].iter().any(|w| line.contains(w))
+            };
+            let told: Vec<_> = received.said.iter().filter(|line| !is_usual(line)).collect();
+            println!("{name}: {told:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::dice::{self, Dice};
-use crate::pod::{BINARY, Pod, rounds};
+use crate::pod::{BINARY, Pod, other_release, rounds};
 use crate::proc::eventually;
 use crate::pty::Pty;
 use crate::status::Attach;
@@ -155,6 +155,39 @@ fn a_programs_input_goes_on_over_restarts() {
 #[test]
 fn a_programs_input_goes_on_over_kills() {
     goes_on_over(kill, dice::seed());
+}
+
+/// An older release keeps no input: then what it had is unknown, and `attach` says so and ends. The
+/// app runs on.
+#[test]
+fn a_programs_input_over_two_releases_is_exact_or_its_end_is_told() {
+    const MUX: &str = "iomux@demo.service";
+    let Some(other) = other_release() else { return };
+    let Some(pod) = Pod::delivered() else { return };
+    pod.alternate_with(&other);
+    let unit = "[Service]\nExecStart=\nExecStart=/bin/cat\nStandardOutput=append:/shared/got\n";
+    pod.set_unit("demo.service.d/x.conf", unit);
+    let mut dice = Dice::new(dice::seed());
+    for round in 0..rounds(10, 100) {
+        pod.systemctl(&["start", "demo.service"]);
+        let process = pod.property("demo.service", "MainPID");
+        let piped = Piped::new(&pod, "demo", &["--mode", "stdin"], dice.number());
+        for _ in 0..=dice.below(3) {
+            pause(&mut dice);
+            dice.pick::<fn(&Pod, &str)>(&[kill, restart, Pod::upgrade])(&pod, MUX);
+        }
+        let (code, said, sent) = piped.ends();
+        println!("round {round}: {code} after {sent} bytes");
+        if code == 0 {
+            assert_exact(&pod, sent, &said);
+        } else {
+            assert_eq!(code, 125, "{said}");
+            assert!(said.ends_with("may not have received all of the input\n"), "{said}");
+        }
+        assert_eq!(pod.property("demo.service", "MainPID"), process, "the app noticed");
+        pod.systemctl(&["stop", "demo.service"]);
+        fs::remove_file(pod.shared("got")).unwrap();
+    }
 }
 
 /// Lines of several programs are not mixed, and each program's are in order.

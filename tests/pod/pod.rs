@@ -15,6 +15,7 @@ use crate::form::is_long;
 use crate::podsd::SILENCE;
 pub use crate::podsd::{BINARY, MUX_USER, Plan, Pod, check, project_file, reason_to_skip};
 use crate::proc::Proc;
+use crate::skip::skip;
 
 /// How long to wait for bytes before another try, in milliseconds.
 const A_MOMENT: u8 = 100;
@@ -30,6 +31,15 @@ pub const LOGS: &str = "/var/log/iottymux/demo";
 /// How often a test repeats what must never fail: seldom for CI, often when asked.
 pub fn rounds(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
+}
+
+/// The program of an older release, or `None` after telling that none is named.
+pub fn other_release() -> Option<PathBuf> {
+    let other = std::env::var_os("IOTTYMUX_OTHER").map(PathBuf::from);
+    if other.is_none() {
+        skip("other-release", "IOTTYMUX_OTHER names no other release");
+    }
+    other
 }
 
 impl Plan {

@@ -13,6 +13,8 @@ use crate::form;
 use crate::skip::skip;
 
 const PODSD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pod/podsd");
+/// The program in the pod; beside it, as `.next`, is the one that takes its place in an upgrade.
+pub const PROGRAM: &str = "/usr/local/bin/iottymux";
 const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
 /// The iottymux under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_iottymux");
@@ -162,6 +164,21 @@ impl Pod {
     /// A path of the pod's root, as seen from here.
     pub fn path(&self, inside: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{inside}", self.init))
+    }
+
+    /// From now on the program alternates with another build of it.
+    pub fn alternate_with(&self, other: &Path) {
+        // A file that is mounted cannot be replaced.
+        self.run(&["umount", PROGRAM]);
+        fs::copy(BINARY, self.path(PROGRAM)).unwrap();
+        fs::copy(other, self.path(&format!("{PROGRAM}.next"))).unwrap();
+    }
+
+    /// Upgrades a mux: what the program was becomes the next one.
+    pub fn upgrade(&self, mux: &str) {
+        let swap = "ln $0 $0.was; mv $0.next $0; mv $0.was $0.next";
+        self.run(&["sh", "-c", swap, PROGRAM]);
+        self.systemctl(&["restart", mux]);
     }
 
     /// What PID 1 said, for the message of a failure.
