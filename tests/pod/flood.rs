@@ -27,7 +27,7 @@ use crate::wait::eventually;
 /// Bursts, in each of which a mux is killed; in the long form the streams are 2 GB.
 const BURSTS: (usize, usize) = (10, 200);
 /// Lines of each stream in a burst, and of a terminal and of a pipe, which are slower.
-const LINES: (usize, usize) = (30_000, 50_000);
+const LINES: (usize, usize) = (20_000, 50_000);
 const SLOW_LINES: (usize, usize) = (5_000, 10_000);
 /// Bytes of a line.
 pub const LEN: usize = 100;
