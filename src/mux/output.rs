@@ -134,13 +134,24 @@ impl Mux {
         }
     }
 
-    /// Handles reported events. The output of an ended app is in the pipes by then, and is read
-    /// first; a client may delay that.
-    pub(crate) fn on_lifecycle_events(&mut self) {
-        let most = u64::from(limits::PIPE.unsigned_abs() + limits::STAGE.unsigned_abs());
-        while let Some(enough) =
-            self.life.next_counts_at(|| Stream::ALL.map(|s| offset(&self.hub, s) + most))
+    /// An event of the app was reported. What it wrote before is in the pipes by now.
+    pub(crate) fn report_event(&mut self, event: LifecycleEvent) {
+        let at = Stream::ALL.map(|stream| offset(&self.hub, stream));
+        let pending = Stream::ALL.map(|stream| self.sources.pending(stream));
+        if let LifecycleEvent::Ended(_) = event
+            && !self.life.is_kept()
         {
+            let end = |stream: Stream| Some(at[stream as usize] + pending[stream as usize]?);
+            self.logs.app_ends_at(Stream::ALL.map(end));
+        }
+        let most = u64::from(limits::PIPE.unsigned_abs() + limits::STAGE.unsigned_abs());
+        let end = |stream| at[stream as usize] + pending[stream as usize].unwrap_or(most);
+        self.life.report(event, Stream::ALL.map(end));
+    }
+
+    /// Handles reported events. The output of an ended app is read first; a client may delay that.
+    pub(crate) fn on_lifecycle_events(&mut self) {
+        while let Some(enough) = self.life.next_counts_at() {
             let mut is_read = true;
             for index in 0..self.sources.len() {
                 is_read &= self.read_up(index, enough);
@@ -174,10 +185,13 @@ impl Mux {
         }
         if let LifecycleEvent::Ended(_) = event {
             self.reset_terminal();
-            // What is left for the next mux may be the rest of a line.
-            if self.sources.are_read() || self.sources.are_empty() {
-                self.logs.app_ended(&mut self.hub, Instant::now());
+            // Of pipes it was known before what is to be read. What is left for the next mux may be
+            // the rest of a line.
+            if self.sources.tty().is_some() {
+                let end = |stream| (stream == Stream::Tty).then(|| offset(&self.hub, stream));
+                self.logs.app_ends_at(Stream::ALL.map(end));
             }
+            self.write_logs(Instant::now());
         }
         let ends: Offsets = Stream::ALL.map(|stream| offset(&self.hub, stream));
         for id in self.clients.ids() {

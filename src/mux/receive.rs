@@ -291,11 +291,11 @@ impl Mux {
                 Ok(())
             }
             ControlRequest::Ended(status) => {
-                self.life.report(LifecycleEvent::Ended(status));
+                self.report_event(LifecycleEvent::Ended(status));
                 Ok(())
             }
             ControlRequest::Started(started) => {
-                self.life.report(LifecycleEvent::Started(started));
+                self.report_event(LifecycleEvent::Started(started));
                 Ok(())
             }
             ControlRequest::ReopenLogs => self.reopen_logs_for(id),

@@ -450,6 +450,52 @@ fn the_log_of_an_app_is_found_and_followed_to_its_end() {
 }
 
 /// What an app has left of a line is not the beginning of the next one's first line.
+/// A hook of the app's unit reports, with these variables of systemd.
+fn report(rig: &Rig, event: &str, variables: &[(&str, &str)]) {
+    let mut hook = rig.command(["control", "--app", APP, event]);
+    hook.env_remove("INVOCATION_ID").env_remove("SYSTEMD_EXEC_PID");
+    hook.envs(variables.iter().copied());
+    let mut hook = Proc::spawn(hook);
+    assert_eq!(hook.ends(), 0, "{}", hook.stderr.text());
+}
+
+const ENDED: [(&str, &str); 3] =
+    [("SERVICE_RESULT", "success"), ("EXIT_CODE", "exited"), ("EXIT_STATUS", "0")];
+
+/// The app ended and was started again while a client held its output back: what it had written before
+/// is still in the FIFO.
+#[test]
+fn an_end_ends_no_line_before_the_last_one() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let more = ["--backlog", "4K", "--client-patience", "60"];
+    let mut mux = logging(&rig, &format!("cri:{}", log.display()), &more);
+    let mut client = rig.client("stdout");
+    let mut out = rig.writer("stdout");
+    // More than the client's socket takes, and less than that and the FIFO.
+    let lines: Vec<String> = (0..6000).map(|n| format!("{n:099}")).collect();
+    out.write_all((lines.join("\n") + "\nhal").as_bytes()).unwrap();
+    eventually("the client is a backlog behind", || {
+        rig.status()["clients"][0]["streams"][0]["lag"].as_u64() == Some(4096)
+    });
+    report(&rig, "ended", &ENDED);
+    report(&rig, "started", &[("MAINPID", "1")]);
+    out.write_all(b"next\n").unwrap();
+    drop(out);
+    let reader = thread::spawn(move || {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).map(|_| all.len())
+    });
+    eventually("all is in the log", || fs::read_to_string(&log).unwrap().ends_with(" next\n"));
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert_eq!(reader.join().unwrap().unwrap(), 6000 * 100 + "halnext\n".len());
+    let text = fs::read_to_string(&log).unwrap();
+    let logged: Vec<&str> = text.lines().map(|line| line.split_once(" F ").unwrap().1).collect();
+    assert_eq!(logged[..6000], lines);
+    assert_eq!(logged[6000..], ["hal", "next"]);
+}
+
 #[test]
 fn half_a_line_ends_with_its_app() {
     for (word, before, closed) in [
@@ -470,14 +516,7 @@ fn half_a_line_ends_with_its_app() {
         let mut mux = logging(&rig, &format!("{word}:{}", log.display()), &[]);
         let mut out = rig.writer("stdout");
         out.write_all(b"one\nhal").unwrap();
-        let variables =
-            [("SERVICE_RESULT", "success"), ("EXIT_CODE", "exited"), ("EXIT_STATUS", "0")];
-        let mut hook = rig.command(["control", "--app", APP, "ended"]);
-        let mut hook = Proc::spawn({
-            hook.envs(variables);
-            hook
-        });
-        assert_eq!(hook.ends(), 0, "{}", hook.stderr.text());
+        report(&rig, "ended", &ENDED);
         out.write_all(b"two\nthe end").unwrap();
         mux.signal(Signal::SIGTERM);
         assert_eq!(mux.ends(), 0);

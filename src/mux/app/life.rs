@@ -27,11 +27,9 @@ pub(crate) struct Lifecycle {
     /// How often it was started again.
     pub(crate) restarts: u64,
     inquiry: Option<Inquiry>,
-    /// Reported events that the loop has still to handle.
-    events: VecDeque<LifecycleEvent>,
-    /// The offsets in the streams at which the first of them counts, unless they are read empty
-    /// before.
-    counts_at: Option<Offsets>,
+    /// Reported events that the loop has still to handle, each with the offsets in the streams at
+    /// which it counts.
+    events: VecDeque<(LifecycleEvent, Offsets)>,
     /// Why the app cannot be started, if that was reported.
     failed: Option<String>,
     /// Whether the keeper knows that a client has attached.
@@ -48,7 +46,6 @@ impl Lifecycle {
             restarts: 0,
             inquiry: None,
             events: VecDeque::new(),
-            counts_at: None,
             failed: None,
             has_reported_client: false,
         }
@@ -99,12 +96,13 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// A client reports an event, which the loop handles after the client's message.
-    pub(crate) fn report(&mut self, event: LifecycleEvent) {
+    /// A client reports an event, which the loop handles after the client's message. `ends` is
+    /// where all is read that the app wrote before.
+    pub(crate) fn report(&mut self, event: LifecycleEvent, ends: Offsets) {
         // The hooks of the app's unit and of the mux's report the same end.
         let is_end = |event: &LifecycleEvent| matches!(event, LifecycleEvent::Ended(_));
-        if !is_end(&event) || !self.events.back().is_some_and(is_end) {
-            self.events.push_back(event);
+        if !is_end(&event) || !self.events.back().is_some_and(|(last, _)| is_end(last)) {
+            self.events.push_back((event, ends));
         }
     }
 
@@ -123,23 +121,19 @@ impl Lifecycle {
         self.is_kept && has_client && !std::mem::replace(&mut self.has_reported_client, true)
     }
 
-    /// The offsets at which all is read that the app wrote before the first event, if there is one.
-    /// `most` is where that is at the latest if the event is new.
-    pub(crate) fn next_counts_at(&mut self, most: impl FnOnce() -> Offsets) -> Option<Offsets> {
-        self.events.front()?;
-        Some(*self.counts_at.get_or_insert_with(most))
+    /// The offsets at which the next event counts, if there is one.
+    pub(crate) fn next_counts_at(&self) -> Option<Offsets> {
+        self.events.front().map(|(_, ends)| *ends)
     }
 
     /// The next event. That the app has ended waits until all is read that it wrote before, unless
-    /// it was started again meanwhile, or the mux is of `run`: then its keeper ends it at once.
+    /// the mux is of `run`: then its keeper ends it at once.
     pub(crate) fn next_event(&mut self, is_read: bool) -> Option<LifecycleEvent> {
-        let waits =
-            matches!(self.events.front()?, LifecycleEvent::Ended(_)) && self.events.len() == 1;
+        let waits = matches!(self.events.front()?, (LifecycleEvent::Ended(_), _));
         if waits && !is_read && !self.is_kept {
             return None;
         }
-        self.counts_at = None;
-        self.events.pop_front()
+        self.events.pop_front().map(|(event, _)| event)
     }
 
     // ---- the inquiry ----
@@ -177,14 +171,15 @@ impl Lifecycle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::stream::Stream;
 
     #[test]
     fn an_app_has_a_status_until_it_is_started_again() {
         let service = ServiceName::of(&"web".parse().unwrap());
         let mut life = Lifecycle::new(service, false);
         assert_eq!((life.status(), life.restarts), (None, 0));
-        life.report(LifecycleEvent::Started(Started { pid: 7 }));
-        life.report(LifecycleEvent::Ended(AppStatus::Status(3)));
+        life.report(LifecycleEvent::Started(Started { pid: 7 }), Offsets::default());
+        life.report(LifecycleEvent::Ended(AppStatus::Status(3)), Offsets::default());
         assert_eq!(life.pid, None);
         while let Some(event) = life.next_event(true) {
             life.record(event);
@@ -213,21 +208,21 @@ mod tests {
     }
 
     #[test]
-    fn an_end_waits_until_all_is_read_or_the_app_was_started_again() {
+    fn an_end_waits_until_all_is_read() {
         let service = ServiceName::of(&"web".parse().unwrap());
         let mut life = Lifecycle::new(service, false);
         let ended = LifecycleEvent::Ended(AppStatus::Status(3));
         let started = LifecycleEvent::Started(Started { pid: 7 });
-        life.report(started);
+        let at = |offset| [offset; Stream::ALL.len()];
+        life.report(started, at(0));
         assert_eq!(life.next_event(false), Some(started));
-        life.report(ended);
-        assert_eq!(life.next_event(false), None);
-        assert!(life.awaits_news());
+        life.report(ended, at(1));
         // Once more, by the hook of the mux's unit.
-        life.report(ended);
-        assert_eq!(life.next_event(false), None);
-        life.report(started);
-        assert_eq!(life.next_event(false), Some(ended));
+        life.report(ended, at(2));
+        life.report(started, at(3));
+        assert!(life.awaits_news());
+        assert_eq!((life.next_event(false), life.next_counts_at()), (None, Some(at(1))));
+        assert_eq!((life.next_event(true), life.next_counts_at()), (Some(ended), Some(at(3))));
         assert_eq!(life.next_event(false), Some(started));
         assert!(!life.awaits_news());
     }

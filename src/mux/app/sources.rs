@@ -51,9 +51,10 @@ impl Sources {
         open.chain(&self.finished).all(Source::is_empty)
     }
 
-    /// Whether there is something that may be read.
-    pub(crate) fn are_read(&self) -> bool {
-        self.finished.is_empty()
+    /// Bytes of a stream that are to be read now; `None` if that is not known.
+    pub(crate) fn pending(&self, stream: Stream) -> Option<u64> {
+        let mut open = self.slots.iter().filter_map(|slot| slot.source.as_ref());
+        open.find(|source| source.stream == stream)?.pending()
     }
 
     /// Whether there is nothing to read in this one.

@@ -36,6 +36,7 @@ use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
+use crate::types::stream::Stream;
 use crate::types::time::Now;
 use crate::wire::logged::{Logged, LoggedFile, UNREADABLE};
 use crate::wire::{Answer, FrameKind, LogReport};
@@ -117,10 +118,10 @@ impl Logs {
         }
     }
 
-    /// The app has ended, which ends its last lines.
-    pub(crate) fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
+    /// The app has ended, and its last lines end at these offsets.
+    pub(crate) fn app_ends_at(&mut self, ends: [Option<u64>; Stream::ALL.len()]) {
         for log in &mut self.all {
-            log.app_ended(hub, now);
+            log.app_ends_at(ends);
         }
     }
 

@@ -82,6 +82,14 @@ impl Source {
         self.stage.as_ref().filter(|stage| stage.is_inherited).map(|stage| stage.len)
     }
 
+    /// Bytes that are to be read now; `None` of a terminal, which does not know all of them.
+    pub(crate) fn pending(&self) -> Option<u64> {
+        let staged = self.stage.as_ref().map_or(0, |stage| stage.len as u64);
+        let is_pipe = self.stream != Stream::Tty;
+        let waiting = is_pipe.then(|| rustix::io::ioctl_fionread(&self.fd).ok()).flatten()?;
+        Some(staged + waiting)
+    }
+
     /// Whether a short read means that the source is empty: a pipe returns all that it has, a
     /// terminal any part of it, and a stage the content of its pages.
     pub(crate) fn gives_all(&self) -> bool {

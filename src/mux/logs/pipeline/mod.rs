@@ -272,12 +272,14 @@ impl Log {
         self.advance(hub, now.at);
     }
 
-    /// The app ended, and may be started again: its unfinished lines end here.
-    pub(crate) fn app_ended(&mut self, hub: &mut Hub, now: Instant) {
+    /// The app ended, and may be started again: its unfinished lines end at these offsets, which
+    /// may be still to come.
+    pub(crate) fn app_ends_at(&mut self, ends: [Option<u64>; Stream::ALL.len()]) {
         if self.encoder.ends_lines_with_app() {
-            self.offsets.app_ends =
-                Stream::ALL.map(|stream| hub.extent(stream).map(|(end, _)| end));
-            self.advance(hub, now);
+            for (known, end) in self.offsets.app_ends.iter_mut().zip(ends) {
+                *known = end.or(*known);
+            }
+            self.save();
         }
     }
 
