@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::termios::{self, InputFlags, LocalFlags, SetArg};
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +26,8 @@ const ROUND: &str = "/shared/round";
 const OUTPUTS: [&str; 2] = ["/dev/fd/3", "/dev/fd/4"];
 /// The app's standard input.
 const INPUT: &str = "/dev/fd/5";
-/// How often an app that has nothing to write looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(5);
+/// How long the mux may take to hand over the last input, which it has by then.
+const LAST: Duration = Duration::from_millis(5);
 
 /// How fast the app writes.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -88,6 +89,21 @@ impl Progress {
     }
 }
 
+/// Reports new names in the directory of a round.
+fn watch(round: &Path) -> Inotify {
+    let watch = Inotify::init(InitFlags::IN_CLOEXEC).unwrap();
+    watch.add_watch(round, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO).unwrap();
+    watch
+}
+
+/// Waits until one of these files is in the directory of a round.
+fn await_any(round: &Path, names: &[&str]) {
+    let watch = watch(round);
+    while !names.iter().any(|name| round.join(name).exists()) {
+        watch.read_events().unwrap();
+    }
+}
+
 /// Writes records until a file `stop` is there, or `enough` for the input.
 fn write_records(mut output: impl Write, round: &Path, run: usize, source: Source, pace: Pace) {
     let dir = run_dir(round, run);
@@ -95,10 +111,8 @@ fn write_records(mut output: impl Write, round: &Path, run: usize, source: Sourc
     let mut at = Progress::default();
     let mut batch = Vec::new();
     let stop = if source == Source::Input { "enough" } else { "stop" };
-    let (go, stop) = (round.join("go"), round.join(stop));
-    while !go.exists() && !stop.exists() {
-        thread::sleep(LOOK);
-    }
+    await_any(round, &["go", stop]);
+    let stop = round.join(stop);
     while !stop.exists() {
         for turn in 0..pace.batches {
             // Batches of all sizes: their ends fall anywhere into a pipe.
@@ -145,13 +159,19 @@ fn read_input(round: &Path, run: usize) {
         termios::tcsetattr(&input, SetArg::TCSANOW, &modes).unwrap();
     }
     let mut buffer = vec![0; 64 << 10];
-    let look = PollTimeout::try_from(LOOK).unwrap();
+    let names = watch(round);
     loop {
         let is_over = round.join("stop").exists();
-        if poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], look).unwrap() > 0 {
+        let time = if is_over { PollTimeout::try_from(LAST).unwrap() } else { PollTimeout::NONE };
+        let mut fds = [input.as_fd(), names.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        poll(&mut fds, time).unwrap();
+        let [has_input, has_names] = fds.map(|fd| fd.any() == Some(true));
+        if has_input {
             let len = input.read(&mut buffer).unwrap();
             assert!(len > 0, "the input has ended");
             kept.write_all(&buffer[..len]).unwrap();
+        } else if has_names {
+            names.read_events().unwrap();
         } else if is_over {
             return;
         }
@@ -183,9 +203,7 @@ fn run(letters: &str) {
             scope.spawn(move || write_records(output, round, run, source, pace));
         }
     });
-    while !round.join("stop").exists() {
-        thread::sleep(LOOK);
-    }
+    await_any(round, &["stop"]);
 }
 
 /// In a pod this is the app itself (see [`unit`]).
