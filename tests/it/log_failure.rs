@@ -20,6 +20,7 @@ use crate::numbered::{LINE, account, write_numbered};
 use crate::peer::Asker;
 use crate::proc::{Proc, Said, eventually};
 use crate::rig::{APP, Rig};
+use crate::run::change_mux;
 use crate::skip::skip;
 
 /// A mux with this log, and a client that sees everything.
@@ -191,6 +192,36 @@ fn a_marker_is_no_part_of_an_unfinished_line() {
         };
         assert_eq!([&stdout[..], &stderr[..]], want, "{format}, {stream}");
     }
+}
+
+/// The keeper of `run` keeps the lines for the next mux, and the app does not notice.
+#[test]
+fn a_full_disk_and_other_muxes() {
+    const LINES: usize = 1000;
+    let rig = Rig::new();
+    let at = rig.file("disk");
+    if !disk(&at, "mode=755,size=2m") {
+        return;
+    }
+    let (log, bursts) = (at.join("app.log"), rig.file("bursts"));
+    nix::unistd::mkfifo(&bursts, Mode::S_IRWXU).unwrap();
+    let seq = "while read first last; do seq -f %099.0f $first $last; done";
+    let script = format!("{seq} <{}", bursts.display());
+    let spec = spec("cri", &log);
+    let mut keeper = rig.mux(["run", "--app", APP, "--log", &spec, "--", "sh", "-c", &script]);
+    let mut bursts = File::options().write(true).open(bursts).unwrap();
+    fs::write(at.join("ballast"), vec![0; 3 << 20]).unwrap_err();
+    for (number, asks) in [true, false, true].into_iter().enumerate() {
+        writeln!(bursts, "{} {}", number * LINES, (number + 1) * LINES - 1).unwrap();
+        eventually("the log fails", || rig.status()["logs"][0]["failing"].is_string());
+        change_mux(&rig, asks);
+    }
+    fs::remove_file(at.join("ballast")).unwrap();
+    drop(bursts);
+    assert_eq!(keeper.ends(), 0);
+    let said = keeper.stderr.text();
+    assert!(said.contains(" wait for the next mux: ") && !said.contains(": lost "), "{said}");
+    assert_eq!(account_cri(&fs::read(log).unwrap(), 3 * LINES as u64), 0);
 }
 
 #[test]

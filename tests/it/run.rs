@@ -238,7 +238,7 @@ fn mux_pid(rig: &Rig) -> Pid {
 }
 
 /// Has the mux started again on request, or kills it; waits for the next one.
-fn change_mux(rig: &Rig, asks: bool) {
+pub fn change_mux(rig: &Rig, asks: bool) {
     let before = mux_pid(rig);
     if asks {
         assert_eq!(rig.run(&["control", "--app", APP, "restart"]).ends(), 0);
