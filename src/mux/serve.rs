@@ -28,8 +28,13 @@ impl Mux {
         for _ in 0..most {
             let connection = match self.admission.accept(index, now) {
                 Arrival::Client(connection) => connection,
-                Arrival::Behind(idle) => {
-                    self.lose(idle, &anyhow!("others wait for the last descriptor of the mux"));
+                Arrival::Surplus(e) => {
+                    let idle = self.admission.give_way(index, &e, now, self.clients.is_silent());
+                    let Some(idle) = idle else { break };
+                    self.lose(
+                        idle,
+                        &anyhow!("the mux has no descriptor left for a silent session"),
+                    );
                     continue;
                 }
                 Arrival::Nobody => break,
@@ -196,12 +201,7 @@ impl Mux {
 
     /// Drops sessions that do not send their hello.
     pub(crate) fn drop_silent(&mut self, now: Instant) {
-        let silent = |mux: &mut Self| {
-            let clients = &mux.clients;
-            let is_silent = |id| clients.get(id).is_some_and(|c| !c.inbound.has_greeted());
-            mux.admission.next_overdue(now, is_silent)
-        };
-        while let Some(id) = silent(self) {
+        while let Some(id) = self.admission.next_overdue(now, self.clients.is_silent()) {
             self.lose(id, &anyhow!("it has not said hello in time"));
         }
     }

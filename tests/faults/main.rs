@@ -89,7 +89,7 @@ const UPGRADES: Setup = Setup {
     ends: &[EndQuietly, KillMuxAtEnd, RestartMuxAtEnd],
     ..STREAMS
 };
-/// Without a crowd: hooks of the app get no answer then, and their messages are in its output.
+/// Without a crowd: an attach that comes back then is refused.
 const ALL: Setup = Setup {
     faults: &[
         KillMux,

@@ -241,25 +241,30 @@ fn without_a_free_descriptor_root_can_ask() {
 }
 
 /// Sessions of root that ask nothing, before and behind their hello: the hooks of the app's unit come
-/// through all the same, and those that have waited for them are told why.
+/// through all the same, whether such sessions have all descriptors or only the last one.
 #[test]
 fn without_a_free_descriptor_idle_sessions_give_way_to_hooks() {
-    let rig = Rig::new();
-    let mux = rig.few_descriptors(40, &[]);
-    let _crowd: Vec<UnixStream> = (0..60).map(|_| rig.client("stdout")).collect();
-    mux.stderr.wait_for("trying again shortly");
-    let idle = Asker::new(&rig);
-    let _silent: Vec<UnixStream> = (0..10).map(|_| rig.client("session")).collect();
-    let pid = std::process::id().to_string();
-    for _ in 0..3 {
-        let mut hook = rig.command(["control", "--app", APP, "started"]);
-        hook.env_remove("INVOCATION_ID").env_remove("SYSTEMD_EXEC_PID").env("MAINPID", &pid);
-        let mut hook = Proc::spawn(hook);
-        assert_eq!(hook.ends(), 0, "{}", hook.stderr.text());
+    for (raw, silent) in [(60, 10), (0, 300)] {
+        let rig = Rig::new();
+        let mux = rig.few_descriptors(40, &[]);
+        let _crowd: Vec<UnixStream> = (0..raw).map(|_| rig.client("stdout")).collect();
+        if raw > 0 {
+            mux.stderr.wait_for("trying again shortly");
+        }
+        let idle = Asker::new(&rig);
+        let _silent: Vec<UnixStream> = (0..silent).map(|_| rig.client("session")).collect();
+        let pid = std::process::id().to_string();
+        for _ in 0..3 {
+            let mut hook = rig.command(["control", "--app", APP, "started"]);
+            hook.env_remove("INVOCATION_ID").env_remove("SYSTEMD_EXEC_PID").env("MAINPID", &pid);
+            let mut hook = Proc::spawn(hook);
+            assert_eq!(hook.ends(), 0, "{}", hook.stderr.text());
+        }
+        if raw > 0 {
+            assert_eq!(idle.refusal(), "the mux has no descriptor left for a silent session");
+        }
+        assert_eq!(rig.status()["app_pid"], std::process::id());
     }
-    let refusal = idle.refusal();
-    assert_eq!(refusal, "others wait for the last descriptor of the mux");
-    assert_eq!(rig.status()["app_pid"], std::process::id());
 }
 
 #[test]

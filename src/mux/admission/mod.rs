@@ -27,10 +27,10 @@ use crate::types::stream::Stream;
 
 /// How long a session may take to send its first message.
 const HELLO: Duration = Duration::from_secs(10);
-/// How long a session with the last descriptor may be silent while others wait for it: far longer
-/// than a client takes between two messages, and short enough that a hook of the app's unit gets
-/// its turn behind many that are idle.
-const RESERVE_TURN: Duration = Duration::from_millis(50);
+/// How long a session may be silent, before its hello or with the last descriptor, while others wait
+/// for a descriptor: far longer than a client takes between two messages, and short enough that a
+/// hook of the app's unit gets its turn behind others.
+const SCARCE_TURN: Duration = Duration::from_millis(50);
 
 /// See the module.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Admission {
     crowd: Crowd,
     /// How long a client that types may hold the app back.
     patience: Duration,
-    /// Sessions in the order in which they came, and until when each is to send its hello.
+    /// Sessions that may not have sent their hello, and when each came, in this order.
     silent: VecDeque<(ClientId, Instant)>,
     /// A descriptor that is closed to accept a session of root or the mux's own user when no other
     /// is free: it can ask what is wrong.
@@ -54,8 +54,8 @@ pub(crate) struct Admission {
 pub(crate) enum Arrival {
     /// A new connection.
     Client(NewClient),
-    /// A session of which the last descriptor is needed: it is to be closed first.
-    Behind(ClientId),
+    /// A session for which no descriptor is left, and the failure to accept it.
+    Surplus(io::Error),
     /// No connection, or none for a while after a failure.
     Nobody,
 }
@@ -107,26 +107,43 @@ impl Admission {
         let stream = listener.stream;
         let mut accepted = listener.accept();
         let mut is_last = false;
-        if stream.is_none() && accepted.as_ref().is_err_and(is_without_descriptor) {
-            if let Some(reserve) = self.reserve.take() {
-                drop(reserve);
-                accepted = listener.accept();
-                is_last = true;
-            } else if let Some((_, until)) = self.on_reserve.filter(|(_, until)| now < *until) {
-                listener.paused = Some(until);
-                return Arrival::Nobody;
-            } else if let Some((id, _)) = self.on_reserve.take() {
-                return Arrival::Behind(id);
-            }
+        let is_scarce = stream.is_none() && accepted.as_ref().is_err_and(is_without_descriptor);
+        if is_scarce && let Some(reserve) = self.reserve.take() {
+            drop(reserve);
+            accepted = listener.accept();
+            is_last = true;
         }
         match accepted {
             Ok(Some(socket)) => Arrival::Client(NewClient { socket, stream, is_last }),
             Ok(None) => Arrival::Nobody,
+            Err(e) if is_scarce => Arrival::Surplus(e),
             Err(e) => {
                 listener.pause(now, &e);
                 Arrival::Nobody
             }
         }
+    }
+
+    /// A session that gives way to one for which no descriptor is left: it `is_silent` and has not
+    /// sent its hello, or it has the last descriptor and its turn is over. Otherwise that one waits.
+    pub(crate) fn give_way(
+        &mut self,
+        index: usize,
+        error: &io::Error,
+        now: Instant,
+        is_silent: impl Fn(ClientId) -> bool,
+    ) -> Option<ClientId> {
+        let silent = self.next_silent(SCARCE_TURN, now, is_silent);
+        let idle = || self.on_reserve.take_if(|(_, until)| *until <= now).map(|(id, _)| id);
+        let gives_way = silent.or_else(idle);
+        if gives_way.is_none() {
+            let listener = &mut self.listeners[index];
+            match self.on_reserve {
+                Some((_, until)) => listener.paused = Some(until),
+                None => listener.pause(now, error),
+            }
+        }
+        gives_way
     }
 
     /// Has a descriptor in reserve again, as soon as one is free.
@@ -147,7 +164,7 @@ impl Admission {
     /// A session has sent something: if it has the last descriptor, its turn begins again.
     pub(crate) fn extend_turn(&mut self, id: ClientId, now: Instant) {
         if self.is_on_reserve(id) {
-            self.on_reserve = Some((id, now + RESERVE_TURN));
+            self.on_reserve = Some((id, now + SCARCE_TURN));
         }
     }
 
@@ -211,9 +228,9 @@ impl Admission {
     /// that if it has the last one.
     pub(crate) fn await_hello(&mut self, id: ClientId, is_last: bool, now: Instant) {
         if is_last {
-            self.on_reserve = Some((id, now + RESERVE_TURN));
+            self.on_reserve = Some((id, now + SCARCE_TURN));
         }
-        self.silent.push_back((id, now + HELLO));
+        self.silent.push_back((id, now));
     }
 
     /// A session that `is_silent` and has not sent its hello in time, if there is one. Each is
@@ -223,13 +240,23 @@ impl Admission {
         now: Instant,
         is_silent: impl Fn(ClientId) -> bool,
     ) -> Option<ClientId> {
+        self.next_silent(HELLO, now, is_silent)
+    }
+
+    /// The same for another time than [`HELLO`].
+    fn next_silent(
+        &mut self,
+        time: Duration,
+        now: Instant,
+        is_silent: impl Fn(ClientId) -> bool,
+    ) -> Option<ClientId> {
         if self.silent.len() > 2 * limits::CLIENTS {
             // Most of them have sent their hello, or gone.
             self.silent.retain(|(id, _)| is_silent(*id));
         }
-        while let Some((id, until)) = self.silent.front().copied() {
+        while let Some((id, since)) = self.silent.front().copied() {
             let is_silent = is_silent(id);
-            if is_silent && now < until {
+            if is_silent && now < since + time {
                 break;
             }
             self.silent.pop_front();
@@ -243,7 +270,7 @@ impl Admission {
     /// When something is due though nothing happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let paused = self.listeners.iter().filter_map(|listener| listener.paused);
-        paused.chain(self.silent.front().map(|(_, until)| *until)).min()
+        paused.chain(self.silent.front().map(|(_, since)| *since + HELLO)).min()
     }
 }
 

@@ -96,6 +96,11 @@ impl Clients {
         self.get(id).is_some_and(|client| client.right < Right::Own)
     }
 
+    /// Whether it is a session that has not sent its hello.
+    pub(crate) fn is_silent(&self) -> impl Fn(ClientId) -> bool {
+        |id| self.get(id).is_some_and(|client| !client.inbound.has_greeted())
+    }
+
     /// The turn of the clients of other users: it begins after the one that was served last.
     pub(crate) fn turn_of_other(&self, id: ClientId) -> Option<(bool, ClientId)> {
         self.is_others(id).then_some((id <= self.last_other, id))
