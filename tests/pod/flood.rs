@@ -47,9 +47,9 @@ const BATCH: usize = 600;
 const EXAMPLE: &str = "docs/examples/demo.service";
 /// How long an attach looks for the next mux, seconds.
 const RECONNECT: &str = "30";
-/// Bytes at the end of a log in which the last lines of both streams are: as one backlog may be
-/// read before the other, more than a backlog.
-const TAIL: u64 = 4 << 20;
+/// Bytes at the end of a log in which the last lines of all streams are: more than the last burst of
+/// one stream, which may come behind the end of the other.
+const TAIL: u64 = 16 << 20;
 
 /// Set for the app: the letters of its outputs.
 const APP: &str = "IOTTYMUX_FLOOD";
