@@ -164,8 +164,8 @@ pub(crate) struct TtyArgs {
     pub(crate) size: Size,
     /// Take the terminal of a container from runc or crun.
     ///
-    /// The mux listens on this socket, which is the --console-socket of the runtime. It takes one
-    /// terminal, and ends with the container.
+    /// The mux listens on this socket, which is the --console-socket of the runtime, for one
+    /// terminal. It ends with the container. Started by systemd, it then waits for the next one.
     #[arg(long, value_name = "PATH", env = "IOTTYMUX_CONSOLE_SOCKET")]
     pub(crate) console_socket: Option<PathBuf>,
     #[command(flatten)]

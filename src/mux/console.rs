@@ -1,15 +1,18 @@
 //! The loop and the terminal of a container, which a runtime sends to a socket.
 //!
 //! Clients are served before it comes: their input waits, and the terminal gets the size that they
-//! have decided. There is one terminal: after it has come, the socket is gone. The end of the
-//! terminal is the end of the mux.
+//! have decided. There is one terminal at a time: while it is open, there is no socket. The end of
+//! the terminal is that of the container. Under systemd the service may start another one, so the
+//! mux waits for that until systemd stops it. Otherwise the mux ends.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use super::poll::{Interest, Registration, Token, log_watch};
 use super::source::pty;
 use super::{Mux, Phase};
 use crate::containers::console::ConsoleSocket;
+use crate::systemd::process;
 
 /// How far the terminal of a container is.
 #[derive(Debug, Default)]
@@ -19,8 +22,9 @@ pub(crate) enum Console {
     None,
     /// It is to be sent here.
     Awaited(ConsoleSocket),
-    Open,
-    /// No process of the container has it open any more.
+    /// It has come. The next one is to be sent there, if that is known.
+    Open(Option<PathBuf>),
+    /// No process of the container has it open any more, and no other one is awaited.
     Ended,
 }
 
@@ -29,7 +33,7 @@ impl Console {
     pub(crate) fn socket(&self) -> Option<&ConsoleSocket> {
         match self {
             Self::Awaited(socket) => Some(socket),
-            Self::None | Self::Open | Self::Ended => None,
+            Self::None | Self::Open(_) | Self::Ended => None,
         }
     }
 
@@ -67,7 +71,7 @@ impl Mux {
             Ok(None) => {}
             Err(e) => log::warn!("app {name}: a sender of a console is refused: {e:#}"),
             Ok(Some(master)) => {
-                self.console = Console::Open;
+                self.console = Console::Open(Some(socket.path().to_owned()));
                 self.input.begin(master.input);
                 let index = self.sources.add(master.source);
                 self.sources.watch(index, &self.poller);
@@ -78,10 +82,23 @@ impl Mux {
 
     /// A source has ended: if that is the terminal of a container, the container has.
     pub(crate) fn on_source_end(&mut self) {
-        if matches!(self.console, Console::Open) {
-            log::info!("app {}: its console has ended", self.files.name());
-            self.console = Console::Ended;
-            self.stop();
+        let Console::Open(path) = &mut self.console else { return };
+        let path = path.take().filter(|_| self.phase == Phase::Ready && process::is_of_unit());
+        log::info!("app {}: its console has ended", self.files.name());
+        self.console = Console::Ended;
+        pty::forget_adopted(&self.files.notify);
+        match path.map(|path| ConsoleSocket::bind(&path)) {
+            Some(Ok(socket)) => {
+                self.console = Console::Awaited(socket);
+                self.input.await_next(&self.poller);
+                self.reset_terminal();
+                self.watch_console();
+            }
+            Some(Err(e)) => {
+                log::error!("app {}: {e:#}", self.files.name());
+                self.stop();
+            }
+            None => self.stop(),
         }
     }
 }

@@ -28,8 +28,7 @@ const DRAIN_READ: Duration = Duration::from_secs(5);
 /// How long an ending mux writes to slow clients that make progress, after the sources are empty.
 const DRAIN_DELIVER: Duration = Duration::from_secs(10);
 /// How long `run` waits for output of the app's remaining children. Also how long a new mux of an
-/// ended app waits for clients, if there is unseen output, and how long the service of a container
-/// may take to report its end.
+/// ended app waits for clients, if there is unseen output.
 const LINGER: Duration = Duration::from_millis(500);
 
 impl Mux {
@@ -45,8 +44,7 @@ impl Mux {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
         self.hub.end();
-        let has_hooks = self.has_console_ended() && process::is_of_unit();
-        let linger = if self.is_last() || has_hooks { LINGER } else { Duration::ZERO };
+        let linger = if self.is_last() { LINGER } else { Duration::ZERO };
         if self.is_last() {
             // An end of file is the end of the app's last child.
             self.sources.release(&self.files.notify);
@@ -105,15 +103,8 @@ impl Mux {
     /// Whether everything is read, and the app's exit is known, if it can be known. While the app's
     /// last children may still write, the sources must be closed, too.
     fn is_drained(&self, now: Instant, quiet: Instant) -> bool {
-        let is_unreported = self.has_console_ended() && self.life.status().is_none();
         !self.life.awaits_news()
-            && (self.sources.are_closed() && !is_unreported
-                || now >= quiet && self.sources.are_empty())
-    }
-
-    /// Whether the app is a container whose end is known by that of its terminal.
-    fn has_console_ended(&self) -> bool {
-        matches!(self.console, Console::Ended)
+            && (self.sources.are_closed() || now >= quiet && self.sources.are_empty())
     }
 
     /// From now on nothing is read.
@@ -175,7 +166,9 @@ impl Mux {
     /// Writes how the app ended and its last output, unless it is known that it never began.
     fn publish_last(&self) -> Result<()> {
         let status = self.end_status();
-        let never_began = self.life.is_kept() || self.console.socket().is_some();
+        let is_awaited = self.console.socket().is_some();
+        let is_silent = self.hub.extent(Stream::Tty).is_none_or(|(end, _)| end == 0);
+        let never_began = self.life.is_kept() || is_awaited && is_silent;
         if never_began && status.is_none() {
             return Ok(());
         }
@@ -232,7 +225,7 @@ impl Mux {
 
     /// Sends a session, once, how all has ended.
     fn send_end(&mut self, id: ClientId) {
-        let (status, has_ended) = (self.end_status(), self.has_console_ended());
+        let (status, has_ended) = (self.end_status(), matches!(self.console, Console::Ended));
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(session) = client.session() else { return };
         if client.outbound.has_farewell() {

@@ -363,7 +363,11 @@ pub(crate) fn open_ends(
 ) -> Result<AppEnds> {
     // That of a container that is running, for any options.
     if let Some(master) = pty::adopted(stored, notify).context("cannot adopt the terminal")? {
-        let mut ends = AppEnds { console: Console::Open, ..AppEnds::default() };
+        let socket = match wanted {
+            Streams::Console { socket, .. } => Some(socket.clone()),
+            Streams::Terminal { .. } | Streams::Fifos { .. } => None,
+        };
+        let mut ends = AppEnds { console: Console::Open(socket), ..AppEnds::default() };
         ends.add_terminal(master)?;
         return Ok(ends);
     }

@@ -97,6 +97,14 @@ impl InputFeed {
         Ok(moved)
     }
 
+    /// The app's side is gone, and another one will come.
+    pub(crate) fn await_next(&mut self, poller: &Poller) {
+        if let Some(mut writer) = self.writer.take() {
+            log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, None));
+        }
+        self.is_awaited = true;
+    }
+
     /// Closes the input for all clients. Returns the open end: the app sees the end of its input
     /// when that is dropped, which happens after the next one has taken its place.
     pub(crate) fn close(&mut self, poller: &Poller) -> Option<AppInput> {

@@ -96,7 +96,7 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
 pub(crate) fn adopt(master: OwnedFd, size: Size, notify: &Notify) -> io::Result<Master> {
     rustix::io::ioctl_fionbio(&master, true)?;
     resize(&master, size)?;
-    notify.store(STORED_CONSOLE, &master);
+    notify.replace(STORED_CONSOLE, &master);
     Master::new(master, None, &mut Stored::default(), notify)
 }
 
@@ -105,6 +105,11 @@ pub(crate) fn adopted(stored: &mut Stored, notify: &Notify) -> io::Result<Option
     let Some(master) = stored.remove(STORED_CONSOLE) else { return Ok(None) };
     notify.store(STORED_CONSOLE, &master);
     Master::new(master, None, stored, notify).map(Some)
+}
+
+/// The container has ended, so no mux needs its terminal any more.
+pub(crate) fn forget_adopted(notify: &Notify) {
+    notify.forget(STORED_CONSOLE);
 }
 
 impl Master {
