@@ -146,7 +146,7 @@ impl Streams {
         if let Self::Console { size, .. } = *self
             && pty::is_stored(stored)
         {
-            log::error!("the console socket is not used: the app that is running has a terminal");
+            log::error!("the console socket is not used: the service manager keeps a terminal");
             *self = Self::Terminal { size };
         }
         let Self::Fifos { enabled, make: true } = self else { return };
@@ -295,11 +295,7 @@ fn adopt_ends(
         Streams::Terminal { size } if pty::is_stored(stored) => {
             ends.add_terminal(pty::open(*size, stored, notify)?.master)?;
         }
-        Streams::Terminal { .. } => {}
-        Streams::Console { .. } => bail!(
-            "app {}: the mux of a template cannot have a console socket; write a unit of its own",
-            dir.name()
-        ),
+        Streams::Terminal { .. } | Streams::Console { .. } => {}
         Streams::Fifos { enabled, .. } => {
             for stream in enabled {
                 if fifo::is_stored(stored, *stream) {

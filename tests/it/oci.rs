@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use nix::unistd::Uid;
 use serde_json::{Value, json};
 
+use crate::form::is_long;
 use crate::installed::is_installed;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
@@ -23,7 +24,10 @@ const RUNTIMES: [(&str, &str); 2] = [
     ),
 ];
 
-/// A container with a shell on a terminal; it is gone when this is dropped.
+/// Containers that end at once, in the short and in the long form.
+const SHORT_ONES: (usize, usize) = (5, 50);
+
+/// A container on a terminal; it is gone when this is dropped.
 struct Container<'a> {
     rig: &'a Rig,
     script: &'static str,
@@ -32,8 +36,8 @@ struct Container<'a> {
 
 impl<'a> Container<'a> {
     /// Creates it, with its terminal at the rig's console socket, and starts it.
-    fn start(rig: &'a Rig, (runtime, script): (&str, &'static str)) -> Self {
-        make_bundle(rig);
+    fn start(rig: &'a Rig, (runtime, script): (&str, &'static str), command: &[&str]) -> Self {
+        make_bundle(rig, command);
         let id = format!("iottymux-{runtime}-{}", std::process::id());
         let this = Self { rig, script, id };
         let socket = rig.file("console.sock");
@@ -66,12 +70,12 @@ impl Drop for Container<'_> {
     }
 }
 
-/// A bundle with busybox, whose shell is the container.
-fn make_bundle(rig: &Rig) {
+/// A bundle with busybox, which runs this command.
+fn make_bundle(rig: &Rig, command: &[&str]) {
     let bin = rig.file("bundle/rootfs/bin");
     fs::create_dir_all(&bin).unwrap();
     fs::copy(busybox(), bin.join("busybox")).unwrap();
-    for name in ["sh", "stty", "sleep"] {
+    for name in ["sh", "stty", "seq"] {
         symlink("busybox", bin.join(name)).unwrap();
     }
     let bundle = rig.file("bundle");
@@ -79,7 +83,7 @@ fn make_bundle(rig: &Rig) {
     assert!(spec.status.success(), "{spec:?}");
     let path = bundle.join("config.json");
     let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    config["process"]["args"] = json!(["sh"]);
+    config["process"]["args"] = json!(command);
     config["process"]["env"] = json!(["PATH=/bin", "PS1=ready> ", "TERM=xterm"]);
     let without = |list: &mut Value, key: &str| {
         list.as_array_mut().unwrap().retain(|entry| entry[key] != "cgroup");
@@ -123,7 +127,7 @@ fn the_terminal_of_a_container_is_shared() {
         let mut attach = first.spawn(rig.command(["attach", "--app", APP]));
         mux.stderr.wait_for("attached to tty");
         eventually("it may type", || first.is_raw());
-        let container = Container::start(&rig, runtime);
+        let container = Container::start(&rig, runtime, &["sh"]);
         assert!(!socket.exists());
         let asks = |keys: &str, answer: &str| {
             first.press(keys.as_bytes());
@@ -164,10 +168,37 @@ fn a_container_whose_mux_has_gone_is_hung_up() {
     let rig = Rig::new();
     let socket = rig.file("console.sock");
     let mut mux = rig.mux(["tty", "--app", APP, "--console-socket", socket.to_str().unwrap()]);
-    let container = Container::start(&rig, runtime);
+    let container = Container::start(&rig, runtime, &["sh"]);
     let client: Proc = rig.attach(&["--mode", "tty-out"]);
     client.stdout.wait_for("ready> ");
     mux.signal(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
     eventually("it has stopped", || container.call(&["state"]).contains("\"stopped\""));
+}
+
+/// All that a container writes is read before its end.
+#[test]
+fn the_tail_of_a_short_container_is_complete() {
+    let want: String = (1..=2000).map(|n| format!("{n}\r\n")).collect();
+    for runtime in RUNTIMES {
+        if !can_run(runtime.0) {
+            continue;
+        }
+        for _ in 0..rounds(SHORT_ONES) {
+            let rig = Rig::new();
+            let socket = rig.file("console.sock");
+            let mut mux =
+                rig.mux(["tty", "--app", APP, "--console-socket", socket.to_str().unwrap()]);
+            let mut client = rig.attach(&["--mode", "tty-out"]);
+            mux.stderr.wait_for("attached to tty");
+            let _container = Container::start(&rig, runtime, &["seq", "1", "2000"]);
+            assert_eq!(client.ends(), 0);
+            assert!(client.stdout.text() == want, "{}", client.stdout.text().len());
+            assert_eq!(mux.ends(), 0);
+        }
+    }
+}
+
+fn rounds((short, long): (usize, usize)) -> usize {
+    if is_long() { long } else { short }
 }
