@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -37,6 +37,16 @@ fn mux(rig: &Rig) -> Proc {
     rig.mux(arguments(rig))
 }
 
+/// As [`mux`], after these words of a shell.
+fn mux_after(rig: &Rig, words: &str) -> Proc {
+    let inner = rig.command(arguments(rig));
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{words}; exec \"$@\""), "sh"]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    command.env("IOTTYMUX_STATE_DIR", rig.state()).stderr(Stdio::piped());
+    rig.start(command)
+}
+
 /// Sends a message, as a runtime does.
 fn send(rig: &Rig, payload: &[u8], fds: &[BorrowedFd<'_>]) -> UnixStream {
     let stream = UnixStream::connect(socket(rig)).unwrap();
@@ -63,13 +73,7 @@ fn a_console_that_comes_is_the_apps_terminal() {
     for payload in [RUNC, b" ", b"\x1b[2J\n\xff"] {
         let rig = Rig::new();
         // The socket's mode does not depend on the umask, for a moment either.
-        let inner = rig.command(arguments(&rig));
-        let mut command = Command::new("sh");
-        command.args(["-c", "umask 0; exec \"$@\"", "sh"]);
-        command.arg(inner.get_program()).args(inner.get_args());
-        command.env("IOTTYMUX_STATE_DIR", rig.state());
-        command.stderr(std::process::Stdio::piped());
-        let mut mux = rig.start(command);
+        let mut mux = mux_after(&rig, "umask 0");
         let file = fs::symlink_metadata(socket(&rig)).unwrap();
         assert!(file.file_type().is_socket());
         assert_eq!(file.permissions().mode() & 0o777, 0o600);
@@ -101,6 +105,38 @@ fn a_console_that_comes_is_the_apps_terminal() {
         assert!(last.contains("last words"), "{last}");
         assert!(!rig.exists("endpoints") && !socket(&rig).exists());
     }
+}
+
+/// As systemd starts it: the service may start another container.
+#[test]
+fn the_mux_of_a_unit_waits_for_the_next_console() {
+    let rig = Rig::new();
+    let mut mux = mux_after(&rig, "export SYSTEMD_EXEC_PID=$$ INVOCATION_ID=0123");
+    let mut client = rig.client("tty");
+    let mut typed = "early\n".to_owned();
+    for n in 0..3 {
+        (&client).write_all(typed.as_bytes()).unwrap();
+        let before = mux.stderr.so_far().matches("its console has come").count();
+        let (master, mut slave) = pair();
+        drop(send(&rig, RUNC, &[master.as_fd()]));
+        drop(master);
+        let come = || mux.stderr.so_far().matches("its console has come").count();
+        eventually("it has come", || come() == before + 1);
+        assert!(!socket(&rig).exists());
+        expect(&slave, &typed);
+        let line = format!("container {n}\n");
+        slave.write_all(line.as_bytes()).unwrap();
+        expect(&mut client, &format!("{typed}{line}").replace('\n', "\r\n"));
+        drop(slave);
+        eventually("the next one is awaited", || socket(&rig).exists());
+        typed = format!("between {n}\n");
+    }
+    assert!(mux.runs());
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert!(!socket(&rig).exists() && !rig.exists("endpoints"));
+    let last = fs::read_to_string(rig.path("last.json")).unwrap();
+    assert!(last.contains("container 2"), "{last}");
 }
 
 /// The size is set before anything is read, also without a client.
