@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
@@ -29,7 +28,7 @@ use nix::unistd::Uid;
 use rustix::fs::OFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 
-use crate::os::files::{PRIVATE, remove, set_mode};
+use crate::os::files::{PRIVATE, remove, set_mode, temporary};
 use crate::os::walk::{Links, Walk};
 
 /// How long a sender may take for its message. runc and crun send at once.
@@ -40,8 +39,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 const SENDERS: i32 = 4;
 /// Bytes of a message that are read: runc sends a path, crun a space.
 const PAYLOAD: usize = 4096;
-/// Longest path of a unix socket, bytes without the closing zero (`sun_path` of unix(7)).
-const SUN_PATH: usize = 107;
+/// Longest path, bytes: that of a unix socket (`sun_path` of unix(7)) without the closing zero, less
+/// what [`temporary`] adds.
+const LONGEST_PATH: usize = 107 - ".".len() - ".new".len();
 
 /// A console socket. As a descriptor it is readable when [`ConsoleSocket::receive`] has something
 /// to do. Its file is removed when it is dropped.
@@ -77,29 +77,26 @@ impl ConsoleSocket {
         let mut walk = Walk::new()?.guarded();
         let name = walk.find(&std::path::absolute(path)?, Links::Trusted)?;
         walk.check(true)?;
-        let path = walk.path().join(name);
-        if path.as_os_str().as_bytes().len() > SUN_PATH {
-            bail!("the path is longer than {SUN_PATH} bytes");
+        let path = walk.path().join(&name);
+        if path.as_os_str().as_bytes().len() > LONGEST_PATH {
+            bail!("the path is longer than {LONGEST_PATH} bytes");
         }
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
         // The file that bind(2) makes has this mode, less the umask.
         fchmod(&fd, Mode::from_bits_truncate(PRIVATE))?;
-        let address = UnixAddr::new(&path)?;
-        match bind(fd.as_raw_fd(), &address) {
-            Err(Errno::EADDRINUSE) => {
-                remove_stale(&path)?;
-                bind(fd.as_raw_fd(), &address)?;
-            }
-            bound => bound?,
-        }
-        let there = fs::symlink_metadata(&path)?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let file = (there.dev(), there.ino());
-        let awaited = Awaited::Sender;
-        let this = Self { listener: fd.into(), awaited, epoll, path, file };
-        set_mode(&this.path, PRIVATE)?;
-        listen(&this.listener, Backlog::new(SENDERS)?)?;
+        let new = path.with_file_name(temporary(&name.to_string_lossy()));
+        remove(&new)?;
+        bind(fd.as_raw_fd(), &UnixAddr::new(&new)?)?;
+        let placed = place(&fd, &new, &path);
+        remove(&new)?;
+        let this = Self {
+            listener: fd.into(),
+            awaited: Awaited::Sender,
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            file: placed?,
+            path,
+        };
         this.watch(&this.listener)?;
         Ok(this)
     }
@@ -189,6 +186,22 @@ impl Drop for ConsoleSocket {
             log::error!("cannot remove console socket {}: {e}", shown(&self.path));
         }
     }
+}
+
+/// Gives a bound socket its name, which appears when it listens; returns device and inode.
+fn place(fd: &OwnedFd, new: &Path, path: &Path) -> Result<(u64, u64)> {
+    set_mode(new, PRIVATE)?;
+    listen(fd, Backlog::new(SENDERS)?)?;
+    let file = fs::symlink_metadata(new)?;
+    // A link replaces nothing.
+    match fs::hard_link(new, path) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            remove_stale(path)?;
+            fs::hard_link(new, path)?;
+        }
+        linked => linked?,
+    }
+    Ok((file.dev(), file.ino()))
 }
 
 /// Removes the socket of a process that is gone.
