@@ -85,18 +85,14 @@ impl ConsoleSocket {
         let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
         // The file that bind(2) makes has this mode, less the umask.
         fchmod(&fd, Mode::from_bits_truncate(PRIVATE))?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let new = path.with_file_name(temporary(&name.to_string_lossy()));
         remove(&new)?;
         bind(fd.as_raw_fd(), &UnixAddr::new(&new)?)?;
         let placed = place(&fd, &new, &path);
         remove(&new)?;
-        let this = Self {
-            listener: fd.into(),
-            awaited: Awaited::Sender,
-            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            file: placed?,
-            path,
-        };
+        let (awaited, file) = (Awaited::Sender, placed?);
+        let this = Self { listener: fd.into(), awaited, epoll, path, file };
         this.watch(&this.listener)?;
         Ok(this)
     }

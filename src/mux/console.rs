@@ -1,14 +1,14 @@
 //! The loop and the terminal of a container, which a runtime sends to a socket.
 //!
 //! Clients are served before it comes: their input waits, and the terminal gets the size that they
-//! have decided. There is one terminal at a time: while it is open, there is no socket. The end of
-//! the terminal is that of the container. Under systemd the service may start another one, so the
-//! mux waits for that until systemd stops it. Otherwise the mux ends.
+//! have decided. There is one terminal at a time, and its end is that of the container. Then the mux
+//! ends. Under systemd it waits for the terminal of the next container instead, until systemd stops
+//! it. So there the socket stays: a runtime may send the next terminal before the end of this one is
+//! read, and it waits in the queue of the socket.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use super::poll::{Interest, Registration, Token, log_watch};
+use super::poll::{Interest, Token, log_watch};
 use super::source::pty;
 use super::{Mux, Phase};
 use crate::containers::console::ConsoleSocket;
@@ -22,8 +22,8 @@ pub(crate) enum Console {
     None,
     /// It is to be sent here.
     Awaited(ConsoleSocket),
-    /// It has come. The next one is to be sent there, if that is known.
-    Open(Option<PathBuf>),
+    /// It has come. The next one is to be sent there, if it is awaited.
+    Open(Option<ConsoleSocket>),
     /// No process of the container has it open any more, and no other one is awaited.
     Ended,
 }
@@ -37,6 +37,14 @@ impl Console {
         }
     }
 
+    /// The terminal has come.
+    fn opened(self) -> Self {
+        match self {
+            Self::Awaited(socket) => Self::Open(Some(socket).filter(|_| process::is_of_unit())),
+            Self::None | Self::Open(_) | Self::Ended => Self::Open(None),
+        }
+    }
+
     /// When something is due though nothing happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.socket().and_then(ConsoleSocket::deadline)
@@ -44,12 +52,11 @@ impl Console {
 }
 
 impl Mux {
+    /// Waits for the terminal.
     pub(crate) fn watch_console(&mut self) {
         let Some(socket) = self.console.socket() else { return };
         let wanted = Some(Interest { read: true, write: false });
-        // It stays in the set for as long as the socket lives.
-        let watch = &mut Registration::default();
-        log_watch(self.poller.watch(watch, socket, Token::Console, wanted));
+        log_watch(self.poller.watch(&mut self.console_watch, socket, Token::Console, wanted));
         let path = socket.path().to_string_lossy();
         log::info!("app {}: waiting for its console at {}", self.files.name(), path.escape_debug());
     }
@@ -71,7 +78,13 @@ impl Mux {
             Ok(None) => {}
             Err(e) => log::warn!("app {name}: a sender of a console is refused: {e:#}"),
             Ok(Some(master)) => {
-                self.console = Console::Open(Some(socket.path().to_owned()));
+                log_watch(self.poller.watch(
+                    &mut self.console_watch,
+                    &*socket,
+                    Token::Console,
+                    None,
+                ));
+                self.console = std::mem::take(&mut self.console).opened();
                 self.input.begin(master.input);
                 let index = self.sources.add(master.source);
                 self.sources.watch(index, &self.poller);
@@ -82,23 +95,18 @@ impl Mux {
 
     /// A source has ended: if that is the terminal of a container, the container has.
     pub(crate) fn on_source_end(&mut self) {
-        let Console::Open(path) = &mut self.console else { return };
-        let path = path.take().filter(|_| self.phase == Phase::Ready && process::is_of_unit());
+        let Console::Open(next) = &mut self.console else { return };
+        let next = next.take().filter(|_| self.phase == Phase::Ready);
         log::info!("app {}: its console has ended", self.files.name());
-        self.console = Console::Ended;
         pty::forget_adopted(&self.files.notify);
-        match path.map(|path| ConsoleSocket::bind(&path)) {
-            Some(Ok(socket)) => {
-                self.console = Console::Awaited(socket);
-                self.input.await_next(&self.poller);
-                self.reset_terminal();
-                self.watch_console();
-            }
-            Some(Err(e)) => {
-                log::error!("app {}: {e:#}", self.files.name());
-                self.stop();
-            }
-            None => self.stop(),
+        if let Some(socket) = next {
+            self.console = Console::Awaited(socket);
+            self.input.await_next(&self.poller);
+            self.reset_terminal();
+            self.watch_console();
+        } else {
+            self.console = Console::Ended;
+            self.stop();
         }
     }
 }

@@ -124,6 +124,7 @@ pub(crate) struct Mux {
     input: InputFeed,
     life: Lifecycle,
     console: Console,
+    console_watch: Registration,
     admission: Admission,
     clients: Clients,
     logs: Logs,

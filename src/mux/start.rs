@@ -26,7 +26,7 @@ use super::console::Console;
 use super::files::AppFiles;
 use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
-use super::poll::Poller;
+use super::poll::{Poller, Registration};
 use super::source::pty::Master;
 use super::source::stage::Stage;
 use super::source::{AppInput, Source, fifo, pty};
@@ -242,6 +242,7 @@ impl Mux {
             input,
             life,
             console: ends.console,
+            console_watch: Registration::default(),
             admission: Admission::new(listeners, rules(others), patience),
             clients: Clients::new(),
             logs,
@@ -359,11 +360,13 @@ pub(crate) fn open_ends(
 ) -> Result<AppEnds> {
     // That of a container that is running, for any options.
     if let Some(master) = pty::adopted(stored, notify).context("cannot adopt the terminal")? {
-        let socket = match wanted {
-            Streams::Console { socket, .. } => Some(socket.clone()),
+        let next = match wanted {
+            Streams::Console { socket, .. } => Some(ConsoleSocket::bind(socket)),
             Streams::Terminal { .. } | Streams::Fifos { .. } => None,
         };
-        let mut ends = AppEnds { console: Console::Open(socket), ..AppEnds::default() };
+        // Without it, this container is served all the same.
+        let next = next.and_then(|next| next.inspect_err(|e| log::error!("{e:#}")).ok());
+        let mut ends = AppEnds { console: Console::Open(next), ..AppEnds::default() };
         ends.add_terminal(master)?;
         return Ok(ends);
     }
