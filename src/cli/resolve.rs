@@ -14,7 +14,7 @@ use super::{
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
-use crate::commands::keeper::KeepRequest;
+use crate::commands::keeper::{CommandApp, KeepRequest};
 use crate::commands::{attach, logs, status};
 use crate::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::logfmt::format::cri;
@@ -27,6 +27,7 @@ use crate::mux::logs::pipeline::LogOptions;
 use crate::mux::{LogPlan, MuxPlan, Streams};
 use crate::os::state::{AppDir, StateDir};
 use crate::systemd::app_status::{self, Inquiry};
+use crate::systemd::notify::Notify;
 use crate::systemd::process;
 use crate::types::limits;
 use crate::types::service::ServiceName;
@@ -229,11 +230,16 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
 /// The command for the keeper of `run`. It checks the options of the mux, which reads them again.
 pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
     run(args, state)?;
+    let notify = Notify::from_env(false)?;
     Ok(KeepRequest {
         dir: state.app(&args.app.name),
-        command: args.command.clone(),
-        terminal: args.tty,
+        app: Box::new(CommandApp::new(&args.command, args.tty)),
+        mux: env::args_os().skip(1).collect(),
+        passed: Vec::new(),
         awaits_client: args.await_client,
+        insists: false,
+        on_ready: Box::new(move || notify.ready()),
+        stays: None,
     })
 }
 

@@ -214,7 +214,7 @@ impl Mux {
 
     /// Another process may have made the app's FIFOs, and have them open.
     fn is_foreign(&self) -> bool {
-        !self.input.can_end && self.terminal.is_none()
+        !self.input.can_end() && self.terminal.is_none() && !self.life.is_kept()
     }
 
     /// If systemd has the app's FIFOs open as well, it discards unread output when the app ends.

@@ -65,7 +65,7 @@ fn prepare_ends(
     } else {
         match streams {
             Streams::Terminal { .. } => pty::place(dir)?,
-            Streams::Console { .. } => {}
+            Streams::Console { .. } | Streams::Passed { .. } => {}
             Streams::Fifos { enabled, make } => {
                 let made = enabled.iter().filter(|_| *make);
                 made.map(|stream| fifo::make(dir, *stream)).collect::<Result<Vec<_>>>()?;

@@ -200,7 +200,7 @@ impl Mux {
         let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);
-            session.stdin_once = hello.stdin_once || once && self.input.can_end;
+            session.stdin_once = hello.stdin_once || once && self.input.can_end();
             session.input = input.filter(|_| position.is_some()).map(|input| input.id);
             session.window = hello.size;
         }
@@ -246,7 +246,7 @@ impl Mux {
         if hello.streams.iter().enumerate().any(repeated) {
             bail!("its hello names a stream twice");
         }
-        if hello.stdin_once && !self.input.can_end {
+        if hello.stdin_once && !self.input.can_end() {
             bail!("the input of this app cannot be ended");
         }
         let only_types = hello.stdin && hello.streams.is_empty();
@@ -299,6 +299,10 @@ impl Mux {
                 Ok(())
             }
             ControlRequest::ReopenLogs => self.reopen_logs_for(id),
+            ControlRequest::Vanished => {
+                self.life.lose_app();
+                Ok(())
+            }
             ControlRequest::NotStarted { error } => {
                 self.life.fail(error);
                 Ok(())
@@ -355,6 +359,7 @@ impl Mux {
                 }
                 ControlRequest::Ended(_)
                 | ControlRequest::Started(_)
+                | ControlRequest::Vanished
                 | ControlRequest::NotStarted { .. } => {
                     bail!("only root and the mux's own user may report the app's life cycle");
                 }
@@ -366,6 +371,7 @@ impl Mux {
         }
         if let ControlRequest::Ended(_)
         | ControlRequest::Started(_)
+        | ControlRequest::Vanished
         | ControlRequest::NotStarted { .. } = request
         {
             self.life.check_reporter(peer.pid)?;
@@ -457,7 +463,7 @@ impl Mux {
     /// The app's input has ended, for everybody.
     fn close_input(&mut self) {
         let closed = self.input.close(&self.poller);
-        if closed.is_some() && self.input.can_end {
+        if closed.is_some() {
             let next = self.input.prepare_next(&self.files.dir, &self.files.notify);
             if let Err(e) = next {
                 log::error!("app {}: {e:#}", self.files.name());

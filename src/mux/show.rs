@@ -13,6 +13,7 @@ use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::screen::query::Strip;
 use crate::types::limits;
+use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::wire::Redraw;
@@ -40,10 +41,11 @@ impl Mux {
         {
             match event {
                 ScreenEvent::Shown(len, memory) => terminal.worker.shown(len, memory),
-                ScreenEvent::Answer(bytes) => {
+                ScreenEvent::Answer(bytes) if self.input.is_open() => {
                     self.input.queue.insert(&bytes);
                     self.feed(now);
                 }
+                ScreenEvent::Answer(_) => {}
                 ScreenEvent::Drawn { id, screen, at, took } => {
                     terminal.turns.finish(now, took);
                     let size = terminal.sizes.size();
@@ -166,7 +168,9 @@ impl Mux {
 
     /// A session has sent its window: if it types, the terminal gets that size.
     pub(crate) fn decide_window(&mut self, id: ClientId) {
-        if !self.types(id) {
+        // Of a terminal without an input each client decides that may type.
+        let may_type = || self.clients.get(id).is_some_and(|client| client.right >= Right::Write);
+        if !self.types(id) && (self.input.is_open() || !may_type()) {
             return;
         }
         let session = self.clients.get(id).and_then(Client::session);
@@ -199,6 +203,11 @@ impl Mux {
         let Some(size) = terminal.sizes.due(now) else { return };
         // One that is awaited gets this size when it comes.
         if let Some(tty) = self.sources.tty()
+            && !tty.is_terminal()
+        {
+            // The keeper knows the way to the terminal behind the pipe.
+            self.files.notify.resize(size);
+        } else if let Some(tty) = self.sources.tty()
             && let Err(e) = pty::resize(&tty.fd, size)
         {
             log::error!("app {}: the size of its terminal: {e}", self.files.name());

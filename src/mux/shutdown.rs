@@ -44,7 +44,8 @@ impl Mux {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
         self.hub.end();
-        let linger = if self.is_last() { LINGER } else { Duration::ZERO };
+        let has_children = self.is_last() && self.life.leaves_children();
+        let linger = if has_children { LINGER } else { Duration::ZERO };
         if self.is_last() {
             // An end of file is the end of the app's last child.
             self.sources.release(&self.files.notify);
@@ -125,7 +126,7 @@ impl Mux {
         self.life.status().filter(|_| self.sources.are_empty())
     }
 
-    /// Whether this is the last mux of an app of `run`, which has ended or never began.
+    /// Whether this is the last mux of a kept app, which has ended or never began.
     fn is_last(&self) -> bool {
         self.life.is_kept() && self.life.pid.is_none()
     }

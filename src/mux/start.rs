@@ -18,8 +18,8 @@ use nix::unistd::Uid;
 
 use super::admission::Admission;
 use super::admission::listener::Listener;
-use super::app::input::InputFeed;
-use super::app::life::Lifecycle;
+use super::app::input::{InputEnding, InputFeed};
+use super::app::life::{KeptApp, Lifecycle};
 use super::app::sources::Sources;
 use super::clients::Clients;
 use super::console::Console;
@@ -29,7 +29,7 @@ use super::logs::{self, LogPlan};
 use super::poll::{Poller, Registration};
 use super::source::pty::Master;
 use super::source::stage::Stage;
-use super::source::{AppInput, Source, fifo, pty};
+use super::source::{AppInput, Source, fifo, passed, pty};
 use super::terminal::Terminal;
 use super::{Mux, Phase, signals};
 use crate::containers::console::ConsoleSocket;
@@ -77,6 +77,14 @@ pub(crate) enum Streams {
         /// The first size of the terminal, unless a client has a window by then.
         size: Size,
     },
+    /// The ends of a container, which its keeper was given.
+    #[allow(dead_code, reason = "of containers, which come next")]
+    Passed {
+        /// The streams that the app has.
+        enabled: Vec<Stream>,
+        /// The first size of a terminal that has none.
+        size: Size,
+    },
 }
 
 /// The options of a mux.
@@ -98,7 +106,7 @@ pub(crate) struct MuxPlan {
     /// Whether the service manager or the keeper is to keep the app's ends over a restart of the
     /// mux: not under rkt's own units, which keep nothing.
     pub(crate) keeps_ends: bool,
-    /// Whether this is the mux of `run`, whose keeper starts the app.
+    /// Whether a keeper has started this mux: of `run`, or of a container.
     pub(crate) is_kept: bool,
 }
 
@@ -180,8 +188,16 @@ impl Mux {
         } = plan;
         let keeper = stored.remove(notify::KEEPER).filter(|_| is_kept);
         // A hook may have stored the ends for the first mux, but only a mux has a memory.
-        let app_runs = if is_kept { !stored.is_empty() } else { stored.has(STORED) };
-        let duty = Duty { app_runs };
+        let is_passed = matches!(streams, Streams::Passed { .. });
+        let kept = match is_kept {
+            true if is_passed => Some(KeptApp::Container),
+            true => Some(KeptApp::Command),
+            false => None,
+        };
+        let takes_over =
+            if is_kept && !is_passed { !stored.is_empty() } else { stored.has(STORED) };
+        // Of a container with its output in a pipe, nobody else could read it.
+        let duty = Duty { app_runs: takes_over || is_passed };
         streams.add_stored(&stored);
         duty.unless_app_runs(signals::outlive_file_limit().context("cannot set up signals"))?;
         // All muxes of a host run as one user.
@@ -203,14 +219,16 @@ impl Mux {
         if !is_kept {
             dir.join()?;
         }
-        let (lock, reported) = enter(&dir, duty)?;
+        let (lock, reported) = enter(&dir, duty, takes_over)?;
         raise_descriptor_limit();
-        let mut ends = if dir.is_split() {
+        let mut ends = if is_passed {
+            open_ends(&dir, &streams, &mut stored, &notify)?
+        } else if dir.is_split() {
             adopt_ends(&dir, &streams, duty, &mut stored, &notify)?
         } else {
             open_ends(&dir, &streams, &mut stored, &notify)?
         };
-        if is_kept {
+        if is_kept && !is_passed {
             ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
             ends.kept.clear();
             if !duty.app_runs {
@@ -219,14 +237,21 @@ impl Mux {
             }
         }
         let listeners = listen(&dir, &ends.streams, duty)?;
-        let life = Lifecycle::new(service.clone(), is_kept).taking_over(reported.as_ref());
+        let life = Lifecycle::new(service.clone(), kept).taking_over(reported.as_ref());
         // A terminal's input has no end, and of a socket unit's FIFO systemd keeps a writer.
-        let ours = matches!(streams, Streams::Fifos { make: true, .. });
-        let can_end = ours && keeps_ends && dir.may_renew_input();
+        let ending = match &streams {
+            Streams::Fifos { make: true, .. } if keeps_ends && dir.may_renew_input() => {
+                InputEnding::Renews
+            }
+            Streams::Passed { enabled, .. } if enabled.contains(&Stream::Stdin) => {
+                InputEnding::Closes
+            }
+            _ => InputEnding::Never,
+        };
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
         let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
         let terminal = terminal.transpose()?;
-        let input = open_input(&mut ends, can_end, &mut stored, &notify)?;
+        let input = open_input(&mut ends, ending, &mut stored, &notify)?;
         let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
         let store = (&mut stored, &notify);
@@ -296,7 +321,8 @@ fn adopt_ends(
         Streams::Terminal { size } if pty::is_stored(stored) => {
             ends.add_terminal(pty::open(*size, stored, notify)?.master)?;
         }
-        Streams::Terminal { .. } | Streams::Console { .. } => {}
+        // Those of a container are not prepared.
+        Streams::Terminal { .. } | Streams::Console { .. } | Streams::Passed { .. } => {}
         Streams::Fifos { enabled, .. } => {
             for stream in enabled {
                 if fifo::is_stored(stored, *stream) {
@@ -330,6 +356,29 @@ impl AppEnds {
         Ok(())
     }
 
+    /// An end of a container.
+    fn add_passed(
+        &mut self,
+        (stream, size): (Stream, Size),
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> Result<()> {
+        match stream {
+            Stream::Tty if passed::is_terminal(stored) => {
+                return self.add_terminal(passed::terminal(size, stored, notify)?);
+            }
+            Stream::Stdin => {
+                self.input = passed::input(stored, notify)?;
+                self.input_stage = fifo::input_stage(stored, notify)?;
+            }
+            _ => self.sources.push(passed::source(stream, stored, notify)?),
+        }
+        // The output of a terminal in a pipe says nothing of its size.
+        self.size = (stream == Stream::Tty).then_some(size);
+        self.streams.push(stream);
+        Ok(())
+    }
+
     fn add_fifo(
         &mut self,
         dir: &AppDir,
@@ -351,7 +400,7 @@ impl AppEnds {
     }
 }
 
-/// The app's FIFOs or its terminal.
+/// The app's FIFOs, its terminal, or the ends that were passed.
 pub(crate) fn open_ends(
     dir: &AppDir,
     wanted: &Streams,
@@ -362,7 +411,7 @@ pub(crate) fn open_ends(
     if let Some(master) = pty::adopted(stored, notify).context("cannot adopt the terminal")? {
         let next = match wanted {
             Streams::Console { socket, .. } => Some(ConsoleSocket::bind(socket)),
-            Streams::Terminal { .. } | Streams::Fifos { .. } => None,
+            Streams::Terminal { .. } | Streams::Fifos { .. } | Streams::Passed { .. } => None,
         };
         // Without it, this container is served all the same.
         let next = next.and_then(|next| next.inspect_err(|e| log::error!("{e:#}")).ok());
@@ -376,6 +425,13 @@ pub(crate) fn open_ends(
             pty::publish(dir, &pty.slave)?;
             let mut ends = AppEnds { made: vec![Stream::Tty.stage2()], ..AppEnds::default() };
             ends.add_terminal(pty.master)?;
+            Ok(ends)
+        }
+        Streams::Passed { enabled, size } => {
+            let mut ends = AppEnds::default();
+            for stream in enabled {
+                ends.add_passed((*stream, *size), stored, notify)?;
+            }
             Ok(ends)
         }
         Streams::Console { socket, size } => {
@@ -421,11 +477,11 @@ pub(crate) fn open_ends(
 
 /// Takes the app's directory, without what a dead mux has left there; also returns what that knew
 /// of the app.
-fn enter(dir: &AppDir, duty: Duty) -> Result<(Lock, Option<ReportedLife>)> {
+fn enter(dir: &AppDir, duty: Duty, takes_over: bool) -> Result<(Lock, Option<ReportedLife>)> {
     dir.create()?;
     let lock = dir.lock()?;
     duty.unless_app_runs(dir.arrange(&lock))?;
-    let reported = duty.app_runs.then(|| ReportedLife::read(dir)).flatten();
+    let reported = takes_over.then(|| ReportedLife::read(dir)).flatten();
     duty.unless_app_runs(dir.remove_leftovers())?;
     if let Some(reported) = &reported {
         duty.unless_app_runs(reported.publish(dir))?;
@@ -496,7 +552,7 @@ fn open_hub(
 /// The app's input, with what an earlier mux has left in its queue.
 fn open_input(
     ends: &mut AppEnds,
-    can_end: bool,
+    ending: InputEnding,
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<InputFeed> {
@@ -508,7 +564,7 @@ fn open_input(
     let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());
     let writers = [ends.input.take(), ends.next_input.take()];
     let is_awaited = ends.console.socket().is_some();
-    Ok(InputFeed::new(input, writers, stage, (can_end, is_awaited)))
+    Ok(InputFeed::new(input, writers, stage, (ending, is_awaited)))
 }
 
 /// A number that no other mux has. It comes from the system's random source, with which std seeds

@@ -19,6 +19,7 @@ use nix::sys::socket::{
 };
 use nix::unistd::pipe2;
 
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 
 /// How long to wait until systemd has processed our messages. It takes a millisecond; without an
@@ -30,6 +31,9 @@ pub(crate) const KEEPER: &str = "keeper";
 /// Reports to the keeper of `run` that the first client has attached. Not in sd_notify(3): systemd
 /// would ignore it.
 pub(crate) const ATTACHED: &str = "X_IOTTYMUX_ATTACHED=1";
+
+/// Begins the size that the keeper of a container is to give its terminal, as `ROWSxCOLS`.
+pub(crate) const RESIZE: &str = "X_IOTTYMUX_RESIZE=";
 
 /// Name under which the keeper of `run` gets the app's end of a stream.
 pub(crate) fn app_end(stream: Stream) -> String {
@@ -83,6 +87,11 @@ impl Notify {
     /// Reports that the first client has attached.
     pub(crate) fn attached(&self) {
         self.send(ATTACHED, None);
+    }
+
+    /// Asks the keeper of a container to give its terminal a size.
+    pub(crate) fn resize(&self, size: Size) {
+        self.send(&format!("{RESIZE}{size}"), None);
     }
 
     /// Reports that the mux is stopping.

@@ -32,6 +32,11 @@ impl Stored {
         self.0.contains_key(name)
     }
 
+    /// The descriptor of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&OwnedFd> {
+        self.0.get(name)
+    }
+
     /// Removes the descriptor of this name.
     pub(crate) fn remove(&mut self, name: &str) -> Option<OwnedFd> {
         self.0.remove(name)

@@ -1,6 +1,7 @@
 //! The size of a terminal.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,19 @@ impl Size {
     /// Whether it is unset: the kernel reports zeros for a terminal without a size.
     pub(crate) fn is_none(self) -> bool {
         self.rows == 0 || self.cols == 0
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (rows, cols) = text.split_once('x')?;
+            let size = Self { rows: rows.parse().ok()?, cols: cols.parse().ok()? };
+            (!size.is_none()).then_some(size)
+        };
+        parse().ok_or_else(|| "expected ROWSxCOLS, each from 1 to 65535".to_owned())
     }
 }
 

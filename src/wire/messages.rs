@@ -417,13 +417,15 @@ pub enum ControlRequest {
     Ended(AppStatus),
     /// To know that the app has been started; from the app's unit.
     Started(Started),
+    /// To know that the app has ended, nobody knows how; from the keeper of a container.
+    Vanished,
     /// End, because the app cannot be started; from the keeper of `run`.
     #[serde(rename = "not-started")]
     NotStarted {
         /// One line for people.
         error: String,
     },
-    /// End, so that the keeper of `run` starts the mux again.
+    /// End, so that the keeper starts the mux again.
     Restart,
 }
 
@@ -438,6 +440,7 @@ impl fmt::Display for ControlRequest {
             Self::LetGo => f.write_str("lets all type again"),
             Self::Ended(status) => write!(f, "reports that the app has ended {status}"),
             Self::Started(Started { pid }) => write!(f, "reports that the app runs as pid={pid}"),
+            Self::Vanished => f.write_str("reports that the app has ended, nobody knows how"),
             Self::NotStarted { .. } => f.write_str("reports that the app cannot be started"),
             Self::Restart => f.write_str("asks for a restart of the mux"),
         }

@@ -1,41 +1,84 @@
-//! The app as a child of the keeper.
+//! The app of a keeper: a child of it, or a container that an engine starts.
 
 use std::ffi::OsString;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::poll::PollFd;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::AWAIT_CLIENT;
 use crate::mux::app::TERM;
+use crate::mux::foreground;
 use crate::os::sys;
 use crate::systemd::process;
+use crate::types::size::Size;
 use crate::wire::AppStatus;
 
 /// How long a command at a terminal has after SIGTERM before `run` hangs up its terminal: as with
 /// container engines.
 const HANG_UP: Duration = Duration::from_secs(10);
 
+/// An app, as its keeper sees it.
+pub(crate) trait App {
+    /// Starts it on its ends (of stdin, stdout and stderr, or of its terminal), unless that is done
+    /// elsewhere.
+    fn start(&mut self, _ends: Vec<OwnedFd>) -> Result<()> {
+        Ok(())
+    }
+
+    /// What the keeper is to poll for it.
+    fn watched(&self) -> Vec<PollFd<'_>> {
+        Vec::new()
+    }
+
+    /// When it is to be looked at though nothing happens.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due, and returns what has become of it since. `terminal` is the master of its
+    /// terminal, if the keeper has that.
+    fn look(&mut self, terminal: Option<&OwnedFd>, now: Instant) -> Result<Option<AppEvent>>;
+
+    /// Passes a signal on; whether there is a process to take it. Otherwise SIGTERM ends the mux.
+    fn signal(&mut self, signal: Signal, terminal: Option<&OwnedFd>, now: Instant) -> bool;
+
+    /// Its process, where the keeper knows it, until it is known how that ended.
+    fn pid(&self) -> Option<Pid>;
+
+    /// Gives a terminal a size that the mux cannot reach.
+    fn resize(&mut self, _size: Size) {}
+}
+
+/// What has become of an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AppEvent {
+    /// It runs, and [`App::pid`] is known.
+    #[allow(dead_code, reason = "of containers, which come next")]
+    Started,
+    /// It has ended, if it is known how.
+    Ended(Option<AppStatus>),
+}
+
 /// A command that is, or will be, the app.
 #[derive(Debug)]
-pub(super) struct App {
+pub(crate) struct CommandApp {
     command: Command,
     terminal: bool,
     child: Option<Child>,
-    pub(super) status: Option<AppStatus>,
     /// When its terminal hangs up, once it has been asked to end.
     hangs_up_at: Option<Instant>,
 }
 
-impl App {
+impl CommandApp {
     /// The command and its arguments, at least one word; on a terminal it leads a session of its
     /// own.
-    pub(super) fn new(words: &[OsString], terminal: bool) -> Self {
+    pub(crate) fn new(words: &[OsString], terminal: bool) -> Self {
         let (program, arguments) =
             words.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
         let mut command = Command::new(program.map_or("".as_ref(), |p| p.as_os_str()));
@@ -45,11 +88,25 @@ impl App {
         }
         sys::in_own_session(&mut command, terminal);
         sys::ending_with_parent(&mut command);
-        Self { command, terminal, child: None, status: None, hangs_up_at: None }
+        Self { command, terminal, child: None, hangs_up_at: None }
     }
 
-    /// Starts it on its ends: of stdin, stdout and stderr, or of its terminal.
-    pub(super) fn start(&mut self, ends: Vec<OwnedFd>) -> Result<()> {
+    /// Acts like a closed terminal: the process and its foreground job get SIGHUP.
+    fn hang_up(&mut self, foreground: Option<Pid>) {
+        self.hangs_up_at = None;
+        if let Some(pid) = self.pid() {
+            let _ = kill(pid, Signal::SIGHUP);
+            let _ = kill(pid, Signal::SIGCONT);
+        }
+        if let Some(group) = foreground {
+            let _ = killpg(group, Signal::SIGHUP);
+            let _ = killpg(group, Signal::SIGCONT);
+        }
+    }
+}
+
+impl App for CommandApp {
+    fn start(&mut self, ends: Vec<OwnedFd>) -> Result<()> {
         let mut ends = ends.into_iter();
         let (stdin, stdout, stderr) = match (ends.next(), ends.next(), ends.next()) {
             (Some(tty), None, _) => (tty.try_clone()?, tty.try_clone()?, tty),
@@ -69,22 +126,32 @@ impl App {
         Ok(())
     }
 
-    /// Collects its status, if it has ended; whether it has ended now.
-    pub(super) fn reap(&mut self) -> io::Result<bool> {
-        let Some(child) = &mut self.child else { return Ok(false) };
-        let Some(ended) = child.try_wait()? else { return Ok(false) };
-        self.child = None;
-        self.hangs_up_at = None;
-        self.status = Some(status(ended));
-        Ok(true)
+    /// When its terminal hangs up, if it was asked to end and has not.
+    fn due(&self) -> Option<Instant> {
+        self.hangs_up_at
     }
 
-    /// Passes a signal on; whether there is a process to take it. A signal of a key goes to the job
-    /// in the terminal's `foreground`, as there. Interactive shells ignore SIGTERM: after
-    /// [`HANG_UP`], or when that signal comes again, the terminal hangs up.
-    pub(super) fn signal(&mut self, signal: Signal, foreground: Option<Pid>, now: Instant) -> bool {
+    fn look(&mut self, terminal: Option<&OwnedFd>, now: Instant) -> Result<Option<AppEvent>> {
+        let Some(child) = &mut self.child else { return Ok(None) };
+        if let Some(ended) = child.try_wait().context("cannot wait for the app")? {
+            self.child = None;
+            self.hangs_up_at = None;
+            return Ok(Some(AppEvent::Ended(Some(status(ended)))));
+        }
+        if self.hangs_up_at.is_some_and(|at| at <= now) {
+            log::info!("the command has not ended, its terminal hangs up");
+            self.hang_up(terminal.and_then(foreground));
+        }
+        Ok(None)
+    }
+
+    /// A signal of a key goes to the job in the terminal's foreground, as there. Interactive shells
+    /// ignore SIGTERM: after [`HANG_UP`], or when that signal comes again, the terminal hangs up.
+    fn signal(&mut self, signal: Signal, terminal: Option<&OwnedFd>, now: Instant) -> bool {
         let Some(pid) = self.pid() else { return false };
-        if let (Signal::SIGINT | Signal::SIGQUIT, Some(group)) = (signal, foreground) {
+        if let Signal::SIGINT | Signal::SIGQUIT = signal
+            && let Some(group) = terminal.and_then(foreground)
+        {
             return killpg(group, signal).is_ok();
         }
         if self.terminal && signal == Signal::SIGTERM {
@@ -94,26 +161,8 @@ impl App {
         kill(pid, signal).is_ok()
     }
 
-    /// When its terminal hangs up, if it was asked to end and has not.
-    pub(super) fn hangs_up_at(&self) -> Option<Instant> {
-        self.hangs_up_at
-    }
-
-    /// Acts like a closed terminal: the process and its foreground job get SIGHUP.
-    pub(super) fn hang_up(&mut self, foreground: Option<Pid>) {
-        self.hangs_up_at = None;
-        if let Some(pid) = self.pid() {
-            let _ = kill(pid, Signal::SIGHUP);
-            let _ = kill(pid, Signal::SIGCONT);
-        }
-        if let Some(group) = foreground {
-            let _ = killpg(group, Signal::SIGHUP);
-            let _ = killpg(group, Signal::SIGCONT);
-        }
-    }
-
-    /// Its process while it runs. The number is not used again before [`App::reap`].
-    pub(super) fn pid(&self) -> Option<Pid> {
+    /// The number is not used again before [`App::look`].
+    fn pid(&self) -> Option<Pid> {
         let child = self.child.as_ref()?;
         i32::try_from(child.id()).ok().map(Pid::from_raw)
     }

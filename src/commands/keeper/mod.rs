@@ -1,4 +1,4 @@
-//! The keeper of `run`: the parent of the app and of its mux.
+//! A keeper: the parent of a mux, and of its app, unless that is a container.
 //!
 //! It does for one mux what systemd does for a unit: it keeps the mux's descriptors, starts a mux
 //! that has died again, and reports how the app began and ended. So a mux has one way to continue
@@ -11,16 +11,15 @@ mod signals;
 mod store;
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 
-use self::app::App;
+pub(crate) use self::app::{App, AppEvent, CommandApp};
 use self::mux::MuxProcess;
 use self::signals::KeeperSignals;
 use self::store::{MuxMessage, Store};
@@ -28,10 +27,9 @@ use crate::commands::status;
 use crate::mux::TERMINAL;
 use crate::os::state::AppDir;
 use crate::os::{diagnostics, sys};
-use crate::systemd::notify::Notify;
 use crate::types::exit::Exit;
 use crate::types::limits;
-use crate::wire::{ControlRequest, Started};
+use crate::wire::{AppStatus, ControlRequest, Started};
 
 /// How long `run --attach` waits for its own client before it gives up starting the app.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
@@ -40,25 +38,38 @@ const FIRST_CLIENT: Duration = Duration::from_secs(30);
 pub(crate) const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
 
 /// An app to be kept.
-#[derive(Debug)]
 pub(crate) struct KeepRequest {
     pub(crate) dir: AppDir,
-    /// The command and its arguments.
-    pub(crate) command: Vec<OsString>,
-    /// Whether the app has a terminal.
-    pub(crate) terminal: bool,
+    pub(crate) app: Box<dyn App>,
+    /// The arguments of this program that make it the mux.
+    pub(crate) mux: Vec<OsString>,
+    /// The ends of the app that exist already, by the names in the mux's store.
+    pub(crate) passed: Vec<(String, OwnedFd)>,
     /// Whether the app waits for its first client, for [`FIRST_CLIENT`].
     pub(crate) awaits_client: bool,
+    /// Whether the app needs a mux whatever happens: it starts though none can be had, and has one
+    /// as soon as that is possible.
+    pub(crate) insists: bool,
+    /// Reports, once, that the app can start and clients can attach.
+    pub(crate) on_ready: OnReady,
+    /// How long after a signal to end the keeper stays at most. The mux then ends alone.
+    pub(crate) stays: Option<Duration>,
 }
+
+/// See [`KeepRequest::on_ready`].
+pub(crate) type OnReady = Box<dyn FnOnce()>;
 
 /// See the module.
 struct Keeper {
     dir: AppDir,
-    /// Reports to the process that started this one.
-    notify: Notify,
-    app: App,
+    on_ready: Option<OnReady>,
+    app: Box<dyn App>,
     /// How far the app is.
     stage: AppStage,
+    insists: bool,
+    stays: Option<Duration>,
+    /// When the keeper leaves its mux alone, if it was asked to end.
+    leaves_at: Option<Instant>,
     mux: MuxProcess,
     store: Store,
 }
@@ -72,23 +83,30 @@ enum AppStage {
         client_until: Option<Instant>,
     },
     Running,
-    /// It has ended, or never began: the mux has to end as well. The exit code of `run`.
-    Over(Exit),
+    /// It has ended, or never began: the mux has to end as well.
+    Over {
+        /// How it ended, if that is known.
+        status: Option<AppStatus>,
+        /// The exit code of `run`.
+        exit: Exit,
+    },
 }
 
-/// Runs an app and its mux until both have ended.
+/// Keeps an app and its mux until both have ended.
 pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
-    let KeepRequest { dir, command, terminal, awaits_client } = request;
-    let client_until = awaits_client.then(|| Instant::now() + FIRST_CLIENT);
+    let client_until = request.awaits_client.then(|| Instant::now() + FIRST_CLIENT);
     let signals = KeeperSignals::new().context("cannot catch signals")?;
-    let store = Store::default();
+    let store = Store::with(request.passed);
     let keeper = Keeper {
-        notify: Notify::from_env(false)?,
-        app: App::new(&command, terminal),
+        on_ready: Some(request.on_ready),
+        app: request.app,
         stage: AppStage::Waiting { client_until },
-        mux: MuxProcess::start(&store)?,
+        insists: request.insists,
+        stays: request.stays,
+        leaves_at: None,
+        mux: MuxProcess::start(request.mux, &store)?,
         store,
-        dir,
+        dir: request.dir,
     };
     keeper.work(signals)
 }
@@ -97,13 +115,21 @@ impl Keeper {
     fn work(mut self, mut signals: KeeperSignals) -> Result<Exit> {
         loop {
             self.receive()?;
-            for signal in signals.pending() {
+            // Before the app is looked at: SIGCHLD says that there is something to see.
+            let pending: Vec<Signal> = signals.pending().collect();
+            self.look_at_app()?;
+            for signal in pending {
                 self.on_signal(signal);
             }
             if let Some(exit) = self.reap()? {
                 return Ok(exit);
             }
             self.do_what_is_due(Instant::now())?;
+            if let AppStage::Over { exit, .. } = self.stage
+                && self.leaves_at.is_some_and(|at| at <= Instant::now())
+            {
+                return Ok(exit);
+            }
             self.wait(&signals)?;
         }
     }
@@ -117,21 +143,21 @@ impl Keeper {
         Ok(())
     }
 
-    /// Waits for a signal or a message, or until something is due.
+    /// Waits for a signal, a message or the app, or until something is due.
     fn wait(&self, signals: &KeeperSignals) -> Result<()> {
-        let mut fds = [
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.mux.channel.as_fd(), PollFlags::POLLIN),
-        ];
+        let mut fds = self.app.watched();
+        fds.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
         // The channel of a mux that has died stays readable.
-        let used = if self.mux.is_alive() { 2 } else { 1 };
+        if self.mux.is_alive() {
+            fds.push(PollFd::new(self.mux.channel.as_fd(), PollFlags::POLLIN));
+        }
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
         // Rounded up, so that it is due then.
         let left = left.map(|left| left + Duration::from_millis(1));
         let time = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         });
-        match poll(&mut fds[..used], time) {
+        match poll(&mut fds, time) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(e) => Err(e).context("cannot wait for signals"),
         }
@@ -140,9 +166,9 @@ impl Keeper {
     fn deadline(&self) -> Option<Instant> {
         let waits_until = match self.stage {
             AppStage::Waiting { client_until } => client_until,
-            AppStage::Running | AppStage::Over(_) => None,
+            AppStage::Running | AppStage::Over { .. } => None,
         };
-        [waits_until, self.app.hangs_up_at(), self.mux.due()].into_iter().flatten().min()
+        [waits_until, self.app.due(), self.mux.due(), self.leaves_at].into_iter().flatten().min()
     }
 
     // ---- the mux ----
@@ -155,17 +181,22 @@ impl Keeper {
                     AppStage::Waiting { client_until: None } => self.start_app(),
                     AppStage::Waiting { .. } => {}
                     AppStage::Running => self.report_start(),
-                    AppStage::Over(_) => self.end_mux(),
+                    AppStage::Over { .. } => self.end_mux(),
                 }
-                if is_first {
-                    self.notify.ready();
-                    if let Err(e) = sys::forget_startup() {
-                        log::debug!("cannot give back the memory of starting up: {e}");
-                    }
+                self.report_ready();
+                if is_first && let Err(e) = sys::forget_startup() {
+                    log::debug!("cannot give back the memory of starting up: {e}");
                 }
             }
             (MuxMessage::Attached, AppStage::Waiting { .. }) => self.start_app(),
+            (MuxMessage::Resize(size), _) => self.app.resize(size),
             (MuxMessage::Attached | MuxMessage::Other, _) => {}
+        }
+    }
+
+    fn report_ready(&mut self) {
+        if let Some(report) = self.on_ready.take() {
+            report();
         }
     }
 
@@ -175,8 +206,14 @@ impl Keeper {
             // The mux gets the report when it is ready.
             return;
         }
-        if let Some(status) = self.app.status {
-            self.report(&ControlRequest::Ended(status));
+        match self.stage {
+            AppStage::Over { status: Some(status), .. } => {
+                self.report(&ControlRequest::Ended(status));
+            }
+            AppStage::Over { status: None, .. } if self.app.pid().is_some() => {
+                self.report(&ControlRequest::Vanished);
+            }
+            _ => {}
         }
         self.mux.end(Instant::now());
     }
@@ -199,6 +236,19 @@ impl Keeper {
 
     // ---- the app ----
 
+    fn look_at_app(&mut self) -> Result<()> {
+        match self.app.look(self.store.get(TERMINAL), Instant::now())? {
+            None => {}
+            Some(AppEvent::Started) => self.report_start(),
+            Some(AppEvent::Ended(status)) => {
+                let exit = status.map_or(Exit::Lost, |status| Exit::App(status.code()));
+                self.stage = AppStage::Over { status, exit };
+                self.end_mux();
+            }
+        }
+        Ok(())
+    }
+
     fn start_app(&mut self) {
         match self.app.start(self.store.take_app_ends()) {
             Ok(()) => {
@@ -214,39 +264,36 @@ impl Keeper {
 
     /// The app will not be started.
     fn give_up(&mut self, why: &anyhow::Error) {
-        self.stage = AppStage::Over(diagnostics::failed(why, Exit::Lost));
+        let exit = diagnostics::failed(why, Exit::Lost);
+        self.stage = AppStage::Over { status: None, exit };
         self.end_mux();
     }
 
-    /// Collects children that have ended. Returns the exit code when nothing is left to do.
+    /// Collects a mux that has ended. Returns the exit code when nothing is left to do.
     fn reap(&mut self) -> Result<Option<Exit>> {
-        if self.app.reap().context("cannot wait for the app")?
-            && let Some(status) = self.app.status
-        {
-            self.stage = AppStage::Over(Exit::App(status.code()));
-            self.end_mux();
-        }
         let Some(status) = self.mux.reap().context("cannot wait for the mux")? else {
             return Ok(None);
         };
         // The last messages of the mux.
         self.receive()?;
         match (self.stage, status.code()) {
-            (AppStage::Over(exit), Some(0)) => Ok(Some(exit)),
+            (AppStage::Over { exit, .. }, Some(0)) => Ok(Some(exit)),
             // It had no client yet.
-            (AppStage::Over(exit), _) if !self.mux.was_ready() => Ok(Some(exit)),
+            (AppStage::Over { exit, .. }, _) if !self.mux.was_ready() => Ok(Some(exit)),
             // It has said why, and would say it again.
-            (AppStage::Waiting { .. }, code) if !self.mux.was_ready() => {
+            (AppStage::Waiting { .. }, code) if !self.mux.was_ready() && !self.insists => {
                 let exit =
                     if code == Some(Exit::Usage.code()) { Exit::Usage } else { Exit::Failed };
                 Ok(Some(exit))
             }
-            (AppStage::Over(exit), _) if self.mux.has_failed_often() => Ok(Some(exit)),
+            (AppStage::Over { exit, .. }, _) if self.mux.has_failed_often() => Ok(Some(exit)),
             _ => {
                 let level = if status.success() { log::Level::Info } else { log::Level::Warn };
                 let name = self.dir.name();
                 log::log!(level, "app {name}: its mux ended ({status}), starting it again");
                 self.mux.start_later(Instant::now());
+                // Its app starts without it.
+                self.report_ready();
                 Ok(None)
             }
         }
@@ -259,34 +306,33 @@ impl Keeper {
             let name = self.dir.name();
             self.give_up(&anyhow!("app {name}: not started, because no client has attached"));
         }
-        if self.app.hangs_up_at().is_some_and(|at| at <= now) {
-            log::info!("app {}: it has not ended, its terminal hangs up", self.dir.name());
-            self.app.hang_up(self.foreground());
-        }
         self.mux.do_what_is_due(now, &self.store)
     }
 
     fn on_signal(&mut self, signal: Signal) {
+        let now = Instant::now();
         match signal {
             // Both are looked at in each turn.
             Signal::SIGCHLD => {}
             Signal::SIGHUP => self.mux.signal(signal),
-            _ if self.app.signal(signal, self.foreground(), Instant::now()) => {
+            _ if self.app.signal(signal, self.store.get(TERMINAL), now) => {
                 log::info!("app {}: passed {signal} on to it", self.dir.name());
             }
             _ => {
                 log::info!("app {}: ending on {signal}", self.dir.name());
                 // An app that has ended has its exit code already.
-                if let AppStage::Waiting { .. } = self.stage {
-                    self.stage = AppStage::Over(Exit::Lost);
+                if !matches!(self.stage, AppStage::Over { .. }) {
+                    self.stage = AppStage::Over { status: None, exit: Exit::Lost };
                 }
-                self.mux.end(Instant::now());
+                if let (None, Some(stays)) = (self.leaves_at, self.stays) {
+                    self.leaves_at = Some(now + stays);
+                }
+                if self.mux.is_ready() || self.insists {
+                    self.end_mux();
+                } else {
+                    self.mux.end(now);
+                }
             }
         }
-    }
-
-    /// The job in the foreground of the app's terminal.
-    fn foreground(&self) -> Option<Pid> {
-        self.store.get(TERMINAL).and_then(crate::mux::foreground)
     }
 }

@@ -1,9 +1,10 @@
 //! The mux as a child of the keeper.
 
 use std::env;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,14 @@ pub(super) struct MuxProcess {
     was_ready: bool,
     /// Muxes in a row that have ended before they were ready, or while they were to end.
     failures: u32,
+    command: MuxCommand,
+}
+
+/// How a mux is started.
+#[derive(Debug)]
+struct MuxCommand {
     program: PathBuf,
+    arguments: Vec<OsString>,
 }
 
 #[derive(Debug)]
@@ -57,13 +65,14 @@ enum ProcessState {
 
 impl MuxProcess {
     /// Starts the first mux.
-    pub(super) fn start(store: &Store) -> Result<Self> {
+    pub(super) fn start(arguments: Vec<OsString>, store: &Store) -> Result<Self> {
         // The name of the file, not the running one: after an upgrade the next mux is the new
         // program.
         let program = env::current_exe().context("cannot find this program")?;
-        let (child, channel) = start(&program, store)?;
+        let command = MuxCommand { program, arguments };
+        let (child, channel) = command.start(store)?;
         let state = ProcessState::Running { child, is_ready: false, killed_at: None };
-        Ok(Self { state, channel, was_ready: false, failures: 0, program })
+        Ok(Self { state, channel, was_ready: false, failures: 0, command })
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -147,7 +156,7 @@ impl MuxProcess {
                 child.kill().context("cannot kill the mux")
             }
             ProcessState::Ended { .. } => {
-                match start(&self.program, store) {
+                match self.command.start(store) {
                     Ok((child, channel)) => {
                         self.channel = channel;
                         self.state =
@@ -165,23 +174,26 @@ impl MuxProcess {
     }
 }
 
-/// Starts a mux with the descriptors kept for it.
-fn start(program: &PathBuf, store: &Store) -> Result<(Child, OwnedFd)> {
-    let (ours, theirs) = store::channel().context("cannot make a socket for the mux")?;
-    let start = |program: &PathBuf| -> io::Result<Child> {
-        let kept = store.iter().chain([(notify::KEEPER, &theirs)]);
-        let (names, fds): (Vec<&str>, Vec<&OwnedFd>) = kept.unzip();
-        let mut command = Command::new(program);
-        command.args(env::args_os().skip(1)).env_remove(AWAIT_CLIENT);
-        command.env_remove("NOTIFY_SOCKET").env_remove("LISTEN_PID");
-        command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
-        command.env(KEEPER, std::process::id().to_string());
-        // A key of the terminal from which `run` was started is for the keeper alone.
-        sys::in_own_session(&mut command, false);
-        sys::ending_with_parent(&mut command);
-        sys::passing(&mut command, &fds, FIRST_FD)?;
-        command.spawn()
-    };
-    let child = start(program).or_else(|_| start(&PathBuf::from("/proc/self/exe")));
-    Ok((child.context("cannot start the mux")?, ours))
+impl MuxCommand {
+    /// Starts a mux with the descriptors kept for it.
+    fn start(&self, store: &Store) -> Result<(Child, OwnedFd)> {
+        let (ours, theirs) = store::channel().context("cannot make a socket for the mux")?;
+        let start = |program: &Path| -> io::Result<Child> {
+            let kept = store.iter().chain([(notify::KEEPER, &theirs)]);
+            let (names, fds): (Vec<&str>, Vec<&OwnedFd>) = kept.unzip();
+            let mut command = Command::new(program);
+            command.args(&self.arguments).env_remove(AWAIT_CLIENT);
+            command.env_remove("NOTIFY_SOCKET").env_remove("LISTEN_PID");
+            command.env("LISTEN_FDS", fds.len().to_string());
+            command.env("LISTEN_FDNAMES", names.join(":"));
+            command.env(KEEPER, std::process::id().to_string());
+            // A key of the terminal from which `run` was started is for the keeper alone.
+            sys::in_own_session(&mut command, false);
+            sys::ending_with_parent(&mut command);
+            sys::passing(&mut command, &fds, FIRST_FD)?;
+            command.spawn()
+        };
+        let child = start(&self.program).or_else(|_| start(Path::new("/proc/self/exe")));
+        Ok((child.context("cannot start the mux")?, ours))
+    }
 }

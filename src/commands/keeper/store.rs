@@ -1,7 +1,8 @@
 //! The channel between the keeper and its mux: the mux's messages, and the descriptors that it
 //! stores.
 //!
-//! Format: sd_notify(3), with one message of our own, [`ATTACHED`]. The channel is a socket pair,
+//! Format: sd_notify(3), with two messages of our own, [`ATTACHED`] and
+//! [`RESIZE`]. The channel is a socket pair,
 //! so no other process can send.
 
 use std::collections::BTreeMap;
@@ -14,10 +15,11 @@ use rustix::net::{
     recvmsg, socketpair,
 };
 
-use crate::systemd::notify::{ATTACHED, app_end};
+use crate::systemd::notify::{ATTACHED, RESIZE, app_end};
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 
-/// Descriptors that the keeper of `run` holds for its mux; systemd holds as many for one of a
+/// Descriptors that a keeper holds for its mux; systemd holds as many for one of a
 /// service.
 const KEPT_DESCRIPTORS: usize = 32;
 /// Largest message of a mux to its keeper, bytes: a name, and two words of sd_notify(3).
@@ -30,6 +32,8 @@ pub(super) enum MuxMessage {
     Ready,
     /// Its first client has attached.
     Attached,
+    /// The app's terminal, which it cannot reach, is to have this size.
+    Resize(Size),
     /// Any other.
     Other,
 }
@@ -91,9 +95,18 @@ impl Store {
             (Some("FDSTOREREMOVE=1"), Some(name), _) => drop(self.0.remove(name)),
             (Some("READY=1"), ..) => return MuxMessage::Ready,
             (Some(ATTACHED), ..) => return MuxMessage::Attached,
+            (Some(line), ..) => {
+                let size = line.strip_prefix(RESIZE).and_then(|size| size.parse().ok());
+                return size.map_or(MuxMessage::Other, MuxMessage::Resize);
+            }
             _ => {}
         }
         MuxMessage::Other
+    }
+
+    /// Keeps descriptors for the first mux.
+    pub(super) fn with(passed: Vec<(String, OwnedFd)>) -> Self {
+        Self(passed.into_iter().collect())
     }
 
     /// Takes the ends that the mux has opened for the app: of its streams, in their order, or its

@@ -9,7 +9,7 @@ use crate::core::hub::ClientId;
 use crate::core::hub::input::Input;
 use crate::mux::poll::{Interest, Poller, Token, log_watch};
 use crate::mux::source::stage::Stage;
-use crate::mux::source::{AppInput, fifo};
+use crate::mux::source::{AppInput, fifo, passed};
 use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
 
@@ -23,12 +23,22 @@ pub(crate) struct InputFeed {
     stage: Option<Stage>,
     /// The input of the app's next start, if this one's was ended.
     next_writer: Option<AppInput>,
-    /// Whether the end of a client's input can end the app's.
-    pub(crate) can_end: bool,
+    ending: InputEnding,
     /// Whether the writer is still to come. Until then input waits in the queue.
     is_awaited: bool,
     /// The client whose end of input ends the app's, once that has come.
     last_writer: Option<ClientId>,
+}
+
+/// What the end of a client's input can do to the app's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InputEnding {
+    /// Nothing: it has no end.
+    Never,
+    /// End it; another FIFO takes its place for the app's next start.
+    Renews,
+    /// End it; a container has one start.
+    Closes,
 }
 
 impl InputFeed {
@@ -36,10 +46,10 @@ impl InputFeed {
         queue: Input,
         [writer, next_writer]: [Option<AppInput>; 2],
         stage: Option<Stage>,
-        (can_end, is_awaited): (bool, bool),
+        (ending, is_awaited): (InputEnding, bool),
     ) -> Self {
         let last_writer = None;
-        let mut feed = Self { queue, writer, stage, next_writer, can_end, is_awaited, last_writer };
+        let mut feed = Self { queue, writer, stage, next_writer, ending, is_awaited, last_writer };
         if !feed.is_open() {
             // An earlier mux has ended it, and may have left something.
             feed.discard();
@@ -54,6 +64,11 @@ impl InputFeed {
     /// The awaited writer has come.
     pub(crate) fn begin(&mut self, writer: AppInput) {
         (self.writer, self.is_awaited) = (Some(writer), false);
+    }
+
+    /// Whether the end of a client's input can end the app's.
+    pub(crate) fn can_end(&self) -> bool {
+        self.ending != InputEnding::Never
     }
 
     /// Writes queued input until the app's side is full. Returns whether it accepted anything.
@@ -127,9 +142,13 @@ impl InputFeed {
         (self.writer, self.is_awaited) = (None, false);
     }
 
-    /// Makes the input for the app's next start.
+    /// It was closed: makes the input for the app's next start, if there can be one.
     pub(crate) fn prepare_next(&mut self, dir: &AppDir, notify: &Notify) -> Result<()> {
-        self.next_writer = Some(fifo::renew_input(dir, notify)?);
+        match self.ending {
+            InputEnding::Never => {}
+            InputEnding::Renews => self.next_writer = Some(fifo::renew_input(dir, notify)?),
+            InputEnding::Closes => passed::end_input(notify),
+        }
         Ok(())
     }
 

@@ -14,12 +14,21 @@ use crate::types::stream::Offsets;
 use crate::wire::life::ReportedLife;
 use crate::wire::{AppStatus, LifecycleEvent, Started};
 
+/// The app of a keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptApp {
+    /// The keeper's child: its own children may write when it has ended.
+    Command,
+    /// Its engine reports the end, and nothing of it is left then.
+    Container,
+}
+
 /// See the module. Until something is reported nothing is known of the app.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     service: ServiceName,
-    /// Whether the keeper of `run` has started this mux, and starts the app.
-    is_kept: bool,
+    /// The kind of the app, if a keeper has started this mux.
+    kept: Option<KeptApp>,
     /// The app's process, while it is known to run.
     pub(crate) pid: Option<u32>,
     /// How the app ended last, even if it runs again.
@@ -37,10 +46,10 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(crate) fn new(service: ServiceName, is_kept: bool) -> Self {
+    pub(crate) fn new(service: ServiceName, kept: Option<KeptApp>) -> Self {
         Self {
             service,
-            is_kept,
+            kept,
             pid: None,
             ended: None,
             restarts: 0,
@@ -67,7 +76,12 @@ impl Lifecycle {
     }
 
     pub(crate) fn is_kept(&self) -> bool {
-        self.is_kept
+        self.kept.is_some()
+    }
+
+    /// Whether children of an ended app may go on writing.
+    pub(crate) fn leaves_children(&self) -> bool {
+        self.kept == Some(KeptApp::Command)
     }
 
     /// How the app ended, if it has and does not run again.
@@ -87,10 +101,10 @@ impl Lifecycle {
 
     // ---- reports ----
 
-    /// Whether the process with this PID may report events: of an app of `run` the keeper alone
-    /// knows them.
+    /// Whether the process with this PID may report events: of a kept app the keeper alone knows
+    /// them.
     pub(crate) fn check_reporter(&self, pid: i32) -> Result<()> {
-        if self.is_kept && pid != getppid().as_raw() {
+        if self.is_kept() && pid != getppid().as_raw() {
             bail!("only the keeper of its app reports the life cycle");
         }
         Ok(())
@@ -106,6 +120,11 @@ impl Lifecycle {
         }
     }
 
+    /// The app has ended, and its status will not be known.
+    pub(crate) fn lose_app(&mut self) {
+        self.pid = None;
+    }
+
     /// A client reports that the app cannot be started.
     pub(crate) fn fail(&mut self, error: String) {
         self.failed = Some(error);
@@ -118,7 +137,7 @@ impl Lifecycle {
     /// Whether the keeper is to learn now that a client has attached, since the app may wait for
     /// one.
     pub(crate) fn must_report_client(&mut self, has_client: bool) -> bool {
-        self.is_kept && has_client && !std::mem::replace(&mut self.has_reported_client, true)
+        self.is_kept() && has_client && !std::mem::replace(&mut self.has_reported_client, true)
     }
 
     /// The offsets at which the next event counts, if there is one.
@@ -130,7 +149,7 @@ impl Lifecycle {
     /// the mux is of `run`: then its keeper ends it at once.
     pub(crate) fn next_event(&mut self, is_read: bool) -> Option<LifecycleEvent> {
         let waits = matches!(self.events.front()?, (LifecycleEvent::Ended(_), _));
-        if waits && !is_read && !self.is_kept {
+        if waits && !is_read && !self.is_kept() {
             return None;
         }
         self.events.pop_front().map(|(event, _)| event)
@@ -140,7 +159,7 @@ impl Lifecycle {
 
     /// Asks systemd how the app ended, unless that is known or the keeper reports it.
     pub(crate) fn inquire(&mut self, dir: &AppDir, age: Duration, now: Instant) {
-        if !self.is_kept && self.status().is_none() {
+        if !self.is_kept() && self.status().is_none() {
             self.inquiry = Inquiry::begin(&self.service, dir, age, now);
         }
     }
@@ -176,7 +195,7 @@ mod tests {
     #[test]
     fn an_app_has_a_status_until_it_is_started_again() {
         let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(service, false);
+        let mut life = Lifecycle::new(service, None);
         assert_eq!((life.status(), life.restarts), (None, 0));
         life.report(LifecycleEvent::Started(Started { pid: 7 }), Offsets::default());
         life.report(LifecycleEvent::Ended(AppStatus::Status(3)), Offsets::default());
@@ -193,16 +212,16 @@ mod tests {
     #[test]
     fn of_an_app_of_run_only_the_keeper_reports() {
         let service = ServiceName::of(&"web".parse().unwrap());
-        let life = Lifecycle::new(service.clone(), true);
+        let life = Lifecycle::new(service.clone(), Some(KeptApp::Command));
         assert!(life.check_reporter(i32::try_from(std::process::id()).unwrap()).is_err());
         assert!(life.check_reporter(getppid().as_raw()).is_ok());
-        assert!(Lifecycle::new(service, false).check_reporter(1).is_ok());
+        assert!(Lifecycle::new(service, None).check_reporter(1).is_ok());
     }
 
     #[test]
     fn the_first_client_is_reported_once() {
         let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(service, true);
+        let mut life = Lifecycle::new(service, Some(KeptApp::Command));
         let reported = [false, true, true].map(|has_client| life.must_report_client(has_client));
         assert_eq!(reported, [false, true, false]);
     }
@@ -210,7 +229,7 @@ mod tests {
     #[test]
     fn an_end_waits_until_all_is_read() {
         let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(service, false);
+        let mut life = Lifecycle::new(service, None);
         let ended = LifecycleEvent::Ended(AppStatus::Status(3));
         let started = LifecycleEvent::Started(Started { pid: 7 });
         let at = |offset| [offset; Stream::ALL.len()];

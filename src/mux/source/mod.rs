@@ -1,11 +1,14 @@
-//! The sources of the app's output and the target of its input: FIFOs, or a pty pair.
+//! The sources of the app's output and the target of its input: FIFOs, a pty pair, or ends that
+//! another program made.
 //!
 //! A [`Source`] is read, an [`AppInput`] is written; neither blocks. A source holds the app's end
-//! open as well, so it never reads an end of file. systemd or wait(2) report that the app has
-//! ended. Only the terminal of a container has no such end, and its end is that of the container.
+//! open as well where there is a way to it, so it never reads an end of file. systemd, wait(2) or a
+//! container engine report that the app has ended. Only the terminal of a container that sends it
+//! itself has no such end, and its end is that of the container.
 
 pub(crate) mod fifo;
 mod pace;
+pub(crate) mod passed;
 pub(crate) mod pty;
 pub(crate) mod stage;
 
@@ -45,7 +48,7 @@ pub(crate) enum Read {
 pub(crate) struct Source {
     pub(crate) stream: Stream,
     pub(crate) fd: OwnedFd,
-    /// The app's end, held open.
+    /// The app's end, held open where there is a way to it.
     held: Option<OwnedFd>,
     stage: Option<Stage>,
     /// How fast it is written, where it is a pipe.
@@ -130,6 +133,11 @@ impl Source {
         let nap = self.pace.as_mut().and_then(|pace| pace.empty(now));
         self.paced = nap.is_some();
         nap
+    }
+
+    /// Whether it is the master of a terminal: the output of one may come in a pipe.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.stream == Stream::Tty && pty::size(&self.fd).is_ok()
     }
 
     /// Whether there is nothing to read now. If the kernel cannot answer, there may be something.
@@ -221,9 +229,8 @@ mod tests {
     fn staged(fd: OwnedFd, left: &[u8]) -> Source {
         let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
         write(&into, left).unwrap();
-        let held = fd.try_clone().unwrap();
         let stage = Stage { out, into, len: left.len(), is_inherited: true };
-        Source::new(Stream::Tty, fd, Some(held)).staged(Some(stage))
+        Source::new(Stream::Tty, fd, None).staged(Some(stage))
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub(crate) fn forget_adopted(notify: &Notify) {
 }
 
 impl Master {
-    fn new(
+    pub(super) fn new(
         master: OwnedFd,
         held: Option<OwnedFd>,
         stored: &mut Stored,

@@ -1,0 +1,87 @@
+//! The ends of a container: pipes, or the master of a terminal, which another program made.
+//!
+//! The keeper was given them, so they are in its store before the first mux starts. Nothing else
+//! leads to them: a stream whose end is missing there is not served.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result};
+use rustix::pty::OpenptFlags;
+
+use super::pace::Pace;
+use super::stage::Stage;
+use super::{AppInput, Source, held_name, pty};
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
+use crate::types::limits;
+use crate::types::size::Size;
+use crate::types::stream::Stream;
+
+/// An output, which may be that of a terminal: a pipe. The keeper may have the app's end, too.
+pub(crate) fn source(stream: Stream, stored: &mut Stored, notify: &Notify) -> Result<Source> {
+    let read = take(stream.name(), stored, notify)?;
+    let hold = held_name(stream);
+    let held = stored.remove(&hold);
+    if let Some(held) = &held {
+        notify.store(&hold, held);
+    }
+    let size = super::resize_pipe(&read, limits::PIPE);
+    let mut source = Source::new(stream, read, held);
+    source.pace = (stream != Stream::Tty).then(|| Pace::new(size));
+    let stage = Stage::open(stream, limits::STAGE, stored, notify).context("cannot make a pipe")?;
+    Ok(source.staged(stage))
+}
+
+/// The input, a pipe; `None` if an earlier mux has ended it.
+pub(crate) fn input(stored: &mut Stored, notify: &Notify) -> Result<Option<AppInput>> {
+    let name = Stream::Stdin.name();
+    if !stored.has(name) {
+        return Ok(None);
+    }
+    Ok(Some(AppInput::new(take(name, stored, notify)?)))
+}
+
+/// The app's input has ended: no later mux has it.
+pub(crate) fn end_input(notify: &Notify) {
+    notify.forget(Stream::Stdin.name());
+}
+
+/// Whether the end of this stream is the master of a terminal.
+pub(crate) fn is_terminal(stored: &Stored) -> bool {
+    stored.get(pty::STORED).is_some_and(|end| pty::size(end).is_ok())
+}
+
+/// A terminal. It gets this size if it has none.
+pub(crate) fn terminal(size: Size, stored: &mut Stored, notify: &Notify) -> Result<pty::Master> {
+    let master = take(pty::STORED, stored, notify)?;
+    let open = || -> io::Result<pty::Master> {
+        let now = pty::size(&master)?;
+        if now.is_none() {
+            pty::resize(&master, size)?;
+        }
+        let hold = held_name(Stream::Tty);
+        let held = match stored.remove(&hold) {
+            Some(held) => held,
+            // Not by its path, which may be one of another mount namespace.
+            None => open_slave(&master)?,
+        };
+        notify.store(&hold, &held);
+        pty::Master::new(master, Some(held), stored, notify)
+    };
+    open().context("cannot use the terminal")
+}
+
+/// The slave of a master.
+fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    Ok(rustix::pty::ioctl_tiocgptpeer(master, flags)?)
+}
+
+/// An end from the store, which does not block from here on.
+fn take(name: &str, stored: &mut Stored, notify: &Notify) -> Result<OwnedFd> {
+    let end = stored.remove(name).with_context(|| format!("{name} was not passed to this mux"))?;
+    rustix::io::ioctl_fionbio(&end, true).with_context(|| format!("cannot use {name}"))?;
+    notify.store(name, &end);
+    Ok(end)
+}
