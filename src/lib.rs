@@ -9,7 +9,7 @@
 //! | [`commands`] | what each command does: attach, logs, run, enable, … |
 //! | [`units`] | the unit files that make a service attachable |
 //! | [`mux`] | the event loop of an app's mux: its streams, clients and logs |
-//! | [`containers`] | the console sockets of container runtimes |
+//! | [`containers`] | what container engines and runtimes say, and what they can be asked |
 //! | [`logfmt`] | one file per log format (pure) |
 //! | [`core`] | what the app wrote, how far each client is, what a terminal shows (pure) |
 //! | [`systemd`] | readiness, stored descriptors, questions and orders about units |

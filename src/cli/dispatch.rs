@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use super::name::WhichApp;
 use super::{
-    Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, resolve,
-    resolve_units, rkt, salvage,
+    Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, containerd,
+    resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
@@ -30,6 +30,9 @@ pub fn main() -> i32 {
         && first == JOURNAL_WRITER
     {
         return journal_writer::main(words).code();
+    }
+    if containerd::is_logger(&arguments) {
+        return containerd::main(&arguments).code();
     }
     let outcome =
         if rkt::is_spelling(&arguments) { rkt_main(&arguments) } else { our_main(&arguments) };
@@ -57,8 +60,18 @@ fn our_main(arguments: &[OsString]) -> Exit {
 
 /// Executes a command line from which these mistakes were left out.
 fn begin(cli: Cli, wrong: &[String]) -> Exit {
-    let is_mux = matches!(cli.command, Command::Stream(_) | Command::Tty(_) | Command::Run(_));
-    diagnostics::start(cli.log_level, is_mux);
+    match &cli.command {
+        Command::Container(args) if args.for_engine => {
+            diagnostics::start_for_engine(cli.log_level);
+        }
+        command => {
+            let is_mux = matches!(
+                command,
+                Command::Stream(_) | Command::Tty(_) | Command::Run(_) | Command::Container(_)
+            );
+            diagnostics::start(cli.log_level, is_mux);
+        }
+    }
     for mistake in wrong {
         log::error!("the app is running, so this option is left out: {mistake}");
     }
@@ -110,6 +123,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             read_old_options(&state()?.app(&args.app.name));
             run_mux(resolve::tty(&args, &state()?))
         }
+        Command::Container(args) => run_mux(resolve::container(&args, &state()?)),
         Command::Prepare(args) => prepare(&args, &state()?).map(|()| Exit::Done),
         Command::Run(args) if args.attach && !args.await_client && !process::is_kept() => {
             if_valid(resolve::run_attached(&args, &state()?), |request| run::attached(&request))

@@ -4,6 +4,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`dispatch`] | from the command line to the command |
+//! | [`containerd`] | the command line of a logger of containerd |
 //! | [`salvage`] | the valid options of a mux with a running app |
 //! | [`rkt`] | rkt's spelling |
 //! | [`resolve_units`], [`resolve`] | what the arguments mean, checked |
@@ -12,6 +13,7 @@
 //! | [`units`] | the arguments of the commands that write units |
 //! | [`values`] | the values of options |
 
+mod containerd;
 pub(crate) mod dispatch;
 mod mux;
 mod name;
@@ -29,7 +31,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use crate::cli::mux::{
-    LogArgs, MuxArgs, PrepareArgs, RecordArgs, RunArgs, StreamArgs, TtyArgs,
+    ContainerArgs, LogArgs, MuxArgs, PrepareArgs, RecordArgs, RunArgs, StreamArgs, TtyArgs,
 };
 pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::units::{DeferredStep, DisableArgs, EnableArgs, ModeArgs, UnitsArgs};
@@ -115,6 +117,9 @@ pub(crate) enum Command {
     /// For ExecStartPre= of the templates.
     #[command(hide = true)]
     Prepare(PrepareArgs),
+    /// Run the mux of a container, for its keeper.
+    #[command(hide = true)]
+    Container(ContainerArgs),
     /// Attach standard input and output to an app.
     Attach(AttachArgs),
     /// List the apps, or show the endpoints of one.

@@ -1,4 +1,4 @@
-//! The app that a person names: by its name, by its service, or not at all.
+//! The app that a person names: by its name, by its service or container, or not at all.
 
 use std::env;
 use std::fmt;
@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::values;
+use crate::commands::find;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::name::AppName;
 
@@ -29,9 +30,10 @@ impl std::error::Error for WhichApp {}
 /// The app of a command that people type.
 #[derive(Debug, Args)]
 pub(crate) struct NamedAppArg {
-    /// App, or its service.
+    /// App, or its service or container.
     ///
-    /// The app game-eu may also be called game@eu or game@eu.service. Default: the only app; for
+    /// The app game-eu may also be called game@eu or game@eu.service. A container may be called by
+    /// its id, or by NAMESPACE/ID, as `list` shows it. Default: the only app; for
     /// `list` all apps; for `control` none.
     #[arg(value_name = "NAME", value_parser = values::app)]
     name: Option<AppName>,
@@ -62,7 +64,8 @@ impl NamedAppArg {
     /// The app with this name, or the only one that this user can see.
     pub(crate) fn resolve(&self, given: Option<PathBuf>) -> Result<AppDir> {
         if let Some(name) = self.given()? {
-            return Ok(StateDir::with_app(given, name)?.app(name));
+            let state = StateDir::with_app(given, name)?;
+            return Ok(state.app(&find::container(&state, name)));
         }
         let mut apps = Vec::new();
         for state in StateDir::all(given)? {

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::values::Since;
 use super::{
-    AloneArgs, AttachArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs, PrepareArgs,
-    RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    AloneArgs, AttachArgs, ContainerArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs,
+    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
@@ -34,6 +34,7 @@ use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
+use crate::wire::container::Container;
 use crate::wire::{ControlRequest, Exclusive};
 
 /// Chunks that fit into a rotated file, at least: a file ends with a whole one, so a smaller part
@@ -88,6 +89,21 @@ pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
     plan(dir, streams, &args.mux, &args.record, false)
 }
 
+/// The plan of a container's mux.
+pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPlan> {
+    let enabled = if args.terminal { vec![Stream::Tty] } else { in_order(&args.streams) };
+    let streams = Streams::Passed { enabled, size: args.size };
+    let mut record = args.record.clone();
+    if !args.terminal && !record.record.is_empty() {
+        log::error!("--record is left out: only a terminal can be recorded");
+        record = RecordArgs::default();
+    }
+    let (namespace, id, exec) = (args.namespace.clone(), args.id.clone(), args.exec.clone());
+    let container = Some(Container::new(namespace, id, exec));
+    let plan = plan(state.app(&args.app.name), streams, &args.mux, &record, true)?;
+    Ok(MuxPlan { container, ..plan })
+}
+
 /// The plan of a mux for a terminal.
 pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<MuxPlan> {
     plan(dir, Streams::Terminal { size }, mux, &RecordArgs::default(), false)
@@ -110,7 +126,18 @@ fn plan(
     logs.format_options.record_input = record.record_input;
     let term = env::var("TERM").ok().filter(|term| !term.is_empty());
     logs.format_options.term = term.unwrap_or_else(|| app::TERM.to_owned());
-    Ok(MuxPlan { dir, service, streams, backlog, patience, others, logs, keeps_ends, is_kept })
+    Ok(MuxPlan {
+        dir,
+        service,
+        streams,
+        backlog,
+        patience,
+        others,
+        logs,
+        keeps_ends,
+        is_kept,
+        container: None,
+    })
 }
 
 /// Leaves out an invalid option if a running app depends on this mux.

@@ -3,22 +3,35 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Arg, Command, FromArgMatches, Id};
 
 use super::Cli;
 use crate::os::diagnostics;
 
-/// The commands that run a mux of a unit.
-const MUXES: [&str; 2] = ["stream", "tty"];
+/// The commands that run a mux of a unit or of a container.
+const MUXES: [&str; 3] = ["stream", "tty", "container"];
 /// The option without which a mux cannot start.
 const APP: &str = "--app";
+/// The option that the keeper of a container needs as well.
+const STATE_DIR: &str = "--state-dir";
 /// Its name for clap.
 const APP_ID: &str = "name";
 
-/// Whether this command runs a mux of a unit.
+/// Whether this command runs a mux of a unit or of a container.
 pub(crate) fn is_mux(command: &OsString) -> bool {
     MUXES.iter().any(|mux| command == mux)
+}
+
+/// The state directory that options or the environment name.
+pub(crate) fn state_dir(options: &[OsString]) -> Option<PathBuf> {
+    let named = options_in(options).find(|words| name(words) == STATE_DIR);
+    let value = named.and_then(|words| {
+        let text = words.first()?.to_str()?.split_once('=')?.1;
+        Some(PathBuf::from(text))
+    });
+    value.or_else(|| env::var_os("IOTTYMUX_STATE_DIR").map(PathBuf::from))
 }
 
 /// A part of the arguments that can be left out.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
+use crate::containers::name;
 use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog;
@@ -37,8 +38,12 @@ pub(crate) enum Since {
     Ago(Duration),
 }
 
-/// Parses the name of an app, or the name of a service, whose app has the name that `enable` derives.
+/// Parses the name of an app, or that of a service, whose app has the name that `enable` derives, or
+/// `NAMESPACE/ID` of a container.
 pub(crate) fn app(text: &str) -> Result<AppName, NameError> {
+    if let Some(container) = name::parse(text) {
+        return Ok(container);
+    }
     text.parse().or_else(|e| match text.parse::<ServiceName>() {
         Ok(service) if !text.chars().all(char::is_alphanumeric) => service.app(),
         _ => Err(e),

@@ -13,9 +13,10 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::Uid;
 use strsim::osa_distance;
 
-use crate::os::state::AppDir;
+use crate::os::state::{AppDir, StateDir};
 use crate::types::limits;
 use crate::types::name::AppName;
+use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
 
@@ -68,6 +69,20 @@ pub(crate) fn retry<T>(
             Err(e) => bail!("cannot wait for app {}: {e}", dir.name()),
         }
     }
+}
+
+/// The app of this name, or the one whose container has this id: the running one of several.
+pub(crate) fn container(state: &StateDir, name: &AppName) -> AppName {
+    if state.app(name).dir().is_dir() {
+        return name.clone();
+    }
+    let has_id = |app: &AppName| {
+        Container::read(&state.app(app)).is_some_and(|container| container.has_id(name.as_str()))
+    };
+    let mut found: Vec<_> = state.apps().unwrap_or_default();
+    found.retain(has_id);
+    let running = found.iter().position(|app| state.app(app).is_locked());
+    found.into_iter().nth(running.unwrap_or_default()).unwrap_or_else(|| name.clone())
 }
 
 /// Watches a directory for what appears in it, or as long as it does not exist, the nearest one

@@ -13,12 +13,16 @@ use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::name::AppName;
 use crate::wire::AppState;
+use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
 
 /// Muxes that are queried for their status at the same time: enough that hanging ones do not add
 /// up, and few beside the threads and descriptors of a user.
 const ASKED: usize = 64;
+
+/// Characters of a column with the streams of an app.
+const STREAMS: usize = "stdin,stdout,stderr".len();
 
 /// Prints the endpoints of an app, with a line end for people or as rkt does without one.
 pub(crate) fn one(dir: &AppDir, line_end: &str) -> Result<()> {
@@ -32,20 +36,23 @@ pub(crate) fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 
-/// Prints a line for each app: its state (`refused` if its mux does not let us in) and its streams.
+/// Prints a line for each app: its state (`refused` if its mux does not let us in), its streams, and
+/// the container that it is.
 /// `enabled` are the apps with units, which can be started. Of apps with the same name it shows
 /// that of the first directory.
 pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
     let line = |(name, state): (&AppName, &StateDir)| {
         let dir = state.app(name);
+        let container = Container::read(&dir)
+            .map_or(String::new(), |container| container.to_string().escape_debug().to_string());
         let endpoints = match Endpoints::read(&dir) {
             Ok(endpoints) => endpoints,
             Err(e) if find::is_forbidden(&e) => {
-                return [name.to_string(), "refused".into(), String::new()];
+                return [name.to_string(), "refused".into(), String::new(), container];
             }
             Err(_) => {
                 let state = without_endpoints(&dir, enabled.contains(name));
-                return [name.to_string(), state.word().into(), String::new()];
+                return [name.to_string(), state.word().into(), String::new(), container];
             }
         };
         let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
@@ -55,7 +62,7 @@ pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
             // It answers, but refuses this user.
             Err(_) => "refused",
         };
-        [name.to_string(), state.into(), streams.join(",")]
+        [name.to_string(), state.into(), streams.join(","), container]
     };
     let mut names = BTreeMap::new();
     for state in states {
@@ -70,7 +77,7 @@ pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
     }
     let names: Vec<_> = names.iter().map(|(name, state)| (name, *state)).collect();
     // Wait for muxes that hang in parallel.
-    let mut apps: Vec<[String; 3]> = Vec::new();
+    let mut apps: Vec<[String; 4]> = Vec::new();
     for names in names.chunks(ASKED) {
         thread::scope(|scope| {
             let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| line(*name))).collect();
@@ -79,9 +86,12 @@ pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
         });
     }
     let width = apps.iter().map(|[name, ..]| name.len()).max().unwrap_or(0).max("APP".len());
-    let mut text = format!("{:width$}  STATE      ENDPOINTS\n", "APP");
-    for [name, state, streams] in apps {
-        let line = format!("{name:width$}  {state:9}  {streams}");
+    let has_container = apps.iter().any(|[.., container]| !container.is_empty());
+    // Nothing that a script reads moves without one.
+    let (room, title) = if has_container { (STREAMS, "  CONTAINER") } else { (0, "") };
+    let mut text = format!("{:width$}  STATE      {:room$}{title}\n", "APP", "ENDPOINTS");
+    for [name, state, streams, container] in apps {
+        let line = format!("{name:width$}  {state:9}  {streams:room$}  {container}");
         let _ = writeln!(text, "{}", line.trim_end());
     }
     print(&text)

@@ -5,6 +5,7 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | [`containerd_logger`] | logging a container of containerd |
 //! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
 //! | [`enable`] | making a service attachable, and no longer |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
@@ -13,6 +14,7 @@
 //! | [`journal_writer`] | taking a service's lines from a mux to the journal |
 
 pub(crate) mod attach;
+pub(crate) mod containerd_logger;
 pub(crate) mod enable;
 pub(crate) mod find;
 pub(crate) mod journal_writer;

@@ -1,9 +1,17 @@
-//! What container runtimes and engines say to a process beside them.
+//! What container runtimes and engines say to a process beside them, and what they can be asked.
 //!
 //! A module knows neither the mux nor the command line.
 //!
 //! | module | is |
 //! |---|---|
 //! | [`console`] | the socket on which a runtime sends the terminal of a container |
+//! | [`task`] | a task of containerd: how it ends, the size of its terminal |
+//! | [`ttrpc`] | requests to a shim of containerd |
+//! | [`protobuf`] | the messages in them (pure) |
+//! | [`name`] | from a container's id to an app's name (pure) |
 
 pub(crate) mod console;
+pub(crate) mod name;
+mod protobuf;
+pub(crate) mod task;
+mod ttrpc;

@@ -164,12 +164,12 @@ impl Mux {
         }
     }
 
-    /// Writes how the app ended and its last output, unless it is known that it never began.
+    /// Writes how the app ended and its last output, unless `run` never started it.
     fn publish_last(&self) -> Result<()> {
         let status = self.end_status();
         let is_awaited = self.console.socket().is_some();
         let is_silent = self.hub.extent(Stream::Tty).is_none_or(|(end, _)| end == 0);
-        let never_began = self.life.is_kept() || is_awaited && is_silent;
+        let never_began = self.life.leaves_children() || is_awaited && is_silent;
         if never_began && status.is_none() {
             return Ok(());
         }

@@ -46,6 +46,7 @@ use crate::types::rights::{self, Lists, Rules};
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::{Epoch, Stream};
+use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::life::ReportedLife;
 
@@ -78,7 +79,6 @@ pub(crate) enum Streams {
         size: Size,
     },
     /// The ends of a container, which its keeper was given.
-    #[allow(dead_code, reason = "of containers, which come next")]
     Passed {
         /// The streams that the app has.
         enabled: Vec<Stream>,
@@ -108,6 +108,8 @@ pub(crate) struct MuxPlan {
     pub(crate) keeps_ends: bool,
     /// Whether a keeper has started this mux: of `run`, or of a container.
     pub(crate) is_kept: bool,
+    /// The container that the app is.
+    pub(crate) container: Option<Container>,
 }
 
 /// The app's ends, opened.
@@ -185,6 +187,7 @@ impl Mux {
             logs,
             keeps_ends,
             is_kept,
+            container,
         } = plan;
         let keeper = stored.remove(notify::KEEPER).filter(|_| is_kept);
         // A hook may have stored the ends for the first mux, but only a mux has a memory.
@@ -220,6 +223,9 @@ impl Mux {
             dir.join()?;
         }
         let (lock, reported) = enter(&dir, duty, takes_over)?;
+        if let Some(container) = container {
+            duty.unless_app_runs(container.publish(&dir))?;
+        }
         raise_descriptor_limit();
         let mut ends = if is_passed {
             open_ends(&dir, &streams, &mut stored, &notify)?

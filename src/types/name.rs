@@ -65,6 +65,12 @@ impl FromStr for AppName {
 }
 
 impl AppName {
+    /// A name that is valid by the way in which it was made.
+    pub(crate) fn made(text: String) -> Self {
+        debug_assert!(text.parse::<Self>().is_ok(), "{text:?}");
+        Self(text)
+    }
+
     /// The name as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0

@@ -6,10 +6,11 @@
 //! | module | is |
 //! |---|---|
 //! | [`session`] | a client's way into a session |
-//! | [`endpoints`], [`last`], [`life`], [`logged`] | the documents in the state directory |
+//! | [`endpoints`], [`last`], [`life`], [`logged`], [`container`] | the documents in the state directory |
 //! | [`document`] | reading and writing one |
 //! | [`messages`] | the bodies of control messages |
 
+pub(crate) mod container;
 pub(crate) mod document;
 pub(crate) mod endpoints;
 pub(crate) mod last;

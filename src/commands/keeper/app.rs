@@ -59,7 +59,6 @@ pub(crate) trait App {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppEvent {
     /// It runs, and [`App::pid`] is known.
-    #[allow(dead_code, reason = "of containers, which come next")]
     Started,
     /// It has ended, if it is known how.
     Ended(Option<AppStatus>),

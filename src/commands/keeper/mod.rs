@@ -52,7 +52,7 @@ pub(crate) struct KeepRequest {
     pub(crate) insists: bool,
     /// Reports, once, that the app can start and clients can attach.
     pub(crate) on_ready: OnReady,
-    /// How long after a signal to end the keeper stays at most. The mux then ends alone.
+    /// How long the keeper stays after a signal to end, at most. The mux then ends alone.
     pub(crate) stays: Option<Duration>,
 }
 
@@ -237,13 +237,14 @@ impl Keeper {
     // ---- the app ----
 
     fn look_at_app(&mut self) -> Result<()> {
-        match self.app.look(self.store.get(TERMINAL), Instant::now())? {
-            None => {}
-            Some(AppEvent::Started) => self.report_start(),
-            Some(AppEvent::Ended(status)) => {
-                let exit = status.map_or(Exit::Lost, |status| Exit::App(status.code()));
-                self.stage = AppStage::Over { status, exit };
-                self.end_mux();
+        while let Some(event) = self.app.look(self.store.get(TERMINAL), Instant::now())? {
+            match event {
+                AppEvent::Started => self.report_start(),
+                AppEvent::Ended(status) => {
+                    let exit = status.map_or(Exit::Lost, |status| Exit::App(status.code()));
+                    self.stage = AppStage::Over { status, exit };
+                    self.end_mux();
+                }
             }
         }
         Ok(())
@@ -315,24 +316,29 @@ impl Keeper {
             // Both are looked at in each turn.
             Signal::SIGCHLD => {}
             Signal::SIGHUP => self.mux.signal(signal),
-            _ if self.app.signal(signal, self.store.get(TERMINAL), now) => {
-                log::info!("app {}: passed {signal} on to it", self.dir.name());
-            }
             _ => {
-                log::info!("app {}: ending on {signal}", self.dir.name());
-                // An app that has ended has its exit code already.
-                if !matches!(self.stage, AppStage::Over { .. }) {
-                    self.stage = AppStage::Over { status: None, exit: Exit::Lost };
+                if let Some(stays) = self.stays {
+                    self.leaves_at.get_or_insert(now + stays);
                 }
-                if let (None, Some(stays)) = (self.leaves_at, self.stays) {
-                    self.leaves_at = Some(now + stays);
-                }
-                if self.mux.is_ready() || self.insists {
-                    self.end_mux();
+                if self.app.signal(signal, self.store.get(TERMINAL), now) {
+                    log::info!("app {}: passed {signal} on to it", self.dir.name());
                 } else {
-                    self.mux.end(now);
+                    self.end(signal, now);
                 }
             }
+        }
+    }
+
+    /// Ends without the app.
+    fn end(&mut self, signal: Signal, now: Instant) {
+        log::info!("app {}: ending on {signal}", self.dir.name());
+        // An app that has ended has its exit code already.
+        if !matches!(self.stage, AppStage::Over { .. }) {
+            self.stage = AppStage::Over { status: None, exit: Exit::Lost };
+        }
+        // One that starts reads what is there first, and ends when it is ready.
+        if self.mux.is_ready() || !self.insists {
+            self.mux.end(now);
         }
     }
 }

@@ -66,6 +66,8 @@ pub(crate) const LOGS: &str = "logs";
 pub(crate) const LAST: &str = "last.json";
 /// What was reported of the app's life, for the next mux.
 pub(crate) const LIFE: &str = "life.json";
+/// The container that the app is.
+pub(crate) const CONTAINER: &str = "container.json";
 /// Prefix of an end that is set aside until the app's next start.
 pub(crate) const KEPT: &str = "kept-";
 const LOCK: &str = "lock";
@@ -420,6 +422,7 @@ impl AppDir {
         self.remove(ENDPOINTS)?;
         self.remove(LAST)?;
         self.remove(LIFE)?;
+        self.remove(CONTAINER)?;
         for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
             self.remove(file)?;
         }
@@ -526,6 +529,6 @@ fn is_own(stat: &Stat) -> bool {
 /// Whether a mux makes files of this name.
 fn is_of_a_mux(name: &str) -> bool {
     let stem = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).unwrap_or(name);
-    [ENDPOINTS, LOGS, LAST, LIFE, LOCK].contains(&stem)
+    [ENDPOINTS, LOGS, LAST, LIFE, CONTAINER, LOCK].contains(&stem)
         || ["sock-", "stage2-", KEPT].iter().any(|begin| stem.starts_with(begin))
 }

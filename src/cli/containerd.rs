@@ -1,0 +1,226 @@
+//! The command line of a logger, as containerd writes it: pairs of a key and a value, in any order,
+//! from the query of a `binary://` address.
+//!
+//! A logger never fails because of what was asked for: its container would die of SIGPIPE. It
+//! serves with the rest, and says so in the log of containerd.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::salvage;
+use crate::commands::containerd_logger::{self, LoggerRequest};
+use crate::containers::name;
+use crate::containers::task::{self, Task, TaskId};
+use crate::os::files::read_plain;
+use crate::os::state::StateDir;
+use crate::os::{diagnostics, sys};
+use crate::systemd::process;
+use crate::systemd::store::FIRST_FD;
+use crate::types::exit::Exit;
+use crate::types::name::AppName;
+use crate::types::stream::Stream;
+
+/// The key that makes this program a logger. Its value is a file with variables, or empty.
+const KEY: &str = "containerd-logger";
+/// The variables of a logger.
+const ID: &str = "CONTAINER_ID";
+const NAMESPACE: &str = "CONTAINER_NAMESPACE";
+/// Longest file with variables, bytes.
+const ENV_FILE: u64 = 64 << 10;
+/// Names that are tried for a container, while others have the first ones.
+const NAMES: u32 = 1000;
+
+/// Whether this is the command line of a logger.
+pub(crate) fn is_logger(arguments: &[OsString]) -> bool {
+    arguments.iter().any(|word| word == KEY) && !process::is_kept()
+}
+
+/// Runs a logger.
+pub(crate) fn main(arguments: &[OsString]) -> Exit {
+    let words = Words::new(arguments);
+    // It does not come back if the file has something new.
+    let mistake = words.env_file.as_deref().and_then(|file| read_env_file(file).err());
+    // From here on the descriptors of the shim are ours.
+    let fds = sys::adopt(FIRST_FD, 3);
+    let is_pipe = |fd: &OwnedFd| {
+        let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
+        file.is_ok_and(|file| file.file_type().is_fifo())
+    };
+    let (Ok(id), Ok(namespace)) = (env::var(ID), env::var(NAMESPACE)) else {
+        return usage();
+    };
+    let Ok([stdout, stderr, ready]) = <[OwnedFd; 3]>::try_from(fds) else { return usage() };
+    if ![&stdout, &stderr, &ready].into_iter().all(is_pipe) {
+        return usage();
+    }
+    let bundle = env::current_dir().unwrap_or_default();
+    let engine_log = containerd_logger::write_to_engine(&bundle);
+    diagnostics::start_for_engine(None);
+    if let Err(e) = engine_log {
+        log::debug!("cannot write to the log of containerd: {e}");
+    }
+    if let Some(mistake) = mistake {
+        log::error!("container {}: {mistake:#}", id.escape_debug());
+    }
+    let started = Started { id, namespace, bundle };
+    let outcome = started.request(&words.options, [stdout, stderr], ready);
+    let outcome = outcome.and_then(containerd_logger::serve);
+    outcome.unwrap_or_else(|e| {
+        log::error!("{e:#}");
+        Exit::Failed
+    })
+}
+
+fn usage() -> Exit {
+    diagnostics::say(
+        "containerd starts its logger, with pipes as descriptors 3 to 5; try a container with \
+         --log-uri 'binary:///usr/local/bin/iottymux?containerd-logger='",
+    );
+    Exit::Usage
+}
+
+/// The pairs of the command line.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Words {
+    env_file: Option<PathBuf>,
+    /// The options of the mux.
+    options: Vec<OsString>,
+}
+
+impl Words {
+    fn new(arguments: &[OsString]) -> Self {
+        let mut words = Self::default();
+        for pair in arguments.chunks(2) {
+            let key = pair[0].to_string_lossy();
+            let value = pair.get(1).filter(|value| !value.is_empty());
+            if key == KEY {
+                words.env_file = value.map(PathBuf::from);
+                continue;
+            }
+            let mut option = OsString::from(format!("--{}", key.trim_start_matches('-')));
+            if let Some(value) = value {
+                option.push("=");
+                option.push(value);
+            }
+            words.options.push(option);
+        }
+        words
+    }
+}
+
+/// Executes this program again with the variables of a file, unless they are set.
+fn read_env_file(file: &Path) -> Result<()> {
+    let what = || format!("cannot read {}; the logger goes on without it", file.display());
+    let (_, text) = read_plain(file, ENV_FILE).with_context(what)?;
+    let text = String::from_utf8(text).with_context(what)?;
+    process::restart_with(&text, "IOTTYMUX_");
+    Ok(())
+}
+
+/// What containerd says of the container.
+struct Started {
+    id: String,
+    namespace: String,
+    bundle: PathBuf,
+}
+
+impl Started {
+    fn request(
+        self,
+        options: &[OsString],
+        [stdout, stderr]: [OwnedFd; 2],
+        ready: OwnedFd,
+    ) -> Result<LoggerRequest> {
+        let task = TaskId::of_logger(&self.bundle, &self.id);
+        let is_terminal = match &task.exec {
+            // The shim makes this pipe for a terminal, too, and closes it.
+            Some(_) => has_no_writer(&stderr),
+            None => task::has_terminal(&self.bundle),
+        };
+        let outputs = if is_terminal {
+            vec![(Stream::Tty, stdout)]
+        } else {
+            vec![(Stream::Stdout, stdout), (Stream::Stderr, stderr)]
+        };
+        let state = StateDir::resolve(salvage::state_dir(options))?;
+        let dir = state.app(&free_name(&state, &name::app_name(&self.namespace, &self.id)));
+        let mut mux: Vec<OsString> = Vec::new();
+        let mut option = |name: &str, value: &OsStr| {
+            let mut word = OsString::from(format!("--{name}="));
+            word.push(value);
+            mux.push(word);
+        };
+        option("app", dir.name().as_str().as_ref());
+        option("namespace", self.namespace.as_ref());
+        option("id", task.id.as_ref());
+        if let Some(exec) = &task.exec {
+            option("exec", exec.as_ref());
+        }
+        mux.insert(0, "container".into());
+        mux.extend(["--for-engine".into()]);
+        mux.extend(is_terminal.then(|| "--terminal".into()));
+        mux.extend_from_slice(options);
+        let task = Task::new(self.bundle, task, Instant::now());
+        Ok(LoggerRequest { dir, mux, outputs, ready, task })
+    }
+}
+
+/// The name, or a numbered one while another mux has it.
+fn free_name(state: &StateDir, name: &AppName) -> AppName {
+    let is_free = |name: &AppName| {
+        let dir = state.app(name);
+        !dir.is_locked() && !dir.is_split()
+    };
+    let numbered = (2..NAMES).map(|number| name::numbered(name, number));
+    let free = [name.clone()].into_iter().chain(numbered).find(is_free);
+    let free = free.unwrap_or_else(|| name.clone());
+    if free != *name {
+        log::warn!("there is another app {name}; this one is {free}");
+    }
+    free
+}
+
+/// Whether a pipe has ended.
+fn has_no_writer(pipe: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
+    poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Words {
+        Words::new(&line.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn pairs_come_in_any_order_and_are_options_with_or_without_dashes() {
+        let file = |file: &str| Some(PathBuf::from(file));
+        for (line, env_file, options) in [
+            (&["containerd-logger", ""][..], None, &[][..]),
+            (&["containerd-logger", "/e"], file("/e"), &[]),
+            (
+                &["--log", "cri:/a,raw:/b", "containerd-logger", "", "backlog", "8K"],
+                None,
+                &["--log=cri:/a,raw:/b", "--backlog=8K"],
+            ),
+            (&["syslog-keep-prefix", "", "containerd-logger", ""], None, &["--syslog-keep-prefix"]),
+            // Odd numbers of words.
+            (&["containerd-logger"], None, &[]),
+            (&["backlog", "8K", "containerd-logger"], None, &["--backlog=8K"]),
+            (&["containerd-logger", "", "backlog"], None, &["--backlog"]),
+        ] {
+            let options = options.iter().map(OsString::from).collect();
+            assert_eq!(words(line), Words { env_file, options }, "{line:?}");
+        }
+    }
+}
