@@ -159,6 +159,8 @@ impl Started {
             mux.push(word);
         };
         option("app", dir.name().as_str().as_ref());
+        let streams: Vec<&str> = outputs.iter().map(|(stream, _)| stream.name()).collect();
+        option("streams", streams.join(",").as_ref());
         option("namespace", self.namespace.as_ref());
         option("id", task.id.as_ref());
         if let Some(exec) = &task.exec {
@@ -166,7 +168,6 @@ impl Started {
         }
         mux.insert(0, "container".into());
         mux.extend(["--for-engine".into()]);
-        mux.extend(is_terminal.then(|| "--terminal".into()));
         mux.extend_from_slice(options);
         let task = Task::new(self.bundle, task, Instant::now());
         Ok(LoggerRequest { dir, mux, outputs, ready, task })

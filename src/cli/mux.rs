@@ -174,31 +174,28 @@ pub(crate) struct TtyArgs {
     pub(crate) mux: MuxArgs,
 }
 
-/// The options of a container's mux. It is an internal command.
+/// The options of the mux of a container. It is an internal command.
 #[derive(Debug, Args)]
 pub(crate) struct ContainerArgs {
     #[command(flatten)]
     pub(crate) app: AppArg,
+    /// Streams of the container, separated by commas.
+    #[arg(long, value_name = "STREAMS", value_delimiter = ',', required = true,
+          value_parser = values::any_stream)]
+    pub(crate) streams: Vec<Stream>,
     /// Namespace of the container.
     #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) namespace: String,
+    pub(crate) namespace: Option<String>,
     /// The container's own name.
     #[arg(long, value_name = "ID")]
-    pub(crate) id: String,
-    /// The process in it, if it is not its first one.
+    pub(crate) id: Option<String>,
+    /// The process in the container, if it is not the first one.
     #[arg(long, value_name = "ID")]
     pub(crate) exec: Option<String>,
-    /// The streams that were passed [default: stdout,stderr].
-    #[arg(long, value_name = "STREAMS", value_delimiter = ',', value_parser = values::plain_stream,
-          default_value = "stdout,stderr")]
-    pub(crate) streams: Vec<Stream>,
-    /// A terminal was passed, or its output.
-    #[arg(long)]
-    pub(crate) terminal: bool,
     /// Write messages as containerd has them in its log.
     #[arg(long)]
     pub(crate) for_engine: bool,
-    /// Like --size of `tty`.
+    /// Initial size of a terminal that has none.
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT,
           value_parser = values::size)]
     pub(crate) size: Size,

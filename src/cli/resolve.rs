@@ -89,17 +89,18 @@ pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
     plan(dir, streams, &args.mux, &args.record, false)
 }
 
-/// The plan of a container's mux.
+/// The plan of the mux of a container.
 pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPlan> {
-    let enabled = if args.terminal { vec![Stream::Tty] } else { in_order(&args.streams) };
-    let streams = Streams::Passed { enabled, size: args.size };
+    let streams = Streams::Passed { enabled: args.streams.clone(), size: args.size };
     let mut record = args.record.clone();
-    if !args.terminal && !record.record.is_empty() {
+    if !args.streams.contains(&Stream::Tty) && !record.record.is_empty() {
         log::error!("--record is left out: only a terminal can be recorded");
         record = RecordArgs::default();
     }
-    let (namespace, id, exec) = (args.namespace.clone(), args.id.clone(), args.exec.clone());
-    let container = Some(Container::new(namespace, id, exec));
+    let (namespace, id) = (args.namespace.clone(), args.id.clone());
+    let container = namespace.zip(id);
+    let container =
+        container.map(|(namespace, id)| Container::new(namespace, id, args.exec.clone()));
     let plan = plan(state.app(&args.app.name), streams, &args.mux, &record, true)?;
     Ok(MuxPlan { container, ..plan })
 }

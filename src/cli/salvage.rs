@@ -12,11 +12,9 @@ use crate::os::diagnostics;
 
 /// The commands that run a mux of a unit or of a container.
 const MUXES: [&str; 3] = ["stream", "tty", "container"];
-/// The option without which a mux cannot start.
-const APP: &str = "--app";
 /// The option that the keeper of a container needs as well.
 const STATE_DIR: &str = "--state-dir";
-/// Its name for clap.
+/// The name for clap of the option that every mux needs.
 const APP_ID: &str = "name";
 
 /// Whether this command runs a mux of a unit or of a container.
@@ -51,9 +49,13 @@ pub(crate) fn read(command: &Command, arguments: &[OsString]) -> Option<(Cli, Ve
     let (before, after) = (&arguments[..at], &arguments[at + 1..]);
     let mut words = vec![command.get_name().into(), arguments[at].clone()];
     let mut variables = vec![Id::from(APP_ID)];
-    let (app, others): (Vec<_>, Vec<_>) =
-        options_in(before).chain(options_in(after)).partition(|option| name(option) == APP);
-    words.extend(app.into_iter().next().unwrap_or_default());
+    let needed: Vec<String> =
+        options().filter(|option| option.is_required_set()).filter_map(long).collect();
+    let (given, others): (Vec<_>, Vec<_>) = options_in(before)
+        .chain(options_in(after))
+        .partition(|option| needed.contains(&name(option)));
+    let first = |needed: &String| given.iter().find(|words| name(words) == *needed);
+    words.extend(needed.iter().filter_map(first).flatten().cloned());
     let mut cli = parse(command, &words, &variables).ok()?;
     let mut wrong = Vec::new();
     let set = options().filter(|option| {
@@ -153,6 +155,7 @@ mod tests {
         match cli.command {
             Asked::Stream(args) => Some((args.mux, wrong)),
             Asked::Tty(args) => Some((args.mux, wrong)),
+            Asked::Container(args) => Some((args.mux, wrong)),
             other => panic!("{other:?}"),
         }
     }
@@ -171,6 +174,8 @@ mod tests {
             ("stream --app x --backlog", 1, 256 * 1024, 0),
             ("--log-level loud stream --app x word --backlog 8K", 2, 8192, 0),
             ("tty --app x --size 0x0 --backlog 8K", 1, 8192, 0),
+            ("container --app=x --streams=tty --x=y --log=raw:/a,y:/b --backlog=8K", 2, 8192, 1),
+            ("container --streams=tty --app=x --backlog=8K --app=y --help", 1, 8192, 0),
         ] {
             let (mux, wrong) = salvaged(line).unwrap();
             assert_eq!(
@@ -179,7 +184,9 @@ mod tests {
                 "{line}: {wrong:?}"
             );
         }
-        for line in ["stream", "stream --app", "stream --app X", "control --app x", ""] {
+        for line in
+            ["stream", "stream --app", "stream --app X", "control --app x", "container --app x", ""]
+        {
             assert!(salvaged(line).is_none(), "{line}");
         }
     }

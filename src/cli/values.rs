@@ -71,6 +71,12 @@ pub(crate) fn plain_stream(text: &str) -> Result<Stream, String> {
     plain.ok_or_else(|| "expected stdin, stdout or stderr".to_owned())
 }
 
+/// Parses any stream.
+pub(crate) fn any_stream(text: &str) -> Result<Stream, String> {
+    let any = Stream::ALL.into_iter().find(|s| s.name() == text);
+    any.ok_or_else(|| "expected stdin, stdout, stderr or tty".to_owned())
+}
+
 /// Parses a log level.
 pub(crate) fn level(text: &str) -> Result<LevelFilter, String> {
     text.parse().map_err(|_| "expected off, error, warn, info, debug or trace".to_owned())

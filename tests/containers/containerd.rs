@@ -1,0 +1,197 @@
+//! The logger with a real containerd.
+
+use std::fs;
+use std::time::Instant;
+
+use nix::sys::signal::{Signal, kill};
+
+use crate::engine::Engine;
+use crate::form::is_long;
+use crate::proc::{Proc, eventually};
+
+/// The lines of `seq 1 LAST`.
+fn numbers(last: u64) -> String {
+    (1..=last).map(|number| format!("{number}\n")).collect()
+}
+
+#[test]
+fn the_tail_of_a_short_container_is_complete() {
+    let Some(engine) = Engine::start() else { return };
+    let rounds = if is_long() { 50 } else { 5 };
+    for round in 0..rounds {
+        let id = format!("short{round}");
+        let log = engine.path(&id);
+        let uri = engine.uri(&format!("&log=raw:{}", log.display()));
+        engine.run(&id, &uri, "seq 1 5000; exit 3");
+        let mut client = engine.attach(&id);
+        // It may come after the end, and learns of that then.
+        client.ends();
+        eventually("the container has ended", || {
+            engine
+                .ask(&["list"])
+                .lines()
+                .any(|line| line.starts_with(&format!("{id} ")) && line.contains("exited"))
+        });
+        let status = engine.ask(&["status", "--app", &id]);
+        assert!(status.contains("ended with status 3"), "{status}");
+        assert_eq!(fs::read_to_string(&log).unwrap(), numbers(5000), "round {round}");
+        engine.delete(&id);
+    }
+}
+
+#[test]
+fn clients_get_each_line_and_the_end_before_the_task_is_deleted() {
+    let Some(engine) = Engine::start() else { return };
+    let log = engine.path("log");
+    let uri = engine.uri(&format!("&--log=raw:{}", log.display()));
+    let script =
+        "echo begin; while [ ! -e /go ]; do sleep 0.05; done; seq 1 20000; echo end >&2; exit 7";
+    engine.run("web", &uri, script);
+    let mut clients = [engine.attach("web"), engine.attach("default/web")];
+    for client in &clients {
+        client.stdout.wait_for("begin\n");
+    }
+    // One that reads nothing.
+    let mut lazy = engine.iottymux(&["attach", "--app", "web", "--from=start"]);
+    lazy.stdout(std::process::Stdio::piped());
+    let mut lazy = lazy.spawn().unwrap();
+    eventually("three clients are attached", || {
+        engine.ask(&["status", "--app", "web"]).matches("\nclient ").count() == 3
+    });
+    let list = engine.ask(&["list"]);
+    assert!(list.contains("default/web") && list.contains("running"), "{list}");
+    fs::write(engine.path("tree/go"), "").unwrap();
+    for client in &mut clients {
+        // Its status is the container's: it was complete.
+        assert_eq!(client.ends(), 7, "{}", client.stderr.so_far());
+        assert_eq!(client.stdout.text(), format!("begin\n{}", numbers(20_000)));
+        assert_eq!(client.stderr.text(), "end\n");
+    }
+    let begin = Instant::now();
+    engine.delete("web");
+    println!("delete: {:?}", begin.elapsed());
+    let kept = fs::read_to_string(&log).unwrap();
+    assert_eq!(kept.replacen("end\n", "", 1), format!("begin\n{}", numbers(20_000)));
+    lazy.kill().unwrap();
+    lazy.wait().unwrap();
+}
+
+#[test]
+fn a_process_in_a_container_has_a_logger_of_its_own() {
+    let Some(engine) = Engine::start() else { return };
+    engine.run("web", &engine.uri(""), "echo first; sleep 1000");
+    let mut first = engine.attach("web");
+    first.stdout.wait_for("first");
+    let uri = engine.uri("");
+    let exec = |id: &str, script: &str| {
+        engine.do_ctr(&[
+            "tasks",
+            "exec",
+            "-d",
+            "--exec-id",
+            id,
+            "--log-uri",
+            &uri,
+            "web",
+            "/bin/sh",
+            "-c",
+            script,
+        ])
+    };
+    exec("job", "echo out; while [ ! -e /go ]; do sleep 0.05; done; echo err >&2; exit 5");
+    let mut job = engine.attach("default/job");
+    job.stdout.wait_for("out\n");
+    let list = engine.ask(&["list"]);
+    assert!(list.contains("default/web exec job"), "{list}");
+    fs::write(engine.path("tree/go"), "").unwrap();
+    assert_eq!(job.ends(), 5, "{}", job.stderr.so_far());
+    assert_eq!(job.stderr.text(), "err\n");
+    engine.do_ctr(&["tasks", "kill", "-s", "KILL", "web"]);
+    assert_eq!(first.ends(), 137);
+    engine.delete("web");
+}
+
+#[test]
+fn a_mux_may_be_killed_under_load() {
+    let Some(engine) = Engine::start() else { return };
+    let (kills, last) = if is_long() { (50, 3_000_000) } else { (6, 300_000) };
+    let log = engine.path("log");
+    let uri = engine.uri(&format!("&log=raw:{}", log.display()));
+    let script = format!("echo 0; while [ ! -e /go ]; do sleep 0.05; done; seq 1 {last}; exit 9");
+    engine.run("web", &uri, &script);
+    let mut client = engine.attach("web");
+    client.stdout.wait_for("0\n");
+    fs::write(engine.path("tree/go"), "").unwrap();
+    let mut killed = 0;
+    while killed < kills {
+        let Some(mux) = engine.mux("web") else { break };
+        let before = client.stdout.so_far().len();
+        kill(mux, Signal::SIGKILL).unwrap();
+        killed += 1;
+        // So that each of them carries something.
+        client.stdout.wait_len(before + 1);
+    }
+    assert_eq!(client.ends(), 9, "{}", client.stderr.so_far());
+    assert_eq!(client.stdout.text(), format!("0\n{}", numbers(last)), "after {killed} kills");
+    assert_eq!(fs::read_to_string(&log).unwrap(), format!("0\n{}", numbers(last)));
+    println!("{killed} kills");
+    assert!(killed > 0);
+    engine.delete("web");
+}
+
+/// What a user may get wrong: the container runs, and containerd's log says what is wrong.
+#[test]
+fn a_logger_serves_whatever_it_is_asked_for() {
+    let Some(engine) = Engine::start() else { return };
+    let long = "x".repeat(76);
+    let hashed = |id: &str, start: &str| {
+        let apps = engine.ask(&["list"]);
+        let line = apps.lines().find(|line| line.ends_with(&format!("default/{id}")));
+        let app = line.and_then(|line| line.split(' ').next()).map(str::to_owned);
+        app.filter(|app| app.starts_with(start)).unwrap_or_else(|| panic!("{apps}"))
+    };
+    for (id, query, said) in [
+        ("option", "&--no-such-option=1", "no-such-option"),
+        ("flag", "&no-such-flag", "no-such-flag"),
+        ("value", "&backlog=lots", "backlog"),
+        ("log", "&log=raw:/proc/none/x", "raw:/proc/none/x"),
+        ("spec", "&log=new:/x", "new:/x"),
+        ("record", "&record=cast:/x.cast", "only a terminal"),
+        ("missing", "&containerd-logger=/none", ""),
+        ("A_b.c", "", ""),
+        (&*long, "", ""),
+    ] {
+        engine.run(id, &engine.uri(query), "echo served; exit 4");
+        let app = if id == "A_b.c" { hashed(id, "a-b-c-") } else { id.to_owned() };
+        let mut client = engine.attach(&app);
+        let code = client.ends();
+        let text = client.stdout.text();
+        let status = engine.ask(&["status", "--app", &format!("default/{id}")]);
+        // A client that comes after the end learns the rest by `status`.
+        let is_served = code == 4 && text == "served\n" || status.contains("served");
+        assert!(is_served, "{id}: {code} {text:?} {status}\n{}", client.stderr.so_far());
+        if !said.is_empty() {
+            engine.wait_for_log(said);
+        }
+        engine.delete(id);
+    }
+}
+
+#[test]
+fn an_id_that_another_app_has_gets_a_number() {
+    let Some(engine) = Engine::start() else { return };
+    let mut other = Proc::spawn({
+        let mut run = engine.iottymux(&["run", "--app", "web", "--", "cat"]);
+        run.stdin(std::process::Stdio::null());
+        run
+    });
+    eventually("the other app runs", || engine.mux("web").is_some());
+    engine.run("web", &engine.uri(""), "echo served; exit 4");
+    let mut client = engine.attach("web-2");
+    let code = client.ends();
+    assert!(code == 4 || client.stderr.text().contains("status 4"), "{code}");
+    engine.wait_for_log("another app web");
+    engine.delete("web");
+    kill(other.pid(), Signal::SIGTERM).unwrap();
+    other.ends();
+}
