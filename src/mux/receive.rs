@@ -255,7 +255,7 @@ impl Mux {
         }
         let returns = hello.input.is_some_and(|input| input.returns);
         if only_types && !self.input.is_open() && !returns {
-            bail!("its input has ended");
+            bail!("{}", self.why_no_input());
         }
         if hello.exclusive.is_some() && !types {
             bail!("only one who types can type alone");

@@ -19,6 +19,7 @@ use crate::core::hub::input::Merge;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::{Position, Stream};
+use crate::wire::container::NO_INPUT;
 use crate::wire::{Begin, FrameKind, Refusal, Rights, Want};
 
 impl Mux {
@@ -159,9 +160,14 @@ impl Mux {
                 client.peer.may_only_look().to_string()
             }
             (_, Some((only, other))) => format!("client {} ({}) types alone", only.0, other.peer),
-            _ => "its input has ended".to_owned(),
+            _ => self.why_no_input().to_owned(),
         };
         Rights { types, why }
+    }
+
+    /// Why no client can type.
+    pub(crate) fn why_no_input(&self) -> &'static str {
+        if self.input.is_missing() { NO_INPUT } else { "its input has ended" }
     }
 
     /// Something happened at a client's socket.

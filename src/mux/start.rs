@@ -252,6 +252,7 @@ impl Mux {
             Streams::Passed { enabled, .. } if enabled.contains(&Stream::Stdin) => {
                 InputEnding::Closes
             }
+            Streams::Passed { .. } if ends.input.is_none() => InputEnding::Missing,
             _ => InputEnding::Never,
         };
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;

@@ -13,6 +13,9 @@ use crate::os::state::{AppDir, CONTAINER};
 
 /// The version that is written and understood.
 const VERSION: u32 = 1;
+/// Why the input of a container is closed, if it never was open.
+pub(crate) const NO_INPUT: &str =
+    "containerd gives its logger no input; try the OCI runtime iottymux-runc for this container";
 /// Bytes of the document that are read.
 const MOST: u64 = 64 * 1024;
 

@@ -73,7 +73,9 @@ impl Engine {
         let busybox = busybox.filter(|file| file.is_file()).last().unwrap();
         fs::copy(busybox, bin.join("busybox")).unwrap();
         fs::set_permissions(bin.join("busybox"), fs::Permissions::from_mode(0o755)).unwrap();
-        PROGRAMS.iter().for_each(|name| symlink("busybox", bin.join(name)).unwrap());
+        for name in PROGRAMS {
+            symlink("busybox", bin.join(name)).unwrap();
+        }
     }
 
     /// What containerd has logged.

@@ -1,1 +1,360 @@
+//! The logger as a shim starts it, with a shim of the test: what a real one does seldom or never.
 
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use tempfile::TempDir;
+
+use crate::form;
+use crate::proc::{Proc, Said, eventually};
+
+/// A bundle of a container "web", and the pipes of a shim.
+struct Bundle {
+    dir: TempDir,
+}
+
+/// A logger with the pipes that lead to it.
+struct Logger {
+    process: Proc,
+    stdout: Option<File>,
+    stderr: Option<File>,
+    log: Said,
+}
+
+impl Bundle {
+    fn new(config: &str) -> Self {
+        let bundle = Self { dir: form::directory("logger") };
+        fs::create_dir(bundle.path("web")).unwrap();
+        fs::write(bundle.path("web/config.json"), config).unwrap();
+        for fifo in ["3", "4", "5", "web/log"] {
+            mkfifo(&bundle.path(fifo), Mode::S_IRWXU).unwrap();
+        }
+        bundle
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Opens a FIFO for both, which waits for nobody.
+    fn open(&self, name: &str) -> File {
+        File::options().read(true).write(true).open(self.path(name)).unwrap()
+    }
+
+    fn shim(&self) -> Shim {
+        let address = self.path("shim");
+        fs::write(self.path("web/address"), format!("unix://{}", address.display())).unwrap();
+        Shim::listen(UnixListener::bind(address).unwrap())
+    }
+
+    /// A logger with these words.
+    fn start(&self, words: &[&str]) -> Logger {
+        let log = Said::follow(self.open("web/log"));
+        let stdout = self.open("3");
+        let stderr = self.open("4");
+        let ready = self.open("5");
+        // The shell gives it one end of each pipe.
+        let script = "exec \"$@\" 3<\"$DIR/3\" 4<\"$DIR/4\" 5>\"$DIR/5\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_iottymux")]).args(words);
+        command.env("DIR", self.dir.path()).env("CONTAINER_ID", "web");
+        command.env("CONTAINER_NAMESPACE", "default");
+        command.env("IOTTYMUX_STATE_DIR", self.path("apps")).current_dir(self.path("web"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let process = Proc::spawn(command);
+        let ready = Said::follow(ready);
+        ready.wait_for("\n");
+        // Now it has them: the readers of the test go.
+        let write = |name: &str| File::options().write(true).open(self.path(name)).unwrap();
+        let (out, err) = (write("3"), write("4"));
+        drop((stdout, stderr));
+        Logger { process, stdout: Some(out), stderr: Some(err), log }
+    }
+
+    fn iottymux(&self, words: &[&str]) -> Proc {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iottymux"));
+        command.args(words).env("IOTTYMUX_STATE_DIR", self.path("apps"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Proc::spawn(command)
+    }
+
+    fn attach(&self, more: &[&str]) -> Proc {
+        self.iottymux(&[&["attach", "--app=web", "--from=start", "--reconnect=0"], more].concat())
+    }
+}
+
+impl Logger {
+    fn say(&self, text: &str) {
+        self.stdout.as_ref().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The ends of the pipes, as at `task delete`.
+    fn close(&mut self) {
+        (self.stdout, self.stderr) = (None, None);
+    }
+}
+
+/// A shim that answers as the test wants it.
+struct Shim {
+    requests: Receiver<Request>,
+}
+
+/// A request of the logger.
+struct Request {
+    method: String,
+    number: u32,
+    body: Vec<u8>,
+    from: UnixStream,
+}
+
+impl Shim {
+    fn listen(listener: UnixListener) -> Self {
+        let (to, requests) = channel();
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let to = to.clone();
+                thread::spawn(move || read_requests(connection.unwrap(), &to));
+            }
+        });
+        Self { requests }
+    }
+
+    /// The next request for this method; others are passed over.
+    fn asked(&self, method: &str) -> Request {
+        self.requests.iter().find(|request| request.method == method).unwrap()
+    }
+}
+
+fn read_requests(mut from: UnixStream, to: &Sender<Request>) {
+    let mut header = [0; 10];
+    while from.read_exact(&mut header).is_ok() {
+        let number = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
+        let mut message = vec![0; number(0) as usize];
+        from.read_exact(&mut message).unwrap();
+        assert_eq!(header[8], 1, "a request");
+        // Fields 1 to 3 are short texts: a key, a length, the bytes.
+        let mut fields = Vec::new();
+        let mut rest = &message[..];
+        while let [_, length, more @ ..] = rest {
+            let (field, behind) = more.split_at(usize::from(*length));
+            fields.push(field.to_vec());
+            rest = behind;
+        }
+        let from = from.try_clone().unwrap();
+        assert_eq!(fields[0], b"containerd.task.v2.Task");
+        let method = String::from_utf8(fields[1].clone()).unwrap();
+        let body = fields[2].clone();
+        if to.send(Request { method, number: number(4), body, from }).is_err() {
+            return;
+        }
+    }
+}
+
+impl Request {
+    /// Answers with a message.
+    fn answer(mut self, body: &[u8]) {
+        let message = [&[0x12, u8::try_from(body.len()).unwrap()], body].concat();
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let frame = [&length[..], &self.number.to_be_bytes(), &[2, 0], &message].concat();
+        self.from.write_all(&frame).unwrap();
+    }
+
+    /// Answers that there is no such task.
+    fn refuse(mut self) {
+        let length = 4u32.to_be_bytes();
+        let message = [0x0a, 2, 0x08, 5];
+        let frame = [&length[..], &self.number.to_be_bytes(), &[2, 0], &message].concat();
+        self.from.write_all(&frame).unwrap();
+    }
+}
+
+/// The answer to Wait with this status.
+fn ended(status: u8) -> [u8; 2] {
+    [0x08, status]
+}
+
+const PLAIN: &str = r#"{"process":{"terminal":false}}"#;
+const TERMINAL: &str = r#"{"process":{"terminal":true}}"#;
+
+#[test]
+fn the_shim_is_asked_until_the_task_exists() {
+    let bundle = Bundle::new(PLAIN);
+    let shim = bundle.shim();
+    let mut logger = bundle.start(&["containerd-logger", ""]);
+    shim.asked("Wait").refuse();
+    let wait = shim.asked("Wait");
+    // The id, and no process in it.
+    assert_eq!(wait.body, b"\x0a\x03web");
+    logger.say("said\n");
+    let mut client = bundle.attach(&[]);
+    client.stdout.wait_for("said\n");
+    wait.answer(&ended(6));
+    // The pipes are open still, as a shim has them.
+    assert_eq!(client.ends(), 6, "{}", client.stderr.so_far());
+    assert_eq!(logger.process.ends(), 0);
+}
+
+/// Whatever is wrong with the shim: the output is served, and containerd's log says what it is.
+#[test]
+fn a_logger_without_a_shim_serves() {
+    let grpc = r#"{"version":3,"address":"unix:///x","protocol":"grpc"}"#;
+    for (file, text, said) in [
+        ("none", "", "neither bootstrap.json nor address"),
+        ("bootstrap.json", grpc, "speaks grpc"),
+        ("bootstrap.json", "{", "bootstrap.json"),
+        ("address", "unix:///none/none", "/none/none"),
+        ("address", "tcp://x", "expected unix://"),
+    ] {
+        let bundle = Bundle::new(PLAIN);
+        fs::write(bundle.path("web").join(file), text).unwrap();
+        let mut logger = bundle.start(&["containerd-logger", ""]);
+        logger.say("served\n");
+        let mut client = bundle.attach(&[]);
+        client.stdout.wait_for("served\n");
+        logger.log.wait_for(said);
+        logger.log.wait_for("level=warning msg=\"iottymux: ");
+        // Then the end of the pipes is the container's.
+        logger.close();
+        assert_eq!(logger.process.ends(), 0, "{text}");
+        client.ends();
+        let mut status = bundle.iottymux(&["status", "--app", "default/web"]);
+        assert_eq!(status.ends(), 0);
+        assert!(status.stdout.text().contains("served"), "{text}");
+    }
+}
+
+/// Bytes that are not ttrpc end the connection, and the next one counts.
+#[test]
+fn garbage_of_a_shim_is_refused() {
+    for (garbage, said) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n"[..], "exceeds the limit"),
+        (&[0, 0x40, 0, 1, 0, 0, 0, 1, 2, 0], "exceeds the limit"),
+        (&[0, 0, 0, 2, 0, 0, 0, 3, 2, 0, 0x0a, 99], "malformed"),
+    ] {
+        let bundle = Bundle::new(PLAIN);
+        let shim = bundle.shim();
+        let mut logger = bundle.start(&["containerd-logger", ""]);
+        shim.asked("Wait").from.write_all(garbage).unwrap();
+        logger.log.wait_for(said);
+        logger.say("served\n");
+        let mut client = bundle.attach(&[]);
+        client.stdout.wait_for("served\n");
+        shim.asked("Wait").answer(&ended(6));
+        assert_eq!(client.ends(), 6, "{said}");
+        assert_eq!(logger.process.ends(), 0);
+    }
+}
+
+#[test]
+fn a_terminal_is_redrawn_and_resized_by_the_shim() {
+    let bundle = Bundle::new(TERMINAL);
+    let shim = bundle.shim();
+    let mut logger = bundle.start(&["containerd-logger", ""]);
+    let wait = shim.asked("Wait");
+    logger.say("\x1b[2J\x1b[1;1Hon the screen");
+    let mut client = bundle.attach(&["--mode=tty-out"]);
+    client.stdout.wait_for("on the screen");
+    let mut resize = bundle.iottymux(&["control", "--app=web", "resize", "33x99"]);
+    assert_eq!(resize.ends(), 0, "{}", resize.stderr.text());
+    let asked = shim.asked("ResizePty");
+    assert_eq!(asked.body, b"\x0a\x03web\x18\x63\x20\x21");
+    // Its output comes by way of the shim, which has some left when the process has ended.
+    wait.answer(&ended(6));
+    logger.say(" and the rest");
+    logger.close();
+    assert_eq!(client.ends(), 6);
+    assert!(client.stdout.text().ends_with(" and the rest"));
+    assert_eq!(logger.process.ends(), 0);
+}
+
+/// SIGTERM comes at `task delete`: the shim has said before how the container ended.
+#[test]
+fn it_is_gone_soon_after_a_signal() {
+    let bundle = Bundle::new(PLAIN);
+    let shim = bundle.shim();
+    let mut logger = bundle.start(&["containerd-logger", ""]);
+    let wait = shim.asked("Wait");
+    logger.say("last\n");
+    let mut client = bundle.attach(&[]);
+    client.stdout.wait_for("last\n");
+    kill(logger.process.pid(), Signal::SIGTERM).unwrap();
+    wait.answer(&ended(6));
+    assert_eq!(logger.process.ends(), 0);
+    assert_eq!(client.ends(), 6);
+    // Without an answer it ends as well.
+    let bundle = Bundle::new(PLAIN);
+    let shim = bundle.shim();
+    let mut logger = bundle.start(&["containerd-logger", ""]);
+    let _wait = shim.asked("Wait");
+    kill(logger.process.pid(), Signal::SIGTERM).unwrap();
+    assert_eq!(logger.process.ends(), 0);
+    eventually("the mux has ended", || bundle.iottymux(&["status", "--app=web"]).ends() == 0);
+}
+
+#[test]
+fn the_file_of_variables_counts_and_may_be_missing() {
+    let bundle = Bundle::new(PLAIN);
+    let (env, log) = (bundle.path("env"), bundle.path("out"));
+    fs::write(&env, format!("IOTTYMUX_LOG=raw:{}\nOTHER=1\n", log.display())).unwrap();
+    let mut logger = bundle.start(&["--backlog", "8K", "containerd-logger", env.to_str().unwrap()]);
+    logger.say("kept\n");
+    logger.close();
+    assert_eq!(logger.process.ends(), 0);
+    assert_eq!(fs::read_to_string(&log).unwrap(), "kept\n");
+    let bundle = Bundle::new(PLAIN);
+    let mut logger = bundle.start(&["containerd-logger", "/none"]);
+    logger.log.wait_for("cannot read /none");
+    logger.close();
+    assert_eq!(logger.process.ends(), 0);
+}
+
+#[test]
+fn typing_needs_the_runtime() {
+    let bundle = Bundle::new(PLAIN);
+    let _shim = bundle.shim();
+    let logger = bundle.start(&["containerd-logger", ""]);
+    let mut typist = bundle.attach(&["--mode=stdin"]);
+    // It does not wait for what it cannot pass on.
+    let _input = typist.stdin();
+    assert_ne!(typist.ends(), 0);
+    let said = typist.stderr.text();
+    assert!(said.contains("iottymux-runc"), "{said}");
+    drop(logger);
+    // A client of a terminal sees it, and learns that it cannot type.
+    let bundle = Bundle::new(TERMINAL);
+    let _shim = bundle.shim();
+    let logger = bundle.start(&["containerd-logger", ""]);
+    logger.say("on the screen");
+    let viewer = bundle.attach(&[]);
+    viewer.stdout.wait_for("on the screen");
+    viewer.stderr.wait_for("iottymux-runc");
+    let mut typist = bundle.attach(&["--mode=tty-in"]);
+    assert_ne!(typist.ends(), 0);
+    assert!(typist.stderr.text().contains("iottymux-runc"), "{}", typist.stderr.text());
+}
+
+#[test]
+fn without_a_shim_it_says_what_it_is_for() {
+    for (id, words) in [
+        (None, &["containerd-logger"][..]),
+        (Some("web"), &["containerd-logger", ""]),
+        (Some("web"), &["log", "raw:/x", "containerd-logger", ""]),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iottymux"));
+        command.args(words).env_remove("CONTAINER_ID");
+        command.envs(id.map(|id| ("CONTAINER_ID", id))).env("CONTAINER_NAMESPACE", "default");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut logger = Proc::spawn(command);
+        assert_eq!(logger.ends(), 2);
+        let said = logger.stderr.text();
+        assert!(said.contains("descriptors 3 to 5") && said.lines().count() == 1, "{said}");
+    }
+}

@@ -9,11 +9,12 @@ use std::os::unix::net::UnixStream;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::connection::{Connection, EndOfInput, Uplink};
-use super::mode::WantedStreams;
+use super::mode::{AttachMode, WantedStreams};
 use super::{AttachRequest, terminal};
 use crate::os::diagnostics;
 use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
+use crate::wire::container::{Container, NO_INPUT};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
 use crate::wire::{
@@ -111,7 +112,13 @@ pub(crate) fn dial(
     let name = request.dir.name();
     let has: Vec<Stream> = endpoints.streams().iter().map(|(stream, _)| *stream).collect();
     let wanted = request.mode.resolve(&has);
-    let mut wanted = wanted.map_err(|why| anyhow!("cannot attach to app {name}: {why}"))?;
+    let hint = || {
+        let wants_input = matches!(&request.mode, AttachMode::Only(only) if only.input.is_some());
+        let is_logged = wants_input && Container::read(&request.dir).is_some();
+        if is_logged { format!("; {NO_INPUT}") } else { String::new() }
+    };
+    let mut wanted =
+        wanted.map_err(|why| anyhow!("cannot attach to app {name}: {why}{}", hint()))?;
     if request.read_only {
         wanted.input = None;
         if wanted.outputs.is_empty() {

@@ -35,6 +35,8 @@ pub(crate) struct InputFeed {
 pub(crate) enum InputEnding {
     /// Nothing: it has no end.
     Never,
+    /// Nothing: a container has none.
+    Missing,
     /// End it; another FIFO takes its place for the app's next start.
     Renews,
     /// End it; a container has one start.
@@ -68,7 +70,12 @@ impl InputFeed {
 
     /// Whether the end of a client's input can end the app's.
     pub(crate) fn can_end(&self) -> bool {
-        self.ending != InputEnding::Never
+        matches!(self.ending, InputEnding::Renews | InputEnding::Closes)
+    }
+
+    /// Whether there never was one.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.ending == InputEnding::Missing
     }
 
     /// Writes queued input until the app's side is full. Returns whether it accepted anything.
@@ -145,7 +152,7 @@ impl InputFeed {
     /// It was closed: makes the input for the app's next start, if there can be one.
     pub(crate) fn prepare_next(&mut self, dir: &AppDir, notify: &Notify) -> Result<()> {
         match self.ending {
-            InputEnding::Never => {}
+            InputEnding::Never | InputEnding::Missing => {}
             InputEnding::Renews => self.next_writer = Some(fifo::renew_input(dir, notify)?),
             InputEnding::Closes => passed::end_input(notify),
         }
