@@ -13,7 +13,6 @@
 //! | [`logfmt`] | one file per log format (pure) |
 //! | [`core`] | what the app wrote, how far each client is, what a terminal shows (pure) |
 //! | [`systemd`] | readiness, stored descriptors, questions and orders about units |
-//! | [`containers`] | what container engines say, and what they can be asked |
 //! | [`wire`] | the session protocol, and the documents in the state directory |
 //! | [`os`] | unsafe calls, the state directory, standard output and error |
 //! | [`types`] | names, streams, times, limits: words that all use (pure) |

@@ -151,6 +151,9 @@ impl Started {
             vec![(Stream::Stdout, stdout), (Stream::Stderr, stderr)]
         };
         let state = StateDir::resolve(salvage::state_dir(options))?;
+        if let Err(e) = containerd_logger::forget_ended(&state) {
+            log::warn!("cannot forget containers that have ended: {e:#}");
+        }
         let dir = state.app(&free_name(&state, &name::app_name(&self.namespace, &self.id)));
         let mut mux: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| {

@@ -73,7 +73,12 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
         }
     }
     for mistake in wrong {
-        log::error!("the app is running, so this option is left out: {mistake}");
+        match &cli.command {
+            Command::Container(args) => {
+                log::error!("app {}: this option is left out: {mistake}", args.app.name);
+            }
+            _ => log::error!("the app is running, so this option is left out: {mistake}"),
+        }
     }
     execute(cli).unwrap_or_else(|e| {
         diagnostics::failed(&e, if e.is::<WhichApp>() { Exit::Usage } else { Exit::Failed })

@@ -21,11 +21,13 @@ use nix::unistd::Pid;
 
 use super::keeper::{self, App, AppEvent, KeepRequest};
 use crate::containers::task::{Task, TaskEvent};
-use crate::os::state::AppDir;
+use crate::os::state::{AppDir, LOGS, StateDir};
 use crate::types::exit::Exit;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::wire::AppStatus;
+use crate::wire::container::Container;
+use crate::wire::last::Last;
 
 /// How long a logger that is to end, or whose pipes have ended, waits for the status: the shim
 /// sends that before it ends a logger. And how long one that has the status waits for the end of a
@@ -34,6 +36,8 @@ const LAST_WORD: Duration = Duration::from_millis(500);
 /// How long a logger stays after SIGTERM, at most: the shim kills it after 12 s, and users wait for
 /// it meanwhile.
 const STAYS: Duration = Duration::from_millis(1500);
+/// Containers that have ended and are still listed: each has a few small files in memory.
+const ENDED_MOST: usize = 128;
 /// The FIFO in a bundle that containerd copies to its own log.
 const LOG: &str = "log";
 
@@ -72,6 +76,31 @@ pub(crate) fn serve(request: LoggerRequest) -> Result<Exit> {
         stays: Some(STAYS),
     })
     .map(|_| Exit::Done)
+}
+
+/// Removes what is left of containers that have ended, but the last ones.
+pub(crate) fn forget_ended(state: &StateDir) -> Result<()> {
+    let apps = state.apps()?;
+    if apps.len() <= ENDED_MOST {
+        return Ok(());
+    }
+    let ended_at = |dir: &AppDir| {
+        Container::read(dir)?;
+        Last::read(dir).ok().flatten().map(|last| last.ended_ms)
+    };
+    let dirs = apps.iter().map(|app| state.app(app));
+    let mut ended: Vec<(u64, AppDir)> =
+        dirs.filter_map(|dir| ended_at(&dir).map(|at| (at, dir))).collect();
+    ended.sort_by_key(|(at, _)| *at);
+    let count = ended.len().saturating_sub(ENDED_MOST);
+    for (_, dir) in ended.iter().take(count) {
+        // One that is starting again has the lock.
+        if let Ok(_lock) = dir.lock() {
+            dir.remove_leftovers().and_then(|()| dir.remove(LOGS))?;
+            dir.remove_dir();
+        }
+    }
+    Ok(())
 }
 
 /// Reports to the shim: earlier ones wait for a byte or the end of the pipe, later ones for both.

@@ -342,6 +342,28 @@ fn typing_needs_the_runtime() {
 }
 
 #[test]
+fn only_the_last_containers_that_have_ended_are_kept() {
+    let bundle = Bundle::new(PLAIN);
+    let _shim = bundle.shim();
+    for number in 0..200 {
+        let app = bundle.path(&format!("apps/ended{number}"));
+        fs::create_dir_all(&app).unwrap();
+        let id = format!(r#"{{"version":1,"namespace":"default","id":"ended{number}"}}"#);
+        fs::write(app.join("container.json"), id).unwrap();
+        let last =
+            format!(r#"{{"version":1,"app":"x","ended_ms":{number},"status":null,"streams":[]}}"#);
+        fs::write(app.join("last.json"), last).unwrap();
+    }
+    // Not a container.
+    fs::create_dir_all(bundle.path("apps/other")).unwrap();
+    let _logger = bundle.start(&["containerd-logger", ""]);
+    let names = |dir: &str| fs::read_dir(bundle.path(dir)).unwrap().count();
+    assert_eq!(names("apps"), 128 + 2);
+    assert!(bundle.path("apps/other").exists() && bundle.path("apps/ended199").exists());
+    assert!(!bundle.path("apps/ended71").exists() && bundle.path("apps/ended72").exists());
+}
+
+#[test]
 fn without_a_shim_it_says_what_it_is_for() {
     for (id, words) in [
         (None, &["containerd-logger"][..]),
