@@ -203,6 +203,9 @@ impl Mux {
         let duty = Duty { app_runs: takes_over || is_passed };
         streams.add_stored(&stored);
         duty.unless_app_runs(signals::outlive_file_limit().context("cannot set up signals"))?;
+        if is_passed && let Err(e) = sys::reduce_capabilities() {
+            log::warn!("cannot give up capabilities: {e}");
+        }
         // All muxes of a host run as one user.
         if let Err(e) = sys::refuse_to_reach_others() {
             log::debug!("refusing calls that reach other processes: {e}");

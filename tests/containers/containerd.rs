@@ -60,6 +60,13 @@ fn clients_get_each_line_and_the_end_before_the_task_is_deleted() {
     });
     let list = engine.ask(&["list"]);
     assert!(list.contains("default/web") && list.contains("running"), "{list}");
+    let mux = engine.mux("web").unwrap();
+    let rights = fs::read_to_string(format!("/proc/{mux}/status")).unwrap();
+    let has = |line: &str| rights.lines().any(|l| l == line);
+    // CAP_DAC_OVERRIDE and CAP_SYS_RESOURCE, as far as this machine has them.
+    let effective = rights.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    let effective = u64::from_str_radix(effective.trim(), 16).unwrap();
+    assert!(has("NoNewPrivs:\t1") && effective & !0x100_0002 == 0, "{rights}");
     fs::write(engine.path("tree/go"), "").unwrap();
     for client in &mut clients {
         // Its status is the container's: it was complete.
