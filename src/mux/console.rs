@@ -26,22 +26,28 @@ pub(crate) enum Console {
     Open(Option<ConsoleSocket>),
     /// No process of the container has it open any more, and no other one is awaited.
     Ended,
+    /// It did not come before the mux began to end.
+    Missing,
 }
 
 impl Console {
     /// Where it is awaited.
     pub(crate) fn socket(&self) -> Option<&ConsoleSocket> {
-        match self {
-            Self::Awaited(socket) => Some(socket),
-            Self::None | Self::Open(_) | Self::Ended => None,
-        }
+        if let Self::Awaited(socket) = self { Some(socket) } else { None }
     }
 
     /// The terminal has come.
     fn opened(self) -> Self {
         match self {
-            Self::Awaited(socket) => Self::Open(Some(socket).filter(|_| process::is_of_unit())),
-            Self::None | Self::Open(_) | Self::Ended => Self::Open(None),
+            Self::Awaited(socket) if process::is_of_unit() => Self::Open(Some(socket)),
+            _ => Self::Open(None),
+        }
+    }
+
+    /// From now on none is awaited.
+    pub(crate) fn stop(&mut self) {
+        if self.socket().is_some() {
+            *self = Self::Missing;
         }
     }
 
@@ -65,9 +71,6 @@ impl Mux {
     pub(crate) fn on_console(&mut self, now: Instant) {
         let name = self.files.name();
         let Console::Awaited(socket) = &mut self.console else { return };
-        if self.phase != Phase::Ready {
-            return;
-        }
         let Some(terminal) = &self.terminal else { return };
         let size = terminal.sizes.size();
         let received = socket.receive(now).and_then(|master| {

@@ -44,6 +44,7 @@ impl Mux {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
         self.hub.end();
+        self.console.stop();
         let has_children = self.is_last() && self.life.leaves_children();
         let linger = if has_children { LINGER } else { Duration::ZERO };
         if self.is_last() {
@@ -153,9 +154,6 @@ impl Mux {
             log::error!("{e:#}");
         }
         self.files.remove(ENDPOINTS);
-        if self.console.socket().is_some() {
-            self.console = Console::None;
-        }
         for index in 0..self.admission.listeners() {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
@@ -167,9 +165,9 @@ impl Mux {
     /// Writes how the app ended and its last output, unless `run` never started it.
     fn publish_last(&self) -> Result<()> {
         let status = self.end_status();
-        let is_awaited = self.console.socket().is_some();
         let is_silent = self.hub.extent(Stream::Tty).is_none_or(|(end, _)| end == 0);
-        let never_began = self.life.leaves_children() || is_awaited && is_silent;
+        let has_no_console = matches!(self.console, Console::Missing) && is_silent;
+        let never_began = self.life.leaves_children() || has_no_console;
         if never_began && status.is_none() {
             return Ok(());
         }

@@ -122,7 +122,7 @@ fn the_terminal_of_a_container_is_shared() {
         let rig = Rig::new();
         let socket = rig.file("console.sock");
         let mut mux = rig.mux(["tty", "--app", APP, "--console-socket", socket.to_str().unwrap()]);
-        // One who is there first decides the size.
+        // The first client decides the size.
         let first = Pty::open(33, 99);
         let mut attach = first.spawn(rig.command(["attach", "--app", APP]));
         mux.stderr.wait_for("attached to tty");
