@@ -171,6 +171,17 @@ impl Streams {
         enabled.extend(missing);
         enabled.sort_unstable();
     }
+
+    /// How the input ends. That of a terminal has no end, and of a socket unit's FIFO systemd keeps
+    /// a writer.
+    fn input_ending(&self, has_input: bool, may_renew: bool) -> InputEnding {
+        match self {
+            Self::Fifos { make: true, .. } if may_renew => InputEnding::Renews,
+            Self::Passed { enabled, .. } if enabled.contains(&Stream::Stdin) => InputEnding::Closes,
+            Self::Passed { .. } if !has_input => InputEnding::Missing,
+            _ => InputEnding::Never,
+        }
+    }
 }
 
 impl Mux {
@@ -247,17 +258,8 @@ impl Mux {
         }
         let listeners = listen(&dir, &ends.streams, duty)?;
         let life = Lifecycle::new(service.clone(), kept).taking_over(reported.as_ref());
-        // A terminal's input has no end, and of a socket unit's FIFO systemd keeps a writer.
-        let ending = match &streams {
-            Streams::Fifos { make: true, .. } if keeps_ends && dir.may_renew_input() => {
-                InputEnding::Renews
-            }
-            Streams::Passed { enabled, .. } if enabled.contains(&Stream::Stdin) => {
-                InputEnding::Closes
-            }
-            Streams::Passed { .. } if ends.input.is_none() => InputEnding::Missing,
-            _ => InputEnding::Never,
-        };
+        let may_renew = keeps_ends && dir.may_renew_input();
+        let ending = streams.input_ending(ends.input.is_some(), may_renew);
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
         let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
         let terminal = terminal.transpose()?;
