@@ -244,7 +244,7 @@ fn without_a_free_descriptor_root_can_ask() {
 /// through all the same, whether such sessions have all descriptors or only the last one.
 #[test]
 fn without_a_free_descriptor_idle_sessions_give_way_to_hooks() {
-    for (raw, silent) in [(60, 10), (0, 300)] {
+    for (raw, silent) in [(60, 5), (0, 60)] {
         let rig = Rig::new();
         let mux = rig.few_descriptors(40, &[]);
         let _crowd: Vec<UnixStream> = (0..raw).map(|_| rig.client("stdout")).collect();

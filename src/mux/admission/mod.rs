@@ -28,9 +28,9 @@ use crate::types::stream::Stream;
 /// How long a session may take to send its first message.
 const HELLO: Duration = Duration::from_secs(10);
 /// How long a session may be silent, before its hello or with the last descriptor, while others wait
-/// for a descriptor: far longer than a client takes between two messages, and short enough that a
-/// hook of the app's unit gets its turn behind others.
-const SCARCE_TURN: Duration = Duration::from_millis(50);
+/// for a descriptor: longer than a client on a busy machine takes between two messages, and short
+/// enough that a hook of the app's unit ([`limits::HOOK`]) gets its turn behind others.
+const SCARCE_TURN: Duration = Duration::from_millis(100);
 
 /// See the module.
 #[derive(Debug)]
