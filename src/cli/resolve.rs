@@ -263,6 +263,7 @@ pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
         dir: state.app(&args.app.name),
         app: Box::new(CommandApp::new(&args.command, args.tty)),
         mux: env::args_os().skip(1).collect(),
+        user: None,
         passed: Vec::new(),
         awaits_client: args.await_client,
         insists: false,

@@ -5,9 +5,11 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, Command, FromArgMatches, Id};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, Id};
 
 use super::Cli;
+use crate::logfmt::encoder::LogTarget;
+use crate::logfmt::spec::LogSpec;
 use crate::os::diagnostics;
 
 /// The commands that run a mux of a unit or of a container.
@@ -30,6 +32,19 @@ pub(crate) fn state_dir(options: &[OsString]) -> Option<PathBuf> {
         Some(PathBuf::from(text))
     });
     value.or_else(|| env::var_os("IOTTYMUX_STATE_DIR").map(PathBuf::from))
+}
+
+/// The files that the mux of a container with these arguments writes; `None` if they do not describe
+/// one.
+pub(crate) fn log_files(arguments: &[OsString]) -> Option<Vec<PathBuf>> {
+    let (cli, _) = read(&Cli::command(), arguments)?;
+    let super::Command::Container(args) = cli.command else { return None };
+    let specs = args.mux.logs.log.iter().chain(&args.record.record);
+    let file = |spec: &LogSpec| match &spec.target {
+        LogTarget::File(path) => Some(path.path()),
+        LogTarget::Journal(_) | LogTarget::Journald => None,
+    };
+    Some(specs.filter_map(file).collect())
 }
 
 /// A part of the arguments that can be left out.

@@ -46,6 +46,8 @@ pub(crate) struct LoggerRequest {
     pub(crate) dir: AppDir,
     /// The arguments of this program that make it the mux.
     pub(crate) mux: Vec<OsString>,
+    /// The user and the group of the mux, if it is not this one.
+    pub(crate) user: Option<(u32, u32)>,
     /// The outputs of the container, by their streams.
     pub(crate) outputs: Vec<(Stream, OwnedFd)>,
     /// The shim learns by this that the logger is ready.
@@ -55,7 +57,7 @@ pub(crate) struct LoggerRequest {
 
 /// Serves until the container has ended.
 pub(crate) fn serve(request: LoggerRequest) -> Result<Exit> {
-    let LoggerRequest { dir, mux, outputs, ready, task } = request;
+    let LoggerRequest { dir, mux, user, outputs, ready, task } = request;
     let mut passed = Vec::new();
     let mut open = Vec::new();
     let is_terminal = outputs.iter().any(|(stream, _)| *stream == Stream::Tty);
@@ -68,6 +70,7 @@ pub(crate) fn serve(request: LoggerRequest) -> Result<Exit> {
         dir,
         app: Box::new(app),
         mux,
+        user,
         passed,
         awaits_client: false,
         // Without this process the container could not write.

@@ -8,6 +8,7 @@
 //! | [`task`] | a task of containerd: how it ends, the size of its terminal |
 //! | [`ttrpc`] | requests to a shim of containerd |
 //! | [`protobuf`] | the messages in them (pure) |
+//! | [`user`] | the user of the muxes (pure) |
 //! | [`name`] | from a container's id to an app's name (pure) |
 
 pub(crate) mod console;
@@ -15,3 +16,4 @@ pub(crate) mod name;
 mod protobuf;
 pub(crate) mod task;
 mod ttrpc;
+pub(crate) mod user;

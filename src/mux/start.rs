@@ -226,7 +226,7 @@ impl Mux {
             Some(keeper) => Notify::to_keeper(keeper),
             None => Notify::from_env(keeps_ends)?,
         };
-        if is_kept && dir.is_split() {
+        if is_kept && !is_passed && dir.is_split() {
             bail!(
                 "app {}: {} belongs to the mux of a service; use another name, or disable the service",
                 dir.name(),

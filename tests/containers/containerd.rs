@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, USER};
 use crate::form::is_long;
 use crate::proc::{Proc, eventually};
 
@@ -147,6 +147,49 @@ fn a_mux_may_be_killed_under_load() {
     assert!(is_complete(&seen), "of what a client saw");
     assert!(is_complete(&kept) && kept.len() == seen.len(), "of the log");
     engine.delete("web");
+}
+
+/// A mux that need not be root is another user, and its logs are in a directory of its own.
+#[test]
+fn a_mux_is_the_user_of_the_muxes() {
+    let Some(engine) = Engine::start_with_user() else { return };
+    let script = "echo up; while [ ! -e /go ]; do sleep 0.05; done; seq 1 20000; exit 9";
+    // Who may write the log decides.
+    let own = Engine::plain_uri("&log=raw:/var/log/iottymux/own/log");
+    let foreign = Engine::plain_uri("&log=raw:/var/log/foreign");
+    for (id, uri, log, uid) in
+        [("own", &own, "logs/iottymux/own/log", USER), ("foreign", &foreign, "logs/foreign", 0)]
+    {
+        engine.run(id, uri, script);
+        let mut client = engine.attach(id);
+        client.stdout.wait_for("up\n");
+        let mux = engine.mux(id).unwrap();
+        let status = fs::read_to_string(format!("/proc/{mux}/status")).unwrap();
+        let has = |line: &str| status.lines().any(|l| l == line);
+        assert!(has(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}")), "{id}: {status}");
+        assert!(uid == 0 || has("CapPrm:\t0000000000000000"), "{id}: {status}");
+        assert!(uid == 0 || has(&format!("Gid:\t{uid}\t{uid}\t{uid}\t{uid}")), "{id}: {status}");
+        assert!(has("NoNewPrivs:\t1"), "{id}: {status}");
+        // The next one is the same.
+        kill(mux, Signal::SIGKILL).unwrap();
+        client.stderr.wait_for("attached again");
+        fs::write(engine.path("tree/go"), "").unwrap();
+        assert_eq!(client.ends(), 9, "{}", client.stderr.so_far());
+        let want = format!("up\n{}", numbers(20_000));
+        assert_eq!(client.stdout.text(), want);
+        assert_eq!(fs::read_to_string(engine.path(log)).unwrap(), want);
+        engine.delete(id);
+        fs::remove_file(engine.path("tree/go")).unwrap();
+    }
+    // A name may be of the one kind first, and then of the other.
+    for uri in [&foreign, &own] {
+        engine.run("own", uri, "echo again; exit 3");
+        let mut client = engine.attach("own");
+        client.ends();
+        eventually("it has ended", || engine.ask(&["status", "own"]).contains("status 3"));
+        assert!(engine.ask(&["status", "own"]).contains("again"));
+        engine.delete("own");
+    }
 }
 
 /// What a user may get wrong: the container runs, and containerd's log says what is wrong.

@@ -20,6 +20,9 @@ use crate::skip::skip;
 /// The programs of a container's root directory.
 const PROGRAMS: [&str; 6] = ["sh", "cat", "seq", "sleep", "kill", "true"];
 
+/// The user of the muxes.
+pub const USER: u32 = 64_007;
+
 pub struct Engine {
     dir: TempDir,
     daemon: Option<Proc>,
@@ -28,6 +31,32 @@ pub struct Engine {
 impl Engine {
     /// A containerd that answers, unless it cannot be had here.
     pub fn start() -> Option<Self> {
+        Self::start_as(|engine| {
+            let mut daemon = Command::new("containerd");
+            daemon.arg("-c").arg(engine.path("config.toml"));
+            daemon
+        })
+    }
+
+    /// The same on a machine that has the user of the muxes. Its state directory is the usual one.
+    pub fn start_with_user() -> Option<Self> {
+        Self::start_as(|engine| {
+            fs::create_dir(engine.path("apps")).unwrap();
+            fs::create_dir(engine.path("logs")).unwrap();
+            let users = fs::read_to_string("/etc/passwd").unwrap();
+            let users = users + &format!("iottymux:x:{USER}:{USER}::/:/usr/sbin/nologin\n");
+            fs::write(engine.path("passwd"), users).unwrap();
+            let script = "mount --bind passwd /etc/passwd; mount -t tmpfs tmpfs /run; \
+                mkdir /run/iottymux; mount --bind apps /run/iottymux; mount --bind logs /var/log; \
+                exec containerd -c config.toml";
+            let mut daemon = Command::new("unshare");
+            daemon.args(["--mount", "--propagation=private", "sh", "-ec", script]);
+            daemon.current_dir(engine.path(""));
+            daemon
+        })
+    }
+
+    fn start_as(daemon: impl FnOnce(&Self) -> Command) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skip("containerd", "only root runs containerd");
             return None;
@@ -52,10 +81,9 @@ impl Engine {
             at("socket"),
             at("socket.ttrpc")
         );
-        fs::write(&config, text).unwrap();
-        let mut daemon = Command::new("containerd");
-        daemon.arg("-c").arg(config).stdin(Stdio::null());
-        daemon.stdout(Stdio::piped()).stderr(Stdio::piped());
+        fs::write(config, text).unwrap();
+        let mut daemon = daemon(&engine);
+        daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         engine.daemon = Some(Proc::spawn(daemon));
         eventually("containerd answers", || engine.ctr(&["version"]).status.success());
         Some(engine)
@@ -107,6 +135,11 @@ impl Engine {
         let program = env!("CARGO_BIN_EXE_iottymux");
         let state = self.state();
         format!("binary://{program}?containerd-logger=&--state-dir={}{query}", state.display())
+    }
+
+    /// The same with the usual state directory.
+    pub fn plain_uri(query: &str) -> String {
+        format!("binary://{}?containerd-logger={query}", env!("CARGO_BIN_EXE_iottymux"))
     }
 
     /// Starts a container in the background, which runs a shell script.

@@ -43,6 +43,8 @@ pub(crate) struct KeepRequest {
     pub(crate) app: Box<dyn App>,
     /// The arguments of this program that make it the mux.
     pub(crate) mux: Vec<OsString>,
+    /// The user and the group of the mux, if it is not this one.
+    pub(crate) user: Option<(u32, u32)>,
     /// The ends of the app that exist already, by the names in the mux's store.
     pub(crate) passed: Vec<(String, OwnedFd)>,
     /// Whether the app waits for its first client, for [`FIRST_CLIENT`].
@@ -104,7 +106,7 @@ pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
         insists: request.insists,
         stays: request.stays,
         leaves_at: None,
-        mux: MuxProcess::start(request.mux, &store)?,
+        mux: MuxProcess::start(request.mux, request.user, &store)?,
         store,
         dir: request.dir,
     };

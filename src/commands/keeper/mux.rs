@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ pub(super) struct MuxProcess {
 struct MuxCommand {
     program: PathBuf,
     arguments: Vec<OsString>,
+    /// See [`KeepRequest`](super::KeepRequest).
+    user: Option<(u32, u32)>,
 }
 
 #[derive(Debug)]
@@ -65,11 +68,15 @@ enum ProcessState {
 
 impl MuxProcess {
     /// Starts the first mux.
-    pub(super) fn start(arguments: Vec<OsString>, store: &Store) -> Result<Self> {
+    pub(super) fn start(
+        arguments: Vec<OsString>,
+        user: Option<(u32, u32)>,
+        store: &Store,
+    ) -> Result<Self> {
         // The name of the file, not the running one: after an upgrade the next mux is the new
         // program.
         let program = env::current_exe().context("cannot find this program")?;
-        let command = MuxCommand { program, arguments };
+        let command = MuxCommand { program, arguments, user };
         let (child, channel) = command.start(store)?;
         let state = ProcessState::Running { child, is_ready: false, killed_at: None };
         Ok(Self { state, channel, was_ready: false, failures: 0, command })
@@ -187,6 +194,10 @@ impl MuxCommand {
             command.env("LISTEN_FDS", fds.len().to_string());
             command.env("LISTEN_FDNAMES", names.join(":"));
             command.env(KEEPER, std::process::id().to_string());
+            if let Some((uid, gid)) = self.user {
+                // Without further groups.
+                command.uid(uid).gid(gid);
+            }
             // A key of the terminal from which `run` was started is for the keeper alone.
             sys::in_own_session(&mut command, false);
             sys::ending_with_parent(&mut command);

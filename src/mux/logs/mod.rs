@@ -207,7 +207,9 @@ fn open_journal(
     (stored, notify): (&mut Stored, &Notify),
 ) -> Result<Option<Fifo>> {
     let of_user = process::is_of_user();
-    let by_writer = !of_user && notify.keeps() && Uid::effective().is_root();
+    // Beside the mux of a keeper there is no journal writer, and no unit of an app.
+    let is_of_unit = !of_user && notify.keeps() && !process::is_kept();
+    let by_writer = is_of_unit && Uid::effective().is_root();
     let fifo = match stored.remove(STORED) {
         Some(fifo) => Some(fifo),
         None if by_writer => Some(open_fifo(dir).context("cannot make the FIFO of the journal")?),
@@ -218,7 +220,7 @@ fn open_journal(
         notify.store(STORED, &fifo);
         return Fifo::new(fifo).context("cannot use the FIFO of the journal").map(Some);
     }
-    if !of_user && notify.keeps() {
+    if is_of_unit {
         log::warn!(
             "app {}: systemd keeps no FIFO for the journal: journalctl shows the lines of {service} \
              as lines of this mux",

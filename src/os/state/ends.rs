@@ -74,6 +74,25 @@ impl AppDir {
         make().with_context(|| format!("cannot set up directory {}", self.path.display()))
     }
 
+    /// Gives a directory to the mux of a container, which is another user, as root: such an app has
+    /// no ends here. Removes the files of an earlier mux of root.
+    pub(crate) fn give_to(&self, uid: u32, gid: u32) -> Result<()> {
+        if !self.is_split() {
+            self.create()?;
+            self.remove_leftovers()?;
+            for file in [LOGS, LOCK] {
+                self.remove(file)?;
+            }
+        }
+        let make = || -> io::Result<()> {
+            let mux = self.path.join(MUX);
+            close_dir(&self.path, READABLE)?;
+            make_dir(&mux)?;
+            lchown(&mux, Some(uid), Some(gid))
+        };
+        make().with_context(|| format!("cannot set up directory {}", self.path.display()))
+    }
+
     /// Whether the layout is split and the mux's directory belongs to another user.
     pub(super) fn is_anothers(&self) -> bool {
         let owner = fs::symlink_metadata(self.path.join(MUX)).map(|there| there.uid());

@@ -161,6 +161,11 @@ impl StateDir {
         }
     }
 
+    /// Whether it is that of the system's muxes, where those of another user than root can be.
+    pub(crate) fn is_of_system(&self) -> bool {
+        self.0 == Path::new(SYSTEM)
+    }
+
     /// The path itself.
     pub(crate) fn path(&self) -> &Path {
         &self.0
