@@ -214,13 +214,7 @@ impl Mux {
         let duty = Duty { app_runs: takes_over || is_passed };
         streams.add_stored(&stored);
         duty.unless_app_runs(signals::outlive_file_limit().context("cannot set up signals"))?;
-        if is_passed && let Err(e) = sys::reduce_capabilities() {
-            log::warn!("cannot give up capabilities: {e}");
-        }
-        // All muxes of a host run as one user.
-        if let Err(e) = sys::refuse_to_reach_others() {
-            log::debug!("refusing calls that reach other processes: {e}");
-        }
+        give_up_rights(is_passed);
         let dir = dir.shared(others.let_others_in());
         let notify = match keeper {
             Some(keeper) => Notify::to_keeper(keeper),
@@ -302,6 +296,19 @@ impl Mux {
         }
         self.files.notify.ready();
         log::info!("app {}: ready at {}", self.files.name(), self.files.dir.dir().display());
+    }
+}
+
+/// Refuses what no mux does. The mux of a container has no unit that does the rest.
+fn give_up_rights(has_no_unit: bool) {
+    if has_no_unit
+        && let Err(e) = sys::reduce_capabilities().and_then(|()| sys::refuse_unused_calls())
+    {
+        log::warn!("cannot give up rights: {e}");
+    }
+    // All muxes of a host run as one user.
+    if let Err(e) = sys::refuse_to_reach_others() {
+        log::debug!("refusing calls that reach other processes: {e}");
     }
 }
 

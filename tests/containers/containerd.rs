@@ -169,7 +169,7 @@ fn a_mux_is_the_user_of_the_muxes() {
         assert!(has(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}")), "{id}: {status}");
         assert!(uid == 0 || has("CapPrm:\t0000000000000000"), "{id}: {status}");
         assert!(uid == 0 || has(&format!("Gid:\t{uid}\t{uid}\t{uid}\t{uid}")), "{id}: {status}");
-        assert!(has("NoNewPrivs:\t1"), "{id}: {status}");
+        assert!(has("NoNewPrivs:\t1") && has("Seccomp:\t2"), "{id}: {status}");
         // The next one is the same.
         kill(mux, Signal::SIGKILL).unwrap();
         client.stderr.wait_for("attached again");
