@@ -144,15 +144,21 @@ impl Engine {
 
     /// Starts a container in the background, which runs a shell script.
     pub fn run(&self, id: &str, uri: &str, script: &str) {
-        let tree = self.path("tree");
-        let tree = tree.to_str().unwrap();
+        let (tree, runc) = (self.path("tree"), self.path("runc"));
+        // Tests at the same time have containers with the same ids, which runc and the kernel
+        // would take for one.
+        let cgroup = format!("/iottymux-{}-{id}", std::process::id());
         self.do_ctr(&[
             "run",
             "-d",
             "--rootfs",
+            "--runc-root",
+            runc.to_str().unwrap(),
+            "--cgroup",
+            &cgroup,
             "--log-uri",
             uri,
-            tree,
+            tree.to_str().unwrap(),
             id,
             "/bin/sh",
             "-c",
