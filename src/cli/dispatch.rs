@@ -122,6 +122,11 @@ fn execute(cli: Cli) -> Result<Exit> {
     match cli.command {
         Command::Stream(args) => {
             read_old_options(&state()?.app(&args.app.name));
+            if let (Some(bundle), false) = (&args.containerd_task, process::is_kept()) {
+                let request = resolve::keep_task(&args, bundle, &state()?);
+                // The status is for clients.
+                return if_valid(request, |request| keeper::keep(request).map(|_| Exit::Done));
+            }
             run_mux(resolve::stream(&args, &state()?))
         }
         Command::Tty(args) => {

@@ -24,7 +24,7 @@ use crate::wire::AppStatus;
 /// long after each further time, up to [`RETRY_MOST`].
 const RETRY: Duration = Duration::from_millis(50);
 /// See [`RETRY`].
-const RETRY_MOST: Duration = Duration::from_secs(5);
+const RETRY_MOST: Duration = Duration::from_secs(1);
 /// Longest file that leads to a shim, or describes a container, bytes.
 const FILE: u64 = 4 << 20;
 /// The file of containerd 2, and the one before it.
@@ -47,6 +47,12 @@ pub(crate) struct TaskId {
 }
 
 impl TaskId {
+    /// The container of a bundle.
+    pub(crate) fn of_bundle(bundle: &Path) -> Option<Self> {
+        let id = bundle.file_name()?.to_str()?.to_owned();
+        Some(Self { id, exec: None })
+    }
+
     /// The task that a logger serves. `id` is of the container, or of a process that is started in
     /// it later; the directory has the container's name.
     pub(crate) fn of_logger(bundle: &Path, id: &str) -> Self {
@@ -156,6 +162,11 @@ impl Task {
         if let Link::Pause(at) = self.link
             && at <= now
         {
+            if !self.bundle.exists() {
+                // It is made before the task is.
+                self.pause(now);
+                return None;
+            }
             match self.connect() {
                 Ok(link) => self.link = link,
                 Err(e) => self.fail(&e, now),
