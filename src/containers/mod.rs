@@ -9,10 +9,12 @@
 //! | [`ttrpc`] | requests to a shim of containerd |
 //! | [`protobuf`] | the messages in them (pure) |
 //! | [`user`] | the user of the muxes (pure) |
+//! | [`oci`] | the command line of a runtime, and a config.json (pure) |
 //! | [`name`] | from a container's id to an app's name (pure) |
 
 pub(crate) mod console;
 pub(crate) mod name;
+pub(crate) mod oci;
 mod protobuf;
 pub(crate) mod task;
 mod ttrpc;

@@ -1,0 +1,356 @@
+//! The command line of an OCI runtime and a container's config.json, as far as the wrapper of a
+//! runtime has to know them.
+//!
+//! Only `create` is understood. Options that this module does not know are passed on unchanged, so
+//! any runtime can be wrapped whose `create` has the options of runc. Pure.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// The sub-commands of runc, crun and youki. Behind an unknown global option, a word that is not
+/// one of them is that option's value.
+const COMMANDS: [&str; 18] = [
+    "checkpoint",
+    "create",
+    "delete",
+    "events",
+    "exec",
+    "features",
+    "help",
+    "info",
+    "kill",
+    "list",
+    "pause",
+    "ps",
+    "restore",
+    "resume",
+    "run",
+    "spec",
+    "start",
+    "state",
+];
+/// Global options whose value may be the next word.
+const GLOBAL_VALUES: [&str; 8] =
+    ["cgroup-manager", "criu", "log", "log-format", "log-level", "platform", "root", "rootless"];
+/// The same of `create`.
+const CREATE_VALUES: [&str; 6] =
+    ["bundle", "config", "console-socket", "log-opt", "pid-file", "preserve-fds"];
+/// The annotation by which a CRI says what a container is for, and its value for the one that holds
+/// the namespaces of a pod and runs nothing.
+const CONTAINER_TYPES: [&str; 2] =
+    ["io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"];
+const SANDBOX: &str = "sandbox";
+/// The prefix of the annotations that are settings of the mux.
+const SETTINGS: &str = "org.iottymux.";
+/// The annotation that leaves a container alone, with the value `false`.
+const ENABLED: &str = "org.iottymux.enabled";
+/// The settings that an annotation may have. The author of a container may be less trusted than its
+/// host: these affect that container only, and name no file, user or amount of memory.
+const ALLOWED: [&str; 2] = ["client-patience", "log-flush"];
+
+/// A call of `create`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Create {
+    /// All arguments behind the name of the program.
+    arguments: Vec<OsString>,
+    /// The index of the word `create`.
+    command: usize,
+    /// The index of the argument with the path of the console socket.
+    console_at: Option<usize>,
+    /// The directory of the state of all containers, if it is given.
+    pub(crate) root: Option<PathBuf>,
+    /// The file for the errors of the runtime.
+    pub(crate) log: Option<PathBuf>,
+    /// Whether that has JSON.
+    pub(crate) logs_json: bool,
+    pub(crate) bundle: PathBuf,
+    pub(crate) console_socket: Option<PathBuf>,
+    pub(crate) pid_file: Option<PathBuf>,
+    /// How many descriptors from 3 on the container gets.
+    pub(crate) preserve_fds: usize,
+    pub(crate) id: String,
+}
+
+/// A word that is an option: its name, and its value behind `=`.
+fn option(word: &OsStr) -> Option<(&[u8], Option<&OsStr>)> {
+    let bytes = word.as_bytes();
+    let name = bytes.strip_prefix(b"--").or_else(|| bytes.strip_prefix(b"-"))?;
+    let (name, value) = match name.iter().position(|b| *b == b'=') {
+        Some(at) => (&name[..at], Some(OsStr::from_bytes(&name[at + 1..]))),
+        None => (name, None),
+    };
+    (!name.is_empty()).then_some((name, value))
+}
+
+impl Create {
+    /// The call, if these arguments are one that is understood.
+    pub(crate) fn parse(arguments: &[OsString]) -> Option<Self> {
+        let mut create = Self {
+            arguments: arguments.to_vec(),
+            command: 0,
+            console_at: None,
+            root: None,
+            log: None,
+            logs_json: false,
+            bundle: PathBuf::from("."),
+            console_socket: None,
+            pid_file: None,
+            preserve_fds: 0,
+            id: String::new(),
+        };
+        create.command = create.read_global()?;
+        if arguments[create.command] != "create" {
+            return None;
+        }
+        create.read_own()?;
+        Some(create)
+    }
+
+    /// Reads the options before the sub-command; returns the index of that.
+    fn read_global(&mut self) -> Option<usize> {
+        let words = self.arguments.clone();
+        let mut at = 0;
+        loop {
+            let word = words.get(at)?;
+            let Some((name, value)) = option(word) else { return Some(at) };
+            at += 1;
+            let is_known = GLOBAL_VALUES.iter().any(|known| known.as_bytes() == name);
+            let is_value = |next: &&OsString| {
+                is_known || option(next).is_none() && !COMMANDS.iter().any(|known| *next == known)
+            };
+            let value = match value {
+                Some(value) => Some(value),
+                None => words.get(at).filter(is_value).map(|next| {
+                    at += 1;
+                    next.as_os_str()
+                }),
+            };
+            match (name, value) {
+                (b"root", Some(path)) => self.root = Some(path.into()),
+                (b"log", Some(path)) => self.log = Some(path.into()),
+                (b"log-format", Some(format)) => self.logs_json = format == "json",
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads the options and the id behind `create`.
+    fn read_own(&mut self) -> Option<()> {
+        let words = self.arguments.clone();
+        let (id, options) = words[self.command + 1..].split_last()?;
+        let first = self.command + 1;
+        let mut at = 0;
+        while let Some(word) = options.get(at) {
+            let index = first + at;
+            at += 1;
+            let Some((name, value)) = option(word) else { continue };
+            let name = if name == b"b" { b"bundle" } else { name };
+            if !CREATE_VALUES.iter().any(|known| known.as_bytes() == name) {
+                continue;
+            }
+            let (index, value) = match value {
+                Some(value) => (index, value),
+                None => {
+                    at += 1;
+                    (index + 1, options.get(at - 1)?.as_os_str())
+                }
+            };
+            match name {
+                b"bundle" => self.bundle = value.into(),
+                b"pid-file" => self.pid_file = Some(value.into()),
+                b"preserve-fds" => self.preserve_fds = value.to_str()?.parse().ok()?,
+                b"console-socket" => {
+                    self.console_socket = Some(value.into());
+                    self.console_at = Some(index);
+                }
+                _ => {}
+            }
+        }
+        // runc's own rule; the runtime has words for all others.
+        let id = id.to_str().filter(|id| !id.is_empty() && !id.starts_with('-'))?;
+        let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-' | '.');
+        if !id.chars().all(is_valid) || matches!(id, "." | "..") {
+            return None;
+        }
+        id.clone_into(&mut self.id);
+        Some(())
+    }
+
+    /// The same call with another console socket, if it has one, and with a file for the PID, if it
+    /// has none.
+    pub(crate) fn with(&self, console_socket: Option<&OsStr>, pid_file: &OsStr) -> Vec<OsString> {
+        let mut arguments = self.arguments.clone();
+        if let (Some(at), Some(path)) = (self.console_at, console_socket) {
+            let is_joined = arguments[at].as_bytes().starts_with(b"-")
+                && option(&arguments[at]).is_some_and(|(_, value)| value.is_some());
+            let mut value = OsString::from(if is_joined { "--console-socket=" } else { "" });
+            value.push(path);
+            arguments[at] = value;
+        }
+        if self.pid_file.is_none() {
+            let own = [OsString::from("--pid-file"), pid_file.to_owned()];
+            arguments.splice(self.command + 1..=self.command, own);
+        }
+        arguments
+    }
+
+    /// What the engine calls a namespace: the last part of the directory of its containers.
+    pub(crate) fn namespace(&self) -> &str {
+        let last = self.root.as_ref().and_then(|root| root.file_name());
+        last.and_then(OsStr::to_str).unwrap_or("default")
+    }
+}
+
+/// The part of a bundle's config.json that matters here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Config {
+    process: Process,
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Process {
+    terminal: bool,
+}
+
+impl Config {
+    /// Reads a config.json; the runtime has the words for one that is wrong.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok()
+    }
+
+    pub(crate) fn has_terminal(&self) -> bool {
+        self.process.terminal
+    }
+
+    /// Whether the container is left to the real runtime: one that holds the namespaces of a pod, or
+    /// one whose annotation says so.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        let has = |name: &str, value: &str| self.annotations.get(name).is_some_and(|v| v == value);
+        CONTAINER_TYPES.iter().any(|name| has(name, SANDBOX)) || has(ENABLED, "false")
+    }
+
+    /// The options of the mux in the annotations, as variables; and the annotations that may not be
+    /// set there.
+    pub(crate) fn settings(&self) -> (Vec<(String, &str)>, Vec<&str>) {
+        let ours = self.annotations.iter().filter_map(|(name, value)| {
+            let option = name.strip_prefix(SETTINGS).filter(|_| name != ENABLED)?;
+            Some((option, &**value))
+        });
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            ours.partition(|(option, _)| ALLOWED.contains(option));
+        let variable =
+            |option: &str| format!("IOTTYMUX_{}", option.to_ascii_uppercase().replace('-', "_"));
+        let allowed = allowed.into_iter().map(|(option, value)| (variable(option), value));
+        (allowed.collect(), refused.into_iter().map(|(option, _)| option).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Option<Create> {
+        let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+        Create::parse(&words)
+    }
+
+    fn line(words: &[OsString]) -> String {
+        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_create_is_found_behind_any_options() {
+        for globals in [
+            "",
+            "--root /r/moby --log /l --log-format json --systemd-cgroup",
+            "--root=/r/moby --log=/l --log-format=json",
+            "-root /r/moby --debug --log /l --log-format json",
+            "--unknown --root /r/moby --log /l --log-format json",
+            "--unknown value --root /r/moby --log /l --log-format json",
+            "--unknown=create --root /r/moby --log /l --log-format json",
+        ] {
+            for own in
+                ["--bundle /b --pid-file /p", "--bundle=/b --pid-file=/p", "-b /b --pid-file /p"]
+            {
+                let create = parse(&format!("{globals} create {own} --no-pivot web.1")).unwrap();
+                assert_eq!(create.id, "web.1", "{globals} {own}");
+                assert_eq!(create.bundle, PathBuf::from("/b"));
+                assert_eq!(create.pid_file, Some("/p".into()));
+                let (namespace, log) = if globals.is_empty() {
+                    ("default", None)
+                } else {
+                    ("moby", Some("/l".into()))
+                };
+                assert_eq!((create.namespace(), create.log.clone()), (namespace, log));
+                assert_eq!(create.logs_json, !globals.is_empty());
+                assert_eq!(line(&create.with(None, "/q".as_ref())), line(&create.arguments));
+            }
+        }
+    }
+
+    #[test]
+    fn everything_else_is_the_runtimes() {
+        for other in [
+            "",
+            "--version",
+            "--root /r state create",
+            "--root create",
+            "start create",
+            "--root /r delete --force x",
+            "create",
+            "create --bundle",
+            "create --bundle /b --help",
+            "create --bundle /b a/../b",
+            "create --bundle /b ..",
+            "create --preserve-fds many x",
+            "exec --console-socket /s x",
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_console_socket_is_replaced_and_a_missing_pid_file_added() {
+        for (given, want) in [
+            ("create --console-socket /s x", "create --pid-file /q --console-socket /ours x"),
+            ("create --console-socket=/s x", "create --pid-file /q --console-socket=/ours x"),
+            (
+                "--root=/r create -console-socket /s --pid-file /p --preserve-fds 2 x",
+                "--root=/r create -console-socket /ours --pid-file /p --preserve-fds 2 x",
+            ),
+        ] {
+            let create = parse(given).unwrap();
+            assert_eq!(create.console_socket, Some("/s".into()));
+            assert_eq!(line(&create.with(Some("/ours".as_ref()), "/q".as_ref())), want);
+        }
+        assert_eq!(parse("create --preserve-fds=3 x").unwrap().preserve_fds, 3);
+    }
+
+    #[test]
+    fn a_config_says_what_is_to_be_done() {
+        let config = |text: &str| Config::parse(text.as_bytes()).unwrap();
+        assert!(!config("{}").has_terminal() && !config("{}").is_left_alone());
+        assert!(config(r#"{"process":{"terminal":true,"args":["sh"]}}"#).has_terminal());
+        for alone in [
+            r#"{"annotations":{"io.kubernetes.cri.container-type":"sandbox"}}"#,
+            r#"{"annotations":{"org.iottymux.enabled":"false"}}"#,
+        ] {
+            assert!(config(alone).is_left_alone());
+        }
+        let with = config(
+            r#"{"annotations":{"io.kubernetes.cri.container-type":"container","a":"b",
+                "org.iottymux.client-patience":"0.2","org.iottymux.log":"raw:/etc/shadow"}}"#,
+        );
+        assert!(!with.is_left_alone());
+        let want = (vec![("IOTTYMUX_CLIENT_PATIENCE".to_owned(), "0.2")], vec!["log"]);
+        assert_eq!(with.settings(), want);
+        assert!(Config::parse(b"{").is_none() && Config::parse(br#"{"process":3}"#).is_none());
+    }
+}
