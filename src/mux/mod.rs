@@ -16,11 +16,13 @@
 //! | [`output`], [`show`] | the loop and the app: its output, its terminal |
 //! | [`console`] | the loop and the terminal of a container |
 //! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
+//! | [`relay`] | the loop and the engine of a container |
 //! | [`logs`] | the logs |
 //! | [`admission`] | which clients may connect, and how many |
 //! | [`app`] | the app's streams, input, process and life cycle |
 //! | [`clients`] | the registry of clients, and their connections |
 //! | [`terminal`] | size, screen and queries of the app's terminal |
+//! | [`engine`] | the engine of a container, as a client |
 //! | [`files`] | the app's directory, and what the mux made there |
 //! | [`client_log`] | the log lines that clients can cause |
 //! | [`source`] | FIFOs and pty pairs |
@@ -32,6 +34,7 @@ pub(crate) mod app;
 mod client_log;
 mod clients;
 mod console;
+mod engine;
 mod files;
 mod kept_memory;
 pub mod logs;
@@ -40,6 +43,7 @@ mod peer;
 pub(crate) mod poll;
 mod prepare;
 mod receive;
+mod relay;
 mod serve;
 mod show;
 mod shutdown;
@@ -70,6 +74,7 @@ use crate::mux::app::life::Lifecycle;
 use crate::mux::app::sources::Sources;
 use crate::mux::clients::Clients;
 use crate::mux::console::Console;
+use crate::mux::engine::Engine;
 use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
 use crate::mux::poll::{Event, Interest, Poller, Registration, Token};
@@ -130,6 +135,8 @@ pub(crate) struct Mux {
     logs: Logs,
     /// The app's terminal, if it has one.
     terminal: Option<Terminal>,
+    /// The engine that started the app as a container, if it has an end.
+    engine: Option<Engine>,
 }
 
 impl Mux {
@@ -266,6 +273,7 @@ impl Mux {
             SignalRequest::Reopen => {
                 self.reopen_logs();
             }
+            SignalRequest::Window => self.follow_engine_window(),
             // A question to systemd may be answered.
             SignalRequest::Child => {}
         }
@@ -321,6 +329,7 @@ impl Mux {
             Token::Console => self.on_console(Instant::now()),
             // Handled before.
             Token::Signals => {}
+            Token::Engine(index) => self.on_engine(index, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
     }

@@ -59,6 +59,7 @@ impl Mux {
             if len > 0 {
                 self.show_on_screen(len, now);
                 self.flush_all(stream);
+                self.serve_engine(stream);
                 self.write_logs(now);
             }
             match read {

@@ -34,11 +34,13 @@ pub(crate) enum Token {
     Signals,
     /// The socket to which a container's terminal is sent.
     Console,
+    /// The engine of a container: its input, or from 1 on its outputs.
+    Engine(usize),
     /// A client.
     Client(ClientId),
 }
 
-const KIND_SHIFT: u32 = 61;
+const KIND_SHIFT: u32 = 60;
 
 impl Token {
     fn pack(self) -> u64 {
@@ -51,6 +53,7 @@ impl Token {
             Self::Screen => (5, 0),
             Self::Signals => (6, 0),
             Self::Console => (7, 0),
+            Self::Engine(index) => (8, index as u64),
         };
         kind << KIND_SHIFT | number
     }
@@ -67,6 +70,7 @@ impl Token {
             5 => Self::Screen,
             6 => Self::Signals,
             7 => Self::Console,
+            8 => Self::Engine(index),
             _ => Self::Client(ClientId(number)),
         }
     }
@@ -214,6 +218,7 @@ mod tests {
             Token::Screen,
             Token::Signals,
             Token::Console,
+            Token::Engine(2),
             Token::Client(client),
         ] {
             assert_eq!(Token::unpack(token.pack()), token);

@@ -463,6 +463,9 @@ impl Mux {
     /// The app's input has ended, for everybody.
     fn close_input(&mut self) {
         let closed = self.input.close(&self.poller);
+        if let Some(engine) = &mut self.engine {
+            engine.close_input(&self.poller, &self.files.notify);
+        }
         if closed.is_some() {
             let next = self.input.prepare_next(&self.files.dir, &self.files.notify);
             if let Err(e) = next {
@@ -484,5 +487,6 @@ impl Mux {
         for id in self.clients.writers() {
             self.watch_client(id);
         }
+        self.watch_engine();
     }
 }

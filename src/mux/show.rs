@@ -27,7 +27,10 @@ impl Mux {
         let pieces = self.hub.bytes(Stream::Tty, end - len as u64..end);
         let decider = terminal.sizes.decider();
         let queries = terminal.find_queries(pieces);
-        let answers = !queries.is_empty() && !self.clients.expect_replies(queries, decider, now);
+        let engine = self.engine.as_mut();
+        let by_engine = engine.is_some_and(|engine| engine.expect_replies(queries, decider, now));
+        let by_client = self.clients.expect_replies(queries, decider, now);
+        let answers = !queries.is_empty() && !by_client && !by_engine;
         terminal.worker.show(pieces, end, answers);
     }
 
@@ -212,6 +215,9 @@ impl Mux {
         {
             log::error!("app {}: the size of its terminal: {e}", self.files.name());
         }
+        if let Some(engine) = &self.engine {
+            engine.resize(size);
+        }
         self.logs.resized(&mut self.hub, size);
         terminal.worker.resize(size);
         if self.clients.owe_screens() {
@@ -257,7 +263,16 @@ impl Mux {
             queue.receive(id, 0, 0);
             queue.push(id, typed, now);
         });
-        terminal.hold_until(next);
+        let engine = self.engine.as_mut().and_then(|engine| Some((engine.id, engine.replies()?)));
+        let of_engine = engine.and_then(|(id, replies)| {
+            if replies.deadline().is_some_and(|at| at <= now) {
+                let mut typed = Vec::new();
+                replies.expire(now, &mut typed);
+                queue.push(id, &typed, now);
+            }
+            replies.deadline()
+        });
+        terminal.hold_until(next.into_iter().chain(of_engine).min());
     }
 }
 

@@ -65,6 +65,10 @@ impl Mux {
             for index in 0..self.sources.len() {
                 self.on_source(index, now);
             }
+            if self.is_last() && self.sources.are_closed() {
+                // Nothing more comes, and an engine may wait for the end.
+                self.finish_engine();
+            }
             if now >= until || self.is_drained(now, quiet) && !self.is_expected(now) {
                 self.finish_sources();
                 self.close_listeners(now);
@@ -77,7 +81,8 @@ impl Mux {
             let ids = self.clients.ids().into_iter();
             let patience = ids.filter_map(|id| self.say_farewell(id, now, until)).min();
             let logged = self.finish_logs(now, until);
-            self.phase = if self.clients.is_empty() && logged {
+            let relayed = self.is_engine_finished(now, until);
+            self.phase = if self.clients.is_empty() && logged && relayed {
                 self.report_left();
                 Phase::Done
             } else {
@@ -128,7 +133,7 @@ impl Mux {
     }
 
     /// Whether this is the last mux of a kept app, which has ended or never began.
-    fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.life.is_kept() && self.life.pid.is_none()
     }
 

@@ -16,6 +16,8 @@ pub(crate) enum SignalRequest {
     Stop(Signal),
     /// To reopen the logs (SIGHUP).
     Reopen,
+    /// The engine has resized its terminal (SIGWINCH).
+    Window,
     /// A child has changed (SIGCHLD).
     Child,
 }
@@ -26,6 +28,7 @@ pub(crate) struct Signals {
     interrupt: unix::Signal,
     quit: unix::Signal,
     hangup: unix::Signal,
+    window: unix::Signal,
     child: unix::Signal,
 }
 
@@ -42,6 +45,7 @@ impl Signals {
             interrupt: unix::signal(SignalKind::interrupt())?,
             quit: unix::signal(SignalKind::quit())?,
             hangup: unix::signal(SignalKind::hangup())?,
+            window: unix::signal(SignalKind::window_change())?,
             child: unix::signal(SignalKind::child())?,
         })
     }
@@ -73,6 +77,7 @@ impl Signals {
             _ = self.terminate.recv() => SignalRequest::Stop(Signal::SIGTERM),
             _ = self.interrupt.recv() => SignalRequest::Stop(Signal::SIGINT),
             _ = self.quit.recv() => SignalRequest::Stop(Signal::SIGQUIT),
+            _ = self.window.recv() => SignalRequest::Window,
             _ = self.hangup.recv() => SignalRequest::Reopen,
         }
     }

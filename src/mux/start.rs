@@ -23,6 +23,7 @@ use super::app::life::{KeptApp, Lifecycle};
 use super::app::sources::Sources;
 use super::clients::Clients;
 use super::console::Console;
+use super::engine::Engine;
 use super::files::AppFiles;
 use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
@@ -258,6 +259,7 @@ impl Mux {
         let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
         let terminal = terminal.transpose()?;
         let input = open_input(&mut ends, ending, &mut stored, &notify)?;
+        let engine = duty.unless_app_runs(Engine::open(&mut hub, &mut stored, &notify))?.flatten();
         let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
         let store = (&mut stored, &notify);
@@ -278,6 +280,7 @@ impl Mux {
             clients: Clients::new(),
             logs,
             terminal,
+            engine,
         })
     }
 
@@ -294,6 +297,7 @@ impl Mux {
         if let Some(terminal) = &mut self.terminal {
             terminal.begin(&self.poller);
         }
+        self.begin_engine();
         self.files.notify.ready();
         log::info!("app {}: ready at {}", self.files.name(), self.files.dir.dir().display());
     }

@@ -86,6 +86,8 @@ pub struct Hub {
     lanes: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Subscriber>,
     followers: Vec<Follower>,
+    /// Up to which offset the engine of a container has each stream that it reads.
+    engine: [Option<u64>; STREAMS],
     log_places: Vec<LogCheckpoint>,
     /// For clients that are not proven.
     credit: Credit,
@@ -105,6 +107,7 @@ impl Hub {
             lanes: parts.map(|part| part.map(Backlog::new)),
             clients: BTreeMap::new(),
             followers: Vec::new(),
+            engine: [None; STREAMS],
             log_places,
             credit: Credit::default(),
             marks: Marks::new(limits::MARKS),
@@ -168,6 +171,13 @@ impl Hub {
         }
         lane.need(needed);
         self.credit.waiting[stream as usize] = waits_for_unproven;
+        if let Some(at) = self.engine[stream as usize] {
+            let free = (capacity as u64).saturating_sub(lane.end() - at);
+            if free < enough {
+                held = Some(now + limits::AGES);
+            }
+            room = room.min(free);
+        }
         for follower in &self.followers {
             let free = follower.room(stream, lane, &self.marks);
             if free < enough {
@@ -237,6 +247,13 @@ impl Hub {
             }
         }
         Some(mark)
+    }
+
+    /// The engine of a container has a stream up to this offset. The app waits for it without an
+    /// end. `None`: it does not read the stream, or no more.
+    pub(crate) fn set_engine(&mut self, stream: Stream, at: Option<u64>) {
+        let end = self.lanes[stream as usize].as_ref().map_or(0, Backlog::end);
+        self.engine[stream as usize] = at.map(|at| at.min(end));
     }
 
     // ---- to the clients ----

@@ -45,10 +45,20 @@ impl Stage {
         stored: &mut Stored,
         notify: &Notify,
     ) -> io::Result<Option<Self>> {
+        Self::open_named(stream.name(), size, stored, notify)
+    }
+
+    /// The same for the user of the pipe with this name.
+    pub(crate) fn open_named(
+        user: &str,
+        size: i32,
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> io::Result<Option<Self>> {
         if !notify.keeps() {
             return Ok(None);
         }
-        let (name, name_into) = (format!("{stream}-stage"), format!("{stream}-stage-into"));
+        let (name, name_into) = (format!("{user}-stage"), format!("{user}-stage-into"));
         if let (Some(out), Some(into)) = (stored.remove(&name), stored.remove(&name_into)) {
             let len = usize::try_from(rustix::io::ioctl_fionread(&out)?).unwrap_or(usize::MAX);
             return Ok(Some(Self { out, into, len, is_inherited: true }));

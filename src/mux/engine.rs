@@ -1,0 +1,401 @@
+//! The engine of a container as a client of the mux: the descriptors that it has made for the
+//! container get the app's output, and their input is typed as everybody's.
+//!
+//! The app waits for the engine as if it wrote to the engine's pipes itself: without an end of
+//! patience, from the first byte, and without a redraw. So the engine's own log has the same bytes
+//! as without a mux. An end that the engine has closed is dropped, and nothing else is.
+//!
+//! Invariant: killed after any instruction, the mux leaves two numbers and a pipe for each output by
+//! which the next one knows what the engine has. A FIFO gets its bytes from a [`Stage`], in one step
+//! for every other process. A terminal, a socket and a file are written directly: there the bytes of
+//! the last write may come twice, at most [`DIRECT_WRITE`].
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::stat::{SFlag, fstat};
+
+use crate::core::hub::{ClientId, Hub};
+use crate::core::screen::query::Query;
+use crate::core::screen::replies::Replies;
+use crate::mux::kept_memory;
+use crate::mux::poll::{Interest, Poller, Registration, Token, log_watch};
+use crate::mux::source::pty;
+use crate::mux::source::stage::Stage;
+use crate::systemd::notify::Notify;
+use crate::systemd::store::Stored;
+use crate::types::size::Size;
+use crate::types::stream::Stream;
+
+/// Size asked for the pipe between the ring and a FIFO of the engine, bytes: what it gets without
+/// asking, and what fits into the engine's at once.
+const ENGINE_STAGE: i32 = 64 * 1024;
+/// Bytes of one write to a terminal, a socket or a file of the engine.
+const DIRECT_WRITE: usize = 4096;
+/// Name in the keeper's store of the memory with the engine's offsets.
+const STORED: &str = "engine";
+/// Words of that memory: the epoch, and two for each stream.
+const WORDS: usize = 1 + 2 * Stream::ALL.len();
+
+/// The name in the keeper's store of the engine's end of a stream.
+pub(crate) fn stored_name(stream: Stream) -> String {
+    format!("engine-{stream}")
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    /// Under this its input is queued, and its window counts.
+    pub(crate) id: ClientId,
+    outputs: Vec<Option<EngineOutput>>,
+    input: Option<EngineInput>,
+    /// Separates the replies of its terminal to the app's queries from keys.
+    replies: Option<Box<Replies>>,
+}
+
+/// What the engine reads of one stream.
+#[derive(Debug)]
+struct EngineOutput {
+    stream: Stream,
+    fd: OwnedFd,
+    /// For a FIFO.
+    stage: Option<Stage>,
+    offsets: Offsets,
+    watch: Registration,
+    is_full: bool,
+}
+
+/// What the engine types.
+#[derive(Debug)]
+struct EngineInput {
+    fd: OwnedFd,
+    stream: Stream,
+    watch: Registration,
+    has_ended: bool,
+}
+
+/// How far the engine has an output. Each store is one word, so both are right at any moment.
+#[derive(Debug)]
+struct Offsets {
+    /// Before this the engine has everything, if the stage is empty.
+    given: &'static AtomicU64,
+    /// Behind the last byte that was put into the stage. The content of the stage counts only if
+    /// this is higher than the other.
+    put: &'static AtomicU64,
+}
+
+impl Offsets {
+    fn put(&self) -> u64 {
+        self.put.load(Ordering::Acquire)
+    }
+
+    /// Whether the stage has bytes that count.
+    fn is_staged(&self) -> bool {
+        self.put() > self.given.load(Ordering::Acquire)
+    }
+
+    fn set_put(&self, offset: u64) {
+        self.put.store(offset, Ordering::Release);
+    }
+
+    /// The engine has all that was put.
+    fn set_given(&self) {
+        self.given.store(self.put(), Ordering::Release);
+    }
+
+    fn reset(&self) {
+        self.given.store(0, Ordering::Release);
+        self.put.store(0, Ordering::Release);
+    }
+}
+
+impl Engine {
+    /// The engine, if the keeper has a descriptor of it; it goes on where it was with the mux before
+    /// this one.
+    pub(crate) fn open(
+        hub: &mut Hub,
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> Result<Option<Self>> {
+        if !Stream::ALL.into_iter().any(|stream| stored.has(&stored_name(stream))) {
+            return Ok(None);
+        }
+        let memory = kept_memory::open(STORED, (WORDS, 0), stored, notify)?;
+        let Some((epoch, offsets)) = memory.words.split_first() else { return Ok(None) };
+        let is_same = epoch.load(Ordering::Acquire) == hub.epoch().0;
+        let mut engine =
+            Self { id: hub.join(Duration::ZERO), outputs: Vec::new(), input: None, replies: None };
+        for (stream, words) in Stream::ALL.into_iter().zip(offsets.chunks_exact(2)) {
+            let offsets = Offsets { given: &words[0], put: &words[1] };
+            if !is_same {
+                offsets.reset();
+            }
+            let name = stored_name(stream);
+            let Some(fd) = stored.remove(&name) else { continue };
+            notify.store(&name, &fd);
+            if stream.is_input() {
+                let fd = fd.try_clone().context("cannot read from the engine")?;
+                engine.input = Some(EngineInput::new(fd, stream));
+            }
+            if stream.is_output() {
+                let output = EngineOutput::open(stream, fd, offsets, stored, notify);
+                let output =
+                    output.with_context(|| format!("cannot write to the engine's {stream}"))?;
+                hub.set_engine(stream, Some(output.offsets.put()));
+                engine.outputs.push(Some(output));
+            }
+        }
+        epoch.store(hub.epoch().0, Ordering::Release);
+        Ok(Some(engine))
+    }
+
+    // ---- output ----
+
+    /// The places of its outputs.
+    pub(crate) fn outputs(&self) -> std::ops::Range<usize> {
+        0..self.outputs.len()
+    }
+
+    /// Whether it reads nothing any more.
+    pub(crate) fn has_no_output(&self) -> bool {
+        self.outputs.iter().all(Option::is_none)
+    }
+
+    /// Its place on each stream that it reads.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Stream, u64)> {
+        self.outputs.iter().flatten().map(|output| (output.stream, output.offsets.put()))
+    }
+
+    /// Gives an output what it takes now.
+    pub(crate) fn flush(&mut self, index: usize, hub: &mut Hub, poller: &Poller, notify: &Notify) {
+        let Some(Some(output)) = self.outputs.get_mut(index) else { return };
+        if let Err(e) = output.flush(hub) {
+            // EPIPE, or EIO of a terminal: the engine has closed it.
+            log::info!("the engine reads {} no more: {e}", output.stream);
+            return self.close(index, hub, poller, notify);
+        }
+        let wanted = output.is_full.then_some(Interest { read: false, write: true });
+        let token = Token::Engine(index + 1);
+        log_watch(poller.watch(&mut output.watch, &output.fd, token, wanted));
+    }
+
+    /// Gives the output of a stream what it takes, unless it is known to take nothing.
+    pub(crate) fn flush_stream(
+        &mut self,
+        stream: Stream,
+        hub: &mut Hub,
+        poller: &Poller,
+        notify: &Notify,
+    ) {
+        let takes = |output: &EngineOutput| output.stream == stream && !output.is_full;
+        let index = self.outputs.iter().position(|output| output.as_ref().is_some_and(takes));
+        if let Some(index) = index {
+            self.flush(index, hub, poller, notify);
+        }
+    }
+
+    /// Whether an output has everything.
+    pub(crate) fn has_all(&self, index: usize, hub: &Hub) -> bool {
+        self.outputs[index].as_ref().is_none_or(|output| {
+            let end = hub.extent(output.stream).map_or(0, |(end, _)| end);
+            output.stage.as_ref().is_none_or(|stage| stage.len == 0) && output.offsets.put() >= end
+        })
+    }
+
+    /// Closes an output: once no process has it, the engine reads its end.
+    pub(crate) fn close(&mut self, index: usize, hub: &mut Hub, poller: &Poller, notify: &Notify) {
+        let Some(mut output) = self.outputs.get_mut(index).and_then(Option::take) else { return };
+        let token = Token::Engine(index + 1);
+        log_watch(poller.watch(&mut output.watch, &output.fd, token, None));
+        hub.set_engine(output.stream, None);
+        if output.stream == Stream::Tty {
+            self.close_input(poller, notify);
+        }
+        notify.forget(&stored_name(output.stream));
+    }
+
+    // ---- input ----
+
+    /// The kind of its input.
+    pub(crate) fn input(&self) -> Option<Stream> {
+        self.input.as_ref().filter(|input| !input.has_ended).map(|input| input.stream)
+    }
+
+    /// Watches its input if there is room for it.
+    pub(crate) fn watch_input(&mut self, room: usize, poller: &Poller) {
+        let Some(input) = &mut self.input else { return };
+        let is_watched = room > 0 && !input.has_ended;
+        let wanted = is_watched.then_some(Interest { read: true, write: false });
+        log_watch(poller.watch(&mut input.watch, &input.fd, Token::Engine(0), wanted));
+    }
+
+    /// Reads some input; `None` if there is none now, 0 bytes at its end.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some(input) = self.input.as_mut().filter(|input| !input.has_ended) else {
+            return Ok(None);
+        };
+        loop {
+            return match nix::unistd::read(&input.fd, buffer) {
+                Ok(0) => {
+                    input.has_ended = true;
+                    Ok(Some(0))
+                }
+                Ok(len) => Ok(Some(len)),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(None),
+                Err(e) => {
+                    input.has_ended = true;
+                    Err(e.into())
+                }
+            };
+        }
+    }
+
+    /// Nothing reads its input any more.
+    pub(crate) fn close_input(&mut self, poller: &Poller, notify: &Notify) {
+        let Some(mut input) = self.input.take() else { return };
+        log_watch(poller.watch(&mut input.watch, &input.fd, Token::Engine(0), None));
+        if input.stream != Stream::Tty {
+            notify.forget(&stored_name(input.stream));
+        }
+    }
+
+    // ---- its terminal ----
+
+    fn tty(&self) -> Option<&OwnedFd> {
+        let output = self.outputs.iter().flatten().find(|output| output.stream == Stream::Tty);
+        output.map(|output| &output.fd)
+    }
+
+    /// The size that it has given its terminal.
+    pub(crate) fn window(&self) -> Option<Size> {
+        self.tty().and_then(|tty| pty::size(tty).ok())
+    }
+
+    /// Its terminal gets the size of the app's.
+    pub(crate) fn resize(&self, size: Size) {
+        if let Some(tty) = self.tty()
+            && self.window() != Some(size)
+            && let Err(e) = pty::resize(tty, size)
+        {
+            log::debug!("the size of the engine's terminal: {e}");
+        }
+    }
+
+    /// Has the kernel report by SIGWINCH that the engine has resized its terminal. This process
+    /// leads a session.
+    pub(crate) fn report_resizes(&self) {
+        if let Some(tty) = self.tty()
+            && let Err(e) = rustix::process::ioctl_tiocsctty(tty)
+        {
+            log::warn!("the engine's resizes are not noticed: {e}");
+        }
+    }
+
+    /// The app has printed queries, to which the engine's terminal may reply. Whether its replies
+    /// go to the app.
+    pub(crate) fn expect_replies(
+        &mut self,
+        queries: &[Query],
+        decider: Option<ClientId>,
+        now: Instant,
+    ) -> bool {
+        if self.tty().is_none() {
+            return false;
+        }
+        let passes = decider == Some(self.id);
+        for query in queries {
+            self.replies.get_or_insert_default().expect(*query, passes, now);
+        }
+        passes
+    }
+
+    pub(crate) fn replies(&mut self) -> Option<&mut Replies> {
+        self.replies.as_deref_mut()
+    }
+}
+
+impl EngineOutput {
+    fn open(
+        stream: Stream,
+        fd: OwnedFd,
+        offsets: Offsets,
+        stored: &mut Stored,
+        notify: &Notify,
+    ) -> io::Result<Self> {
+        let mut stage = None;
+        if is_fifo(&fd)? {
+            let name = stored_name(stream);
+            stage = Stage::open_named(&name, ENGINE_STAGE, stored, notify)?;
+        }
+        if let Some(stage) = &mut stage
+            && !offsets.is_staged()
+        {
+            // Put there by a mux that was killed before it counted them.
+            stage.clear()?;
+        }
+        Ok(Self { stream, fd, stage, offsets, watch: Registration::default(), is_full: false })
+    }
+
+    fn flush(&mut self, hub: &mut Hub) -> io::Result<()> {
+        self.is_full = false;
+        let end = hub.extent(self.stream).map_or(0, |(end, _)| end);
+        loop {
+            let at = self.offsets.put();
+            if let Some(stage) = &mut self.stage {
+                if stage.len == 0 {
+                    self.offsets.set_given();
+                    if at >= end {
+                        return Ok(());
+                    }
+                    let len = stage.put(hub.bytes(self.stream, at..end))?;
+                    self.offsets.set_put(at + len as u64);
+                    hub.set_engine(self.stream, Some(at + len as u64));
+                }
+                self.is_full = stage.give(&self.fd)? == 0;
+            } else {
+                if at >= end {
+                    return Ok(());
+                }
+                let most = end.min(at + DIRECT_WRITE as u64);
+                let len = write(&self.fd, hub.bytes(self.stream, at..most))?;
+                self.offsets.set_put(at + len as u64);
+                self.offsets.set_given();
+                hub.set_engine(self.stream, Some(at + len as u64));
+                self.is_full = len == 0;
+            }
+            if self.is_full {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl EngineInput {
+    fn new(fd: OwnedFd, stream: Stream) -> Self {
+        Self { fd, stream, watch: Registration::default(), has_ended: false }
+    }
+}
+
+/// Writes as much as is taken at once; 0 if nothing is.
+fn write(fd: &OwnedFd, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
+    let bytes = if a.is_empty() { b } else { a };
+    loop {
+        return match nix::unistd::write(fd, bytes) {
+            Ok(len) => Ok(len),
+            Err(Errno::EINTR) => continue,
+            Err(Errno::EAGAIN) => Ok(0),
+            Err(e) => Err(e.into()),
+        };
+    }
+}
+
+/// Whether a descriptor is that of a pipe.
+fn is_fifo(fd: impl AsFd) -> io::Result<bool> {
+    let mode = SFlag::from_bits_truncate(fstat(fd)?.st_mode);
+    Ok(mode & SFlag::S_IFMT == SFlag::S_IFIFO)
+}

@@ -1,0 +1,153 @@
+//! The loop and the engine of a container: it gets the app's output, types, and sizes the terminal.
+
+use std::time::Instant;
+
+use nix::unistd::Uid;
+
+use super::{Mux, Phase};
+use crate::types::limits;
+use crate::types::stream::Stream;
+
+impl Mux {
+    /// The engine joins the clients, and gets what it does not have.
+    pub(crate) fn begin_engine(&mut self) {
+        let Some(engine) = &self.engine else { return };
+        let id = engine.id;
+        if engine.input().is_some() && self.input.is_open() {
+            let merge = self.merge(false);
+            self.input.queue.join(id, merge, Uid::effective().as_raw());
+        }
+        engine.report_resizes();
+        let outputs = engine.outputs();
+        self.follow_engine_window();
+        for index in outputs {
+            self.flush_engine(index);
+        }
+        self.watch_engine();
+    }
+
+    /// Something happened at a descriptor of the engine.
+    pub(crate) fn on_engine(&mut self, index: usize, now: Instant) {
+        match index.checked_sub(1) {
+            None => self.read_engine(now),
+            Some(output) => self.flush_engine(output),
+        }
+    }
+
+    fn flush_engine(&mut self, index: usize) {
+        if let Some(engine) = &mut self.engine {
+            engine.flush(index, &mut self.hub, &self.poller, &self.files.notify);
+        }
+    }
+
+    /// Hands new bytes of a stream to the engine.
+    pub(crate) fn serve_engine(&mut self, stream: Stream) {
+        if let Some(engine) = &mut self.engine {
+            engine.flush_stream(stream, &mut self.hub, &self.poller, &self.files.notify);
+        }
+    }
+
+    // ---- its input ----
+
+    /// How much of the engine's input may be read now.
+    fn engine_room(&self) -> usize {
+        let Some(engine) = &self.engine else { return 0 };
+        let reads = self.input.is_open() && !matches!(self.phase, Phase::Delivering { .. });
+        if reads { self.input.queue.room(engine.id).min(limits::READ) } else { 0 }
+    }
+
+    /// Watches the engine's input if there is room for it.
+    pub(crate) fn watch_engine(&mut self) {
+        let room = self.engine_room();
+        if let Some(engine) = &mut self.engine {
+            engine.watch_input(room, &self.poller);
+        }
+    }
+
+    fn read_engine(&mut self, now: Instant) {
+        for _ in 0..limits::READS_PER_TURN {
+            let room = self.engine_room();
+            let Some(engine) = self.engine.as_mut().filter(|_| room > 0) else { break };
+            let mut buffer = self.clients.lend_buffer();
+            let read = engine.read(&mut buffer[..room]);
+            let len = *read.as_ref().ok().and_then(Option::as_ref).unwrap_or(&0);
+            self.type_for_engine(&buffer[..len], now);
+            self.clients.return_buffer(buffer);
+            match read {
+                Ok(Some(0)) => self.end_engine_input(now),
+                Ok(Some(_)) => continue,
+                Ok(None) => {}
+                Err(e) => log::info!("the engine types no more: {e}"),
+            }
+            break;
+        }
+        self.watch_engine();
+    }
+
+    /// The engine has typed.
+    fn type_for_engine(&mut self, bytes: &[u8], now: Instant) {
+        let Some(engine) = self.engine.as_mut().filter(|_| !bytes.is_empty()) else { return };
+        let id = engine.id;
+        let may_type = self.input.queue.only().is_none_or(|only| only == id);
+        let typed = match (&mut self.terminal, engine.replies()) {
+            (Some(terminal), Some(replies)) => terminal.filter(replies, bytes, now),
+            _ => bytes,
+        };
+        self.input.queue.push(id, typed, now);
+        let has_typed = may_type && !typed.is_empty();
+        if let Some(terminal) = self.terminal.as_mut().filter(|_| has_typed) {
+            terminal.sizes.typed(id);
+        }
+    }
+
+    /// The end of the engine's input is the end of the app's.
+    fn end_engine_input(&mut self, now: Instant) {
+        let Some(engine) = &self.engine else { return };
+        if self.input.can_end() {
+            self.input.end_with(engine.id);
+        }
+        self.input.queue.end(engine.id, now);
+    }
+
+    // ---- its terminal ----
+
+    /// The engine has resized its terminal: the app's gets that size.
+    pub(crate) fn follow_engine_window(&mut self) {
+        if let (Some(engine), Some(terminal)) = (&self.engine, &mut self.terminal)
+            && let Some(window) = engine.window()
+            && window != terminal.sizes.size()
+        {
+            terminal.sizes.resized(engine.id, window);
+        }
+    }
+
+    // ---- the end ----
+
+    /// Nothing more is read from the app. An output that has everything is closed, so that the
+    /// engine reads the end behind the last byte.
+    pub(crate) fn finish_engine(&mut self) {
+        let Some(engine) = &mut self.engine else { return };
+        let (hub, poller, notify) = (&mut self.hub, &self.poller, &self.files.notify);
+        engine.close_input(poller, notify);
+        for index in engine.outputs() {
+            engine.flush(index, hub, poller, notify);
+            if engine.has_all(index, hub) {
+                engine.close(index, hub, poller, notify);
+            }
+        }
+    }
+
+    /// Whether the engine has everything, or the next mux gives it that.
+    pub(crate) fn is_engine_finished(&mut self, now: Instant, until: Instant) -> bool {
+        if !self.is_last() {
+            return true;
+        }
+        self.finish_engine();
+        let is_finished = self.engine.as_ref().is_none_or(super::engine::Engine::has_no_output);
+        if !is_finished && now >= until {
+            log::warn!("app {}: its engine has not read all of its output", self.files.name());
+            return true;
+        }
+        is_finished
+    }
+}
