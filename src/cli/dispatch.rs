@@ -9,7 +9,7 @@ use super::{
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
-use crate::commands::{attach, journal_writer, keeper, list, logs, run, status};
+use crate::commands::{attach, journal_writer, keeper, list, logs, oci, run, status};
 use crate::mux;
 use crate::mux::MuxPlan;
 use crate::os::diagnostics;
@@ -33,6 +33,15 @@ pub fn main() -> i32 {
     }
     if containerd::is_logger(&arguments) {
         return containerd::main(&arguments).code();
+    }
+    if let [first, words @ ..] = &arguments[..]
+        && first == oci::KEEPER
+    {
+        return oci::keeper(words).code();
+    }
+    let program = std::env::args_os().next();
+    if let Some(words) = oci::arguments(program.as_deref(), &arguments) {
+        return oci::main(&words).code();
     }
     let outcome =
         if rkt::is_spelling(&arguments) { rkt_main(&arguments) } else { our_main(&arguments) };

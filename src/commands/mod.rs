@@ -5,6 +5,7 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | [`oci`] | being the runtime of a container engine |
 //! | [`containerd_logger`] | logging a container of containerd |
 //! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
 //! | [`enable`] | making a service attachable, and no longer |
@@ -21,5 +22,6 @@ pub(crate) mod journal_writer;
 pub(crate) mod keeper;
 pub(crate) mod list;
 pub(crate) mod logs;
+pub(crate) mod oci;
 pub(crate) mod run;
 pub(crate) mod status;

@@ -176,8 +176,12 @@ fn text(report: &Report) -> String {
             ClientReport { types: true, .. } => " types",
             _ => "",
         };
-        let _ =
-            write!(out, "client {} uid {} pid {}{types}", client.client, client.uid, client.pid);
+        let who = if client.engine {
+            "container engine".to_owned()
+        } else {
+            format!("uid {} pid {}", client.uid, client.pid)
+        };
+        let _ = write!(out, "client {} {who}{types}", client.client);
         for place in &client.streams {
             let _ = write!(
                 out,

@@ -5,6 +5,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`console`] | the socket on which a runtime sends the terminal of a container |
+//! | [`process`] | the first process of a container: that it has ended, and how |
 //! | [`task`] | a task of containerd: how it ends, the size of its terminal |
 //! | [`ttrpc`] | requests to a shim of containerd |
 //! | [`protobuf`] | the messages in them (pure) |
@@ -15,6 +16,7 @@
 pub(crate) mod console;
 pub(crate) mod name;
 pub(crate) mod oci;
+pub(crate) mod process;
 mod protobuf;
 pub(crate) mod task;
 mod ttrpc;

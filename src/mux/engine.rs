@@ -11,12 +11,13 @@
 //! the last write may come twice, at most [`DIRECT_WRITE`].
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
 use nix::sys::stat::{SFlag, fstat};
 
 use crate::core::hub::{ClientId, Hub};
@@ -67,6 +68,8 @@ struct EngineOutput {
     offsets: Offsets,
     watch: Registration,
     is_full: bool,
+    /// Nothing more comes: once it has everything it is closed.
+    is_ending: bool,
 }
 
 /// What the engine types.
@@ -178,6 +181,9 @@ impl Engine {
             log::info!("the engine reads {} no more: {e}", output.stream);
             return self.close(index, hub, poller, notify);
         }
+        if output.is_ending && output.has_all(hub) {
+            return self.close(index, hub, poller, notify);
+        }
         let wanted = output.is_full.then_some(Interest { read: false, write: true });
         let token = Token::Engine(index + 1);
         log_watch(poller.watch(&mut output.watch, &output.fd, token, wanted));
@@ -198,16 +204,16 @@ impl Engine {
         }
     }
 
-    /// Whether an output has everything.
-    pub(crate) fn has_all(&self, index: usize, hub: &Hub) -> bool {
-        self.outputs[index].as_ref().is_none_or(|output| {
-            let end = hub.extent(output.stream).map_or(0, |(end, _)| end);
-            output.stage.as_ref().is_none_or(|stage| stage.len == 0) && output.offsets.put() >= end
-        })
+    /// Nothing more comes of a stream, or of none.
+    pub(crate) fn end(&mut self, stream: Option<Stream>) {
+        let ends = |output: &&mut EngineOutput| stream.is_none_or(|stream| stream == output.stream);
+        for output in self.outputs.iter_mut().flatten().filter(ends) {
+            output.is_ending = true;
+        }
     }
 
     /// Closes an output: once no process has it, the engine reads its end.
-    pub(crate) fn close(&mut self, index: usize, hub: &mut Hub, poller: &Poller, notify: &Notify) {
+    fn close(&mut self, index: usize, hub: &mut Hub, poller: &Poller, notify: &Notify) {
         let Some(mut output) = self.outputs.get_mut(index).and_then(Option::take) else { return };
         let token = Token::Engine(index + 1);
         log_watch(poller.watch(&mut output.watch, &output.fd, token, None));
@@ -338,7 +344,21 @@ impl EngineOutput {
             // Put there by a mux that was killed before it counted them.
             stage.clear()?;
         }
-        Ok(Self { stream, fd, stage, offsets, watch: Registration::default(), is_full: false })
+        Ok(Self {
+            stream,
+            fd,
+            stage,
+            offsets,
+            watch: Registration::default(),
+            is_full: false,
+            is_ending: false,
+        })
+    }
+
+    /// Whether the engine has everything.
+    fn has_all(&self, hub: &Hub) -> bool {
+        let end = hub.extent(self.stream).map_or(0, |(end, _)| end);
+        self.stage.as_ref().is_none_or(|stage| stage.len == 0) && self.offsets.put() >= end
     }
 
     fn flush(&mut self, hub: &mut Hub) -> io::Result<()> {
@@ -385,7 +405,13 @@ impl EngineInput {
 fn write(fd: &OwnedFd, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
     let bytes = if a.is_empty() { b } else { a };
     loop {
-        return match nix::unistd::write(fd, bytes) {
+        // A socket cannot be opened again, and its flags belong to other processes as well.
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let sent = match send(fd.as_raw_fd(), bytes, flags) {
+            Err(Errno::ENOTSOCK) => nix::unistd::write(fd, bytes),
+            sent => sent,
+        };
+        return match sent {
             Ok(len) => Ok(len),
             Err(Errno::EINTR) => continue,
             Err(Errno::EAGAIN) => Ok(0),

@@ -62,6 +62,7 @@ use anyhow::{Context, Result, anyhow};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
+pub(crate) use crate::mux::engine::stored_name as engine_end;
 pub(crate) use crate::mux::logs::LogPlan;
 pub(crate) use crate::mux::prepare::prepare;
 pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};

@@ -27,7 +27,11 @@ impl Mux {
         match self.pump(index, now) {
             Ok(Read::Bytes(_) | Read::Empty) => {}
             Ok(Read::End) => {
+                let stream = self.sources.stream(index);
                 self.sources.close(index, &self.poller);
+                if let Some(stream) = stream {
+                    self.end_engine_stream(stream);
+                }
                 self.on_source_end();
             }
             Err(e) => {

@@ -123,18 +123,25 @@ impl Mux {
 
     // ---- the end ----
 
-    /// Nothing more is read from the app. An output that has everything is closed, so that the
+    /// Nothing more is read from the app. An output is closed when it has everything, so that the
     /// engine reads the end behind the last byte.
     pub(crate) fn finish_engine(&mut self) {
         let Some(engine) = &mut self.engine else { return };
         let (hub, poller, notify) = (&mut self.hub, &self.poller, &self.files.notify);
         engine.close_input(poller, notify);
+        engine.end(None);
         for index in engine.outputs() {
             engine.flush(index, hub, poller, notify);
-            if engine.has_all(index, hub) {
-                engine.close(index, hub, poller, notify);
-            }
         }
+    }
+
+    /// No process of the container has a stream open any more: nor has the engine, as soon as it
+    /// has everything.
+    pub(crate) fn end_engine_stream(&mut self, stream: Stream) {
+        if let Some(engine) = &mut self.engine {
+            engine.end(Some(stream));
+        }
+        self.serve_engine(stream);
     }
 
     /// Whether the engine has everything, or the next mux gives it that.

@@ -45,7 +45,10 @@ impl Mux {
         }
         self.hub.end();
         self.console.stop();
-        let has_children = self.is_last() && self.life.leaves_children();
+        // A container in the host's PID namespace may leave children, too. A logger's pipes have no
+        // end, and no engine.
+        let leaves_children = self.life.leaves_children() || self.engine.is_some();
+        let has_children = self.is_last() && leaves_children;
         let linger = if has_children { LINGER } else { Duration::ZERO };
         if self.is_last() {
             // An end of file is the end of the app's last child.

@@ -1,5 +1,7 @@
 //! The report that `status` shows.
 
+use nix::unistd::{Uid, getpid};
+
 use super::{Mux, Phase};
 use crate::os::diagnostics;
 use crate::types::stream::Stream;
@@ -28,6 +30,7 @@ impl Mux {
             pid: client.peer.pid,
             types: self.types(id),
             exclusive: self.input.queue.only() == Some(id),
+            engine: false,
             streams: Stream::ALL
                 .into_iter()
                 .filter_map(|stream| {
@@ -36,6 +39,7 @@ impl Mux {
                 })
                 .collect(),
         });
+        let clients = self.engine_report().into_iter().chain(clients);
         Report {
             app: self.files.name().to_string(),
             state: state.to_owned(),
@@ -53,5 +57,26 @@ impl Mux {
                 .map(|(at, error)| ErrorReport { at_ms: at.millis(), error })
                 .collect(),
         }
+    }
+
+    /// The engine of a container, if it reads or types.
+    fn engine_report(&self) -> Option<ClientReport> {
+        let engine = self.engine.as_ref()?;
+        let types = engine.input().is_some() && self.input.is_open();
+        let place = |(stream, position)| {
+            let (end, _) = self.hub.extent(stream)?;
+            let lag = end.saturating_sub(position);
+            Some(PlaceReport { stream, position, lag, lost: 0 })
+        };
+        let streams: Vec<PlaceReport> = engine.places().filter_map(place).collect();
+        (types || !streams.is_empty()).then(|| ClientReport {
+            client: engine.id.0,
+            uid: Uid::effective().as_raw(),
+            pid: getpid().as_raw(),
+            types: types && self.input.queue.only().is_none_or(|only| only == engine.id),
+            exclusive: false,
+            engine: true,
+            streams,
+        })
     }
 }

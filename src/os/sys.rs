@@ -68,7 +68,7 @@ pub(crate) fn ending_with_parent(command: &mut Command) {
 }
 
 /// Passes copies of descriptors to the command's process, numbered from `first` on.
-pub(crate) fn passing(command: &mut Command, fds: &[&OwnedFd], first: RawFd) -> io::Result<()> {
+pub fn passing(command: &mut Command, fds: &[&OwnedFd], first: RawFd) -> io::Result<()> {
     let above = first + RawFd::try_from(fds.len()).map_err(io::Error::other)?;
     let high = |fd: &&OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, above);
     let copies = fds.iter().map(high).collect::<Result<Vec<_>, _>>()?;
@@ -535,6 +535,62 @@ pub(crate) fn run_first() -> io::Result<()> {
     let done = unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// What `PIDFD_GET_INFO` tells of a process (`struct pidfd_info` of linux/pidfd.h, its first version).
+#[repr(C)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    /// Process, group, parent, and four pairs of user and group.
+    numbers: [u32; 11],
+    status: i32,
+}
+
+/// `PIDFD_INFO_EXIT` in the mask: the status of a process that was collected.
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
+
+nix::ioctl_readwrite! {
+    /// See pidfd.h.
+    pidfd_get_info, 0xff, 11, PidfdInfo
+}
+
+/// How a process ended that its parent has collected, as wait(2) gives it; `None` if it was not
+/// collected, or if this kernel (before 6.15) does not know.
+pub(crate) fn exit_status(pidfd: impl AsFd) -> io::Result<Option<i32>> {
+    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, cgroup: 0, numbers: [0; 11], status: 0 };
+    // SAFETY: the kernel writes at most the size in the number of the request, which is that of
+    // this struct, and any bytes are valid numbers.
+    unsafe { pidfd_get_info(pidfd.as_fd().as_raw_fd(), &raw mut info) }?;
+    Ok((info.mask & PIDFD_INFO_EXIT != 0).then_some(info.status))
+}
+
+/// Whether a process exists, as long as its parent has not collected it.
+pub(crate) fn is_uncollected(pidfd: impl AsFd) -> bool {
+    let fd = pidfd.as_fd().as_raw_fd();
+    // SAFETY: the numbers are those of a signal that does nothing, and the pointer may be null.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, fd, 0, std::ptr::null::<libc::siginfo_t>(), 0)
+    };
+    sent == 0
+}
+
+/// Closes all descriptors from this number on in the command's process when it begins, also those
+/// that this process was given for others.
+pub(crate) fn closing_from(command: &mut Command, first: RawFd) {
+    let prepare = move || -> io::Result<()> {
+        // SAFETY: descriptors are closed by exec(2) only, and std's one for errors is so anyway. An
+        // old kernel refuses, and the process has some descriptors that it does not use.
+        unsafe {
+            libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC)
+        };
+        Ok(())
+    };
+    // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// `CLOSE_RANGE_CLOEXEC` of close_range(2): Linux 5.11 and later.
+const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
 
 /// Watches a descriptor with the runtime.
 pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {

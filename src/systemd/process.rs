@@ -77,7 +77,7 @@ pub(crate) fn enter_main_mount_namespace() -> Result<()> {
 
 /// The variables of a file in the format of `EnvironmentFile=` of systemd.exec(5); other lines are
 /// skipped.
-fn variables(text: &str) -> impl Iterator<Item = (&str, String)> {
+pub(crate) fn variables(text: &str) -> impl Iterator<Item = (&str, String)> {
     let variable = |line| {
         let (name, value) = str::split_once(line, '=')?;
         let (name, value) = (name.trim(), value.trim());

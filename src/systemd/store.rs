@@ -42,6 +42,11 @@ impl Stored {
         self.0.remove(name)
     }
 
+    /// All of them, with their names.
+    pub(crate) fn into_all(self) -> impl Iterator<Item = (String, OwnedFd)> {
+        self.0.into_iter()
+    }
+
     /// Removes all descriptors whose names begin with this, and returns the names.
     pub(crate) fn take_all(&mut self, prefix: &str) -> Vec<String> {
         let names = self.0.keys().filter(|name| name.starts_with(prefix)).cloned();

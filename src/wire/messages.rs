@@ -479,6 +479,9 @@ pub struct ClientReport {
     pub types: bool,
     /// Whether it is the only one that types.
     pub exclusive: bool,
+    /// Whether it is the engine of a container; then user and process are those of the mux.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub engine: bool,
     /// The streams that it reads.
     pub streams: Vec<PlaceReport>,
 }

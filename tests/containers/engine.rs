@@ -83,6 +83,8 @@ impl Engine {
         );
         fs::write(config, text).unwrap();
         let mut daemon = daemon(&engine);
+        // For the runtimes that it starts.
+        daemon.env("IOTTYMUX_STATE_DIR", engine.state()).env_remove("IOTTYMUX_LOG_LEVEL");
         daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         engine.daemon = Some(Proc::spawn(daemon));
         eventually("containerd answers", || engine.ctr(&["version"]).status.success());
@@ -118,8 +120,14 @@ impl Engine {
 
     pub fn ctr(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "30", "ctr", "-a"]).arg(self.path("socket")).args(arguments);
+        command.args(["-k", "5", "30"]).arg("ctr").args(self.ctr_words(arguments));
         command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// The arguments of ctr.
+    pub fn ctr_words(&self, arguments: &[&str]) -> Vec<String> {
+        let socket = self.path("socket").display().to_string();
+        ["-a", &socket].iter().chain(arguments).map(|word| (*word).to_owned()).collect()
     }
 
     /// Runs ctr, which succeeds.

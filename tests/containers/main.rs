@@ -9,13 +9,22 @@
 mod form;
 #[path = "../support/installed.rs"]
 mod installed;
+#[path = "../support/pair.rs"]
+mod pair;
 #[path = "../support/proc.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod proc;
+#[path = "../support/pty.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod pty;
 #[path = "../support/skip.rs"]
 mod skip;
 #[path = "../support/wait.rs"]
 mod wait;
 
+mod bundle;
 mod containerd;
 mod engine;
 mod logger;
+mod oci;
+mod wrapped;

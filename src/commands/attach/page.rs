@@ -100,7 +100,7 @@ pub(crate) fn text(
 fn client_lines(report: &Report, own: u32) -> Vec<String> {
     let is_attached = |client: &&ClientReport| client.types || !client.streams.is_empty();
     let line = |client: &ClientReport| {
-        let ClientReport { client: number, uid, pid, types, exclusive, .. } = client;
+        let ClientReport { client: number, uid, pid, types, exclusive, engine, .. } = client;
         let does = match (types, exclusive) {
             (_, true) => "types alone",
             (true, _) => "types",
@@ -108,6 +108,9 @@ fn client_lines(report: &Report, own: u32) -> Vec<String> {
         };
         let is_own = u32::try_from(*pid) == Ok(own);
         let own = if is_own { " (here)" } else { "" };
+        if *engine {
+            return format!("  client {number}  container engine  {does}");
+        }
         format!("  client {number}  uid {uid}  pid {pid}  {does}{own}")
     };
     let listed = report.clients.iter().filter(is_attached).map(line);
@@ -129,6 +132,7 @@ mod tests {
             pid: i32::try_from(number).unwrap() + 70,
             types: number != 2,
             exclusive: false,
+            engine: false,
             streams: vec![PlaceReport { stream: Stream::Tty, position: 0, lag: 0, lost: 0 }],
         };
         let clients: Vec<_> = (1..=clients).map(client).collect();

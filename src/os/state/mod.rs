@@ -166,6 +166,24 @@ impl StateDir {
         self.0 == Path::new(SYSTEM)
     }
 
+    /// A new directory for files of one process, which only its user can enter; no app has such a
+    /// name.
+    pub(crate) fn scratch(&self, pid: u32) -> Result<PathBuf> {
+        let path = self.0.join(format!(".process-{pid}"));
+        let make = || -> io::Result<()> {
+            let mut walk = Walk::new()?.making().guarded();
+            walk.go(&self.0, Links::Trusted)?;
+            walk.check(true)?;
+            match fs::remove_dir_all(&path) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            Ok(mkdirat(walk.fd(), path.file_name().unwrap_or_default(), Mode::RWXU)?)
+        };
+        make().with_context(|| format!("cannot make directory {}", path.display()))?;
+        Ok(path)
+    }
+
     /// The path itself.
     pub(crate) fn path(&self) -> &Path {
         &self.0

@@ -1,0 +1,141 @@
+//! The ends between a container, its mux and the engine: pipes, or two terminals.
+//!
+//! Each end has one of three owners: the container gets `for_container`, and the mux keeps `kept`,
+//! by the names in its store. What the engine gave this process as 0, 1 and 2 becomes the mux's, too.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use nix::fcntl::OFlag;
+use nix::libc::{O_NOCTTY, O_NONBLOCK};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{Gid, Uid, fchown, pipe2};
+use rustix::pty::OpenptFlags;
+use rustix::termios::OptionalActions;
+
+use crate::mux::engine_end;
+use crate::types::stream::Stream;
+
+/// The device number of /dev/null.
+const NULL: u64 = nix::sys::stat::makedev(1, 3);
+
+/// The ends of a container without a terminal.
+pub(super) struct PipeEnds {
+    /// Its stdin, stdout and stderr.
+    pub(super) for_container: [Stdio; 3],
+    /// The streams that the mux has.
+    pub(super) streams: Vec<Stream>,
+    /// The mux's descriptors, with their names.
+    pub(super) kept: Vec<(String, OwnedFd)>,
+}
+
+impl PipeEnds {
+    /// Puts a pipe between the container and each descriptor of this process. Its stdin is left as
+    /// it is unless the engine types through a pipe.
+    pub(super) fn new() -> Result<Self> {
+        Self::open().context("cannot make its pipes")
+    }
+
+    fn open() -> io::Result<Self> {
+        let mut ends = Self {
+            for_container: [Stdio::inherit(), Stdio::inherit(), Stdio::inherit()],
+            streams: Vec::new(),
+            kept: Vec::new(),
+        };
+        let stdin = own(io::stdin())?;
+        if stdin.metadata()?.file_type().is_fifo() {
+            let (read, write) = pipe_like(&stdin)?;
+            ends.for_container[0] = read.into();
+            ends.keep(Stream::Stdin.name().to_owned(), write);
+            ends.keep(engine_end(Stream::Stdin), again(&stdin, OpenOptions::new().read(true))?);
+            ends.streams.push(Stream::Stdin);
+        }
+        for (stream, given) in
+            [(Stream::Stdout, own(io::stdout())?), (Stream::Stderr, own(io::stderr())?)]
+        {
+            let (read, write) = pipe_like(&given)?;
+            ends.keep(stream.name().to_owned(), read);
+            ends.for_container[if stream == Stream::Stdout { 1 } else { 2 }] = write.into();
+            ends.streams.push(stream);
+            if let Some(end) = output(given)? {
+                ends.keep(engine_end(stream), end);
+            }
+        }
+        Ok(ends)
+    }
+
+    fn keep(&mut self, name: String, fd: OwnedFd) {
+        self.kept.push((name, fd));
+    }
+}
+
+/// A copy of a descriptor of this process.
+fn own(fd: impl AsFd) -> io::Result<File> {
+    fd.as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// A pipe with the owner and the mode of the engine's, so that the container's user can open
+/// /dev/stdout again.
+fn pipe_like(given: &File) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    let there = given.metadata()?;
+    if there.file_type().is_fifo() {
+        fchown(&write, Some(Uid::from_raw(there.uid())), Some(Gid::from_raw(there.gid())))?;
+        fchmod(&write, Mode::from_bits_truncate(there.mode()))?;
+    }
+    Ok((read, write))
+}
+
+/// The end to which the engine's output goes, unless that is /dev/null. It does not block, where
+/// that can be had without a change for other processes.
+fn output(given: File) -> io::Result<Option<OwnedFd>> {
+    let there = given.metadata()?;
+    let kind = there.file_type();
+    if kind.is_char_device() && there.rdev() == NULL {
+        return Ok(None);
+    }
+    if kind.is_fifo() || kind.is_char_device() {
+        return again(&given, OpenOptions::new().write(true)).map(Some);
+    }
+    Ok(Some(given.into()))
+}
+
+/// Opens a file again that this process has open, with flags of its own.
+fn again(given: &File, how: &mut OpenOptions) -> io::Result<OwnedFd> {
+    let path = PathBuf::from(format!("/proc/self/fd/{}", given.as_raw_fd()));
+    Ok(how.custom_flags(O_NONBLOCK | O_NOCTTY).open(path)?.into())
+}
+
+/// A terminal for the engine: what it gets, and what the mux keeps.
+#[derive(Debug)]
+pub(super) struct EngineTerminal {
+    pub(super) master: OwnedFd,
+    pub(super) kept: OwnedFd,
+}
+
+impl EngineTerminal {
+    /// A terminal with the size of the container's, which changes no byte.
+    pub(super) fn new(container: &OwnedFd) -> Result<Self> {
+        Self::open(container).context("cannot make a terminal for the engine")
+    }
+
+    fn open(container: &OwnedFd) -> io::Result<Self> {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = rustix::pty::openpt(flags)?;
+        rustix::pty::grantpt(&master)?;
+        rustix::pty::unlockpt(&master)?;
+        let kept = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+        rustix::io::ioctl_fionbio(&kept, true)?;
+        let mut modes = rustix::termios::tcgetattr(&kept)?;
+        modes.make_raw();
+        rustix::termios::tcsetattr(&kept, OptionalActions::Now, &modes)?;
+        let size = rustix::termios::tcgetwinsize(container)?;
+        rustix::termios::tcsetwinsize(&kept, size)?;
+        Ok(Self { master, kept })
+    }
+}

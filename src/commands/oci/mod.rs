@@ -1,0 +1,107 @@
+//! `iottymux-runc`: an OCI runtime that wraps another one.
+//!
+//! Only `create` is touched, and only of a container that is to have a mux: the container gets
+//! pipes or a terminal that a keeper holds, and the engine becomes a client of the mux. Everything
+//! else is executed untouched, with its arguments, descriptors and environment. So is a `create`
+//! for which no mux can be had.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`create`] | `create` with a mux |
+//! | [`ends`] | pipes and terminals between the container, the mux and the engine |
+//! | [`container`] | the container as the app of its keeper |
+//! | [`runtime`] | the real runtime, the settings, and messages for the engine |
+
+mod container;
+mod create;
+mod ends;
+mod runtime;
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use nix::unistd::getppid;
+
+use self::runtime::Runtime;
+use crate::containers::oci::{Config, Create};
+use crate::types::exit::Exit;
+
+pub(crate) use self::container::{KEEPER, keeper};
+
+/// The name of this program as a runtime.
+pub(crate) const PROGRAM: &str = "iottymux-runc";
+/// The command that is the same.
+pub(crate) const COMMAND: &str = "oci-runtime";
+
+/// The arguments for a runtime, if this process is one: by the name of its program or by the
+/// command.
+pub(crate) fn arguments(program: Option<&OsStr>, arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let name = program.and_then(|program| Path::new(program).file_name());
+    if name == Some(PROGRAM.as_ref()) {
+        return Some(arguments.to_vec());
+    }
+    let (first, rest) = arguments.split_first()?;
+    (first == COMMAND).then(|| rest.to_vec())
+}
+
+/// Does what an engine asks of a runtime.
+pub(crate) fn main(arguments: &[OsString]) -> Exit {
+    let runtime = match Runtime::find() {
+        Ok(runtime) => runtime,
+        Err(e) => return runtime::failed(Create::parse(arguments).as_ref(), &format!("{e:#}")),
+    };
+    let Some(create) = Create::parse(arguments) else { return execute(&runtime, arguments) };
+    if is_under_conmon() {
+        let why = "a container of podman or CRI-O cannot be wrapped, since conmon does not wait for \
+                   its last output; use the real runtime, and for podman in a service `--log-driver \
+                   passthrough` with `iottymux enable`";
+        return runtime::failed(Some(&create), why);
+    }
+    let config = fs::read(create.bundle.join("config.json")).ok();
+    let config = config.and_then(|text| Config::parse(&text));
+    // Of a bundle without a valid one the runtime says what is wrong.
+    let Some(config) = config.filter(|config| !config.is_left_alone()) else {
+        return execute(&runtime, arguments);
+    };
+    match create::create(&runtime, &create, &config) {
+        Ok(exit) => exit,
+        Err(e) => {
+            runtime::warn(&create, &format!("container {}: it has no mux: {e:#}", create.id));
+            execute(&runtime, arguments)
+        }
+    }
+}
+
+/// Becomes the real runtime.
+fn execute(runtime: &Runtime, arguments: &[OsString]) -> Exit {
+    let error = Command::new(&runtime.program).args(arguments).exec();
+    let why = format!("cannot execute {}: {error}", runtime.program.display());
+    runtime::failed(Create::parse(arguments).as_ref(), &why)
+}
+
+/// Whether conmon is the parent of this process.
+fn is_under_conmon() -> bool {
+    let name = || -> Result<String> {
+        let path = format!("/proc/{}/comm", getppid());
+        fs::read_to_string(&path).with_context(|| path)
+    };
+    name().is_ok_and(|name| name.starts_with("conmon"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_is_known_by_its_name_or_by_the_command() {
+        let words = |line: &str| -> Vec<OsString> { line.split(' ').map(Into::into).collect() };
+        let of = |program: &str, line: &str| arguments(Some(program.as_ref()), &words(line));
+        assert_eq!(of("/usr/bin/iottymux-runc", "state x"), Some(words("state x")));
+        assert_eq!(of("iottymux", "oci-runtime state x"), Some(words("state x")));
+        assert_eq!(of("iottymux", "attach --app x"), None);
+    }
+}

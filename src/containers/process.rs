@@ -1,0 +1,129 @@
+//! The first process of a container, which is no child of this one: that it has ended, and how.
+//!
+//! A process that its parent has not collected yet has its status in `/proc`. Of one that was
+//! collected the kernel knows the status as long as somebody has a pidfd (Linux 6.15 and later).
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
+
+use crate::os::sys;
+use crate::wire::AppStatus;
+
+/// How long the status of a process may be unknown after its end: its parent is just collecting it.
+const COLLECTING: Duration = Duration::from_millis(200);
+/// Pause between two looks meanwhile.
+const LOOK: Duration = Duration::from_millis(10);
+/// Where the status is among the fields of `/proc/PID/stat` behind the name of the program
+/// (proc_pid_stat(5): field 52, and the state is field 3).
+const STATUS_FIELD: usize = 52 - 3;
+
+/// What is known of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessState {
+    /// It runs, or it has just ended and the status may soon be known.
+    Runs,
+    /// It has ended, if it is known how.
+    Ended(Option<AppStatus>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ContainerProcess {
+    pid: Pid,
+    fd: OwnedFd,
+    /// When it was noticed that it has ended.
+    ended: Option<Instant>,
+}
+
+impl ContainerProcess {
+    /// A process and its pidfd.
+    pub(crate) fn new(pid: Pid, fd: OwnedFd) -> Self {
+        Self { pid, fd, ended: None }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// What to poll for its end, until that has come.
+    pub(crate) fn watched(&self) -> Option<PollFd<'_>> {
+        self.ended.is_none().then(|| PollFd::new(self.fd.as_fd(), PollFlags::POLLIN))
+    }
+
+    /// When to look again.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.ended.map(|_| Instant::now() + LOOK)
+    }
+
+    /// Whether it has ended, and how.
+    pub(crate) fn look(&mut self, now: Instant) -> Result<ProcessState> {
+        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut fds, PollTimeout::ZERO).context("cannot look at the container")? == 0 {
+            return Ok(ProcessState::Runs);
+        }
+        let ended = *self.ended.get_or_insert(now);
+        let status = self.uncollected().or_else(|| self.collected());
+        let is_over = status.is_some() || now >= ended + COLLECTING;
+        Ok(if is_over { ProcessState::Ended(status) } else { ProcessState::Runs })
+    }
+
+    /// The status of a process that nobody has collected.
+    fn uncollected(&self) -> Option<AppStatus> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let (_, fields) = stat.rsplit_once(')')?;
+        let status = fields.split_whitespace().nth(STATUS_FIELD)?.parse().ok()?;
+        // If it was collected meanwhile, this may be another process of that number.
+        sys::is_uncollected(&self.fd).then(|| status_of(status))
+    }
+
+    /// The status of one that somebody has collected.
+    fn collected(&self) -> Option<AppStatus> {
+        sys::exit_status(&self.fd).ok().flatten().map(status_of)
+    }
+}
+
+/// A status as wait(2) has it.
+fn status_of(status: i32) -> AppStatus {
+    let low = |n: i32| u8::try_from(n & 0xff).unwrap_or(u8::MAX);
+    match status & 0x7f {
+        0 => AppStatus::Status(low(status >> 8)),
+        signal => AppStatus::Signal(low(signal)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{PidfdFlags, pidfd_open};
+    use std::process::Command;
+
+    #[test]
+    fn the_status_is_known_before_and_after_it_was_collected() {
+        for (script, want) in
+            [("read x; exit 7", AppStatus::Status(7)), ("read x; kill -9 $$", AppStatus::Signal(9))]
+        {
+            let stdin = std::process::Stdio::piped();
+            let mut child = Command::new("sh").args(["-c", script]).stdin(stdin).spawn().unwrap();
+            let pid = Pid::from_raw(child.id().try_into().unwrap());
+            let of_rustix = rustix::process::Pid::from_raw(pid.as_raw()).unwrap();
+            let fd = pidfd_open(of_rustix, PidfdFlags::empty()).unwrap();
+            let mut process = ContainerProcess::new(pid, fd);
+            assert_eq!(process.look(Instant::now()).unwrap(), ProcessState::Runs);
+            drop(child.stdin.take());
+            poll(&mut [process.watched().unwrap()], PollTimeout::NONE).unwrap();
+            let ended = ProcessState::Ended(Some(want));
+            assert_eq!(process.look(Instant::now()).unwrap(), ended);
+            child.wait().unwrap();
+            assert_eq!(process.uncollected(), None);
+            // Only new kernels remember it.
+            let later = Instant::now() + COLLECTING;
+            let known = process.look(later).unwrap();
+            assert!(known == ended || known == ProcessState::Ended(None), "{known:?}");
+        }
+    }
+}

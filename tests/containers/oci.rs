@@ -1,0 +1,358 @@
+//! `iottymux-runc`, called as an engine calls it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::json;
+
+use crate::bundle::{Rig, pipe, size_of};
+use crate::proc::Said;
+use crate::proc::eventually;
+
+/// Output of both streams, with an end that has no line end, and an exit status.
+const MUCH: &str = "seq 1 200000; seq 1 2000 >&2; seq 300000 400000; printf end; exit 7";
+
+#[test]
+fn the_engine_gets_the_bytes_that_it_gets_of_plain_runc() {
+    let Some(rig) = Rig::new() else { return };
+    let plain = rig.bundle("plain", MUCH).plain().engine().run();
+    let wrapped = rig.bundle("wrapped", MUCH).engine().run();
+    assert!(plain == wrapped, "{:?} {:?}", plain.map(|s| s.len()), wrapped.map(|s| s.len()));
+    for (stream, said) in ["stdout", "stderr"].iter().zip(&wrapped) {
+        assert_eq!(rig.served("wrapped", stream), said.len() as u64);
+    }
+    assert_eq!(rig.status("plain"), None);
+}
+
+#[test]
+fn short_containers_end_completely() {
+    let Some(rig) = Rig::new() else { return };
+    for round in 0..20 {
+        let id = format!("short-{round}");
+        let [stdout, stderr] = rig.bundle(&id, "echo out; echo err >&2").engine().run();
+        assert_eq!((&stdout[..], &stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+        assert_eq!(rig.served(&id, "stdout"), 4);
+    }
+}
+
+#[test]
+fn two_clients_beside_the_engine_get_the_output_and_the_status() {
+    let Some(rig) = Rig::new() else { return };
+    let mut container = rig.bundle("two", MUCH).engine();
+    let attach = || rig.client(&["attach", "--app", "two", "--mode", "stdout,stderr"]);
+    let mut clients = [attach(), attach()];
+    eventually("both have attached", || {
+        rig.status("two").is_some_and(|status| status["clients"].as_array().unwrap().len() >= 4)
+    });
+    let said = container.read();
+    container.start();
+    let [stdout, stderr] = said.map(|said| said.bytes());
+    for client in &mut clients {
+        assert_eq!(client.ends(), 7, "{}", client.stderr.text());
+        assert!(client.stdout.bytes() == stdout && client.stderr.bytes() == stderr);
+    }
+    assert_eq!(rig.served("two", "stdout"), stdout.len() as u64);
+}
+
+#[test]
+fn a_killed_mux_costs_the_engine_nothing() {
+    let Some(rig) = Rig::new() else { return };
+    let script = "seq 1 1500000; echo end >&2; exit 3";
+    let mut container = rig.bundle("killed", script).engine();
+    let [stdout, stderr] = container.read();
+    let args = ["attach", "--app", "killed", "--mode", "stdout", "--reconnect", "30"];
+    let mut client = rig.client(&args);
+    eventually("it has attached", || {
+        rig.status("killed").is_some_and(|status| status["clients"].as_array().unwrap().len() >= 3)
+    });
+    container.start();
+    let (mut kills, mut last) = (0, 0);
+    while !stderr.so_far().contains("end") && kills < 30 {
+        let Some(status) = rig.status("killed") else { continue };
+        let Some(mux) = status["mux_pid"].as_i64().filter(|mux| *mux != last) else { continue };
+        last = mux;
+        if kill(Pid::from_raw(mux.try_into().unwrap()), Signal::SIGKILL).is_ok() {
+            kills += 1;
+        }
+    }
+    assert!(kills > 2, "it was too fast");
+    let want: Vec<u8> = (1..=1_500_000).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+    let got = stdout.bytes();
+    assert!(got == want, "{} bytes of {}, {kills} kills", got.len(), want.len());
+    assert_eq!(client.ends(), 3, "{}", client.stderr.text());
+    assert!(client.stdout.bytes() == want);
+    assert_eq!(rig.served("killed", "stdout"), want.len() as u64);
+}
+
+#[test]
+fn the_engines_input_is_typed_and_its_end_is_the_end() {
+    let Some(rig) = Rig::new() else { return };
+    let mut container = rig.bundle("input", "cat; echo done").engine();
+    let [stdout, _] = container.read();
+    container.start();
+    container.stdin.as_ref().unwrap().write_all(b"of the engine\n").unwrap();
+    stdout.wait_for("of the engine\n");
+    let mut client = rig.client_command(&["attach", "--app", "input"]);
+    let mut client = crate::proc::Proc::spawn({
+        client.stdin(Stdio::piped());
+        client
+    });
+    client.stdin().write_all(b"of a client\n").unwrap();
+    stdout.wait_for("of a client\n");
+    drop(container.stdin.take());
+    assert_eq!(stdout.text(), "of the engine\nof a client\ndone\n");
+    assert_eq!(client.ends(), 0);
+    assert_eq!(client.stdout.text(), stdout.text());
+}
+
+#[test]
+fn without_an_input_of_the_engine_there_is_none() {
+    let Some(rig) = Rig::new() else { return };
+    let container = rig.bundle("none", "cat; echo done").engine_with(Stdio::null());
+    assert_eq!(container.run()[0], b"done\n");
+    assert_eq!(rig.served("none", "stdout"), 5);
+}
+
+#[test]
+fn an_engine_that_reads_no_more_harms_nobody() {
+    let Some(rig) = Rig::new() else { return };
+    let mut container = rig.bundle("gone", "seq 1 100000; echo err >&2; exit 5").engine();
+    drop(container.stdout.take());
+    let stderr = Said::follow(container.stderr.take().unwrap());
+    let mut client = rig.client(&["attach", "--app", "gone", "--mode", "stdout"]);
+    eventually("it has attached", || {
+        rig.status("gone").is_some_and(|status| status["clients"].as_array().unwrap().len() >= 3)
+    });
+    container.start();
+    assert_eq!(stderr.text(), "err\n");
+    assert_eq!(client.ends(), 5);
+    assert!(client.stdout.text().ends_with("100000\n"));
+}
+
+#[test]
+fn the_engine_learns_that_a_stream_is_closed_while_the_container_runs() {
+    let Some(rig) = Rig::new() else { return };
+    let mut container = rig.bundle("closes", "echo out; exec >&-; read x; echo err >&2").engine();
+    let [stdout, stderr] = container.read();
+    container.start();
+    assert_eq!(stdout.text(), "out\n");
+    assert_eq!(stderr.so_far(), "");
+    // The next mux knows that, too.
+    kill(Pid::from_raw(rig.mux("closes")), Signal::SIGKILL).unwrap();
+    container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(stderr.text(), "err\n");
+    assert_eq!(rig.served("closes", "stderr"), 4);
+}
+
+#[test]
+fn the_user_of_a_container_opens_its_streams_again() {
+    let Some(rig) = Rig::new() else { return };
+    let mut bundle = rig.bundle("user", "echo out >/dev/stdout; echo err >/proc/self/fd/2");
+    bundle.config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
+    let [stdout, stderr] = bundle.engine().run();
+    assert_eq!((&stdout[..], &stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(rig.served("user", "stdout"), 4);
+}
+
+#[test]
+fn a_terminal_is_shared_with_the_engine() {
+    let Some(rig) = Rig::new() else { return };
+    let script = "stty -echo; while read line; do echo \"got $line\"; stty size; done; exit 4";
+    let (container, mut engine) = rig.bundle("tty", script).terminal().engine_terminal();
+    let size = |rows, cols| Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&engine, size(33, 99)).unwrap();
+    container.start();
+    let shown = Said::follow(engine.try_clone().unwrap());
+    eventually("the app has no echo", || {
+        (&engine).write_all(b"\n").unwrap();
+        shown.so_far().contains("33 99\r\n")
+    });
+    let person = crate::pty::Pty::open(20, 60);
+    let mut attach = rig.client_command(&["attach", "--app", "tty"]);
+    attach.env_remove("IOTTYMUX_LOG_LEVEL");
+    let mut attach = person.spawn(attach);
+    person.shown.wait_for("33 99");
+    person.press(b"by a person\r");
+    person.shown.wait_for("got by a person");
+    shown.wait_for("got by a person\r\n20 60\r\n");
+    // The engine's terminal has the app's size, and follows.
+    assert_eq!(size_of(&engine), (20, 60));
+    tcsetwinsize(&engine, size(50, 132)).unwrap();
+    engine.write_all(b"by the engine\n").unwrap();
+    shown.wait_for("got by the engine\r\n");
+    eventually("the app has the engine's size", || {
+        (&engine).write_all(b"\n").unwrap();
+        shown.so_far().contains("50 132\r\n")
+    });
+    let mux = Pid::from_raw(rig.mux("tty"));
+    kill(mux, Signal::SIGKILL).unwrap();
+    engine.write_all(b"after a kill\n").unwrap();
+    shown.wait_for("got after a kill\r\n");
+    eventually("there is another mux", || {
+        let status = rig.status("tty");
+        status.is_some_and(|s| {
+            s["mux_pid"].as_i64().is_some_and(|pid| pid != i64::from(mux.as_raw()))
+        })
+    });
+    tcsetwinsize(&engine, size(51, 133)).unwrap();
+    eventually("the app has the engine's size", || {
+        (&engine).write_all(b"\n").unwrap();
+        shown.so_far().contains("51 133\r\n")
+    });
+    engine.write_all(b"\x04").unwrap();
+    assert_eq!(attach.ends(), 4);
+    shown.bytes();
+    assert!(rig.served("tty", "tty") > 0);
+}
+
+// ---- what is not wrapped, and what fails ----
+
+#[test]
+fn a_sandbox_and_a_container_that_says_so_are_left_alone() {
+    let Some(rig) = Rig::new() else { return };
+    for (id, annotation, value) in [
+        ("sandbox", "io.kubernetes.cri.container-type", "sandbox"),
+        ("off", "org.iottymux.enabled", "false"),
+    ] {
+        let mut bundle = rig.bundle(id, "echo out");
+        bundle.config["annotations"] = json!({ annotation: value });
+        assert_eq!(bundle.engine().run()[0], b"out\n");
+        assert_eq!(rig.status(id), None);
+    }
+}
+
+#[test]
+fn options_may_have_any_spelling() {
+    let Some(rig) = Rig::new() else { return };
+    let script = rig.path("fake");
+    let text = "#!/bin/sh\nprintf '%s\\n' \"$@\" >>arguments\nfor a; do shift; \
+                [ \"$a\" = --unknown ] || set -- \"$@\" \"$a\"; done\nexec runc \"$@\"\n";
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let log = rig.path("log");
+    let mut bundle = rig.bundle("spelled", "echo out");
+    bundle.globals = vec!["--unknown".to_owned(), format!("--log={}", log.display())];
+    // Without a file for the PID, the wrapper has one of its own.
+    bundle.options = vec!["--no-pivot".to_owned()];
+    bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".to_owned(), script.display().to_string())];
+    assert_eq!(bundle.engine().run()[0], b"out\n");
+    assert_eq!(rig.served("spelled", "stdout"), 4);
+    let arguments = fs::read_to_string(rig.path("arguments")).unwrap();
+    for word in ["--unknown", "--no-pivot", "--pid-file", "create", "spelled"] {
+        assert!(arguments.lines().any(|line| line == word), "{arguments}");
+    }
+}
+
+#[test]
+fn a_create_that_fails_says_what_the_runtime_says_and_leaves_nothing() {
+    let Some(rig) = Rig::new() else { return };
+    let fails = |plain: bool| {
+        let mut bundle = rig.bundle("fails", "echo out");
+        bundle.config["process"]["args"] = json!(["/bin/missing"]);
+        bundle.globals =
+            vec!["--log".to_owned(), rig.path(&format!("log-{plain}")).display().to_string()];
+        if plain { bundle.plain().output() } else { bundle.output() }
+    };
+    let (plain, wrapped) = (fails(true), fails(false));
+    assert_eq!(wrapped.status.code(), plain.status.code());
+    assert_eq!(String::from_utf8_lossy(&wrapped.stderr), String::from_utf8_lossy(&plain.stderr));
+    assert!(rig.processes().is_empty(), "{:?}", rig.processes());
+    let left: Vec<_> =
+        fs::read_dir(rig.path("state")).unwrap().map(|e| e.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_second_create_of_an_id_is_refused_by_the_runtime() {
+    let Some(rig) = Rig::new() else { return };
+    let mut container = rig.bundle("twice", "read x; echo out").engine();
+    let output = rig.bundle("twice", "read x; echo out").output();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("already exists"), "{said}");
+    let [stdout, _] = container.read();
+    container.start();
+    container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(stdout.text(), "out\n");
+    assert_eq!(rig.served("twice", "stdout"), 4);
+}
+
+#[test]
+fn without_a_mux_the_container_is_created_untouched() {
+    let Some(rig) = Rig::new() else { return };
+    // There can be no directory there.
+    fs::write(rig.path("state"), "a file").unwrap();
+    let log = rig.path("log");
+    let mut bundle = rig.bundle("untouched", "echo out");
+    bundle.globals =
+        ["--log", log.to_str().unwrap(), "--log-format", "json"].map(String::from).into();
+    assert_eq!(bundle.engine().run()[0], b"out\n");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("it has no mux") && log.contains("\"level\":\"warning\""), "{log}");
+    fs::remove_file(rig.path("state")).unwrap();
+}
+
+#[test]
+fn a_missing_runtime_is_named() {
+    let Some(rig) = Rig::new() else { return };
+    let mut bundle = rig.bundle("missing", "echo out");
+    bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".to_owned(), "/no/runtime".to_owned())];
+    let output = bundle.output();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("IOTTYMUX_OCI_RUNTIME=/no/runtime: there is no such program"), "{said}");
+}
+
+#[test]
+fn under_conmon_it_says_what_to_do_instead() {
+    let Some(rig) = Rig::new() else { return };
+    // What counts is the name of the parent.
+    let conmon = rig.path("conmon");
+    fs::copy("/bin/sh", &conmon).unwrap();
+    let create = rig.bundle("conmon", "echo out").create();
+    let mut command = rig.call(conmon);
+    let words: Vec<String> =
+        create.get_args().map(|word| word.to_str().unwrap().to_owned()).collect();
+    let line = format!("{} {} || exit $?", rig.wrapper().display(), words.join(" "));
+    let mut command = {
+        let program = command.get_program().to_owned();
+        command = std::process::Command::new(program);
+        command.env("IOTTYMUX_STATE_DIR", rig.path("state")).args(["-c", &line]);
+        command
+    };
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("--log-driver passthrough"), "{said}");
+}
+
+#[test]
+fn descriptors_for_the_container_are_the_containers_alone() {
+    let Some(rig) = Rig::new() else { return };
+    let mut bundle = rig.bundle("preserved", "cat <&3; echo done");
+    bundle.options.extend(["--preserve-fds".to_owned(), "1".to_owned()]);
+    let (read, write) = pipe();
+    let mut command = bundle.create();
+    let [(stdout, to_stdout), (_stderr, to_stderr)] = [(); 2].map(|()| pipe());
+    command.stdin(Stdio::null()).stdout(to_stdout).stderr(to_stderr);
+    pass(&mut command, &read);
+    assert!(command.status().unwrap().success());
+    drop((command, read));
+    let (stdout, stderr) = (Some(File::from(stdout)), None);
+    let mut container = crate::bundle::Container { bundle, stdin: None, stdout, stderr };
+    container.start();
+    File::from(write).write_all(b"by three\n").unwrap();
+    let said = Said::follow(container.stdout.take().unwrap());
+    assert_eq!(said.text(), "by three\ndone\n");
+    assert_eq!(rig.served("preserved", "stdout"), 14);
+}
+
+/// Has the command's process find this descriptor as its number 3.
+fn pass(command: &mut std::process::Command, fd: &OwnedFd) {
+    iottymux::os::sys::passing(command, &[fd], 3).unwrap();
+}
