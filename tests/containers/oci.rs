@@ -180,7 +180,11 @@ fn a_terminal_is_shared_with_the_engine() {
     person.shown.wait_for("33 99");
     person.press(b"by a person\r");
     person.shown.wait_for("got by a person");
-    shown.wait_for("got by a person\r\n20 60\r\n");
+    shown.wait_for("got by a person\r\n");
+    eventually("the app has the person's size", || {
+        person.press(b"\r");
+        shown.so_far().contains("20 60\r\n")
+    });
     // The engine's terminal has the app's size, and follows.
     assert_eq!(size_of(&engine), (20, 60));
     tcsetwinsize(&engine, size(50, 132)).unwrap();

@@ -1,11 +1,10 @@
 //! The container as the app of its keeper: another process starts it and says which one it is.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags};
@@ -17,6 +16,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
+use crate::commands::containerd_logger::forget_ended;
 use crate::commands::keeper::{App, AppEvent, KeepRequest, keep};
 use crate::containers::process::{ContainerProcess, ProcessState};
 use crate::os::diagnostics;
@@ -25,15 +25,12 @@ use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
-use crate::wire::container::Container as WireContainer;
 
 /// The command of the keeper of a container. Its arguments: the app, the namespace and the id of
 /// the container, and its streams.
 pub(crate) const KEEPER: &str = "oci-keeper";
 /// The name of the socket between the process that starts the container and the keeper.
 pub(super) const STARTER: &str = "starter";
-/// How long the status and the last output of a container stay after its end.
-const LEFT: Duration = Duration::from_secs(3600);
 /// What the keeper sends when clients can attach.
 const READY: &[u8] = b"ready";
 
@@ -177,6 +174,7 @@ fn keep_container(arguments: &[OsString], mut stored: Stored) -> Result<Exit> {
         dir: state.app(&name),
         app: Box::new(Container::Awaited(reader)),
         mux,
+        user: None,
         passed: stored.into_all().collect(),
         awaits_client: false,
         insists: false,
@@ -187,26 +185,10 @@ fn keep_container(arguments: &[OsString], mut stored: Stored) -> Result<Exit> {
         }),
         stays: None,
     });
-    sweep(&state);
-    exit
-}
-
-/// Removes what is left of containers that have ended long ago. Engines seldom use a name twice, so
-/// no mux would do it.
-fn sweep(state: &StateDir) {
-    for name in state.apps().unwrap_or_default() {
-        let dir = state.app(&name);
-        let age = fs::metadata(dir.dir()).and_then(|there| there.modified());
-        let age = age.ok().and_then(|changed| changed.elapsed().ok()).unwrap_or_default();
-        if age < LEFT || WireContainer::read(&dir).is_none() || dir.is_locked() {
-            continue;
-        }
-        // A mux that begins meanwhile waits for this lock.
-        if let Ok(_lock) = dir.lock() {
-            let _ = dir.remove_leftovers().inspect_err(|e| log::debug!("{e:#}"));
-            dir.remove_dir();
-        }
+    if let Err(e) = forget_ended(&state) {
+        log::warn!("cannot forget containers that have ended: {e:#}");
     }
+    exit
 }
 
 /// Streams as an argument.
