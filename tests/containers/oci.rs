@@ -204,6 +204,8 @@ fn a_terminal_is_shared_with_the_engine() {
             s["mux_pid"].as_i64().is_some_and(|pid| pid != i64::from(mux.as_raw()))
         })
     });
+    // The person's window decides when it comes back.
+    eventually("the person is back", || size_of(&engine) == (20, 60));
     tcsetwinsize(&engine, size(51, 133)).unwrap();
     eventually("the app has the engine's size", || {
         (&engine).write_all(b"\n").unwrap();
