@@ -51,14 +51,23 @@ pub struct Progress {
     pub longest: u64,
 }
 
-/// The service's lines by which this binary is the app.
+/// The service's lines by which this binary is the app. What its hooks say goes to a file of the
+/// round: on the app's standard error a log may lose it, and counts it, but the app does not.
 pub fn unit(sources: &[Source]) -> String {
     let letters: String = sources.iter().map(|source| source.letter()).collect();
+    let hook = |when, what| {
+        format!(
+            "{when}=\n{when}=-+/bin/sh -c 'exec iottymux --state-dir /run/iottymux control \
+             --app %N {what} 2>>{ROUND}/muxes'\n"
+        )
+    };
     format!(
         "[Service]\nEnvironment={VARIABLE}={letters}\nRestart=on-failure\nRestartSec=20ms\n\
          ExecStart=\nExecStart=/bin/sh -c 'exec 3>&1 4>&2 5<&0 </dev/null >/dev/null 2>&1; \
-         exec /shared/app --exact {} --nocapture'\n",
-        concat!(module_path!(), "::the_app_writes_what_it_counts").split_once("::").unwrap().1
+         exec /shared/app --exact {} --nocapture'\n{}{}",
+        concat!(module_path!(), "::the_app_writes_what_it_counts").split_once("::").unwrap().1,
+        hook("ExecStartPost", "started"),
+        hook("ExecStopPost", "ended"),
     )
 }
 

@@ -33,12 +33,13 @@ mod tally;
 mod wait;
 
 use schedule::Fault::{
-    CrashMux, Crowd, EndQuietly, FillDisk, FillRun, Hostile, KillApp, KillMux, KillMuxAtEnd,
-    KillMuxBehindClient, KillMuxTwice, LimitMemory, ReexecManager, RenameLogs, RestartApp,
-    RestartMux, RestartMuxAtEnd, RotateAsKubelet, StopClient, StopMux, TakeInodes, UpgradeMux,
+    CrashMux, Crowd, EndQuietly, FillDisk, FillRun, FreeDisk, HideMux, Hostile, KillApp, KillMux,
+    KillMuxAtEnd, KillMuxBehindClient, KillMuxTwice, LimitMemory, ReexecManager, RenameLogs,
+    RestartApp, RestartMux, RestartMuxAtEnd, RotateAsKubelet, ShowMux, StopClient, StopMux,
+    TakeInodes, UpgradeMux,
 };
 use schedule::{Load, Setup};
-use stage::{run, run_beside, run_for_minutes};
+use stage::{run, run_beside, run_for_minutes, run_steps};
 
 const STREAMS: Setup = Setup {
     terminal: false,
@@ -185,6 +186,14 @@ fn the_mux_is_killed_and_restarted_in_a_flood() {
 #[test]
 fn the_mux_is_killed_and_restarted_where_its_files_have_no_room() {
     run(&RUN);
+}
+
+/// The judge does not know what they say. On the app's standard error, a log would lose it and report
+/// more bytes than the app's records have.
+#[test]
+fn the_hooks_of_an_app_that_is_killed_find_no_mux() {
+    let faults = &[FillDisk, HideMux, KillApp, ShowMux, FreeDisk];
+    run_steps(&Setup { faults, load: Load::Flood, ..STREAMS });
 }
 
 #[test]

@@ -101,8 +101,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-/// What a message begins with: that of a hook of the app's unit, which writes to the app's standard
-/// error when no mux answers, or that of a log.
+/// What the message of a log begins with.
 const MESSAGE: &str = "iottymux: ";
 
 /// What is in a line: most often one record.
@@ -120,19 +119,16 @@ pub fn items(line: &[u8]) -> Vec<Item> {
     let pieces = begins.windows(2).map(|pair| &line[pair[0]..pair[1]]);
     let item = |piece: &[u8]| {
         if let Some((lines, bytes)) = told(piece) {
-            Some(Item::Told { lines, bytes })
-        } else if piece.starts_with(MESSAGE.as_bytes()) {
-            None
-        } else {
-            Some(Id::parse(piece).map_or_else(|| Item::Torn(piece.to_vec()), Item::Record))
+            return Item::Told { lines, bytes };
         }
+        Id::parse(piece).map_or_else(|| Item::Torn(piece.to_vec()), Item::Record)
     };
-    pieces.filter_map(item).collect()
+    pieces.map(item).collect()
 }
 
 /// Lines and bytes of a log's message that some are lost.
 fn told(line: &[u8]) -> Option<(u64, u64)> {
-    let rest = str::from_utf8(line).ok()?.strip_prefix("iottymux: ")?;
+    let rest = str::from_utf8(line).ok()?.strip_prefix(MESSAGE)?;
     let (lines, rest) = rest.split_once(" lines (").or_else(|| rest.split_once(" line ("))?;
     let (bytes, end) = rest.split_once(" bytes)")?;
     (end == " were lost here").then_some(())?;
@@ -156,5 +152,6 @@ fn a_record_is_found_behind_a_part_of_another() {
     let part = b"[e 0 7 0123";
     assert_eq!(items(&[&part[..], lost].concat()), [Item::Torn(part.into()), told.clone()]);
     assert_eq!(items(lost), vec![told]);
-    assert_eq!(items(b"iottymux: no answer from the mux"), []);
+    let other = b"iottymux: no answer from the mux";
+    assert_eq!(items(other), [Item::Torn(other.to_vec())]);
 }

@@ -40,6 +40,9 @@ pub enum Fault {
     /// No room and no inodes for the files of muxes.
     FillRun,
     FreeRun,
+    /// Whoever looks for the mux does not find it.
+    HideMux,
+    ShowMux,
     /// For a moment the mux gets no more memory than it has, while clients connect.
     LimitMemory,
     /// So many idle connections that the mux has no descriptor left.
@@ -155,6 +158,13 @@ impl Schedule {
         steps.extend(lasting.into_iter().map(|fault| Step { pause: Duration::ZERO, fault }));
         let end = dice.pick(setup.ends);
         Self { rotates, steps, end, end_pause: milliseconds(dice.below(SHORT_PAUSE)) }
+    }
+
+    /// All faults of a setup, in their order, with the longest pause before each.
+    pub fn script(setup: &Setup) -> Self {
+        let pause = milliseconds(PAUSE);
+        let steps = setup.faults.iter().map(|fault| Step { pause, fault: *fault }).collect();
+        Self { rotates: false, steps, end: setup.ends[0], end_pause: pause }
     }
 }
 

@@ -114,6 +114,14 @@ pub fn run_beside(setup: &Setup, other: &Path) {
     print!("{tally}");
 }
 
+/// Runs a test of one round whose faults are those of its setup, in their order.
+pub fn run_steps(setup: &Setup) {
+    let mut tally = Tally::default();
+    let Some(stage) = Stage::boot(setup, Path::new(BINARY)) else { return };
+    stage.round(&Schedule::script(setup), &mut tally);
+    print!("{tally}");
+}
+
 /// Runs rounds of all these for so long, each with a seed of its own.
 pub fn run_for_minutes(setups: &[&Setup], minutes: u64) {
     let end = Instant::now() + Duration::from_secs(minutes * 60);

@@ -108,6 +108,8 @@ impl Stage<'_> {
                 free(&self.run_dir("ballast"));
                 free(&self.run_dir("inodes"));
             }
+            Fault::HideMux => self.rename_endpoints("endpoints", "hidden"),
+            Fault::ShowMux => self.rename_endpoints("hidden", "endpoints"),
             Fault::LimitMemory => self.limit_memory(),
             Fault::Crowd => self.connect(CROWD, |_| {}),
             Fault::Disperse => self.crowd.borrow_mut().clear(),
@@ -146,6 +148,12 @@ impl Stage<'_> {
             each(&client);
             self.crowd.borrow_mut().push(client);
         }
+    }
+
+    /// The document in which everybody looks for the sockets of a mux.
+    fn rename_endpoints(&self, from: &str, to: &str) {
+        let path = |name| self.run_dir(&format!("{}/mux/{name}", self.app));
+        fs::rename(path(from), path(to)).unwrap();
     }
 
     fn rotate_as_kubelet(&self, number: usize) {
