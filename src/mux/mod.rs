@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`prepare`] | what root does before a mux of another user starts |
 //! | [`start`], [`shutdown`] | how a mux begins and ends |
+//! | [`missing`] | the files that a mux makes, and tries again to make |
 //! | [`output`], [`show`] | the loop and the app: its output, its terminal |
 //! | [`console`] | the loop and the terminal of a container |
 //! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
@@ -38,6 +39,7 @@ mod engine;
 mod files;
 mod kept_memory;
 pub mod logs;
+mod missing;
 mod output;
 mod peer;
 pub(crate) mod poll;
@@ -78,6 +80,7 @@ use crate::mux::console::Console;
 use crate::mux::engine::Engine;
 use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
+use crate::mux::missing::Missing;
 use crate::mux::poll::{Event, Interest, Poller, Registration, Token};
 use crate::mux::signals::{SignalRequest, Signals};
 use crate::mux::terminal::Terminal;
@@ -132,6 +135,7 @@ pub(crate) struct Mux {
     console: Console,
     console_watch: Registration,
     admission: Admission,
+    missing: Missing,
     clients: Clients,
     logs: Logs,
     /// The app's terminal, if it has one.
@@ -344,6 +348,7 @@ impl Mux {
         if self.console.deadline().is_some_and(|at| at <= now) {
             self.on_console(now);
         }
+        self.make_missing(now);
         self.drop_silent(now);
         self.resize_terminal(now);
         self.draw_screens(now);
@@ -368,6 +373,7 @@ impl Mux {
             self.sources.deadline(),
             self.console.deadline(),
             self.admission.deadline(),
+            self.missing.deadline(),
             self.input.queue.deadline(),
             self.terminal.as_ref().and_then(Terminal::deadline),
             self.logs.deadline(),

@@ -2,8 +2,8 @@
 //! that is visible works.
 //!
 //! A mux that takes over from another one may have an app that runs. It serves with all that can be
-//! had of the rest, and fails only where it cannot serve at all; then systemd keeps the descriptors
-//! and starts it again.
+//! had of the rest, and tries again to make files that it lacks (`missing`). It fails only where it
+//! cannot serve at all; then systemd keeps the descriptors and starts it again.
 
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,6 +27,7 @@ use super::engine::Engine;
 use super::files::AppFiles;
 use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
+use super::missing::{Missing, MuxFile};
 use super::poll::{Poller, Registration};
 use super::source::pty::Master;
 use super::source::stage::Stage;
@@ -38,7 +39,7 @@ use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::memory::{self, Memory};
-use crate::os::state::{AppDir, Lock, SESSION};
+use crate::os::state::{AppDir, Lock};
 use crate::os::sys;
 use crate::systemd::notify::{self, Notify};
 use crate::systemd::store::Stored;
@@ -231,9 +232,10 @@ impl Mux {
         if !is_kept {
             dir.join()?;
         }
-        let (lock, reported) = enter(&dir, duty, takes_over)?;
+        let mut missing = Missing::default();
+        let (lock, reported) = enter(&dir, duty, takes_over, &mut missing)?;
         if let Some(container) = container {
-            duty.unless_app_runs(container.publish(&dir))?;
+            duty.unless_app_runs(missing.make(MuxFile::Container(container), &dir))?;
         }
         raise_descriptor_limit();
         let mut ends = if is_passed {
@@ -251,7 +253,7 @@ impl Mux {
                 open_app_ends(&dir, &ends.streams, &notify)?;
             }
         }
-        let listeners = listen(&dir, &ends.streams, duty)?;
+        let listeners = listen(&dir, &ends.streams, duty, &mut missing)?;
         let life = Lifecycle::new(service.clone(), kept).taking_over(reported.as_ref());
         let may_renew = keeps_ends && dir.may_renew_input();
         let ending = streams.input_ending(ends.input.is_some(), may_renew);
@@ -263,8 +265,12 @@ impl Mux {
         let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
         let store = (&mut stored, &notify);
-        let logs = logs::open(logs, (&service, &dir), store, &mut hub, ends.size)?;
-        duty.unless_app_runs(Endpoints::new(&dir, &ends.streams).publish(&dir))?;
+        let (logs, logged) = logs::open(logs, (&service, &dir), store, &mut hub, ends.size)?;
+        if let Err(e) = missing.make(MuxFile::Logs(logged), &dir) {
+            log::error!("app {}: `iottymux logs` does not find its logs: {e:#}", dir.name());
+        }
+        let endpoints = MuxFile::Endpoints(Endpoints::new(&dir, &ends.streams));
+        duty.unless_app_runs(missing.make(endpoints, &dir))?;
         Ok(Self {
             phase: Phase::Ready,
             since,
@@ -277,6 +283,7 @@ impl Mux {
             console: ends.console,
             console_watch: Registration::default(),
             admission: Admission::new(listeners, rules(others), patience),
+            missing,
             clients: Clients::new(),
             logs,
             terminal,
@@ -500,25 +507,34 @@ pub(crate) fn open_ends(
 
 /// Takes the app's directory, without what a dead mux has left there; also returns what that knew
 /// of the app.
-fn enter(dir: &AppDir, duty: Duty, takes_over: bool) -> Result<(Lock, Option<ReportedLife>)> {
+fn enter(
+    dir: &AppDir,
+    duty: Duty,
+    takes_over: bool,
+    missing: &mut Missing,
+) -> Result<(Lock, Option<ReportedLife>)> {
     dir.create()?;
     let lock = dir.lock()?;
     duty.unless_app_runs(dir.arrange(&lock))?;
     let reported = takes_over.then(|| ReportedLife::read(dir)).flatten();
     duty.unless_app_runs(dir.remove_leftovers())?;
     if let Some(reported) = &reported {
-        duty.unless_app_runs(reported.publish(dir))?;
+        duty.unless_app_runs(missing.make(MuxFile::Life(reported.clone()), dir))?;
     }
     Ok((lock, reported))
 }
 
 /// The sockets for these streams, and the one for sessions.
-fn listen(dir: &AppDir, streams: &[Stream], duty: Duty) -> Result<Vec<Listener>> {
+fn listen(
+    dir: &AppDir,
+    streams: &[Stream],
+    duty: Duty,
+    missing: &mut Missing,
+) -> Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     for stream in streams.iter().copied().map(Some).chain([None]) {
-        let socket = dir.listen(stream.map_or(SESSION, Stream::socket));
-        let socket = duty.unless_app_runs(socket)?;
-        listeners.extend(socket.map(|socket| Listener::new(stream, socket)));
+        let listener = duty.unless_app_runs(missing.make(MuxFile::Socket(stream), dir))?;
+        listeners.extend(listener.flatten());
     }
     Ok(listeners)
 }

@@ -44,8 +44,11 @@ impl Logged {
         Self { version: VERSION, logs }
     }
 
-    /// Writes the document.
+    /// Writes the document, or removes an earlier one if there is no log in a file.
     pub(crate) fn publish(&self, dir: &AppDir) -> Result<()> {
+        if self.logs.is_empty() {
+            return dir.remove(LOGS);
+        }
         document::publish(dir, LOGS, PRIVATE, self)
     }
 

@@ -79,7 +79,7 @@ fn account_cri(log: &[u8], written: u64) -> usize {
 }
 
 /// A small disk that only this test and what it starts can see; gone with it.
-fn disk(at: &Path, options: &str) -> bool {
+pub fn disk(at: &Path, options: &str) -> bool {
     let made = unshare(CloneFlags::CLONE_NEWNS).and_then(|()| {
         let none = None::<&str>;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;

@@ -57,6 +57,7 @@ mod log_failure;
 mod log_readers;
 mod log_rotation;
 mod logs;
+mod no_room;
 mod oci;
 mod pass;
 mod programs;

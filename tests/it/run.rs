@@ -232,7 +232,7 @@ fn the_job_in_front_is_hung_up_with_its_shell() {
 }
 
 /// What the keeper shows as the mux's process.
-fn mux_pid(rig: &Rig) -> Pid {
+pub fn mux_pid(rig: &Rig) -> Pid {
     let pid = rig.status()["mux_pid"].as_i64().unwrap();
     Pid::from_raw(pid.try_into().unwrap())
 }

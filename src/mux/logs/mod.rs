@@ -29,7 +29,7 @@ use crate::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::logfmt::format::cast::Cast;
 use crate::logfmt::format::journald::SOCKET;
 use crate::logfmt::spec::LogSpec;
-use crate::os::state::{AppDir, LOGS};
+use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
 use crate::systemd::process;
 use crate::systemd::store::Stored;
@@ -132,14 +132,14 @@ impl Logs {
     }
 }
 
-/// Starts the logs of an app, and publishes where they are. `size` is that of its terminal.
+/// Starts the logs of an app, and returns where they are. `size` is that of its terminal.
 pub(crate) fn open(
     plan: LogPlan,
     (service, dir): (&ServiceName, &AppDir),
     (stored, notify): (&mut Stored, &Notify),
     hub: &mut Hub,
     size: Option<Size>,
-) -> Result<Logs> {
+) -> Result<(Logs, Logged)> {
     let LogPlan { logs: specs, options, format_options } = plan;
     let (mut logs, mut files) = (Vec::new(), Vec::new());
     let claims = Claims::default();
@@ -187,12 +187,7 @@ pub(crate) fn open(
     for name in stored.take_all(STORED_LOG) {
         notify.forget(&name);
     }
-    let published =
-        if files.is_empty() { dir.remove(LOGS) } else { Logged::new(files).publish(dir) };
-    if let Err(e) = published {
-        log::error!("app {}: `iottymux logs` does not find its logs: {e:#}", dir.name());
-    }
-    Ok(Logs { all: logs, reopening: VecDeque::new() })
+    Ok((Logs { all: logs, reopening: VecDeque::new() }, Logged::new(files)))
 }
 
 fn journal_socket() -> Result<JournalSocket> {
