@@ -29,6 +29,7 @@ mod log;
 mod lossless;
 mod modes;
 mod mutable;
+mod no_room;
 #[path = "../support/pair.rs"]
 mod pair;
 mod piped;
