@@ -95,6 +95,8 @@ impl Mux {
         };
         self.input.queue.push(id, typed, now);
         let has_typed = may_type && !typed.is_empty();
+        // It may have been resized before it typed.
+        self.follow_engine_window();
         if let Some(terminal) = self.terminal.as_mut().filter(|_| has_typed) {
             terminal.sizes.typed(id);
         }

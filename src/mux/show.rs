@@ -202,6 +202,10 @@ impl Mux {
 
     /// Gives the terminal the size that it is to have; then each client is shown it again.
     pub(crate) fn resize_terminal(&mut self, now: Instant) {
+        if self.terminal.as_ref().is_some_and(|terminal| terminal.sizes.is_changing()) {
+            // What the engine has given its terminal just now is not to be overwritten.
+            self.follow_engine_window();
+        }
         let Some(terminal) = &mut self.terminal else { return };
         let Some(size) = terminal.sizes.due(now) else { return };
         // One that is awaited gets this size when it comes.

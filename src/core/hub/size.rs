@@ -33,6 +33,11 @@ impl Sizes {
         self.size
     }
 
+    /// Whether the terminal is to get another size.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.wanted != self.size
+    }
+
     /// The client whose window the terminal has, or gets.
     pub(crate) fn decider(&self) -> Option<ClientId> {
         self.windows.last().map(|(id, _)| *id)
@@ -78,7 +83,7 @@ impl Sizes {
     /// The size that the terminal is to be given now, if it is to be given another.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Size> {
         let is_burst = self.changed.is_some_and(|at| now < at + limits::RESIZE_PAUSE);
-        if self.wanted == self.size || is_burst {
+        if !self.is_changing() || is_burst {
             return None;
         }
         self.changed = Some(now);
@@ -89,7 +94,7 @@ impl Sizes {
     /// The next time at which [`Sizes::due`] returns a size; `None` if the terminal has the right
     /// one.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        Some(self.changed.filter(|_| self.wanted != self.size)? + limits::RESIZE_PAUSE)
+        Some(self.changed.filter(|_| self.is_changing())? + limits::RESIZE_PAUSE)
     }
 
     fn follow_decider(&mut self) {
