@@ -30,8 +30,12 @@ fn what_has_no_room_is_made_when_there_is_some() {
     // The next mux starts when there is no room.
     keeper.stop();
     kill(mux, Signal::SIGKILL).unwrap();
-    let stat = format!("/proc/{mux}/stat");
-    eventually("the mux is dead", || fs::read_to_string(&stat).unwrap().contains(") Z "));
+    // With all of its threads: until then its sockets take up inodes.
+    let (stat, threads) = (format!("/proc/{mux}/stat"), format!("/proc/{mux}/task"));
+    eventually("the mux is dead", || {
+        let is_dead = fs::read_to_string(&stat).unwrap().contains(") Z ");
+        is_dead && fs::read_dir(&threads).unwrap().count() == 1
+    });
     for file in FILES {
         fs::remove_file(rig.path(file)).unwrap();
     }
@@ -43,12 +47,12 @@ fn what_has_no_room_is_made_when_there_is_some() {
         count += 1;
     }
     keeper.go_on();
-    for file in FILES {
+    // The sockets come first: what the dead mux has freed since may be enough for some of them.
+    for file in ["endpoints", "logs"] {
         let path = rig.path(file);
         keeper.stderr.wait_for(&format!("{}: No space left", path.display()));
         assert!(!path.exists(), "{file}");
     }
-    assert_eq!(rig.try_status(), None);
     fs::remove_dir_all(&ballast).unwrap();
     keeper.stderr.wait_for("everything that was missing is there now");
     attach.stdin().write_all(b"this\n").unwrap();
