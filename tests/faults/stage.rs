@@ -270,8 +270,10 @@ impl<'a> Stage<'a> {
     /// What a round could leave behind: files of the muxes, units in memory, failed ones, and
     /// descriptors of PID 1.
     fn traces(&self) -> Vec<String> {
-        let none = || self.pod.property(self.mux, "ActiveState") == "inactive";
-        eventually("the mux has ended", none);
+        let state = || self.pod.property(self.mux, "ActiveState");
+        eventually("the mux ends or fails", || ["inactive", "failed"].contains(&state().as_str()));
+        let status = || self.pod.try_run(&["systemctl", "status", "--full", self.mux]);
+        assert_eq!(state(), "inactive", "{:?}\n{}", status(), self.pod.console());
         let script = "find /run/iottymux | sort; systemctl list-units --all --plain --no-legend \
              'io*' 'tty*' 'demo*' 'shell*'; systemctl --failed --plain --no-legend; \
              ls /proc/1/fd | wc -l";

@@ -210,3 +210,21 @@ fn output_written_while_the_mux_is_dead() {
         assert_eq!(pod.connect("demo", "sock-stdout").line(), "tick");
     }
 }
+
+/// A mux that is stopped has not failed, in whichever step of its start that happens.
+#[test]
+fn a_mux_may_be_stopped_while_it_starts() {
+    for kind in &KINDS {
+        let Some(pod) = Pod::delivered() else { return };
+        let script = format!(
+            "for step in $(seq {}); do \
+               systemctl start --no-block {mux}; sleep 0.0$((step % 30 / 10))$((step % 10)); \
+               systemctl stop {mux}; systemctl show -p ActiveState --value {mux}; \
+             done | sort | uniq -c",
+            rounds(60, 600),
+            mux = kind.mux,
+        );
+        let states = pod.run(&["sh", "-c", &script]);
+        assert!(!states.contains("failed"), "{states}\n{}", pod.console());
+    }
+}
