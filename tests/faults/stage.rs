@@ -19,7 +19,7 @@ use crate::judge::{self, Telling, Truth};
 use crate::podsd::{BINARY, MUX_USER, Plan, Pod};
 use crate::record::{Source, items};
 use crate::schedule::{Fault, Schedule, Setup};
-use crate::tally::{Tally, findings};
+use crate::tally::{MuxNeeds, Tally, findings};
 use crate::wait::eventually;
 
 /// The disk of the logs, and its size: more than a round writes.
@@ -43,6 +43,8 @@ const TYPIST: usize = 9;
 /// The longest that an app may be held back by one write: beyond what a mux that is started again
 /// takes on a loaded machine.
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
+/// Memory of a mux after the faults at most, KiB: its queues are bounded.
+const MUX_MEMORY: u64 = 32 * 1024;
 /// Rounds of a test in the short form, in the long one, and in each turn of the one by minutes.
 const ROUNDS: u64 = 1;
 const LONG_ROUNDS: u64 = 12;
@@ -224,6 +226,7 @@ impl<'a> Stage<'a> {
         eventually("the app runs", || self.runs() == 1);
         let clients = self.attach();
         let typist = self.setup.input.then(|| self.typist());
+        let first = self.mux_needs();
         fs::write(self.round_dir().join("go"), "").unwrap();
         let mut events = vec![];
         for step in &schedule.steps {
@@ -231,6 +234,7 @@ impl<'a> Stage<'a> {
             events.push(self.cause(step.fault, events.len(), &clients));
         }
         self.crowd.borrow_mut().clear();
+        self.assert_nothing_leaked(first, tally);
         events.push(self.cause(schedule.end, events.len(), &clients));
         thread::sleep(schedule.end_pause);
         fs::write(self.round_dir().join("enough"), "").unwrap();
@@ -278,6 +282,29 @@ impl<'a> Stage<'a> {
              'io*' 'tty*' 'demo*' 'shell*'; systemctl --failed --plain --no-legend; \
              ls /proc/1/fd | wc -l";
         self.pod.run(&["sh", "-c", script]).lines().map(str::to_owned).collect()
+    }
+
+    /// After the faults the mux has no more descriptors than before them, and little memory.
+    fn assert_nothing_leaked(&self, first: Option<MuxNeeds>, tally: &mut Tally) {
+        let Some(first) = first else { return };
+        eventually(&format!("the mux has no more descriptors than {first:?}"), || {
+            self.mux_needs().is_none_or(|needs| needs.descriptors <= first.descriptors)
+        });
+        let needs = self.mux_needs().unwrap_or_default();
+        assert!(needs.memory <= MUX_MEMORY, "a mux has too much memory: {needs:?}");
+        tally.most = tally.most.max(needs);
+    }
+
+    /// What the mux needs, if there is one and it can be known.
+    fn mux_needs(&self) -> Option<MuxNeeds> {
+        let process = self.pod.path(&format!("/proc/{}", self.mux_process()));
+        let descriptors = fs::read_dir(process.join("fd")).ok()?.count();
+        let text = fs::read_to_string(process.join("smaps_rollup")).ok()?;
+        let kinds = ["Pss_Anon:", "Pss_Shmem:"];
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        let sizes = lines.filter(|(kind, _)| kinds.contains(kind));
+        let sizes = sizes.map(|(_, size)| size.trim().trim_end_matches(" kB").parse::<u64>());
+        Some(MuxNeeds { memory: sizes.sum::<Result<_, _>>().unwrap(), descriptors })
     }
 
     fn prepare(&self, schedule: &Schedule) {

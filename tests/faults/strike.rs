@@ -196,7 +196,7 @@ impl Stage<'_> {
     }
 
     /// "0" while there is none.
-    fn mux_process(&self) -> String {
+    pub fn mux_process(&self) -> String {
         self.pod.property(self.mux, "MainPID")
     }
 

@@ -16,6 +16,23 @@ pub struct Tally {
     bytes: u64,
     sinks: BTreeMap<Sink, Counts>,
     pub longest: Duration,
+    pub most: MuxNeeds,
+}
+
+/// What a mux needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MuxNeeds {
+    /// Memory of its own, KiB: the backlog counts, too.
+    pub memory: u64,
+    pub descriptors: usize,
+}
+
+impl MuxNeeds {
+    /// The most of both.
+    pub fn max(self, other: Self) -> Self {
+        let memory = self.memory.max(other.memory);
+        Self { memory, descriptors: self.descriptors.max(other.descriptors) }
+    }
 }
 
 /// Records of a sink.
@@ -52,9 +69,11 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { faults, records, bytes, sinks, longest } = self;
+        let Self { faults, records, bytes, sinks, longest, most } = self;
         writeln!(f, "faults: {} {faults:?}", faults.values().sum::<usize>())?;
         writeln!(f, "written: {records} records, {bytes} bytes; longest write: {longest:?}")?;
+        let MuxNeeds { memory, descriptors } = most;
+        writeln!(f, "a mux at most: {memory} KiB, {descriptors} descriptors")?;
         for (sink, Counts { all, told, found }) in sinks {
             let of = |what| found.get(&what).copied().unwrap_or_default();
             let [lost, repeated, late, torn] =
