@@ -401,8 +401,8 @@ impl LogFile {
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 let mut fds = [PollFd::new(open.file.as_fd(), PollFlags::POLLOUT)];
                 let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
-                match poll(&mut fds, wait)? {
-                    0 => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
+                match poll(&mut fds, wait) {
+                    Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
                     _ => Ok(0),
                 }
             }
@@ -486,6 +486,8 @@ impl LogFile {
         let cut = usize::try_from(cut).unwrap_or(0);
         chunk.done = chunk.bytes.len().min(chunk.done.saturating_add(more)).saturating_sub(cut);
         self.begun = Some(file);
+        // The same app: its unfinished line goes on.
+        self.begins &= chunk.done == 0;
     }
 
     /// Opens the file if it is not open, or was removed.

@@ -148,7 +148,9 @@ impl Log {
         // A marker comes behind what nobody has kept: nothing is known of the target's last lines.
         let is_unknown = kept.is_none() && bytes > 0;
         unfinished[Stream::Stdout as usize] |= is_unknown && encoder.runs_lines_together();
-        let begins = begins || is_first || is_unknown;
+        // What an earlier mux has written a part of is of this app.
+        let has_begun = left.full.iter().any(|chunk| chunk.done > 0);
+        let begins = (begins || is_first || is_unknown) && !has_begun;
         if begins {
             writer.begin();
         }

@@ -198,29 +198,35 @@ fn letter(stream: Stream) -> char {
     if stream == Stream::Stderr { 'e' } else { 'o' }
 }
 
-/// Numbered lines in pieces that end amid lines; some lines are longer than an entry.
+/// Numbered lines in pieces that end amid lines; some lines are longer than an entry, as is the
+/// first one, of which a mux has a part when it is killed before it knows of anything written.
 fn script(streams: &[Stream]) -> Vec<(Stream, Vec<u8>)> {
     let mut texts = streams.iter().map(|stream| {
         let line = |number: usize| {
-            let filler = "x".repeat(if number % 40 == 39 { 250 } else { number * 7 % 60 });
+            let is_long = number == 0 && *stream != Stream::Stderr || number % 40 == 39;
+            let filler = "x".repeat(if is_long { 250 } else { number * 7 % 60 });
             format!("{}{number} {filler}\n", letter(*stream))
         };
         (*stream, (0..250).map(line).collect::<String>())
     });
-    let texts: Vec<_> = texts.by_ref().collect();
-    let (mut script, mut at) = (Vec::new(), 0);
-    for len in [1, 700, 30, 1500, 2, 999, 90].into_iter().cycle() {
-        let before = script.len();
-        for (stream, text) in &texts {
-            let rest = &text.as_bytes()[at.min(text.len())..];
-            if !rest.is_empty() {
-                script.push((*stream, rest[..len.min(rest.len())].to_vec()));
-            }
+    let mut rests: Vec<_> = texts.by_ref().collect();
+    let mut script = Vec::new();
+    let mut write = |(stream, rest): &mut (Stream, String), len: usize| {
+        let piece: String = rest.drain(..len.min(rest.len())).collect();
+        if !piece.is_empty() {
+            script.push((*stream, piece.into_bytes()));
         }
-        if script.len() == before {
-            break;
+    };
+    // The parts of the first line have nothing between them.
+    for len in [150, 150] {
+        write(&mut rests[0], len);
+    }
+    let mut lens = [1, 700, 30, 1500, 2, 999, 90].into_iter().cycle();
+    while rests.iter().any(|(_, rest)| !rest.is_empty()) {
+        let len = lens.next().unwrap_or_default();
+        for rest in &mut rests {
+            write(rest, len);
         }
-        at += len;
     }
     script
 }
