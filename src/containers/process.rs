@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
@@ -63,9 +64,11 @@ impl ContainerProcess {
     /// Whether it has ended, and how.
     pub(crate) fn look(&mut self, now: Instant) -> Result<ProcessState> {
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut fds, PollTimeout::ZERO).context("cannot look at the container")? == 0 {
-            return Ok(ProcessState::Runs);
-        }
+        match poll(&mut fds, PollTimeout::ZERO) {
+            // Its caller gets signals, and looks again.
+            Ok(0) | Err(Errno::EINTR) => return Ok(ProcessState::Runs),
+            looked => looked.context("cannot look at the container")?,
+        };
         let ended = *self.ended.get_or_insert(now);
         let status = self.uncollected().or_else(|| self.collected());
         let is_over = status.is_some() || now >= ended + COLLECTING;

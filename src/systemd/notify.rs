@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -142,9 +143,12 @@ impl Notify {
         drop(token);
         let time = PollTimeout::try_from(BARRIER).unwrap_or(PollTimeout::MAX);
         // systemd then closes its copy.
-        match poll(&mut [PollFd::new(done.as_fd(), PollFlags::POLLIN)], time).context(what)? {
-            0 => bail!("{what}: no answer"),
-            _ => Ok(()),
+        loop {
+            return match poll(&mut [PollFd::new(done.as_fd(), PollFlags::POLLIN)], time) {
+                Err(Errno::EINTR) => continue,
+                Ok(0) => bail!("{what}: no answer"),
+                polled => polled.map(drop).context(what),
+            };
         }
     }
 

@@ -43,8 +43,8 @@ impl Fifo {
             Err(Errno::EAGAIN) => {
                 let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
                 let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
-                match poll(&mut fds, wait)? {
-                    0 => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
+                match poll(&mut fds, wait) {
+                    Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
                     _ => Ok(()),
                 }
             }
