@@ -6,22 +6,21 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::Uid;
 
-use super::salvage;
+use super::{container, salvage};
 use crate::commands::containerd_logger::{self, LoggerRequest};
+use crate::containers::name;
 use crate::containers::task::{self, Task, TaskId};
-use crate::containers::{name, user};
-use crate::os::files::{read_plain, set_mode};
-use crate::os::state::{AppDir, StateDir};
+use crate::os::files::read_plain;
+use crate::os::state::StateDir;
 use crate::os::{diagnostics, sys};
 use crate::systemd::process;
 use crate::systemd::store::FIRST_FD;
@@ -39,8 +38,6 @@ const NAMESPACE: &str = "CONTAINER_NAMESPACE";
 const STATE_DIR: &[u8] = b"--state-dir=";
 /// Longest file with variables, bytes.
 const ENV_FILE: u64 = 64 << 10;
-/// Mode of a directory for logs, as under the units.
-const LOGS_MODE: u32 = 0o750;
 /// Names that are tried for a container, while others have the first ones.
 const NAMES: u32 = 1000;
 
@@ -161,36 +158,22 @@ impl Started {
             log::warn!("cannot forget containers that have ended: {e:#}");
         }
         let dir = state.app(&free_name(&state, &name::app_name(&self.namespace, &self.id)));
-        let mut mux: Vec<OsString> = Vec::new();
-        let mut option = |name: &str, value: &OsStr| {
-            let mut word = OsString::from(format!("--{name}="));
-            word.push(value);
-            mux.push(word);
-        };
-        option("app", dir.name().as_str().as_ref());
         let streams: Vec<&str> = outputs.iter().map(|(stream, _)| stream.name()).collect();
-        option("streams", streams.join(",").as_ref());
-        // A mux of another user would choose that of its session.
-        option("state-dir", state.path().as_os_str());
-        option("namespace", self.namespace.as_ref());
-        option("id", task.id.as_ref());
-        if let Some(exec) = &task.exec {
-            option("exec", exec.as_ref());
-        }
-        mux.insert(0, "container".into());
+        let streams = streams.join(",");
+        let mut of_mux: Vec<(&str, &OsStr)> = vec![
+            ("app", dir.name().as_str().as_ref()),
+            ("streams", streams.as_ref()),
+            // A mux of another user would choose that of its session.
+            ("state-dir", state.path().as_os_str()),
+            ("namespace", self.namespace.as_ref()),
+            ("id", task.id.as_ref()),
+        ];
+        of_mux.extend(task.exec.iter().map(|exec| ("exec", exec.as_ref())));
+        let mut mux = container::mux_words(&of_mux);
         mux.extend(["--for-engine".into()]);
         let is_known = |word: &&OsString| word.as_encoded_bytes().starts_with(STATE_DIR);
         mux.extend(options.iter().filter(|word| !is_known(word)).cloned());
-        let give = |user: &(u32, u32)| {
-            let given = dir.give_to(user.0, user.1);
-            given.inspect_err(|e| log::warn!("{e:#}")).is_ok()
-        };
-        let user = mux_user(&mux, &state, &dir).filter(give);
-        if user.is_none()
-            && let Err(e) = dir.join()
-        {
-            log::warn!("{e:#}");
-        }
+        let user = container::prepare(&mux, &state, &dir);
         let task = Task::new(self.bundle, task, Instant::now());
         Ok(LoggerRequest { dir, mux, user, outputs, ready, task })
     }
@@ -210,30 +193,6 @@ fn free_name(state: &StateDir, name: &AppName) -> AppName {
         log::warn!("there is another app {name}; this one is {free}");
     }
     free
-}
-
-/// The user and the group of the mux, if that need not be root: it can write its logs then.
-fn mux_user(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Option<(u32, u32)> {
-    if !state.is_of_system() || !Uid::effective().is_root() {
-        return None;
-    }
-    let passwd = fs::read_to_string(user::PASSWD).ok()?;
-    let (uid, gid) = user::mux_user(&passwd)?;
-    let program = fs::metadata(env::current_exe().ok()?).ok()?;
-    let (app, logs) = (dir.name().as_str(), salvage::log_files(mux)?);
-    let may_execute = program.mode() & 0o001 != 0;
-    if !may_execute || !logs.iter().all(|log| user::is_own_log(app, log)) {
-        return None;
-    }
-    let logs = user::log_dir(app);
-    let make = || {
-        fs::create_dir_all(&logs)?;
-        set_mode(&logs, LOGS_MODE)?;
-        lchown(&logs, Some(uid), Some(gid))
-    };
-    let made = make();
-    made.inspect_err(|e| log::warn!("cannot make {}: {e}", logs.display())).ok()?;
-    Some((uid, gid))
 }
 
 /// Whether a pipe has ended.

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use super::name::WhichApp;
 use super::{
-    Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, containerd,
-    resolve, resolve_units, rkt, salvage,
+    Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, container,
+    containerd, resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
@@ -37,7 +37,7 @@ pub fn main() -> i32 {
     if let [first, words @ ..] = &arguments[..]
         && first == oci::KEEPER
     {
-        return oci::keeper(words).code();
+        return container::oci_keeper(words).code();
     }
     let program = std::env::args_os().next();
     if let Some(words) = oci::arguments(program.as_deref(), &arguments) {

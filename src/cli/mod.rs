@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`dispatch`] | from the command line to the command |
 //! | [`containerd`] | the command line of a logger of containerd |
+//! | [`container`] | the mux of a container, as its keeper starts it |
 //! | [`salvage`] | the valid options of a mux with a running app |
 //! | [`rkt`] | rkt's spelling |
 //! | [`resolve_units`], [`resolve`] | what the arguments mean, checked |
@@ -13,6 +14,7 @@
 //! | [`units`] | the arguments of the commands that write units |
 //! | [`values`] | the values of options |
 
+mod container;
 mod containerd;
 pub(crate) mod dispatch;
 mod mux;

@@ -9,6 +9,7 @@ use clap::{Arg, Command, CommandFactory, FromArgMatches, Id};
 
 use super::Cli;
 use crate::logfmt::encoder::LogTarget;
+use crate::logfmt::path::LogPath;
 use crate::logfmt::spec::LogSpec;
 use crate::os::diagnostics;
 
@@ -36,12 +37,12 @@ pub(crate) fn state_dir(options: &[OsString]) -> Option<PathBuf> {
 
 /// The files that the mux of a container with these arguments writes; `None` if they do not describe
 /// one.
-pub(crate) fn log_files(arguments: &[OsString]) -> Option<Vec<PathBuf>> {
+pub(crate) fn log_files(arguments: &[OsString]) -> Option<Vec<LogPath>> {
     let (cli, _) = read(&Cli::command(), arguments)?;
     let super::Command::Container(args) = cli.command else { return None };
     let specs = args.mux.logs.log.iter().chain(&args.record.record);
     let file = |spec: &LogSpec| match &spec.target {
-        LogTarget::File(path) => Some(path.path()),
+        LogTarget::File(path) => Some(path.clone()),
         LogTarget::Journal(_) | LogTarget::Journald => None,
     };
     Some(specs.filter_map(file).collect())

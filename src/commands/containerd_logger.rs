@@ -19,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::keeper::{self, App, AppEvent, KeepRequest};
+use super::keeper::{self, App, AppEvent, KeepRequest, MuxUser};
 use crate::containers::task::{Task, TaskEvent};
 use crate::os::state::{AppDir, LOGS, StateDir};
 use crate::types::exit::Exit;
@@ -46,8 +46,8 @@ pub(crate) struct LoggerRequest {
     pub(crate) dir: AppDir,
     /// The arguments of this program that make it the mux.
     pub(crate) mux: Vec<OsString>,
-    /// The user and the group of the mux, if it is not this one.
-    pub(crate) user: Option<(u32, u32)>,
+    /// The user of the mux, if it is not this one.
+    pub(crate) user: Option<MuxUser>,
     /// The outputs of the container, by their streams.
     pub(crate) outputs: Vec<(Stream, OwnedFd)>,
     /// The shim learns by this that the logger is ready.

@@ -10,15 +10,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 
 use crate::os::sys;
 use crate::wire::AppStatus;
 
 /// How long the status of a process may be unknown after its end: its parent is just collecting it.
-const COLLECTING: Duration = Duration::from_millis(200);
+const COLLECTING: Duration = Duration::from_millis(500);
 /// Pause between two looks meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
+/// The first release of Linux that keeps the status of a collected process.
+const STATUS_IS_KEPT: (u32, u32) = (6, 15);
 /// Where the status is among the fields of `/proc/PID/stat` behind the name of the program
 /// (proc_pid_stat(5): field 52, and the state is field 3).
 const STATUS_FIELD: usize = 52 - 3;
@@ -26,8 +29,9 @@ const STATUS_FIELD: usize = 52 - 3;
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// It runs, or it has just ended and the status may soon be known.
     Runs,
+    /// It has ended, and the status may soon be known.
+    Ending,
     /// It has ended, if it is known how.
     Ended(Option<AppStatus>),
 }
@@ -72,7 +76,19 @@ impl ContainerProcess {
         let ended = *self.ended.get_or_insert(now);
         let status = self.uncollected().or_else(|| self.collected());
         let is_over = status.is_some() || now >= ended + COLLECTING;
-        Ok(if is_over { ProcessState::Ended(status) } else { ProcessState::Runs })
+        Ok(if is_over { ProcessState::Ended(status) } else { ProcessState::Ending })
+    }
+
+    /// Whether this kernel keeps the status after the process was collected. One from 6.13 on has the
+    /// call, but not yet the status.
+    pub(crate) fn status_is_kept(&self) -> bool {
+        let is_new = uname().is_ok_and(|system| {
+            let release = system.release().to_string_lossy();
+            let mut numbers =
+                release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+            (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= STATUS_IS_KEPT
+        });
+        is_new && sys::exit_status(&self.fd).is_ok()
     }
 
     /// The status of a process that nobody has collected.

@@ -136,6 +136,12 @@ impl Task {
         Self { bundle, id, link, pause: RETRY, pid: None, complaint: String::new() }
     }
 
+    /// The task of a bundle that has a shim.
+    pub(crate) fn of_shim(bundle: &Path, now: Instant) -> Option<Self> {
+        shim(bundle).ok()?;
+        Some(Self::new(bundle.to_owned(), TaskId::of_bundle(bundle)?, now))
+    }
+
     /// What is to be polled for it.
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.link {

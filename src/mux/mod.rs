@@ -65,7 +65,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 pub(crate) use crate::mux::engine::stored_name as engine_end;
-pub(crate) use crate::mux::logs::LogPlan;
+pub(crate) use crate::mux::logs::{LogPlan, opener};
 pub(crate) use crate::mux::prepare::prepare;
 pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
 pub(crate) use crate::mux::start::{MuxPlan, Streams};

@@ -40,7 +40,7 @@ use crate::core::hub::input::Input;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::memory::{self, Memory};
 use crate::os::state::{AppDir, Lock};
-use crate::os::sys;
+use crate::os::{filter, sys};
 use crate::systemd::notify::{self, Notify};
 use crate::systemd::store::Stored;
 use crate::types::limits;
@@ -313,12 +313,12 @@ impl Mux {
 /// Refuses what no mux does. The mux of a container has no unit that does the rest.
 fn give_up_rights(has_no_unit: bool) {
     if has_no_unit
-        && let Err(e) = sys::reduce_capabilities().and_then(|()| sys::refuse_unused_calls())
+        && let Err(e) = sys::reduce_capabilities().and_then(|()| filter::refuse_other_calls())
     {
         log::warn!("cannot give up rights: {e}");
     }
     // All muxes of a host run as one user.
-    if let Err(e) = sys::refuse_to_reach_others() {
+    if let Err(e) = filter::refuse_to_reach_others() {
         log::debug!("refusing calls that reach other processes: {e}");
     }
 }

@@ -5,12 +5,16 @@
 //! | [`state`] | the state directory of an app |
 //! | [`files`] | reading and replacing files |
 //! | [`walk`] | opening files without others' links |
+//! | [`fd_message`] | messages with descriptors |
 //! | [`diagnostics`], [`print`] | messages and output |
 //! | [`mailbox`] | threads and their messages to an event loop |
+//! | [`filter`] | the system calls of a mux |
 //! | [`sys`] | all unsafe code |
 
 pub(crate) mod diagnostics;
+pub(crate) mod fd_message;
 pub(crate) mod files;
+pub(crate) mod filter;
 pub(crate) mod mailbox;
 pub(crate) mod print;
 pub mod state;

@@ -309,145 +309,9 @@ pub(crate) fn reduce_capabilities() -> io::Result<()> {
     }
 }
 
-/// A system call that is refused for some values of one of its arguments.
-struct RefusedCall {
-    call: libc::c_long,
-    /// Where the filter finds it.
-    argument: u32,
-    values: &'static [u32],
-    /// Whether these values alone are allowed, instead of refused.
-    are_allowed: bool,
-}
-
-/// Calls that reach other processes of the same user: signals about a descriptor, which can be any
-/// signal for any process (`F_SETOWN` and `F_SETSIG` of fcntl(2), and the same by ioctl(2)), and
-/// limits of another process.
-const REACHING_OTHERS: [RefusedCall; 3] = [
-    RefusedCall {
-        call: libc::SYS_fcntl,
-        argument: argument(1),
-        values: &[8, 10, 15],
-        are_allowed: false,
-    },
-    RefusedCall {
-        call: libc::SYS_ioctl,
-        argument: argument(1),
-        values: &[0x8901, 0x8902],
-        are_allowed: false,
-    },
-    RefusedCall {
-        call: libc::SYS_prlimit64,
-        argument: argument(0),
-        values: &[0],
-        are_allowed: true,
-    },
-];
-
-/// Makes this thread and what it starts get EPERM for sending a signal to another process by a
-/// descriptor, and for setting its limits. `SystemCallFilter=` cannot do that: it does not see
-/// arguments. This fails if the kernel has no filters, or the process lacks `no_new_privs`.
-pub(crate) fn refuse_to_reach_others() -> io::Result<()> {
-    let end = |what: u32| instruction(RETURN, what);
-    let (allow, refuse) =
-        (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
-    let mut program = Vec::new();
-    for RefusedCall { call, argument, values, are_allowed } in REACHING_OTHERS {
-        let (listed, others) = if are_allowed { (allow, refuse) } else { (refuse, allow) };
-        let mut body = vec![instruction(LOAD, argument)];
-        body.extend(values.iter().flat_map(|value| [unless(*value, 1), end(listed)]));
-        body.push(end(others));
-        let call = u32::try_from(call).map_err(io::Error::other)?;
-        let length = u8::try_from(body.len()).map_err(io::Error::other)?;
-        program.extend([instruction(LOAD, NUMBER), unless(call, length)]);
-        program.extend(body);
-    }
-    program.push(end(allow));
-    filter(&mut program)
-}
-
-/// Calls that no mux makes, and that would help one that a client or an app has taken over: other
-/// programs and processes, name spaces, mounts, the kernel itself. The templates refuse more.
-const NEVER: [libc::c_long; 48] = [
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_kill,
-    libc::SYS_tkill,
-    libc::SYS_tgkill,
-    libc::SYS_rt_sigqueueinfo,
-    libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_kcmp,
-    libc::SYS_setns,
-    libc::SYS_unshare,
-    libc::SYS_chroot,
-    libc::SYS_pivot_root,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_fsopen,
-    libc::SYS_fsmount,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    libc::SYS_reboot,
-    libc::SYS_acct,
-    libc::SYS_quotactl,
-    libc::SYS_syslog,
-    libc::SYS_personality,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-];
-
-/// Makes this thread and what it starts get EPERM for the calls of [`NEVER`], and for sockets that
-/// are not unix sockets. For a mux without a unit, whose `SystemCallFilter=` does that. It fails as
-/// [`refuse_to_reach_others`] does.
-pub(crate) fn refuse_unused_calls() -> io::Result<()> {
-    let refuse = instruction(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
-    let mut program = Vec::new();
-    if let Some(machine) = MACHINE {
-        // Other machines, such as the 32 bits of this one, have other numbers.
-        let is_ours = libc::sock_filter { jt: 1, ..instruction(JUMP_IF_EQUAL, machine) };
-        program.extend([instruction(LOAD, MACHINE_OFFSET), is_ours, refuse]);
-    }
-    program.push(instruction(LOAD, NUMBER));
-    if cfg!(target_arch = "x86_64") {
-        let is_x32 = libc::sock_filter { jf: 1, ..instruction(JUMP_IF_MORE, X32) };
-        program.extend([is_x32, refuse]);
-    }
-    for call in NEVER {
-        let call = u32::try_from(call).map_err(io::Error::other)?;
-        program.extend([unless(call, 1), refuse]);
-    }
-    let socket = u32::try_from(libc::SYS_socket).map_err(io::Error::other)?;
-    program.extend([unless(socket, 3), instruction(LOAD, argument(0))]);
-    let unix = u32::try_from(libc::AF_UNIX).map_err(io::Error::other)?;
-    let is_unix = libc::sock_filter { jt: 1, ..instruction(JUMP_IF_EQUAL, unix) };
-    program.extend([is_unix, refuse, instruction(RETURN, libc::SECCOMP_RET_ALLOW)]);
-    filter(&mut program)
-}
-
-/// Has the kernel apply a filter to this thread, besides those that it has.
-fn filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
+/// Has the kernel apply a filter to this thread and what it starts, besides those that it has. This
+/// fails if the kernel has no filters, or the process lacks `no_new_privs`.
+pub fn filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
     let filter = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(io::Error::other)?,
         filter: program.as_mut_ptr(),
@@ -458,42 +322,6 @@ fn filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// The instructions of such a filter (`BPF_LD | BPF_W | BPF_ABS` and the others of linux/filter.h).
-const LOAD: u16 = 0x20;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
-const JUMP_IF_MORE: u16 = 0x35;
-/// The offsets of the call's number and of the machine in the filter's input (`struct
-/// seccomp_data`).
-const NUMBER: u32 = 0;
-const MACHINE_OFFSET: u32 = 4;
-/// This machine there (`AUDIT_ARCH_X86_64` and others of linux/audit.h), where it has several kinds
-/// of numbers.
-const MACHINE: Option<u32> = if cfg!(target_arch = "x86_64") {
-    Some(0xc000_003e)
-} else if cfg!(target_arch = "aarch64") {
-    Some(0xc000_00b7)
-} else {
-    None
-};
-/// Numbers from here on are those of x32 (`__X32_SYSCALL_BIT`).
-const X32: u32 = 0x4000_0000;
-
-/// Where the lower half of an argument is there.
-const fn argument(index: u32) -> u32 {
-    16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
-}
-
-fn instruction(code: u16, value: u32) -> libc::sock_filter {
-    libc::sock_filter { code, jt: 0, jf: 0, k: value }
-}
-
-/// Skips this many instructions unless this value was loaded.
-fn unless(value: u32, length: u8) -> libc::sock_filter {
-    let jump = instruction(JUMP_IF_EQUAL, value);
-    libc::sock_filter { jf: length, ..jump }
 }
 
 /// The supplementary groups of the process at the other end of a unix socket (`SO_PEERGROUPS`,
@@ -636,28 +464,8 @@ mod tests {
                 done.map(|done| done == 0)
             };
             assert_eq!(all(), [true; 7]);
-            refuse_to_reach_others().unwrap();
+            crate::os::filter::refuse_to_reach_others().unwrap();
             assert_eq!(all(), [false, false, false, false, false, true, true]);
-        };
-        std::thread::spawn(tries).join().unwrap();
-    }
-
-    /// In a thread of its own, since a filter cannot be removed.
-    #[test]
-    fn calls_that_no_mux_makes_are_refused() {
-        let tries = || {
-            prctl::set_no_new_privs().unwrap();
-            refuse_unused_calls().unwrap();
-            let refused = |result: io::Result<()>| {
-                result.is_err_and(|e| e.raw_os_error() == Some(libc::EPERM))
-            };
-            assert!(refused(Command::new("/bin/true").spawn().map(drop)));
-            assert!(refused(nix::sys::signal::kill(getpid(), None).map_err(io::Error::from)));
-            assert!(refused(std::net::TcpListener::bind("127.0.0.1:0").map(drop)));
-            // What a mux does goes on.
-            assert!(std::os::unix::net::UnixStream::pair().is_ok());
-            assert!(std::fs::read("/proc/self/maps").is_ok());
-            std::thread::spawn(|| ()).join().unwrap();
         };
         std::thread::spawn(tries).join().unwrap();
     }

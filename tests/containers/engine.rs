@@ -34,12 +34,15 @@ impl Engine {
         Self::start_as(|engine| {
             let mut daemon = Command::new("containerd");
             daemon.arg("-c").arg(engine.path("config.toml"));
+            // For the runtimes that it starts.
+            daemon.env("IOTTYMUX_STATE_DIR", engine.state());
             daemon
         })
     }
 
     /// The same on a machine that has the user of the muxes. Its state directory is the usual one.
-    pub fn start_with_user() -> Option<Self> {
+    /// The runtimes get these variables.
+    pub fn start_with_user(variables: &[(&str, &str)]) -> Option<Self> {
         Self::start_as(|engine| {
             fs::create_dir(engine.path("apps")).unwrap();
             fs::create_dir(engine.path("logs")).unwrap();
@@ -51,7 +54,8 @@ impl Engine {
                 exec containerd -c config.toml";
             let mut daemon = Command::new("unshare");
             daemon.args(["--mount", "--propagation=private", "sh", "-ec", script]);
-            daemon.current_dir(engine.path(""));
+            daemon.current_dir(engine.path("")).env_remove("IOTTYMUX_STATE_DIR");
+            daemon.envs(variables.iter().copied());
             daemon
         })
     }
@@ -83,8 +87,7 @@ impl Engine {
         );
         fs::write(config, text).unwrap();
         let mut daemon = daemon(&engine);
-        // For the runtimes that it starts.
-        daemon.env("IOTTYMUX_STATE_DIR", engine.state()).env_remove("IOTTYMUX_LOG_LEVEL");
+        daemon.env_remove("IOTTYMUX_LOG_LEVEL");
         daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         engine.daemon = Some(Proc::spawn(daemon));
         eventually("containerd answers", || engine.ctr(&["version"]).status.success());
@@ -242,6 +245,21 @@ impl Drop for Engine {
         for place in places.filter(|place| place.starts_with(self.dir.path())) {
             let _ = umount2(place, MntFlags::MNT_DETACH);
         }
+    }
+}
+
+/// A mux is the user of the muxes, and can do little.
+pub fn assert_user(mux: Pid) {
+    let status = fs::read_to_string(format!("/proc/{mux}/status")).unwrap();
+    for line in [
+        format!("Uid:\t{USER}\t{USER}\t{USER}\t{USER}"),
+        format!("Gid:\t{USER}\t{USER}\t{USER}\t{USER}"),
+        "Groups:\t ".to_owned(),
+        "CapPrm:\t0000000000000000".to_owned(),
+        "NoNewPrivs:\t1".to_owned(),
+        "Seccomp:\t2".to_owned(),
+    ] {
+        assert!(status.lines().any(|l| l == line), "{line:?}: {status}");
     }
 }
 

@@ -1,13 +1,16 @@
 //! `iottymux-runc` under containerd.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
+use iottymux::os::sys;
+use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::bundle::Rig;
-use crate::engine::Engine;
+use crate::engine::{Engine, assert_user};
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 
@@ -15,6 +18,14 @@ use crate::pty::Pty;
 fn start() -> Option<(Rig, Engine)> {
     let mut rig = Rig::new()?;
     let engine = Engine::start()?;
+    rig.state = engine.state();
+    Some((rig, engine))
+}
+
+/// The same with the user of the muxes, where each container has a log.
+fn start_with_user() -> Option<(Rig, Engine)> {
+    let mut rig = Rig::new()?;
+    let engine = Engine::start_with_user(&[("IOTTYMUX_LOG", "raw:/var/log/wrapped")])?;
     rig.state = engine.state();
     Some((rig, engine))
 }
@@ -131,4 +142,92 @@ fn processes_and_calls_of_containerd_go_on_as_before() {
     assert_eq!(rig.served("calls", "stdout"), 3);
     let status = rig.status("calls").unwrap();
     assert_eq!(status["app_ended"]["status"], 3, "{status}");
+}
+
+#[test]
+fn the_mux_of_a_wrapped_container_is_the_user_of_the_muxes() {
+    let Some((rig, engine)) = start_with_user() else { return };
+    let log = rig.path("out.log");
+    let uri = format!("file://{}", log.display());
+    let script = "echo up; while ! test -e /tmp/go; do sleep 0.1; done; seq 1 20000; exit 9";
+    let output = run(&engine, &rig, &["-d", "--log-uri", &uri], "user", script).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut client = engine.attach("user");
+    client.stdout.wait_for("up\n");
+    assert_user(Pid::from_raw(rig.mux("user")));
+    kill(Pid::from_raw(rig.mux("user")), Signal::SIGKILL).unwrap();
+    client.stderr.wait_for("attached again");
+    assert_user(Pid::from_raw(rig.mux("user")));
+    fs::write(rig.path("root/tmp/go"), "").unwrap();
+    assert_eq!(client.ends(), 9, "{}", client.stderr.so_far());
+    let want = (1..=20_000).fold("up\n".to_owned(), |text, n| text + &n.to_string() + "\n");
+    assert_eq!(rig.served("user", "stdout"), want.len() as u64);
+    assert!(client.stdout.text() == want);
+    eventually("the engine has everything", || fs::read_to_string(&log).unwrap() == want);
+    // Its keeper has opened this one.
+    let own = engine.path("logs/wrapped");
+    assert_eq!(fs::read_to_string(&own).unwrap(), want);
+    assert_eq!(fs::metadata(&own).unwrap().uid(), 0);
+}
+
+#[test]
+fn that_user_serves_a_terminal() {
+    let Some((rig, engine)) = start_with_user() else { return };
+    let window = Pty::open(31, 97);
+    let script = "while read x && ! test \"$x\"; do stty size; done; read x; stty size; exit 5";
+    // Where both sides see it.
+    let fifos = rig.path("fifos").display().to_string();
+    let options = ["--rm", "-t", "--fifo-dir", &fifos];
+    let mut run = run(&engine, &rig, &options, "term", script);
+    run.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let mut run = window.spawn(run);
+    eventually("it has a mux", || rig.status("term").is_some_and(|s| s.get("mux_pid").is_some()));
+    assert_user(Pid::from_raw(rig.mux("term")));
+    eventually("the app has the engine's size", || {
+        window.press(b"\r");
+        window.shown.so_far().contains("31 97\r")
+    });
+    window.press(b"end\r");
+    let person = Pty::open(20, 60);
+    let mut attach = rig.client_command(&["attach", "--app", "term"]);
+    attach.stdin(Stdio::inherit());
+    let mut attach = person.spawn(attach);
+    person.shown.wait_for("end");
+    person.press(b"\r");
+    person.shown.wait_for("20 60");
+    assert_eq!((attach.ends(), run.ends()), (5, 5));
+}
+
+/// Before Linux 6.15 the shim alone knows the status once it has collected the process.
+#[test]
+fn the_status_is_the_shims_where_the_kernel_has_none() {
+    refuse_pidfd_info();
+    let Some((rig, engine)) = start() else { return };
+    let uri = format!("file://{}", rig.path("out.log").display());
+    for code in 3..9 {
+        let (id, script) = (format!("old-{code}"), format!("echo out; read x; exit {code}"));
+        let output = run(&engine, &rig, &["-d", "--log-uri", &uri], &id, &script).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(rig.served(&id, "stdout"), 4);
+        let status = rig.status(&id).unwrap();
+        assert_eq!(status["app_ended"]["status"], code, "{status}");
+    }
+}
+
+/// Makes `PIDFD_GET_INFO` unknown to what this thread starts, as to an older kernel.
+fn refuse_pidfd_info() {
+    const REQUEST: u32 = 0xc040_ff0b;
+    let step = |code: u16, jf: u8, k: u32| libc::sock_filter { code, jt: 0, jf, k };
+    let (load, jump_if, end) = (0x20, 0x15, 0x06);
+    let number = u32::try_from(libc::SYS_ioctl).unwrap();
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::ENOTTY.cast_unsigned();
+    sys::filter(&mut [
+        step(load, 0, 0),
+        step(jump_if, 3, number),
+        step(load, 0, 24),
+        step(jump_if, 1, REQUEST),
+        step(end, 0, refuse),
+        step(end, 0, libc::SECCOMP_RET_ALLOW),
+    ])
+    .unwrap();
 }

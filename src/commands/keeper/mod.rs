@@ -24,6 +24,7 @@ use self::mux::MuxProcess;
 use self::signals::KeeperSignals;
 use self::store::{MuxMessage, Store};
 use crate::commands::status;
+use crate::logfmt::path::LogPath;
 use crate::mux::TERMINAL;
 use crate::os::state::AppDir;
 use crate::os::{diagnostics, sys};
@@ -43,8 +44,8 @@ pub(crate) struct KeepRequest {
     pub(crate) app: Box<dyn App>,
     /// The arguments of this program that make it the mux.
     pub(crate) mux: Vec<OsString>,
-    /// The user and the group of the mux, if it is not this one.
-    pub(crate) user: Option<(u32, u32)>,
+    /// The user of the mux, if it is not this one.
+    pub(crate) user: Option<MuxUser>,
     /// The ends of the app that exist already, by the names in the mux's store.
     pub(crate) passed: Vec<(String, OwnedFd)>,
     /// Whether the app waits for its first client, for [`FIRST_CLIENT`].
@@ -56,6 +57,15 @@ pub(crate) struct KeepRequest {
     pub(crate) on_ready: OnReady,
     /// How long the keeper stays after a signal to end, at most. The mux then ends alone.
     pub(crate) stays: Option<Duration>,
+}
+
+/// The user of a mux, which its keeper is not.
+#[derive(Clone, Debug)]
+pub(crate) struct MuxUser {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// The logs of the mux, which the keeper opens for it where this user may not.
+    pub(crate) logs: Vec<LogPath>,
 }
 
 /// See [`KeepRequest::on_ready`].

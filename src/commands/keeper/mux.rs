@@ -13,8 +13,9 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::AWAIT_CLIENT;
 use super::store::{self, Store};
+use super::{AWAIT_CLIENT, MuxUser};
+use crate::mux::opener;
 use crate::os::sys;
 use crate::systemd::notify;
 use crate::systemd::process::KEEPER;
@@ -49,7 +50,7 @@ struct MuxCommand {
     program: PathBuf,
     arguments: Vec<OsString>,
     /// See [`KeepRequest`](super::KeepRequest).
-    user: Option<(u32, u32)>,
+    user: Option<MuxUser>,
 }
 
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl MuxProcess {
     /// Starts the first mux.
     pub(super) fn start(
         arguments: Vec<OsString>,
-        user: Option<(u32, u32)>,
+        user: Option<MuxUser>,
         store: &Store,
     ) -> Result<Self> {
         // The name of the file, not the running one: after an upgrade the next mux is the new
@@ -185,8 +186,12 @@ impl MuxCommand {
     /// Starts a mux with the descriptors kept for it.
     fn start(&self, store: &Store) -> Result<(Child, OwnedFd)> {
         let (ours, theirs) = store::channel().context("cannot make a socket for the mux")?;
+        let has_logs = |user: &&MuxUser| !user.logs.is_empty();
+        let opener = self.user.as_ref().filter(has_logs).map(|user| opener::start(&user.logs));
+        let opener = opener.transpose().context("cannot open logs for the mux")?;
         let start = |program: &Path| -> io::Result<Child> {
-            let kept = store.iter().chain([(notify::KEEPER, &theirs)]);
+            let opener = opener.as_ref().map(|socket| (opener::STORED, socket));
+            let kept = store.iter().chain([(notify::KEEPER, &theirs)]).chain(opener);
             let (names, fds): (Vec<&str>, Vec<&OwnedFd>) = kept.unzip();
             let mut command = Command::new(program);
             command.args(&self.arguments).env_remove(AWAIT_CLIENT);
@@ -194,9 +199,9 @@ impl MuxCommand {
             command.env("LISTEN_FDS", fds.len().to_string());
             command.env("LISTEN_FDNAMES", names.join(":"));
             command.env(KEEPER, std::process::id().to_string());
-            if let Some((uid, gid)) = self.user {
+            if let Some(user) = &self.user {
                 // Without further groups.
-                command.uid(uid).gid(gid);
+                command.uid(user.uid).gid(user.gid);
             }
             // A key of the terminal from which `run` was started is for the keeper alone.
             sys::in_own_session(&mut command, false);

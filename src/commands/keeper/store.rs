@@ -6,15 +6,12 @@
 //! so no other process can send.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-    recvmsg, socketpair,
-};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 
+use crate::os::fd_message;
 use crate::systemd::notify::{ATTACHED, RESIZE, app_end};
 use crate::types::size::Size;
 use crate::types::stream::Stream;
@@ -61,25 +58,18 @@ impl Store {
     /// none.
     pub(super) fn receive(&mut self, channel: &OwnedFd) -> io::Result<Option<MuxMessage>> {
         let mut text = [0; NOTIFY];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut text)];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let len = match recvmsg(channel, &mut parts, &mut control, flags) {
-            Ok(received) => received.bytes,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
-            Err(e) => return Err(e.into()),
+        let (len, fds) = match fd_message::receive(channel, &mut text, RecvFlags::DONTWAIT) {
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(None);
+            }
+            received => received?,
         };
         if len == 0 {
             // The mux has gone, which the keeper learns from wait(2).
             return Ok(None);
         }
-        let fd = control.drain().find_map(|part| match part {
-            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-            _ => None,
-        });
         let text = String::from_utf8_lossy(&text[..len]);
-        Ok(Some(self.handle(&text, fd)))
+        Ok(Some(self.handle(&text, fds.into_iter().next())))
     }
 
     fn handle(&mut self, text: &str, fd: Option<OwnedFd>) -> MuxMessage {

@@ -1,33 +1,30 @@
 //! The container as the app of its keeper: another process starts it and says which one it is.
 
-use std::ffi::{OsStr, OsString};
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 
 use crate::commands::containerd_logger::forget_ended;
-use crate::commands::keeper::{App, AppEvent, KeepRequest, keep};
+use crate::commands::keeper::{self, App, AppEvent, KeepRequest, MuxUser};
 use crate::containers::process::{ContainerProcess, ProcessState};
-use crate::os::diagnostics;
-use crate::os::state::StateDir;
+use crate::containers::task::{Task, TaskEvent};
+use crate::os::fd_message;
+use crate::os::state::{AppDir, StateDir};
 use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
-use crate::types::name::AppName;
 use crate::types::stream::Stream;
+use crate::wire::AppStatus;
 
 /// The command of the keeper of a container. Its arguments: the app, the namespace and the id of
-/// the container, and its streams.
+/// the container, its streams, and its bundle.
 pub(crate) const KEEPER: &str = "oci-keeper";
 /// The name of the socket between the process that starts the container and the keeper.
 pub(super) const STARTER: &str = "starter";
@@ -44,14 +41,8 @@ pub(super) fn starter_socket() -> Result<(OwnedFd, OwnedFd)> {
 
 /// Hands over the container's process.
 pub(super) fn send_process(starter: &OwnedFd, pid: Pid, pidfd: &OwnedFd) -> Result<()> {
-    let fds = [pidfd.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    let number = pid.to_string();
-    sendmsg(starter, &[IoSlice::new(number.as_bytes())], &mut control, SendFlags::NOSIGNAL)
-        .context("cannot reach its keeper")?;
-    Ok(())
+    fd_message::send(starter, pid.to_string().as_bytes(), &[pidfd.as_fd()])
+        .context("cannot reach its keeper")
 }
 
 /// Whether the keeper has said that clients can attach; it may have ended instead.
@@ -65,34 +56,77 @@ pub(super) fn is_ready(starter: &OwnedFd) -> bool {
 #[derive(Debug)]
 enum Container {
     /// The starter has not said yet.
-    Awaited(OwnedFd),
-    Runs(ContainerProcess),
+    Awaited {
+        starter: OwnedFd,
+        bundle: PathBuf,
+    },
+    Runs(Running),
     /// It has ended, or was not started.
     Over(Option<Pid>),
+}
+
+/// A container that runs.
+#[derive(Debug)]
+struct Running {
+    process: ContainerProcess,
+    /// The task of its shim, if the kernel will not know how the process ended.
+    task: Option<Task>,
+    /// What the shim has said of that.
+    said: Option<AppStatus>,
+}
+
+impl Running {
+    fn new(process: ContainerProcess, bundle: &Path, now: Instant) -> Self {
+        let task = if process.status_is_kept() { None } else { Task::of_shim(bundle, now) };
+        Self { process, task, said: None }
+    }
+
+    /// How it has ended, if it has and that is known or will never be.
+    fn look(&mut self, now: Instant) -> Result<Option<AppEvent>> {
+        while let Some(event) = self.task.as_mut().and_then(|task| task.look(now)) {
+            if let TaskEvent::Ended(status) = event {
+                self.said = status;
+            }
+        }
+        Ok(match self.process.look(now)? {
+            ProcessState::Ended(status) => Some(AppEvent::Ended(status.or(self.said))),
+            ProcessState::Ending if self.said.is_some() => Some(AppEvent::Ended(self.said)),
+            ProcessState::Ending | ProcessState::Runs => None,
+        })
+    }
 }
 
 impl App for Container {
     fn watched(&self) -> Vec<PollFd<'_>> {
         match self {
-            Self::Awaited(starter) => vec![PollFd::new(starter.as_fd(), PollFlags::POLLIN)],
-            Self::Runs(process) => process.watched().into_iter().collect(),
+            Self::Awaited { starter, .. } => {
+                vec![PollFd::new(starter.as_fd(), PollFlags::POLLIN)]
+            }
+            Self::Runs(Running { process, task, .. }) => {
+                let shim = task.as_ref().and_then(Task::socket);
+                let shim = shim.map(|socket| PollFd::new(socket, PollFlags::POLLIN));
+                process.watched().into_iter().chain(shim).collect()
+            }
             Self::Over(_) => Vec::new(),
         }
     }
 
     fn due(&self) -> Option<Instant> {
         match self {
-            Self::Runs(process) => process.due(),
-            Self::Awaited(_) | Self::Over(_) => None,
+            Self::Runs(Running { process, task, .. }) => {
+                let shim = task.as_ref().and_then(Task::due);
+                process.due().into_iter().chain(shim).min()
+            }
+            Self::Awaited { .. } | Self::Over(_) => None,
         }
     }
 
     fn look(&mut self, _terminal: Option<&OwnedFd>, now: Instant) -> Result<Option<AppEvent>> {
         match self {
-            Self::Awaited(starter) => match receive_process(starter) {
+            Self::Awaited { starter, bundle } => match receive_process(starter) {
                 Ok(None) => Ok(None),
                 Ok(Some(process)) => {
-                    *self = Self::Runs(process);
+                    *self = Self::Runs(Running::new(process, bundle, now));
                     Ok(Some(AppEvent::Started))
                 }
                 Err(e) => {
@@ -101,10 +135,12 @@ impl App for Container {
                     Ok(Some(AppEvent::Ended(None)))
                 }
             },
-            Self::Runs(process) => {
-                let ProcessState::Ended(status) = process.look(now)? else { return Ok(None) };
-                *self = Self::Over(Some(process.pid()));
-                Ok(Some(AppEvent::Ended(status)))
+            Self::Runs(running) => {
+                let ended = running.look(now)?;
+                if ended.is_some() {
+                    *self = Self::Over(Some(running.process.pid()));
+                }
+                Ok(ended)
             }
             Self::Over(_) => Ok(None),
         }
@@ -117,8 +153,8 @@ impl App for Container {
 
     fn pid(&self) -> Option<Pid> {
         match self {
-            Self::Awaited(_) => None,
-            Self::Runs(process) => Some(process.pid()),
+            Self::Awaited { .. } => None,
+            Self::Runs(running) => Some(running.process.pid()),
             Self::Over(pid) => *pid,
         }
     }
@@ -127,54 +163,43 @@ impl App for Container {
 /// The process that the starter has sent, if it has.
 fn receive_process(starter: &OwnedFd) -> Result<Option<ContainerProcess>> {
     let mut number = [0; 16];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let mut parts = [IoSliceMut::new(&mut number)];
-    let len = match recvmsg(starter, &mut parts, &mut control, flags) {
-        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-        received => received?.bytes,
+    let (len, fds) = match fd_message::receive(starter, &mut number, RecvFlags::DONTWAIT) {
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            return Ok(None);
+        }
+        received => received?,
     };
-    let fd = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
     let pid = std::str::from_utf8(&number[..len]).ok().and_then(|number| number.parse().ok());
-    match (pid, fd) {
+    match (pid, fds.into_iter().next()) {
         (Some(pid), Some(fd)) => Ok(Some(ContainerProcess::new(Pid::from_raw(pid), fd))),
         _ => bail!("its runtime has failed"),
     }
 }
 
-/// Keeps the mux of a container until that has ended.
-pub(crate) fn keeper(arguments: &[OsString]) -> Exit {
-    // First of all, while no other descriptor has been opened.
-    let stored = Stored::take();
-    diagnostics::start(None, true);
-    keep_container(arguments, stored).unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
+/// A container whose mux is to be kept.
+pub(crate) struct KeptContainer {
+    pub(crate) state: StateDir,
+    pub(crate) dir: AppDir,
+    /// The arguments of this program that make it the mux.
+    pub(crate) mux: Vec<OsString>,
+    /// The user of the mux, if it is not this one.
+    pub(crate) user: Option<MuxUser>,
+    /// The bundle of the container.
+    pub(crate) bundle: PathBuf,
+    /// The ends of the container and of the engine, and the socket to the starter.
+    pub(crate) stored: Stored,
 }
 
-fn keep_container(arguments: &[OsString], mut stored: Stored) -> Result<Exit> {
-    let [app, namespace, id, streams] = arguments else { bail!("this command is internal") };
+/// Keeps the mux of a container until that has ended.
+pub(crate) fn keep(kept: KeptContainer) -> Result<Exit> {
+    let KeptContainer { state, dir, mux, user, bundle, mut stored } = kept;
     let starter = stored.remove(STARTER).context("the runtime starts this command")?;
-    let name: AppName = app.to_str().unwrap_or_default().parse()?;
-    let state = StateDir::resolve(std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into))?;
     let reader = starter.try_clone()?;
-    let mut mux: Vec<OsString> = vec!["container".into()];
-    let option = |name: &str, value: &OsStr| {
-        let mut word = OsString::from(format!("--{name}="));
-        word.push(value);
-        word
-    };
-    mux.push(option("app", app));
-    mux.push(option("namespace", namespace));
-    mux.push(option("id", id));
-    mux.push(option("streams", streams));
-    let exit = keep(KeepRequest {
-        dir: state.app(&name),
-        app: Box::new(Container::Awaited(reader)),
+    let exit = keeper::keep(KeepRequest {
+        dir,
+        app: Box::new(Container::Awaited { starter: reader, bundle }),
         mux,
-        user: None,
+        user,
         passed: stored.into_all().collect(),
         awaits_client: false,
         insists: false,

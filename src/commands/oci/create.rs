@@ -7,8 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,6 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::container::{KEEPER, STARTER, is_ready, send_process, starter_socket, stream_names};
@@ -30,7 +28,7 @@ use crate::containers::name;
 use crate::containers::oci::{Config, Create};
 use crate::mux::{TERMINAL, engine_end};
 use crate::os::state::{AppDir, StateDir};
-use crate::os::sys;
+use crate::os::{fd_message, sys};
 use crate::systemd::process;
 use crate::systemd::store::FIRST_FD;
 use crate::types::exit::Exit;
@@ -186,7 +184,8 @@ impl Starter<'_> {
         let what = "cannot start its keeper";
         let mut command = Command::new(std::env::current_exe().context(what)?);
         command.arg(KEEPER).args([self.name.as_str(), self.create.namespace(), &self.create.id]);
-        command.arg(stream_names(streams));
+        let bundle = std::path::absolute(&self.create.bundle).context(what)?;
+        command.arg(stream_names(streams)).arg(bundle);
         command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
         command.env(process::KEEPER, std::process::id().to_string());
@@ -311,11 +310,5 @@ fn receive_master(console: &mut ConsoleSocket, child: &mut Child) -> Result<Opti
 fn send_master(socket: &Path, master: &OwnedFd) -> Result<()> {
     let what = || format!("cannot send the terminal to {}", socket.display());
     let engine = UnixStream::connect(socket).with_context(what)?;
-    let fds = [master.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(&engine, &[IoSlice::new(PAYLOAD)], &mut control, SendFlags::NOSIGNAL)
-        .with_context(what)?;
-    Ok(())
+    fd_message::send(&engine, PAYLOAD, &[master.as_fd()]).with_context(what)
 }

@@ -30,7 +30,7 @@ use self::runtime::Runtime;
 use crate::containers::oci::{Config, Create};
 use crate::types::exit::Exit;
 
-pub(crate) use self::container::{KEEPER, keeper};
+pub(crate) use self::container::{KEEPER, KeptContainer, keep};
 
 /// The name of this program as a runtime.
 pub(crate) const PROGRAM: &str = "iottymux-runc";

@@ -30,6 +30,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::opener::Opener;
 use crate::logfmt::chunk::{Chunk, Progress};
 use crate::logfmt::encoder::LogFormat;
 use crate::logfmt::format::cast::{self, Cast};
@@ -69,12 +70,12 @@ pub struct Rotation {
 /// An open log.
 #[derive(Debug)]
 pub struct LogFile {
-    path: LogPath,
+    place: LogPlace,
     claims: Claims,
     rotation: Option<Rotation>,
     format: &'static LogFormat,
     recording: Option<Recording>,
-    open: Option<Open>,
+    open: Option<OpenedLog>,
     /// Whether the file may end with an unfinished line of an earlier app.
     begins: bool,
     /// Whether rotated files beyond the number that is kept are removed.
@@ -102,12 +103,12 @@ struct Recording {
 }
 
 #[derive(Debug)]
-struct Open {
-    dir: OwnedFd,
-    file: File,
-    size: u64,
+pub(super) struct OpenedLog {
+    pub(super) dir: OwnedFd,
+    pub(super) file: File,
+    pub(super) size: u64,
     /// Whether it ends amid an entry of an earlier mux.
-    is_torn: bool,
+    pub(super) is_torn: bool,
 }
 
 /// Device and inode.
@@ -133,7 +134,7 @@ impl Claims {
 
 impl LogPath {
     /// Opens the directory of the file, and makes it if it is missing.
-    fn open_dir(&self) -> io::Result<OwnedFd> {
+    pub(super) fn open_dir(&self) -> io::Result<OwnedFd> {
         let is_root = Uid::effective().is_root();
         let walk = Walk::new()?.making();
         let mut walk = if is_root { walk.guarded() } else { walk };
@@ -153,7 +154,7 @@ impl LogPath {
     }
 
     /// Opens the file, but not through a link: the app's user may have made it.
-    fn open_name(&self, dir: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+    pub(super) fn open_name(&self, dir: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         match openat(dir, &self.name, flags | OFlags::NOFOLLOW, MODE) {
             Err(Errno::LOOP) => {}
@@ -180,7 +181,7 @@ impl LogPath {
     }
 
     /// Opens the file for appending. A FIFO without a reader is an error, not a wait.
-    fn open(&self) -> io::Result<Open> {
+    pub(super) fn open(&self) -> io::Result<OpenedLog> {
         let dir = self.open_dir()?;
         let flags = OFlags::WRONLY | OFlags::APPEND;
         let file = match create(&dir, &self.name) {
@@ -196,7 +197,7 @@ impl LogPath {
         let stat = fstat(&file)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let is_torn = is_plain(&stat) && size > 0 && self.is_torn(&dir, size);
-        Ok(Open { dir, file: file.into(), size, is_torn })
+        Ok(OpenedLog { dir, file: file.into(), size, is_torn })
     }
 
     /// The name of the next file until the current one is renamed.
@@ -210,7 +211,7 @@ impl LogPath {
     /// Renames the file, unless its path leads to another directory now: then the next file is
     /// there. The next file is made before: without room for it, the log goes on in the current
     /// one.
-    fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
+    pub(super) fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
         let (now, next) = (self.open_dir()?, self.next());
         if id(&fstat(&now)?) != id(&fstat(dir)?) {
             return Ok(());
@@ -232,16 +233,51 @@ impl LogPath {
 
     /// Whether a file ends amid a line, if it can be read.
     fn is_torn(&self, dir: &OwnedFd, size: u64) -> bool {
-        self.read_end(dir, size, 1).is_ok_and(|last| last != b"\n")
+        let file = self.open_name(dir, OFlags::RDONLY).map(File::from);
+        let last = file.and_then(|file| read_end(&file, size, 1));
+        last.is_ok_and(|last| last != b"\n")
+    }
+}
+
+/// Reads the last `len` bytes of a file of this size, or all of it.
+fn read_end(file: &File, size: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut end = vec![0; usize::try_from(size).map_or(len, |size| size.min(len))];
+    let at = size - end.len() as u64;
+    file.read_exact_at(&mut end, at)?;
+    Ok(end)
+}
+
+/// The path of a log, and the keeper that is asked if this process may not use it.
+#[derive(Debug)]
+struct LogPlace {
+    path: LogPath,
+    opener: Option<Opener>,
+}
+
+impl LogPlace {
+    fn open(&self) -> io::Result<OpenedLog> {
+        self.or_by_keeper(self.path.open(), |keeper| keeper.append(&self.path))
     }
 
-    /// Reads the last `len` bytes of a file of this size, or all of it.
-    fn read_end(&self, dir: &OwnedFd, size: u64, len: usize) -> io::Result<Vec<u8>> {
-        let file = File::from(self.open_name(dir, OFlags::RDONLY)?);
-        let mut end = vec![0; usize::try_from(size).map_or(len, |size| size.min(len))];
-        let at = size - end.len() as u64;
-        file.read_exact_at(&mut end, at)?;
-        Ok(end)
+    fn open_for_reading(&self, dir: &OwnedFd) -> io::Result<File> {
+        let opened = self.path.open_name(dir, OFlags::RDONLY).map(File::from);
+        self.or_by_keeper(opened, |keeper| keeper.read(&self.path))
+    }
+
+    fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
+        let rotated = self.path.rotate(dir, files);
+        self.or_by_keeper(rotated, |keeper| keeper.rotate(&self.path, dir, files))
+    }
+
+    fn or_by_keeper<T>(
+        &self,
+        done: io::Result<T>,
+        ask: impl FnOnce(&Opener) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match (done, &self.opener) {
+            (Err(e), Some(keeper)) if e.kind() == ErrorKind::PermissionDenied => ask(keeper),
+            (done, _) => done,
+        }
     }
 }
 
@@ -256,7 +292,7 @@ impl LogFile {
     ) -> Self {
         let (claims, recording, open, begun) = (claims.clone(), None, None, None);
         Self {
-            path,
+            place: LogPlace { path, opener: None },
             claims,
             rotation,
             format,
@@ -282,6 +318,12 @@ impl LogFile {
         Self { recording, ..Self::new(path, claims, None, format) }
     }
 
+    /// The same log, which this keeper opens if this process may not.
+    pub(crate) fn opened_by(mut self, opener: Option<Opener>) -> Self {
+        self.place.opener = opener;
+        self
+    }
+
     /// The next chunk does not continue the file.
     pub(crate) fn begin(&mut self) {
         self.begins = true;
@@ -295,20 +337,21 @@ impl LogFile {
         opened
     }
 
-    fn open_by_name(&mut self) -> io::Result<&mut Open> {
-        let mut open = self.path.open()?;
+    fn open_by_name(&mut self) -> io::Result<&mut OpenedLog> {
+        let mut open = self.place.open()?;
         let stat = fstat(&open.file)?;
         if is_plain(&stat) {
-            self.claims.claim(&self.path, id(&stat))?;
+            self.claims.claim(&self.place.path, id(&stat))?;
         }
         if let Some(recording) = &mut self.recording {
-            recording.resume(&self.path, &mut open, self.begun)?;
+            recording.resume(&self.place, &mut open, self.begun)?;
         }
         if let Some(rotation) = self.rotation.filter(|_| !self.is_tidy) {
-            remove_beyond(&open.dir, &self.path.name, rotation.files);
-            if is_unused(&open.dir, &self.path.next()) {
+            let path = &self.place.path;
+            remove_beyond(&open.dir, &path.name, rotation.files);
+            if is_unused(&open.dir, &path.next()) {
                 // It only takes an inode.
-                let _ = unlinkat(&open.dir, self.path.next(), AtFlags::empty());
+                let _ = unlinkat(&open.dir, path.next(), AtFlags::empty());
             }
             self.is_tidy = true;
         }
@@ -432,10 +475,10 @@ impl LogFile {
     /// Begins another file, if that works. A larger file is better than lost lines.
     fn rotate(&mut self, rotation: Rotation, size: u64) -> bool {
         let Some(open) = &self.open else { return false };
-        match self.path.rotate(&open.dir, rotation.files) {
+        match self.place.rotate(&open.dir, rotation.files) {
             Ok(()) => (self.open, self.unrotated) = (None, 0),
             Err(e) => {
-                log::error!("log {}: cannot rotate it: {e}", self.path.path().display());
+                log::error!("log {}: cannot rotate it: {e}", self.place.path.path().display());
                 self.unrotated = size.saturating_add(rotation.size);
             }
         }
@@ -462,7 +505,8 @@ impl LogFile {
         }
         if self.begins && is_plain(stat) && chunk.done == 0 {
             // Unfinished lines of an earlier app, if the file can be read.
-            let tail = self.path.read_end(&open.dir, open.size, LOG_OPEN_TAIL);
+            let file = self.place.open_for_reading(&open.dir);
+            let tail = file.and_then(|file| read_end(&file, open.size, LOG_OPEN_TAIL));
             self.lead.extend(self.format.end_lines(&tail.unwrap_or_default()));
         }
         self.begins &= !self.lead.is_empty();
@@ -519,7 +563,12 @@ impl LogFile {
 impl Recording {
     /// Reads an existing file, unless it is the one that was written last. It must be a recording,
     /// which continues after its last whole event.
-    fn resume(&mut self, path: &LogPath, open: &mut Open, begun: Option<FileId>) -> io::Result<()> {
+    fn resume(
+        &mut self,
+        place: &LogPlace,
+        open: &mut OpenedLog,
+        begun: Option<FileId>,
+    ) -> io::Result<()> {
         let stat = fstat(&open.file)?;
         if !is_plain(&stat) || begun == Some(id(&stat)) {
             return Ok(());
@@ -528,7 +577,7 @@ impl Recording {
         if open.size == 0 {
             return Ok(());
         }
-        let mut file = File::from(path.open_name(&open.dir, OFlags::RDONLY)?);
+        let mut file = place.open_for_reading(&open.dir)?;
         if id(&fstat(&file)?) != id(&stat) {
             return Err(io::Error::other("it has just been replaced"));
         }
@@ -632,7 +681,7 @@ fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
 
 /// Removes the rotated files of an earlier mux that kept more of them. It begins with the highest:
 /// if it is interrupted, the newest files are left.
-fn remove_beyond(dir: &OwnedFd, name: &OsString, files: u32) {
+pub(super) fn remove_beyond(dir: &OwnedFd, name: &OsString, files: u32) {
     for number in (files.saturating_add(1)..=limits::LOG_FILES_MAX).rev() {
         let name = numbered(name, number);
         let stat = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW);

@@ -3,6 +3,7 @@
 pub(crate) mod fifo;
 pub mod file;
 pub(crate) mod journald;
+pub(crate) mod opener;
 pub mod pipeline;
 pub mod writer;
 
@@ -18,6 +19,7 @@ use nix::unistd::Uid;
 use self::fifo::Fifo;
 use self::file::{Claims, LogFile};
 use self::journald::JournalSocket;
+use self::opener::Opener;
 use self::pipeline::memory::{LogMemory, MemoryLayout};
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
@@ -143,6 +145,7 @@ pub(crate) fn open(
     let LogPlan { logs: specs, options, format_options } = plan;
     let (mut logs, mut files) = (Vec::new(), Vec::new());
     let claims = Claims::default();
+    let opener = stored.remove(opener::STORED).map(Opener::new);
     for spec in specs {
         let name = spec.name();
         let app = dir.name().as_str().to_owned();
@@ -151,13 +154,14 @@ pub(crate) fn open(
             LogTarget::File(path) => {
                 let format = spec.format.reader.map_or(UNREADABLE, |_| spec.format.name);
                 files.push(LoggedFile { format: format.to_owned(), path: path.path() });
-                LogSink::File(Box::new(if spec.format.records_terminal {
+                let file = if spec.format.records_terminal {
                     let Some(size) = size else { bail!("only a terminal can be recorded") };
                     let cast = Cast::new(format_options.term.clone(), size);
                     LogFile::recording(path, &claims, cast, spec.format)
                 } else {
                     LogFile::new(path, &claims, options.rotation, spec.format)
-                }))
+                };
+                LogSink::File(Box::new(file.opened_by(opener.clone())))
             }
             LogTarget::Journald => {
                 // Only root may send in the name of another unit.
