@@ -180,6 +180,13 @@ impl Create {
         Some(())
     }
 
+    /// The arguments that delete this container.
+    pub(crate) fn deletion(&self) -> Vec<OsString> {
+        let mut arguments = self.arguments[..self.command].to_vec();
+        arguments.extend(["delete", "--force", &self.id].map(OsString::from));
+        arguments
+    }
+
     /// The same call with another console socket, if it has one, and with a file for the PID, if it
     /// has none.
     pub(crate) fn with(&self, console_socket: Option<&OsStr>, pid_file: &OsStr) -> Vec<OsString> {

@@ -319,6 +319,44 @@ fn without_a_mux_the_container_is_created_untouched() {
     fs::remove_file(rig.path("state")).unwrap();
 }
 
+/// The mux fails beside the runtime, which has created the container by then.
+#[test]
+fn a_container_whose_mux_fails_is_created_again() {
+    let Some(rig) = Rig::new() else { return };
+    let (log, calls, script) = (rig.path("log"), rig.path("calls"), rig.path("counts"));
+    let text = "#!/bin/sh\nfor a; do case $a in create|delete) echo $a >>calls;; esac; done\n\
+                exec runc \"$@\"\n";
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    for is_terminal in [false, true] {
+        let id = format!("again-{is_terminal}");
+        fs::create_dir_all(rig.path("state")).unwrap();
+        // There can be no directory of the app.
+        fs::write(rig.path("state").join(&id), "a file").unwrap();
+        let mut bundle = rig.bundle(&id, "read x; echo out; exit 3");
+        bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+        bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".into(), script.display().to_string())];
+        let said = if is_terminal {
+            let (container, mut engine) = bundle.terminal().engine_terminal();
+            container.start();
+            let said = Said::follow(engine.try_clone().unwrap());
+            engine.write_all(b"\n").unwrap();
+            said.text()
+        } else {
+            let mut container = bundle.engine();
+            container.start();
+            container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+            container.read()[0].text()
+        };
+        assert!(said.ends_with("out\n") || said.ends_with("out\r\n"), "{said:?}");
+        let log = fs::read_to_string(&log).unwrap();
+        assert!(log.contains(&format!("container {id}: it has no mux")), "{log}");
+        fs::remove_file(rig.path("state").join(&id)).unwrap();
+    }
+    // Only pipes are made before there is a mux.
+    assert_eq!(fs::read_to_string(calls).unwrap(), "create\ndelete\ncreate\ncreate\n");
+}
+
 #[test]
 fn a_missing_runtime_is_named() {
     let Some(rig) = Rig::new() else { return };

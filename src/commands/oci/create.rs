@@ -1,9 +1,9 @@
 //! `create` with a mux between the container and the engine.
 //!
-//! Without a terminal the mux is ready before the container is created on its pipes. With one, the
-//! runtime makes the terminal while it creates the container; the mux is ready before the engine
-//! gets an answer, and so before it can start the container. If there is no mux in time, the
-//! container is created untouched, or the engine gets the container's own terminal.
+//! The mux starts while the runtime creates the container: on the container's pipes, or as soon as
+//! the runtime has made the terminal. It is ready before the engine gets an answer, and so before
+//! the engine can start the container. If there is no mux in time, the container is deleted and
+//! created again, untouched, or the engine gets the container's own terminal.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -45,7 +45,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What the engine expects beside a descriptor on its console socket: as runc sends it.
 const PAYLOAD: &[u8] = b"/dev/ptmx";
 
-/// Creates a container with a mux; an error means that nothing has been done.
+/// Creates a container with a mux; an error means that there is none and no container.
 pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Result<Exit> {
     if let Some(complaint) = &runtime.complaint {
         runtime::warn(create, complaint);
@@ -92,7 +92,24 @@ impl Starter<'_> {
         // From here on the container exists, or its runtime has said why not.
         let created = command.status();
         drop(command);
-        self.finish(created, Some(keeper))
+        if !is_success(&created) {
+            return self.finish(created, Some(keeper));
+        }
+        match keeper.ready() {
+            Ok(keeper) => self.finish(created, Some(keeper)),
+            Err(e) => self.delete().and(Err(e)),
+        }
+    }
+
+    /// Deletes the container, which nothing has been started in.
+    fn delete(&self) -> Result<()> {
+        let mut command = Command::new(&self.runtime.program);
+        command.args(self.create.deletion()).stdout(Stdio::null()).stderr(Stdio::null());
+        let deleted = command.stdin(Stdio::null()).status().context("cannot delete it")?;
+        if !deleted.success() {
+            bail!("its runtime cannot delete it ({deleted})");
+        }
+        Ok(())
     }
 
     fn with_terminal(self, engine: &Path) -> Result<Exit> {
@@ -102,15 +119,18 @@ impl Starter<'_> {
             Ok(child) => receive_master(&mut console, child),
             Err(_) => Ok(None),
         };
+        let master = master.inspect_err(|e| self.complain(e)).ok().flatten();
+        let between = master.as_ref().map(|master| self.put_terminal_between(master));
         // The runtime waits until it was received, so this says how the rest went.
         let created = child.and_then(|mut child| child.wait());
-        let Ok(Some(master)) = master.inspect_err(|e| self.complain(e)) else {
+        let (Some(master), Some(between)) = (master, between) else {
             return self.finish(created, None);
         };
-        if !created.as_ref().is_ok_and(ExitStatus::success) {
-            return self.finish(created, None);
+        if !is_success(&created) {
+            return self.finish(created, between.ok().map(|(_, keeper)| keeper));
         }
-        let (for_engine, keeper) = match self.put_terminal_between(&master) {
+        let between = between.and_then(|(terminal, keeper)| Ok((terminal, keeper.ready()?)));
+        let (for_engine, keeper) = match between {
             Ok((terminal, keeper)) => (terminal, Some(keeper)),
             Err(e) => {
                 self.complain(&e);
@@ -175,7 +195,7 @@ impl Starter<'_> {
         send_process(&keeper.socket, Pid::from_raw(pid), &fd)
     }
 
-    /// Starts the keeper in the background, and waits until clients can attach.
+    /// Starts the keeper in the background.
     fn start_keeper(&self, streams: &[Stream], kept: Vec<(String, OwnedFd)>) -> Result<Keeper> {
         self.await_earlier()?;
         let (ours, theirs) = starter_socket()?;
@@ -194,15 +214,8 @@ impl Starter<'_> {
         sys::in_own_session(&mut command, false);
         sys::closing_from(&mut command, FIRST_FD);
         sys::passing(&mut command, &fds.iter().collect::<Vec<_>>(), FIRST_FD).context(what)?;
-        let mut keeper = Keeper { child: command.spawn().context(what)?, socket: ours };
-        drop((command, fds));
-        match keeper.await_ready() {
-            Ok(()) => Ok(keeper),
-            Err(e) => {
-                keeper.kill();
-                Err(e)
-            }
-        }
+        let until = Instant::now() + MUX_READY;
+        Ok(Keeper { child: command.spawn().context(what)?, socket: ours, until })
     }
 
     /// Waits until the mux of an earlier container of this name has ended.
@@ -222,12 +235,25 @@ impl Starter<'_> {
 struct Keeper {
     child: Child,
     socket: OwnedFd,
+    /// Until when the container waits for its mux.
+    until: Instant,
 }
 
 impl Keeper {
+    /// Waits until clients can attach; without a mux in time there is no keeper any more.
+    fn ready(mut self) -> Result<Self> {
+        let awaited = self.await_ready();
+        if awaited.is_err() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        awaited.map(|()| self)
+    }
+
     fn await_ready(&self) -> Result<()> {
         let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        let time = PollTimeout::try_from(MUX_READY).unwrap_or(PollTimeout::MAX);
+        let left = self.until.saturating_duration_since(Instant::now());
+        let time = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, time) {
             Ok(0) => bail!("its mux was not ready in {MUX_READY:?}"),
             Ok(_) if is_ready(&self.socket) => Ok(()),
@@ -248,12 +274,11 @@ impl Keeper {
             app.remove_dir();
         }
     }
+}
 
-    /// Ends it, and so its mux.
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Whether a runtime has done its work.
+fn is_success(created: &io::Result<ExitStatus>) -> bool {
+    created.as_ref().is_ok_and(ExitStatus::success)
 }
 
 /// Files for the runtime, gone with this value.
