@@ -28,6 +28,7 @@
 //! | [`client_log`] | the log lines that clients can cause |
 //! | [`source`] | FIFOs and pty pairs |
 //! | [`kept_memory`] | memory that systemd keeps over a restart of the mux |
+//! | [`pages`] | the newest output as pages, for clients without a copy |
 //! | [`peer`], [`poll`], [`signals`] | peers, readiness, signals |
 
 mod admission;
@@ -41,6 +42,7 @@ mod kept_memory;
 pub mod logs;
 mod missing;
 mod output;
+mod pages;
 mod peer;
 pub(crate) mod poll;
 mod prepare;
@@ -81,6 +83,7 @@ use crate::mux::engine::Engine;
 use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
 use crate::mux::missing::Missing;
+use crate::mux::pages::Pages;
 use crate::mux::poll::{Event, Interest, Poller, Registration, Token};
 use crate::mux::signals::{SignalRequest, Signals};
 use crate::mux::terminal::Terminal;
@@ -130,6 +133,8 @@ pub(crate) struct Mux {
     /// The app's output, and the position of each client.
     hub: Hub,
     sources: Sources,
+    /// The newest output, for clients that get it without a copy.
+    pages: Pages,
     input: InputFeed,
     life: Lifecycle,
     console: Console,
@@ -345,6 +350,7 @@ impl Mux {
         self.write_logs(now);
         self.answer_reopened(now);
         self.resume(now);
+        self.pages.release(|stream| self.hub.slowest(stream));
         if self.console.deadline().is_some_and(|at| at <= now) {
             self.on_console(now);
         }

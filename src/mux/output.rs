@@ -7,6 +7,7 @@ use std::time::Instant;
 use nix::poll::ppoll;
 
 use super::Mux;
+use super::pages::SHARED_READ;
 use super::source::Read;
 use super::terminal::Terminal;
 use crate::core::hub::{Hub, Room};
@@ -47,15 +48,17 @@ impl Mux {
     pub(crate) fn pump(&mut self, index: usize, now: Instant) -> io::Result<Read> {
         for _ in 0..limits::READS_PER_TURN {
             let Some(stream) = self.sources.stream(index) else { return Ok(Read::End) };
+            let shares = self.shares_pages(index, stream);
             let want = match self.room(stream, now) {
-                Room::Free(room) => room.min(SOURCE_READ),
+                Room::Free(room) => room.min(if shares { SHARED_READ } else { SOURCE_READ }),
                 Room::Held(until) => {
                     self.sources.hold(index, Some(until), &self.poller);
                     return Ok(Read::Bytes(0));
                 }
             };
             self.rescue(stream, want);
-            let read = self.sources.read(index, &mut self.hub, want);
+            let pages = shares.then_some(&mut self.pages);
+            let read = self.sources.read(index, &mut self.hub, want, pages);
             let len = if let Ok(Read::Bytes(len)) = read { len } else { 0 };
             let clock = Now::read();
             self.hub.commit(stream, len, clock);
@@ -127,6 +130,13 @@ impl Mux {
             }
         }
         self.clients.return_ids(ids);
+    }
+
+    /// Whether clients are to get the pages of the next read of a source.
+    fn shares_pages(&mut self, index: usize, stream: Stream) -> bool {
+        self.sources.gives_pages(index)
+            && self.hub.has_readers(stream)
+            && self.pages.may_share(self.clients.held_pages())
     }
 
     /// Copies the rest of each current frame that the next `len` bytes of a stream would overwrite.

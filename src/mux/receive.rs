@@ -334,7 +334,7 @@ impl Mux {
             Some(client) => {
                 client.notify(frame)?;
                 // That it has gone is noticed when it is read to the end.
-                let _ = client.flush(id, &mut self.hub);
+                let _ = client.flush(id, &mut self.hub, &mut self.pages);
                 Ok(())
             }
             // It has detached itself.
@@ -393,7 +393,7 @@ impl Mux {
         let Some(client) = self.clients.get_mut(id) else { bail!("there is no client {}", id.0) };
         client.notify(&FrameKind::Detached.frame(b""))?;
         // As far as it takes it now: it is not waited for.
-        let _ = client.flush(id, &mut self.hub);
+        let _ = client.flush(id, &mut self.hub, &mut self.pages);
         self.drop_client(id);
         Ok(())
     }

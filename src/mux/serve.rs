@@ -215,7 +215,7 @@ impl Mux {
     /// Writes the waiting output for a client, and watches the client for its next need.
     pub(crate) fn touch(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        match client.flush(id, &mut self.hub) {
+        match client.flush(id, &mut self.hub, &mut self.pages) {
             Ok(()) => {
                 if let Some(terminal) = self.terminal.as_mut().filter(|_| client.wants_screen()) {
                     terminal.turns.owe();
@@ -291,7 +291,7 @@ impl Mux {
     fn send_reason(&mut self, id: ClientId, why: &Error) {
         if let Some(client) = self.clients.get_mut(id) {
             let _ = client.notify(&FrameKind::Error.message(&Refusal { error: reason(why) }));
-            let _ = client.flush(id, &mut self.hub);
+            let _ = client.flush(id, &mut self.hub, &mut self.pages);
         }
     }
 
@@ -318,6 +318,7 @@ impl Mux {
             // Others of its user have room again.
             self.resume_typing();
         }
+        self.pages.orphan(client.unread_pages());
         client.close();
         self.admission.refill();
         self.lose_control(id);

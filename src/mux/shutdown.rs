@@ -259,7 +259,9 @@ impl Mux {
         self.close_listeners(Instant::now());
         let refusal = FrameKind::Error.message(&Refusal { error: format!("{why:#}") });
         for (id, mut client) in self.clients.take_all() {
-            let sent = client.notify(&refusal).and_then(|()| client.flush(id, &mut self.hub));
+            let sent = client
+                .notify(&refusal)
+                .and_then(|()| client.flush(id, &mut self.hub, &mut self.pages));
             if let Err(e) = sent {
                 log::debug!("telling {} of the end: {e}", client.peer);
             }

@@ -28,6 +28,7 @@ use super::files::AppFiles;
 use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
 use super::missing::{Missing, MuxFile};
+use super::pages::Pages;
 use super::poll::{Poller, Registration};
 use super::source::pty::Master;
 use super::source::stage::Stage;
@@ -285,6 +286,7 @@ impl Mux {
             admission: Admission::new(listeners, rules(others), patience),
             missing,
             clients: Clients::new(),
+            pages: Pages::default(),
             logs,
             terminal,
             engine,

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::Path;
 use std::time::SystemTime;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fchmod, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -178,4 +179,12 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 /// Sets the mode of a file.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+/// Gives a pipe another size, as far as the user's limit allows. Returns its size in bytes.
+pub(crate) fn resize_pipe(pipe: &OwnedFd, size: i32) -> usize {
+    if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
+        log::debug!("the size of a pipe: {e}");
+    }
+    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
 }

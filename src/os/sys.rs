@@ -420,6 +420,19 @@ pub(crate) fn closing_from(command: &mut Command, first: RawFd) {
 /// `CLOSE_RANGE_CLOEXEC` of close_range(2): Linux 5.11 and later.
 const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
 
+nix::ioctl_read_bad! {
+    /// See unix(7).
+    bytes_unread, libc::TIOCOUTQ, libc::c_int
+}
+
+/// How many bytes the peer of a unix socket has still to read, with what the kernel needs for them.
+pub(crate) fn unread_by_peer(socket: impl AsFd) -> io::Result<usize> {
+    let mut bytes = 0;
+    // SAFETY: the kernel writes an integer, and it lives through the call.
+    unsafe { bytes_unread(socket.as_fd().as_raw_fd(), &raw mut bytes) }?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
 /// Watches a descriptor with the runtime.
 pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and lives in the

@@ -104,7 +104,7 @@ pub(crate) const CLIENTS: usize = 4096;
 /// few enough to leave places, memory and time for others.
 pub const USER_CLIENTS: usize = 256;
 /// Descriptors that a mux needs itself: sources, listeners, logs. The others are for clients.
-pub const OWN_DESCRIPTORS: usize = 32;
+pub const OWN_DESCRIPTORS: usize = 40;
 /// Connections that may wait to be accepted, per socket.
 pub(crate) const LISTEN_QUEUE: usize = 1024;
 /// Disconnected clients of root and the mux's own user with unread input in their sockets. Each is

@@ -380,6 +380,28 @@ impl Hub {
         self.earn(id);
     }
 
+    /// Whether the connection is known to read.
+    pub(crate) fn is_proven(&self, id: ClientId) -> bool {
+        self.clients.get(&id).is_some_and(|client| client.unproven == 0)
+    }
+
+    /// Where the connections are that the app would wait for on a stream.
+    fn readers(&self, stream: Stream) -> impl Iterator<Item = u64> {
+        let holds = self.clients.values().filter(|client| client.stall.holds());
+        holds.filter_map(move |client| Some(client.cursors[stream as usize]?.at))
+    }
+
+    /// Whether there is a connection on a stream that the app would wait for.
+    pub(crate) fn has_readers(&self, stream: Stream) -> bool {
+        self.readers(stream).next().is_some()
+    }
+
+    /// The lowest offset at which such a connection is: the end if there is none.
+    pub(crate) fn slowest(&self, stream: Stream) -> u64 {
+        let end = self.lanes[stream as usize].as_ref().map_or(0, Backlog::end);
+        self.readers(stream).min().unwrap_or(end)
+    }
+
     /// Whether a gap of a stream waits to be reported to the connection.
     pub(crate) fn missed(&self, id: ClientId, stream: Stream) -> bool {
         let cursor = self.clients.get(&id).and_then(|client| client.cursors[stream as usize]);

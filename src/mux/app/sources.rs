@@ -4,6 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::core::hub::Hub;
+use crate::mux::pages::{Pages, SHARED_LEAST};
 use crate::mux::poll::{Interest, Poller, Token, log_watch};
 use crate::mux::source::{Read, Source};
 use crate::systemd::notify::Notify;
@@ -82,15 +83,38 @@ impl Sources {
         open.find(|source| source.stream == Stream::Tty)
     }
 
-    /// Reads once into the hub's free space.
-    pub(crate) fn read(&mut self, index: usize, hub: &mut Hub, want: usize) -> io::Result<Read> {
+    /// Whether the pages of the next read are worth sharing.
+    pub(crate) fn gives_pages(&self, index: usize) -> bool {
+        self.slots[index].source.as_ref().is_some_and(|source| source.gave(SHARED_LEAST))
+    }
+
+    /// Reads once into the hub's free space. Pages that are read are shared, if given something to
+    /// keep them.
+    pub(crate) fn read(
+        &mut self,
+        index: usize,
+        hub: &mut Hub,
+        want: usize,
+        pages: Option<&mut Pages>,
+    ) -> io::Result<Read> {
         let Some(source) = &mut self.slots[index].source else { return Ok(Read::End) };
         match source.prepare(want)? {
             None => {}
             Some(Read::Bytes(len)) => hub.announce(source.stream, len),
             Some(nothing) => return Ok(nothing),
         }
-        source.read(hub.space(source.stream, want))
+        let stream = source.stream;
+        let Some((pages, taken)) = pages.and_then(|pages| {
+            let taken = pages.take(source.end(), want)?;
+            Some((pages, taken))
+        }) else {
+            return source.read(hub.space(stream, want));
+        };
+        let read = source.read(hub.space(stream, taken.len()));
+        let len = if let Ok(Read::Bytes(len)) = read { len } else { 0 };
+        let at = hub.extent(stream).map_or(0, |(end, _)| end);
+        pages.keep(taken, stream, at, len);
+        read
     }
 
     /// Handles a read that returned less than requested. Returns whether the source is empty, and

@@ -11,16 +11,18 @@ use std::time::Instant;
 use log::Level;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, UnixAddr, recv, sendmsg, setsockopt, sockopt};
+use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt, sockopt};
 
 use crate::core::hub::{ClientId, Hub, Next};
 use crate::core::screen::replies::Replies;
 use crate::mux::clients::outbox::ClientOutbox;
 use crate::mux::clients::session::{SessionSide, View};
 use crate::mux::clients::state::{Inbound, Outbound, Sending};
+use crate::mux::pages::{Pages, SHARED_LEAST, SocketPages};
 use crate::mux::peer::Peer;
 use crate::mux::poll::Registration;
 use crate::os::diagnostics::Limited;
+use crate::os::sys;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
@@ -29,6 +31,11 @@ use crate::wire::{FrameKind, Gap, Redrawn};
 /// Send buffer requested for each client, bytes: the kernel doubles it, which gives the kernel's
 /// default.
 const SEND_BUFFER: usize = 104 * 1024;
+/// Send buffer requested for a client that gets the app's pages, bytes: the mux reads larger pieces
+/// then. Thousands of clients that do not read must fit into the memory of the mux.
+const WIDE_BUFFER: usize = 256 * 1024;
+/// Bytes that a socket accepts beyond its send buffer: the largest piece that the kernel makes.
+const LAST_PIECE: usize = 64 * 1024;
 /// Send buffer requested for a client that is cut off at the end, bytes: room for the rest of a
 /// frame and for the last messages.
 const LAST_BUFFER: usize = 256 * 1024;
@@ -56,6 +63,8 @@ pub(crate) struct Client {
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
     outbox: ClientOutbox,
+    /// The app's pages in its socket.
+    pub(crate) pages: SocketPages,
     /// Separates its terminal's replies to the app's queries from keys; made with the first query.
     pub(crate) replies: Option<Box<Replies>>,
 }
@@ -77,6 +86,7 @@ impl Client {
             inbound,
             outbound: Outbound::NEW,
             outbox: ClientOutbox::default(),
+            pages: SocketPages::default(),
             replies: None,
         }
     }
@@ -152,18 +162,26 @@ impl Client {
     }
 
     /// Writes the hub's output for this client until it has everything or accepts no more.
-    pub(crate) fn flush(&mut self, id: ClientId, hub: &mut Hub) -> io::Result<()> {
+    pub(crate) fn flush(
+        &mut self,
+        id: ClientId,
+        hub: &mut Hub,
+        pages: &mut Pages,
+    ) -> io::Result<()> {
         if self.is_gone() {
             return Ok(());
         }
         self.outbound.set_full(false);
         let keeps_frames = matches!(self.role, Role::Session(_));
-        while self.outbox.has_begun() || self.begin(id, hub) {
+        while self.outbox.has_begun() || self.begin(id, hub, pages) {
             let (stream, len) = self.outbox.body.unwrap_or((Stream::Stdout, 0));
             let at = hub.at(id, stream).unwrap_or(0);
-            let [a, b] = hub.bytes(stream, at..at + len as u64);
             let whole = self.outbox.head.len() + len;
-            let taken = self.send(&[&self.outbox.head, a, b])?;
+            let taken = if self.takes_pages(id, hub, pages, (stream, at, len)) {
+                self.send_pages(hub, pages, (stream, at, len))?
+            } else {
+                self.send_copy(hub, (stream, at, len))?
+            };
             let of_body = self.outbox.sent(taken, keeps_frames);
             if of_body > 0 {
                 hub.accepted(id, stream, of_body);
@@ -176,9 +194,79 @@ impl Client {
         Ok(())
     }
 
+    /// Sends the head and a copy of this many bytes of a stream; how many bytes were taken.
+    fn send_copy(
+        &mut self,
+        hub: &Hub,
+        (stream, at, len): (Stream, u64, usize),
+    ) -> io::Result<usize> {
+        let [a, b] = hub.bytes(stream, at..at + len as u64);
+        let taken = self.send(&[&self.outbox.head, a, b])?;
+        self.pages.copied(stream, at, taken.saturating_sub(self.outbox.head.len()));
+        Ok(taken)
+    }
+
+    /// The same with the app's pages instead of a copy.
+    fn send_pages(
+        &mut self,
+        hub: &Hub,
+        pages: &mut Pages,
+        (stream, at, len): (Stream, u64, usize),
+    ) -> io::Result<usize> {
+        let head = self.outbox.head.len();
+        let taken = if head > 0 { self.send(&[&self.outbox.head, &[], &[]])? } else { 0 };
+        if taken < head {
+            return Ok(taken);
+        }
+        let range = at..at + len as u64;
+        if let Some(given) = pages.give(stream, &range, &self.socket)? {
+            self.pages.took(stream, at, given);
+            return Ok(head + given);
+        }
+        let [a, b] = hub.bytes(stream, range);
+        let taken = self.send(&[&[], a, b])?;
+        self.pages.copied(stream, at, taken);
+        Ok(head + taken)
+    }
+
+    /// Whether these bytes go to the client as pages. Its socket is made ready for that first.
+    fn takes_pages(
+        &mut self,
+        id: ClientId,
+        hub: &Hub,
+        pages: &Pages,
+        (stream, at, len): (Stream, u64, usize),
+    ) -> bool {
+        let end = at + len as u64;
+        if len < SHARED_LEAST || pages.end_of_piece(stream, at).is_none_or(|of| of < end) {
+            return false;
+        }
+        let is_ready = self.pages.is_ready() || hub.is_proven(id) && self.prepare();
+        is_ready && self.pages.may_take(stream, at)
+    }
+
+    /// Prepares the socket for pages: with one that blocks, splice(2) would wait and hold a lock of
+    /// the pipe.
+    fn prepare(&mut self) -> bool {
+        if self.socket.set_nonblocking(true).is_err() {
+            return false;
+        }
+        buffer(&self.socket, WIDE_BUFFER);
+        let Ok(room) = getsockopt(&self.socket, sockopt::SndBuf) else { return false };
+        self.pages.begin((room + LAST_PIECE) as u64);
+        true
+    }
+
+    /// How many bytes of the app's pages the peer has still to read, at most.
+    pub(crate) fn unread_pages(&self) -> u64 {
+        let Some((_, held)) = self.pages.held() else { return 0 };
+        let unread = sys::unread_by_peer(&self.socket).map_or(u64::MAX, |unread| unread as u64);
+        unread.min(held.end - held.start)
+    }
+
     /// Takes waiting messages, or else the next bytes of the hub. Returns whether there was
     /// anything.
-    fn begin(&mut self, id: ClientId, hub: &mut Hub) -> bool {
+    fn begin(&mut self, id: ClientId, hub: &mut Hub, pages: &Pages) -> bool {
         if self.outbox.begin_control() {
             return true;
         }
@@ -201,7 +289,7 @@ impl Client {
                     "{stream}: the client {peer} was too slow: {lost} bytes lost to it"
                 );
                 SLOW.log(Level::Warn, line);
-                self.begin(id, hub)
+                self.begin(id, hub, pages)
             }
             (Some(Next::Gap(stream, range)), Role::Session(_)) => {
                 let gap = Gap { stream, from: range.start, to: range.end };
@@ -213,6 +301,8 @@ impl Client {
                     Role::Session(session) => range.end.min(session.fence(stream, range.start)),
                     Role::Raw(_) => range.end,
                 };
+                let piece = pages.end_of_piece(stream, range.start);
+                let end = piece.map_or(end, |piece| piece.min(end));
                 // At most the requested length, which is a usize.
                 let len = usize::try_from(end - range.start).unwrap_or(limits::FRAME);
                 if matches!(role, Role::Session(_)) {

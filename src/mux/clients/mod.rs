@@ -10,6 +10,7 @@ pub(crate) mod state;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
@@ -18,6 +19,7 @@ use crate::mux::clients::client::Client;
 use crate::mux::clients::state::Inbound;
 use crate::types::limits;
 use crate::types::rights::Right;
+use crate::types::stream::Stream;
 use crate::wire::InputId;
 
 /// How long a viewer may take for a screen while others wait for the memory.
@@ -87,6 +89,11 @@ impl Clients {
 
     pub(crate) fn return_ids(&mut self, ids: Vec<ClientId>) {
         self.ids = ids;
+    }
+
+    /// The pages of the app that sockets may hold.
+    pub(crate) fn held_pages(&self) -> impl Iterator<Item = (Stream, Range<u64>)> {
+        self.all.values().filter_map(|client| client.pages.held())
     }
 
     // ---- turns ----
@@ -261,8 +268,9 @@ mod tests {
     use crate::core::hub::memory::Memory;
     use crate::mux::clients::client::Role;
     use crate::mux::clients::session::{SessionSide, View};
+    use crate::mux::pages::Pages;
     use crate::mux::peer::Peer;
-    use crate::types::stream::{Epoch, Position, Stream};
+    use crate::types::stream::{Epoch, Position};
     use crate::wire::{Decoder, Item};
 
     /// Clients whose sockets take nothing more, each with a screen of its own.
@@ -290,7 +298,7 @@ mod tests {
             let id = hub.join(Duration::ZERO);
             hub.subscribe(id, Stream::Tty, Position::Now);
             client.show(id, &mut hub, &screen);
-            client.flush(id, &mut hub).unwrap();
+            client.flush(id, &mut hub, &mut Pages::default()).unwrap();
             clients.insert(id, client);
             peers.push((id, theirs));
         }
@@ -315,7 +323,7 @@ mod tests {
                     shown += bytes.len();
                 }
             }
-            client.flush(id, &mut hub).unwrap();
+            client.flush(id, &mut hub, &mut Pages::default()).unwrap();
         }
         assert!(shown > 0 && shown < screen.len() && shown % limits::SCREEN_FRAME == 0, "{shown}");
         assert!(client.wants_screen() && client.can_take());

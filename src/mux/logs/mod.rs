@@ -23,14 +23,15 @@ use self::opener::Opener;
 use self::pipeline::memory::{LogMemory, MemoryLayout};
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
+use super::Mux;
 use super::kept_memory::{self, KeptMemory};
 use super::poll::{Token, log_watch};
-use super::{Mux, source};
 use crate::core::hub::{ClientId, Hub};
 use crate::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::logfmt::format::cast::Cast;
 use crate::logfmt::format::journald::SOCKET;
 use crate::logfmt::spec::LogSpec;
+use crate::os::files::resize_pipe;
 use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
 use crate::systemd::process;
@@ -240,7 +241,7 @@ pub(crate) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
 
 fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
     let fifo = fifo::open(&dir.journal()?)?;
-    source::resize_pipe(&fifo, limits::PIPE);
+    resize_pipe(&fifo, limits::PIPE);
     Ok(fifo)
 }
 

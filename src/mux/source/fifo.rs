@@ -18,7 +18,7 @@ use nix::unistd::mkfifo;
 use super::pace::Pace;
 use super::stage::Stage;
 use super::{AppInput, Source, held_name};
-use crate::os::files::{remove, set_mode};
+use crate::os::files::{remove, resize_pipe, set_mode};
 use crate::os::state::{AppDir, KEPT};
 use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
@@ -151,7 +151,7 @@ pub(crate) fn source(
     let read = take_or_open(stored, name, dir, stream, OpenOptions::new().read(true))?;
     let held = take_or_open(stored, &hold, dir, stream, OpenOptions::new().write(true))?;
     // A larger pipe halves the cost of fast output.
-    let size = super::resize_pipe(&read, limits::PIPE);
+    let size = resize_pipe(&read, limits::PIPE);
     notify.store(name, &read);
     notify.store(&hold, &held);
     let mut source = Source::new(stream, read, Some(held));

@@ -17,7 +17,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::uio::{readv, writev};
 
@@ -51,6 +50,8 @@ pub(crate) struct Source {
     /// The app's end, held open where there is a way to it.
     held: Option<OwnedFd>,
     stage: Option<Stage>,
+    /// Bytes of the last read.
+    last: usize,
     /// How fast it is written, where it is a pipe.
     pace: Option<Pace>,
     pub(crate) watch: Registration,
@@ -66,6 +67,7 @@ impl Source {
             fd,
             held,
             stage: None,
+            last: 0,
             pace: None,
             watch: Registration::default(),
             paced: false,
@@ -154,13 +156,25 @@ impl Source {
         notify.forget(&held_name(self.stream));
     }
 
+    /// Where it is read.
+    pub(crate) fn end(&self) -> &OwnedFd {
+        self.stage.as_ref().map_or(&self.fd, |stage| &stage.out)
+    }
+
+    /// Whether it is a pipe that gave at least so much the last time.
+    pub(crate) fn gave(&self, least: usize) -> bool {
+        self.stream != Stream::Tty && self.last >= least
+    }
+
     /// Reads what there is, into one piece and then the other.
     pub(crate) fn read(&mut self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
         let from = self.stage.as_ref().map_or(&self.fd, |stage| &stage.out);
+        self.last = 0;
         loop {
             return match readv(from, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]) {
                 Ok(0) => Ok(Read::End),
                 Ok(len) => {
+                    self.last = len;
                     if let Some(stage) = &mut self.stage {
                         stage.len = stage.len.saturating_sub(len);
                     }
@@ -182,14 +196,6 @@ impl Source {
 /// be.
 fn is_hangup(stream: Stream, error: &io::Error) -> bool {
     stream == Stream::Tty && error.raw_os_error() == Some(Errno::EIO as i32)
-}
-
-/// Gives a pipe another size, as far as the user's limit allows. Returns its size in bytes.
-pub(crate) fn resize_pipe(pipe: &OwnedFd, size: i32) -> usize {
-    if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
-        log::debug!("the size of a pipe: {e}");
-    }
-    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
 }
 
 /// The app's input.

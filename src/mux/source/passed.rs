@@ -12,6 +12,7 @@ use rustix::pty::OpenptFlags;
 use super::pace::Pace;
 use super::stage::Stage;
 use super::{AppInput, Source, held_name, pty};
+use crate::os::files::resize_pipe;
 use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
 use crate::types::limits;
@@ -26,7 +27,7 @@ pub(crate) fn source(stream: Stream, stored: &mut Stored, notify: &Notify) -> Re
     if let Some(held) = &held {
         notify.store(&hold, held);
     }
-    let size = super::resize_pipe(&read, limits::PIPE);
+    let size = resize_pipe(&read, limits::PIPE);
     let mut source = Source::new(stream, read, held);
     source.pace = (stream != Stream::Tty).then(|| Pace::new(size));
     let stage = Stage::open(stream, limits::STAGE, stored, notify).context("cannot make a pipe")?;

@@ -20,6 +20,7 @@ use nix::sys::uio::writev;
 use nix::unistd::pipe2;
 
 use super::Read;
+use crate::os::files::resize_pipe;
 use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
 use crate::types::stream::Stream;
@@ -64,7 +65,7 @@ impl Stage {
             return Ok(Some(Self { out, into, len, is_inherited: true }));
         }
         let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        super::resize_pipe(&into, size);
+        resize_pipe(&into, size);
         for (name, fd) in [(&name, &out), (&name_into, &into)] {
             notify.replace(name, fd);
         }

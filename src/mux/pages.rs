@@ -1,0 +1,492 @@
+//! The newest output of the app as the pages that the app has written: clients get these without a
+//! copy.
+//!
+//! tee(2) gives a pipe of this module the pages of a large read, and then the ring reads and counts
+//! the same bytes. So the ring has all that any client can get, and the pages only make it cheaper:
+//! a client whose next bytes are among them gets these by splice(2), and all others by a copy from
+//! the ring.
+//!
+//! A socket holds the pages until its peer reads them, and they count as the app's memory. So the
+//! mux counts them ([`SocketPages`]), and shares no further ones while there are too many.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, SpliceFFlags, splice, tee};
+use nix::unistd::pipe2;
+
+use crate::os::files::resize_pipe;
+use crate::types::limits;
+use crate::types::stream::Stream;
+
+/// Fewer bytes at once are cheaper to copy.
+pub(crate) const SHARED_LEAST: usize = 32 * 1024;
+/// Bytes per read whose pages are shared: as many as fit into the pipes. Each piece wakes a client,
+/// which costs more than its pages.
+pub(crate) const SHARED_READ: usize = limits::STAGE.unsigned_abs() as usize;
+/// Bytes in the app's pages that sockets and this module hold at most. Pages may be half full: then
+/// they take 4 MiB.
+const SHARED_MOST: u64 = 2 * 1024 * 1024;
+
+/// A pipe that only this module uses.
+#[derive(Debug)]
+struct PagePipe {
+    out: OwnedFd,
+    into: OwnedFd,
+    len: usize,
+}
+
+/// A range of a stream, in a pipe.
+#[derive(Debug)]
+struct Piece {
+    stream: Stream,
+    range: Range<u64>,
+    pipe: PagePipe,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    newest: Option<Piece>,
+    /// An empty pipe.
+    idle: Option<PagePipe>,
+    /// The pages on their way to a socket, and where in which stream they begin.
+    hand: Option<(PagePipe, Stream, u64)>,
+    /// What is left over goes there.
+    null: Option<OwnedFd>,
+    /// Bytes of pages in sockets that the mux has closed, and whose peers have not read them.
+    orphaned: u64,
+    /// Used for [`Pages::may_share`], kept for its memory.
+    ranges: Vec<(Stream, Range<u64>)>,
+    /// The kernel, or a unit of an earlier version, does not allow it.
+    is_off: bool,
+}
+
+impl PagePipe {
+    fn new() -> io::Result<Self> {
+        let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        resize_pipe(&into, limits::STAGE);
+        Ok(Self { out, into, len: 0 })
+    }
+
+    /// Moves at most `len` bytes; how many.
+    fn give(&mut self, to: impl AsFd, len: usize) -> nix::Result<usize> {
+        let len = len.min(self.len);
+        if len == 0 {
+            return Ok(0);
+        }
+        loop {
+            match splice(&self.out, None, &to, None, len, SpliceFFlags::SPLICE_F_NONBLOCK) {
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Ok(0),
+                given => {
+                    self.len -= given?;
+                    return given;
+                }
+            }
+        }
+    }
+
+    /// Lets go of the first `len` bytes.
+    fn skip(&mut self, null: &OwnedFd, len: usize) -> nix::Result<()> {
+        let left = self.len.saturating_sub(len);
+        while self.len > left {
+            if self.give(null, self.len - left)? == 0 {
+                return Err(Errno::EIO);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the first `len` bytes of another pipe in this one, which is empty; how many.
+    fn show(&mut self, from: &OwnedFd, len: usize) -> nix::Result<usize> {
+        loop {
+            match tee(from, &self.into, len, SpliceFFlags::SPLICE_F_NONBLOCK) {
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Ok(0),
+                shown => {
+                    self.len = shown?;
+                    return shown;
+                }
+            }
+        }
+    }
+}
+
+impl Pages {
+    /// Whether the pages of the next read may be shared while sockets may hold these.
+    pub(crate) fn may_share(&mut self, held: impl Iterator<Item = (Stream, Range<u64>)>) -> bool {
+        if self.is_off {
+            return false;
+        }
+        self.ranges.clear();
+        self.ranges.extend(held);
+        covered(&mut self.ranges) + self.orphaned + SHARED_READ as u64 <= SHARED_MOST
+    }
+
+    /// Takes the pages of the next bytes of a pipe, at most `max`, before they are read from there.
+    pub(crate) fn take(&mut self, from: &OwnedFd, max: usize) -> Option<TakenPages> {
+        match self.try_take(from, max) {
+            Ok(taken) => taken,
+            Err(e) => {
+                self.give_up(&e);
+                None
+            }
+        }
+    }
+
+    fn try_take(&mut self, from: &OwnedFd, max: usize) -> io::Result<Option<TakenPages>> {
+        if self.null.is_none() {
+            self.null = Some(OpenOptions::new().write(true).open("/dev/null")?.into());
+        }
+        self.drop_newest()?;
+        let mut pipe = self.idle.take().map_or_else(PagePipe::new, Ok)?;
+        let len = pipe.show(from, max)?;
+        if len < SHARED_LEAST {
+            self.put_back(pipe)?;
+            return Ok(None);
+        }
+        Ok(Some(TakenPages(pipe)))
+    }
+
+    /// The next `len` bytes of a stream, from `at` on, were read. If that is not all that was
+    /// taken, another process reads there, too.
+    pub(crate) fn keep(
+        &mut self,
+        TakenPages(pipe): TakenPages,
+        stream: Stream,
+        at: u64,
+        len: usize,
+    ) {
+        if pipe.len == len {
+            self.newest = Some(Piece { stream, range: at..at + len as u64, pipe });
+        } else if let Err(e) = self.put_back(pipe) {
+            self.give_up(&e);
+        }
+    }
+
+    /// Where the piece ends that has the pages of this offset.
+    pub(crate) fn end_of_piece(&self, stream: Stream, at: u64) -> Option<u64> {
+        self.piece(stream, at).map(|piece| piece.range.end)
+    }
+
+    fn piece(&self, stream: Stream, at: u64) -> Option<&Piece> {
+        self.newest.as_ref().filter(|piece| piece.stream == stream && piece.range.contains(&at))
+    }
+
+    /// Gives a socket, which does not block, the pages of a range within a piece. Returns how many
+    /// bytes it has accepted, or `None` if they are to be copied.
+    pub(crate) fn give(
+        &mut self,
+        stream: Stream,
+        range: &Range<u64>,
+        socket: impl AsFd,
+    ) -> io::Result<Option<usize>> {
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        match self.hand_out(stream, range.start, len) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(e) => {
+                self.give_up(&e.into());
+                return Ok(None);
+            }
+        }
+        let Some((pipe, _, at)) = &mut self.hand else { return Ok(None) };
+        match pipe.give(socket, len) {
+            Ok(given) => {
+                *at += given as u64;
+                Ok(Some(given))
+            }
+            Err(e @ (Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN)) => Err(e.into()),
+            Err(e) => {
+                self.give_up(&e.into());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes pages from this offset on in hand, unless they are there from the range before; whether
+    /// there are so many.
+    fn hand_out(&mut self, stream: Stream, at: u64, len: usize) -> nix::Result<bool> {
+        let is_next = |(pipe, of, from): &(PagePipe, Stream, u64)| {
+            (*of, *from) == (stream, at) && pipe.len >= len
+        };
+        if self.hand.as_ref().is_some_and(is_next) {
+            return Ok(true);
+        }
+        let Some(null) = &self.null else { return Ok(false) };
+        let mut pipe = match self.hand.take() {
+            Some((pipe, ..)) => pipe,
+            None => PagePipe::new().map_err(|_| Errno::EMFILE)?,
+        };
+        pipe.skip(null, pipe.len)?;
+        if let Some(piece) = self.piece(stream, at) {
+            pipe.show(&piece.pipe.out, piece.pipe.len)?;
+            pipe.skip(null, usize::try_from(at - piece.range.start).unwrap_or(usize::MAX))?;
+        }
+        let has_all = pipe.len >= len;
+        self.hand = Some((pipe, stream, at));
+        Ok(has_all)
+    }
+
+    /// Lets go of the pages if no client needs what comes before this offset of their stream.
+    pub(crate) fn release(&mut self, needed: impl Fn(Stream) -> u64) {
+        let is_done = |piece: &Piece| piece.range.end <= needed(piece.stream);
+        if self.newest.as_ref().is_some_and(is_done)
+            && let Err(e) = self.drop_newest()
+        {
+            self.give_up(&e);
+        }
+    }
+
+    fn drop_newest(&mut self) -> io::Result<()> {
+        self.newest.take().map_or(Ok(()), |piece| self.put_back(piece.pipe))
+    }
+
+    fn put_back(&mut self, mut pipe: PagePipe) -> io::Result<()> {
+        if let Some(null) = &self.null {
+            pipe.skip(null, pipe.len)?;
+            self.idle = Some(pipe);
+        }
+        Ok(())
+    }
+
+    /// From now on all clients get copies.
+    fn give_up(&mut self, why: &io::Error) {
+        log::debug!("sharing the app's pages: {why}");
+        *self = Self { is_off: true, ..Self::default() };
+    }
+
+    /// A client goes, and its peer has still so many bytes of pages to read. It may never do so, and
+    /// the mux cannot see it any more: so these count for ever.
+    pub(crate) fn orphan(&mut self, bytes: u64) {
+        self.orphaned += bytes;
+    }
+}
+
+/// Pages of bytes that are still to be read.
+#[derive(Debug)]
+pub(crate) struct TakenPages(PagePipe);
+
+impl TakenPages {
+    /// How many bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len
+    }
+}
+
+/// How many bytes are in at least one of these ranges.
+fn covered(ranges: &mut [(Stream, Range<u64>)]) -> u64 {
+    ranges.sort_unstable_by_key(|(stream, range)| (*stream as usize, range.start));
+    let (mut sum, mut before) = (0, None::<(Stream, u64)>);
+    for (stream, range) in ranges {
+        let end = before.filter(|(of, _)| of == stream).map_or(0, |(_, end)| end);
+        sum += range.end.saturating_sub(range.start.max(end));
+        before = Some((*stream, range.end.max(end)));
+    }
+    sum
+}
+
+/// The pages that a client's socket may hold: those of one range of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct SocketPages {
+    /// Bytes that the socket holds at most; 0 before it is ready for pages.
+    room: u64,
+    range: Option<(Stream, Range<u64>)>,
+    /// The offset in that stream behind what the socket has accepted without a gap.
+    next: u64,
+    /// Bytes that it has accepted since the last pages.
+    since: u64,
+}
+
+impl SocketPages {
+    /// The socket takes pages from now on, and holds at most so many bytes.
+    pub(crate) fn begin(&mut self, room: u64) {
+        self.room = room;
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.room > 0
+    }
+
+    /// Whether the pages from this offset on make one range with those that it may hold.
+    pub(crate) fn may_take(&self, stream: Stream, at: u64) -> bool {
+        self.held().is_none_or(|(of, _)| (of, self.next) == (stream, at))
+    }
+
+    /// It has accepted these pages.
+    pub(crate) fn took(&mut self, stream: Stream, at: u64, len: usize) {
+        let from = self.held().map_or(at, |(_, range)| range.start);
+        self.next = at + len as u64;
+        self.range = Some((stream, from..self.next));
+        self.since = 0;
+    }
+
+    /// It has accepted copies of these bytes.
+    pub(crate) fn copied(&mut self, stream: Stream, at: u64, len: usize) {
+        self.since = self.since.saturating_add(len as u64);
+        if self.range.as_ref().is_some_and(|(of, _)| (*of, self.next) == (stream, at)) {
+            self.next += len as u64;
+        }
+    }
+
+    /// The bytes whose pages it may hold.
+    pub(crate) fn held(&self) -> Option<(Stream, Range<u64>)> {
+        let (stream, range) = self.range.clone()?;
+        let from = range.end.saturating_sub(self.room.saturating_sub(self.since));
+        let range = range.start.max(from)..range.end;
+        (!range.is_empty()).then_some((stream, range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const LEN: usize = 200 * 1024;
+
+    /// The pages of these bytes, which are read from their pipe as the ring does.
+    fn shared(bytes: &[u8], at: u64) -> Pages {
+        let (read, write) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        resize_pipe(&write, limits::STAGE);
+        assert_eq!(nix::unistd::write(&write, bytes), Ok(bytes.len()));
+        let mut pages = Pages::default();
+        let taken = pages.take(&read, SHARED_READ).unwrap();
+        let mut copy = vec![0; bytes.len()];
+        assert_eq!(nix::unistd::read(&read, &mut copy), Ok(taken.len()));
+        assert_eq!(copy, bytes);
+        pages.keep(taken, Stream::Stdout, at, copy.len());
+        pages
+    }
+
+    fn bytes() -> Vec<u8> {
+        (0..LEN).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
+    }
+
+    #[test]
+    fn sockets_get_the_pages_from_where_they_are_as_far_as_they_take_them() {
+        let bytes = bytes();
+        let mut pages = shared(&bytes, 1000);
+        let mut got = Vec::new();
+        for from in [0, 1, 4096, 70_000, LEN - 1] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            // Two ranges one after the other, as two frames, and then the socket may be full.
+            let ends = [from + (LEN - from) / 3, LEN];
+            let (mut at, mut buffer) = (from, vec![0; 50_000]);
+            got.clear();
+            while at < LEN {
+                let end = if at < ends[0] { ends[0] } else { ends[1] };
+                let range = 1000 + at as u64..1000 + end as u64;
+                let given = pages.give(Stream::Stdout, &range, &ours).unwrap().unwrap();
+                at += given;
+                if given == 0 {
+                    // Another client has its turn.
+                    let (other, _peer) = UnixStream::pair().unwrap();
+                    other.set_nonblocking(true).unwrap();
+                    assert!(pages.give(Stream::Stdout, &(1007..2000), &other).unwrap() > Some(0));
+                    let len = theirs.read(&mut buffer).unwrap();
+                    got.extend_from_slice(&buffer[..len]);
+                }
+            }
+            drop(ours);
+            theirs.read_to_end(&mut got).unwrap();
+            assert!(got == bytes[from..], "from {from}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_copied_and_a_peer_that_has_gone_is_an_error() {
+        let mut pages = shared(&bytes(), 0);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let end = LEN as u64;
+        assert_eq!(pages.end_of_piece(Stream::Stdout, end - 1), Some(end));
+        for (stream, at) in [(Stream::Stderr, 0), (Stream::Stdout, end)] {
+            assert_eq!(pages.end_of_piece(stream, at), None);
+            assert_eq!(pages.give(stream, &(at..at + 10), &ours).unwrap(), None);
+        }
+        drop(theirs);
+        let error = pages.give(Stream::Stdout, &(0..10), &ours).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        pages.release(|_| end - 1);
+        assert!(pages.end_of_piece(Stream::Stdout, 0).is_some());
+        pages.release(|_| end);
+        assert!(pages.end_of_piece(Stream::Stdout, 0).is_none());
+    }
+
+    #[test]
+    fn small_reads_and_bytes_that_another_process_has_taken_are_not_shared() {
+        let (read, write) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        let mut write: std::fs::File = write.into();
+        let mut pages = Pages::default();
+        assert!(pages.take(&read, SHARED_READ).is_none());
+        write.write_all(&vec![1; SHARED_LEAST - 1]).unwrap();
+        assert!(pages.take(&read, SHARED_READ).is_none());
+        write.write_all(&[1]).unwrap();
+        let taken = pages.take(&read, SHARED_READ).unwrap();
+        pages.keep(taken, Stream::Stdout, 0, SHARED_LEAST - 1);
+        assert_eq!(pages.end_of_piece(Stream::Stdout, 0), None);
+        assert!(pages.take(&read, SHARED_READ).is_some());
+    }
+
+    /// Each socket holds another part of the output, as of clients that stop to read one by one.
+    #[test]
+    fn pages_in_sockets_are_bounded() {
+        let mut pages = Pages::default();
+        let held = |sockets: u64, len: u64, apart: u64| {
+            (0..sockets).map(move |n| (Stream::Stdout, n * apart..n * apart + len))
+        };
+        // The same pages in all of them.
+        assert!(pages.may_share(held(100, 500_000, 0)));
+        let at_once = SHARED_MOST - SHARED_READ as u64;
+        assert!(pages.may_share(held(1, at_once, 0)));
+        assert!(!pages.may_share(held(1, at_once + 1, 0)));
+        assert!(!pages.may_share(held(100, 500_000, 1_000_000)));
+        pages.orphan(at_once);
+        assert!(pages.may_share(held(0, 0, 0)));
+        pages.orphan(1);
+        assert!(!pages.may_share(held(0, 0, 0)));
+    }
+
+    #[test]
+    fn ranges_that_overlap_count_once() {
+        let mut ranges = [
+            (Stream::Stdout, 10..20),
+            (Stream::Stderr, 12..14),
+            (Stream::Stdout, 0..5),
+            (Stream::Stdout, 12..15),
+            (Stream::Stdout, 19..22),
+        ];
+        assert_eq!(covered(&mut ranges), 5 + 12 + 2);
+        assert_eq!(covered(&mut []), 0);
+    }
+
+    #[test]
+    fn a_socket_holds_the_last_pages_until_as_many_bytes_as_it_takes_came_after_them() {
+        let mut socket = SocketPages::default();
+        assert!(!socket.is_ready());
+        socket.begin(100);
+        socket.took(Stream::Stdout, 1000, 60);
+        socket.took(Stream::Stdout, 1060, 60);
+        assert_eq!(socket.held(), Some((Stream::Stdout, 1020..1120)));
+        socket.copied(Stream::Stdout, 1120, 30);
+        assert_eq!(socket.held(), Some((Stream::Stdout, 1050..1120)));
+        // No others meanwhile but the next ones.
+        assert!(socket.may_take(Stream::Stdout, 1150));
+        for (stream, at) in [(Stream::Stdout, 1151), (Stream::Stderr, 1150)] {
+            assert!(!socket.may_take(stream, at));
+        }
+        socket.copied(Stream::Stderr, 0, 69);
+        assert_eq!(socket.held(), Some((Stream::Stdout, 1119..1120)));
+        socket.copied(Stream::Stderr, 69, 1);
+        assert_eq!(socket.held(), None);
+        assert!(socket.may_take(Stream::Stderr, 7));
+    }
+}
