@@ -3,7 +3,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -14,18 +14,21 @@ use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials,
     bind, recvmsg, setsockopt, socket, sockopt,
 };
+use nix::unistd::Pid;
 
 use super::attach::{AttachRequest, attach};
-use super::keeper::AWAIT_CLIENT;
+use super::keeper::{AWAIT_CLIENT, OUTPUT_CLOSED};
 use crate::mux::{Mux, MuxPlan};
 use crate::os::sys;
 use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
+use crate::wire::AppStatus;
 
 /// Runs the mux of a plan until it ends.
 pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
@@ -45,19 +48,29 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Starts the keeper in the background, in a session of its own, and attaches to its mux.
+/// Starts the keeper in the background, in a session of its own, and attaches to its mux. If the
+/// output is closed, the command gets SIGPIPE, as if it had written there itself.
 pub(crate) fn attached(request: &AttachRequest) -> Result<Exit> {
-    start_in_background(request.dir.name())?;
-    attach(request)
+    let keeper = start_in_background(request.dir.name())?;
+    let exit = attach(request)?;
+    if exit != Exit::Unread || io::stdout().is_terminal() {
+        return Ok(exit);
+    }
+    // Its number is not used again before this process collects it.
+    let pid = Pid::from_raw(keeper.id().cast_signed());
+    kill(pid, OUTPUT_CLOSED).context("cannot end the command")?;
+    let status = AppStatus::Signal(Signal::SIGPIPE as u8);
+    Ok(Exit::App(status.code()))
 }
 
-/// Starts this program again as the keeper, and returns when its mux accepts clients.
-fn start_in_background(app: &AppName) -> Result<()> {
+/// Starts this program again as the keeper, and returns it when its mux accepts clients.
+fn start_in_background(app: &AppName) -> Result<Child> {
     let what = || format!("cannot start the mux of app {app}");
     let ready = ready_socket().with_context(what)?;
     let mut child = background_command(&ready).and_then(|mut c| c.spawn()).with_context(what)?;
     let Some(stderr) = child.stderr.take() else { bail!("{}: no pipe", what()) };
-    wait_until_ready(&ready, stderr.into(), &mut child)
+    wait_until_ready(&ready, stderr.into(), &mut child)?;
+    Ok(child)
 }
 
 /// A datagram socket for systemd's readiness protocol, with a name that the kernel chose.

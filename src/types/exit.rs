@@ -5,6 +5,8 @@
 pub(crate) enum Exit {
     /// Success.
     Done,
+    /// The same of `attach`, whose output has no reader any more.
+    Unread,
     /// Something failed before there was a connection to an app.
     Failed,
     /// A usage error in the command line or the environment.
@@ -25,7 +27,7 @@ impl Exit {
     /// The number that the kernel is given.
     pub(crate) fn code(self) -> i32 {
         match self {
-            Self::Done => 0,
+            Self::Done | Self::Unread => 0,
             Self::Failed => 1,
             Self::Usage => 2,
             // As in sysexits.h.

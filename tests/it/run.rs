@@ -172,6 +172,23 @@ fn attached_the_end_of_input_is_the_apps() {
     assert_eq!(run.stdout.text(), "through\n");
 }
 
+/// As in a pipeline of a shell, also if nothing is logged or shown of it.
+#[test]
+fn attached_a_closed_output_ends_the_command() {
+    for options in [&["--attach"][..], &["--attach", "--tty"]] {
+        let rig = Rig::new();
+        let mut command = rig.command(run(options, &["sh", "-c", "echo first; exec yes"]));
+        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+        command.stdout(write);
+        let mut run = crate::proc::Proc::spawn(command);
+        expect(fs::File::from(read), "first");
+        assert_eq!(run.ends(), 141, "{options:?}: {}", run.stderr.so_far());
+        eventually("the mux has ended", || rig.exists("last.json"));
+        let last = fs::read_to_string(rig.path("last.json")).unwrap();
+        assert!(last.contains(r#"{"signal":13}"#), "{options:?}: {last}");
+    }
+}
+
 #[test]
 fn options_that_would_do_nothing_are_refused() {
     for (options, why) in [

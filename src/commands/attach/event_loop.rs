@@ -103,7 +103,7 @@ impl<'a> Attached<'a> {
         }
         if ready.output_closed {
             // The reader of our output needs no more: not an error.
-            return Err(Leave::With(Exit::Done));
+            return Err(Leave::With(Exit::Unread));
         }
         if ready.input {
             self.read_input()?;

@@ -63,7 +63,7 @@ impl Attached<'_> {
             }
             AttachEvent::Refused(why) => return Err(self.fail(&why.escape_debug().to_string())),
             AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
-            AttachEvent::OutputClosed => return Err(Leave::With(Exit::Done)),
+            AttachEvent::OutputClosed => return Err(Leave::With(Exit::Unread)),
             AttachEvent::OutputFailed(e) => {
                 terminal::restore();
                 return Err(anyhow!(e).context("cannot write standard output").into());

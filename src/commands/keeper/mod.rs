@@ -38,6 +38,10 @@ const FIRST_CLIENT: Duration = Duration::from_secs(30);
 /// The variable by which `run --attach` has the app start only when it has attached.
 pub(crate) const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
 
+/// The signal by which `run --attach` tells its keeper that its output was closed. The app gets
+/// SIGPIPE. That cannot be passed on itself: the keeper may get it for its own messages.
+pub(crate) const OUTPUT_CLOSED: Signal = Signal::SIGUSR1;
+
 /// An app to be kept.
 pub(crate) struct KeepRequest {
     pub(crate) dir: AppDir,
@@ -332,6 +336,7 @@ impl Keeper {
                 if let Some(stays) = self.stays {
                     self.leaves_at.get_or_insert(now + stays);
                 }
+                let signal = if signal == OUTPUT_CLOSED { Signal::SIGPIPE } else { signal };
                 if self.app.signal(signal, self.store.get(TERMINAL), now) {
                     log::info!("app {}: passed {signal} on to it", self.dir.name());
                 } else {

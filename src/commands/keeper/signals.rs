@@ -9,13 +9,15 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
+use super::OUTPUT_CLOSED;
+
 /// Readable when a signal has come.
 pub(super) struct KeeperSignals(SignalDelivery<UnixStream, SignalOnly>);
 
 impl KeeperSignals {
     pub(super) fn new() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        let signals = [SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+        let signals = [SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, OUTPUT_CLOSED as i32];
         SignalDelivery::with_pipe(read, write, SignalOnly, signals).map(Self)
     }
 
