@@ -29,4 +29,5 @@ pub mod types;
 pub mod units;
 pub mod wire;
 
+pub use cli::command_line;
 pub use cli::dispatch::main;

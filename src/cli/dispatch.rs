@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use super::name::WhichApp;
 use super::{
-    Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, container,
-    containerd, resolve, resolve_units, rkt, salvage,
+    Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, complete,
+    container, containerd, resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
@@ -30,6 +30,11 @@ pub fn main() -> i32 {
         && first == JOURNAL_WRITER
     {
         return journal_writer::main(words).code();
+    }
+    if let [first, words @ ..] = &arguments[..]
+        && first == complete::COMPLETE
+    {
+        return complete::main(words).code();
     }
     if containerd::is_logger(&arguments) {
         return containerd::main(&arguments).code();

@@ -4,6 +4,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`dispatch`] | from the command line to the command |
+//! | [`complete`] | the words that may come next, for a shell |
 //! | [`containerd`] | the command line of a logger of containerd |
 //! | [`container`] | the mux of a container, as its keeper starts it |
 //! | [`salvage`] | the valid options of a mux with a running app |
@@ -14,6 +15,7 @@
 //! | [`units`] | the arguments of the commands that write units |
 //! | [`values`] | the values of options |
 
+mod complete;
 mod container;
 mod containerd;
 pub(crate) mod dispatch;
@@ -30,7 +32,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use crate::cli::mux::{
     ContainerArgs, LogArgs, MuxArgs, PrepareArgs, RecordArgs, RunArgs, StreamArgs, TtyArgs,
@@ -103,6 +105,11 @@ pub(crate) struct Cli {
     pub(crate) log_level: Option<log::LevelFilter>,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// All commands with their options, for the man pages.
+pub fn command_line() -> clap::Command {
+    Cli::command()
 }
 
 /// The title of the options that all commands have, in the help.

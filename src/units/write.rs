@@ -28,6 +28,11 @@ const USER: [&str; 4] = [
     "/usr/lib/systemd/user",
 ];
 
+/// The directories of units beside [`UnitDirectory`], of the system or of its users.
+pub(crate) fn elsewhere(user: bool) -> &'static [&'static str] {
+    if user { &USER } else { &SYSTEM }
+}
+
 /// Prints the units of apps.
 pub(crate) fn show(apps: &[AppUnits], setup: &Setup) -> Result<()> {
     let place = UnitDirectory::new(setup.seen_as.clone().into());
@@ -107,8 +112,7 @@ fn there(file: &UnitFile, setup: &Setup, place: &UnitDirectory) -> Option<PathBu
     }
     // Units for another root use only templates in that root.
     let looks = Path::new(&setup.seen_as) == place.path();
-    let elsewhere = if setup.user { USER } else { SYSTEM };
-    let mut paths = elsewhere.iter().map(|dir| Path::new(dir).join(&file.path));
+    let mut paths = elsewhere(setup.user).iter().map(|dir| Path::new(dir).join(&file.path));
     paths.find(|path| looks && path.exists())
 }
 

@@ -17,6 +17,8 @@ mod hostile;
 #[path = "../support/installed.rs"]
 mod installed;
 mod numbered;
+#[path = "../../packaging/man/pages.rs"]
+mod pages;
 #[path = "../support/pair.rs"]
 mod pair;
 mod pattern;
@@ -40,6 +42,7 @@ mod allocations;
 mod arrows;
 mod attach;
 mod cli;
+mod completion;
 mod console;
 mod crowd;
 mod ends;
@@ -57,6 +60,7 @@ mod log_failure;
 mod log_readers;
 mod log_rotation;
 mod logs;
+mod man_pages;
 mod no_room;
 mod oci;
 mod pass;

@@ -5,6 +5,7 @@ mod account;
 mod deferred;
 pub(crate) mod disable;
 mod guard;
+mod known;
 mod switch;
 mod trial;
 
@@ -16,6 +17,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 use self::deferred::DeferredDisable;
+pub(crate) use self::known::{enabled_services, services};
 use self::switch::Switch;
 use crate::os::print::print;
 use crate::os::state::AppDir;

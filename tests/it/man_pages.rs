@@ -1,0 +1,76 @@
+//! The man pages of a package: they render without a warning, and have each option and variable.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use clap::Command as CommandLine;
+
+use crate::installed::is_installed;
+use crate::pages;
+use crate::skip::skip;
+
+/// The rendered pages, by the names of their files; `None` if there is no man(1).
+fn rendered() -> Option<BTreeMap<String, String>> {
+    if !is_installed("man") {
+        skip("man", "it is not installed");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let render = |(name, text): (String, Vec<u8>)| {
+        let path = dir.path().join(&name);
+        fs::write(&path, text).unwrap();
+        let mut man = Command::new("man");
+        man.args(["--warnings", "--no-hyphenation", "--no-justification", "--local-file"]);
+        man.arg(path).env("MANWIDTH", "100").env("MANPAGER", "cat").env("LC_ALL", "C.UTF-8");
+        let output = man.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}");
+        assert!(output.status.success(), "{name}");
+        (name, String::from_utf8(output.stdout).unwrap())
+    };
+    Some(pages::pages().into_iter().map(render).collect())
+}
+
+/// Each command and those below it.
+fn all(command: &CommandLine) -> Vec<&CommandLine> {
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+    let below = below.filter(|below| below.get_name() != "help").flat_map(all);
+    std::iter::once(command).chain(below).collect()
+}
+
+#[test]
+fn each_command_has_a_page_with_its_options() {
+    let Some(pages) = rendered() else { return };
+    let mut program = iottymux::command_line();
+    program.build();
+    let commands = all(&program);
+    assert_eq!(pages.len(), commands.len() + 1);
+    let variables = &pages["iottymux.env.5"];
+    for command in commands {
+        let name = command.get_display_name().unwrap_or("iottymux");
+        let page = &pages[&format!("{name}.1")];
+        assert!(page.contains(&format!("{name} - ")), "{page}");
+        for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+            if let Some(long) = option.get_long() {
+                assert!(page.contains(&format!("--{long}")), "{name}: {long}");
+            }
+            if let Some(variable) = option.get_env().and_then(|name| name.to_str()) {
+                assert!(variables.contains(&format!("{variable}=")), "{variable}");
+                assert!(page.contains(variable), "{name}: {variable}");
+            }
+        }
+    }
+}
+
+/// An example is a line that can be copied.
+#[test]
+fn examples_are_as_in_the_help() {
+    let Some(pages) = rendered() else { return };
+    let program = iottymux::command_line();
+    let help = program.get_after_help().unwrap().to_string();
+    let examples: Vec<_> = help.lines().filter(|line| line.starts_with("  iottymux ")).collect();
+    assert!(examples.len() > 2, "{help}");
+    for example in examples {
+        assert!(pages["iottymux.1"].contains(example.trim()), "{example}");
+    }
+}
