@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panics")]
 
 mod control;
+#[path = "../../packaging/files/copyright.rs"]
+mod copyright;
 #[path = "../support/cri.rs"]
 mod cri;
 #[path = "../support/dice.rs"]
@@ -17,7 +19,7 @@ mod hostile;
 #[path = "../support/installed.rs"]
 mod installed;
 mod numbered;
-#[path = "../../packaging/man/pages.rs"]
+#[path = "../../packaging/files/man.rs"]
 mod pages;
 #[path = "../support/pair.rs"]
 mod pair;
@@ -63,6 +65,7 @@ mod logs;
 mod man_pages;
 mod no_room;
 mod oci;
+mod packaging;
 mod pass;
 mod programs;
 mod pulse;

@@ -30,6 +30,7 @@ mod lossless;
 mod modes;
 mod mutable;
 mod no_room;
+mod package;
 #[path = "../support/pair.rs"]
 mod pair;
 mod piped;

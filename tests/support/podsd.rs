@@ -100,10 +100,15 @@ impl Plan {
     }
 
     pub fn boot(self) -> Pod {
+        self.boot_with("PODSD_BINARY", Path::new(BINARY))
+    }
+
+    /// With this variable of podsd: the program under test, or another system's root.
+    pub fn boot_with(self, variable: &str, path: &Path) -> Pod {
         let output = Command::new(PODSD)
             .arg("up")
             .arg(self.dir.path())
-            .env("PODSD_BINARY", BINARY)
+            .env(variable, path)
             .env("PODSD_OWNER", std::process::id().to_string())
             .output()
             .unwrap();

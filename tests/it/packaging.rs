@@ -1,0 +1,115 @@
+//! The metadata of the packages: each file that is laid out is in each package, and each line of the
+//! metadata names a file. The scripts are read by a shell.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
+const STAGED: &str = "target/package/root/";
+
+/// What `[package.metadata]` of Cargo.toml says.
+fn metadata() -> Value {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--offline", "--no-deps", "--format-version=1"]).current_dir(PROJECT);
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    all["packages"][0]["metadata"].clone()
+}
+
+/// All files below a directory, as paths from there.
+fn files(dir: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut new = vec![dir.to_owned()];
+    while let Some(next) = new.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                new.push(path);
+            } else {
+                found.insert(path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Whether a path matches a pattern, whose only `*`s are in its last part.
+fn matches(pattern: &str, path: &str) -> bool {
+    let (Some((dir, pattern)), Some((of, name))) =
+        (pattern.rsplit_once('/'), path.rsplit_once('/'))
+    else {
+        return false;
+    };
+    let parts: Vec<&str> = pattern.split('*').collect();
+    dir == of
+        && match parts[..] {
+            [whole] => whole == name,
+            ["", ""] => true,
+            ["", end] => name.ends_with(end),
+            ["", middle, ""] => name.contains(middle),
+            _ => panic!("{pattern}"),
+        }
+}
+
+#[test]
+fn each_package_has_all_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stage = Command::new("packaging/stage");
+    stage.arg(env!("CARGO_BIN_EXE_iottymux")).arg("1").arg(dir.path().join("package"));
+    let output = stage.current_dir(PROJECT).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let staged = files(&dir.path().join("package/root"));
+    assert!(staged.len() > 30, "{staged:?}");
+    let metadata = metadata();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let assets = |of: &str| metadata[of]["assets"].as_array().unwrap().clone();
+    let deb = assets("deb").iter().map(|asset| text(&asset[0])).collect::<Vec<_>>();
+    let rpm = assets("generate-rpm").iter().map(|asset| text(&asset["source"])).collect::<Vec<_>>();
+    // cargo-deb puts the licences where Debian has them.
+    let licences = text(&metadata["deb"]["license-file"][0]);
+    for (package, patterns) in [("deb", [deb, vec![licences]].concat()), ("rpm", rpm)] {
+        for path in &staged {
+            let count = patterns.iter().filter(|p| matches(p, &format!("{STAGED}{path}"))).count();
+            assert_eq!(count, 1, "{package}: {path}");
+        }
+        for pattern in patterns {
+            let names_one = match pattern.strip_prefix(STAGED) {
+                Some(_) => staged.iter().any(|path| matches(&pattern, &format!("{STAGED}{path}"))),
+                None => Path::new(PROJECT).join(&pattern).is_file(),
+            };
+            assert!(names_one, "{package}: {pattern}");
+        }
+    }
+}
+
+/// What is linked into the binary is named, with the text of a licence that requires it.
+#[test]
+fn the_licences_of_what_is_linked() {
+    let text = crate::copyright::text();
+    for name in ["clap 4.", "tokio 1.", "vt100 0.", "glibc", "The standard library of Rust"] {
+        assert!(text.contains(name), "{name}");
+    }
+    for name in ["proptest", "clap_mangen", "syn 2.", "unicode-ident"] {
+        assert!(!text.contains(name), "{name} is not linked");
+    }
+    assert!(text.contains("Permission is hereby granted"), "the text of MIT");
+}
+
+#[test]
+fn the_scripts_are_valid() {
+    let scripts = ["stage", "release", "debian/postinst", "debian/prerm", "debian/postrm"];
+    let rpm = ["rpm/post", "rpm/preun", "rpm/postun"];
+    for script in scripts.into_iter().chain(rpm) {
+        let path = PathBuf::from(PROJECT).join("packaging").join(script);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("SPDX-License-Identifier: Apache-2.0"), "{script}");
+        let shell = if text.starts_with("#!/usr/bin/env bash") { "bash" } else { "sh" };
+        let output = Command::new(shell).arg("-n").arg(&path).output().unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+    }
+}
