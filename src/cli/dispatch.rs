@@ -1,6 +1,7 @@
 //! From the command line to the command, and from its outcome to the exit code.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use super::name::WhichApp;
 use super::{
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
-use crate::commands::{attach, journal_writer, keeper, list, logs, oci, run, status};
+use crate::commands::{attach, journal_writer, keeper, list, logs, metrics, oci, run, status};
 use crate::mux;
 use crate::mux::MuxPlan;
 use crate::os::diagnostics;
@@ -17,6 +18,7 @@ use crate::os::state::{AppDir, StateDir};
 use crate::systemd::manager::Manager;
 use crate::systemd::process;
 use crate::types::exit::Exit;
+use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, hooks, write};
@@ -157,6 +159,14 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Attach(args) => {
             if_valid(resolve::attach(&args, named(&args.app)?), |request| attach::attach(&request))
         }
+        Command::Status(args) if args.all => {
+            let (states, enabled) = all(given)?;
+            status::show_all(&states, &enabled, args.json).map(|()| Exit::Done)
+        }
+        Command::Metrics => {
+            let (states, enabled) = all(given)?;
+            metrics::show(&states, &enabled).map(|()| Exit::Done)
+        }
         Command::Status(args) => status::show(&named(&args.app)?, args.json).map(|()| Exit::Done),
         Command::Logs(args) => {
             let has_app = args.file.is_none() || args.app.given()?.is_some();
@@ -187,14 +197,17 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::List(args) => match args.app.given()? {
             Some(_) => list::one(&named(&args.app)?, "\n"),
-            None => {
-                // A state directory of elsewhere has nothing to do with the units here.
-                let enabled = if given.is_none() { enable::enabled() } else { Vec::new() };
-                list::all(&StateDir::all(given.clone())?, &enabled)
-            }
+            None => all(given).and_then(|(states, enabled)| list::all(&states, &enabled)),
         }
         .map(|()| Exit::Done),
     }
+}
+
+/// The directories with all apps of this user, and the apps that are enabled.
+fn all(given: Option<PathBuf>) -> Result<(Vec<StateDir>, Vec<AppName>)> {
+    // A state directory of elsewhere has nothing to do with the units here.
+    let enabled = if given.is_none() { enable::enabled() } else { Vec::new() };
+    Ok((StateDir::all(given)?, enabled))
 }
 
 /// Makes the ends of an app for its mux.

@@ -138,6 +138,10 @@ pub(crate) enum Command {
     ///
     /// After the mux has exited, shows the app's exit status and its last output.
     Status(StatusArgs),
+    /// Print the state of all apps as metrics for Prometheus.
+    ///
+    /// In the text format, for the textfile collector of node_exporter.
+    Metrics,
     /// Show the log of an app, if it has one that can be read.
     #[command(after_help = LOGS_EXAMPLES)]
     Logs(LogsArgs),
@@ -285,6 +289,11 @@ pub(crate) struct ListArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
+    /// Show the status of all apps.
+    ///
+    /// With --json, an array. An app without a mux has only its name and state there.
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

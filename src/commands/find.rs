@@ -16,6 +16,7 @@ use strsim::osa_distance;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::limits;
 use crate::types::name::AppName;
+use crate::wire::AppState;
 use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
@@ -132,6 +133,23 @@ pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
 pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
     let is_denied = |e: &std::io::Error| e.kind() == ErrorKind::PermissionDenied;
     error.downcast_ref().is_some_and(is_denied)
+}
+
+/// Whether a mux has not answered in time.
+pub(crate) fn is_late(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|e: &std::io::Error| e.kind() == ErrorKind::TimedOut)
+}
+
+/// The state of an app that has no document.
+pub(crate) fn state_without_mux(dir: &AppDir, is_enabled: bool) -> AppState {
+    let has_ended = matches!(Last::read(dir), Ok(Some(_)));
+    match (dir.is_locked(), has_ended) {
+        (true, true) => AppState::Stopping,
+        (true, false) => AppState::Preparing,
+        (false, true) => AppState::Exited,
+        (false, false) if is_enabled => AppState::Prepared,
+        (false, false) => AppState::Unknown,
+    }
 }
 
 /// The mux is gone because the app has ended.

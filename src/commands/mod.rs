@@ -10,18 +10,21 @@
 //! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
 //! | [`enable`] | making a service attachable, and no longer |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
-//! | [`list`], [`status`] | telling about apps |
+//! | [`list`], [`metrics`], [`status`] | telling about apps |
+//! | [`each`] | asking all apps |
 //! | [`find`] | finding an app and waiting for it |
 //! | [`journal_writer`] | taking a service's lines from a mux to the journal |
 
 pub(crate) mod attach;
 pub(crate) mod containerd_logger;
+pub(crate) mod each;
 pub(crate) mod enable;
 pub(crate) mod find;
 pub(crate) mod journal_writer;
 pub(crate) mod keeper;
 pub(crate) mod list;
 pub(crate) mod logs;
+pub(crate) mod metrics;
 pub(crate) mod oci;
 pub(crate) mod run;
 pub(crate) mod status;

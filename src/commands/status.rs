@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::find;
+use super::{each, find};
 use crate::os::print::print;
-use crate::os::state::AppDir;
+use crate::os::state::{AppDir, StateDir};
 use crate::types::limits;
+use crate::types::name::AppName;
 use crate::types::time::Now;
 use crate::wire::last::{Last, StreamTail};
 use crate::wire::session::{self, Patience};
@@ -19,23 +20,96 @@ use crate::wire::{
     LogReport, Report,
 };
 
+/// What is known of an app.
+pub(crate) enum Known {
+    /// What its mux reports.
+    Report(Box<Report>),
+    /// What its last mux has left.
+    Last(Last),
+    /// Only its state.
+    State(&'static str),
+}
+
+impl Known {
+    /// Asks the mux of an app.
+    pub(crate) fn of(dir: &AppDir, is_enabled: bool) -> Self {
+        let error = match report(dir) {
+            Ok(report) => return Self::Report(Box::new(report)),
+            Err(e) => e,
+        };
+        match error.downcast() {
+            Ok(find::Ended { last, .. }) => Self::Last(last),
+            Err(e) if find::is_forbidden(&e) => Self::State("refused"),
+            Err(e) if find::is_absence(&e) => {
+                Self::State(find::state_without_mux(dir, is_enabled).word())
+            }
+            Err(e) if find::is_late(&e) => Self::State(AppState::Unknown.word()),
+            // It answers, but refuses this user.
+            Err(_) => Self::State("refused"),
+        }
+    }
+
+    /// The word for the app's state.
+    pub(crate) fn state(&self) -> &'static str {
+        match self {
+            Self::Report(report) => report.app_state().word(),
+            Self::Last(_) => AppState::Exited.word(),
+            Self::State(state) => state,
+        }
+    }
+
+    /// How the app ended last, if that is known.
+    pub(crate) fn exit_code(&self) -> Option<u8> {
+        match self {
+            Self::Report(report) => report.app_ended.map(AppStatus::code),
+            Self::Last(last) => last.status.map(AppStatus::code),
+            Self::State(_) => None,
+        }
+    }
+
+    fn text(&self, dir: &AppDir) -> String {
+        match self {
+            Self::Report(report) => text(report),
+            Self::Last(last) => last_text(dir, last),
+            Self::State(state) => format!("app {}: {state}\n", dir.name()),
+        }
+    }
+
+    fn json(self, dir: &AppDir) -> serde_json::Result<String> {
+        match self {
+            Self::Report(rest) => {
+                serde_json::to_string(&JsonStatus { app_state: rest.app_state().word(), rest })
+            }
+            Self::Last(last) => {
+                let app_state = AppState::Exited.word();
+                serde_json::to_string(&JsonStatus { app_state, rest: ended_app(dir, last) })
+            }
+            Self::State(app_state) => {
+                let rest = OtherApp { app: dir.name().to_string() };
+                serde_json::to_string(&JsonStatus { app_state, rest })
+            }
+        }
+    }
+}
+
 /// Prints the status of an app's mux, as text or JSON; or `last.json`, if the mux has ended.
 pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
-    let text = match report(dir) {
-        Ok(report) if json => {
-            let app_state = report.app_state();
-            ascii(&serde_json::to_string(&JsonStatus { app_state, rest: report })?) + "\n"
-        }
-        Ok(report) => text(&report),
-        Err(e) => match e.downcast()? {
-            find::Ended { last, .. } if json => {
-                let status = JsonStatus { app_state: AppState::Exited, rest: ended_app(dir, last) };
-                ascii(&serde_json::to_string(&status)?) + "\n"
-            }
-            find::Ended { last, .. } => last_text(dir, &last),
-        },
+    let known = match report(dir) {
+        Ok(report) => Known::Report(Box::new(report)),
+        Err(e) => Known::Last(e.downcast::<find::Ended>()?.last),
     };
-    print(&text)
+    print(&if json { ascii(&known.json(dir)?) + "\n" } else { known.text(dir) })
+}
+
+/// Prints the status of all apps, as text, or as a JSON array.
+pub(crate) fn show_all(states: &[StateDir], enabled: &[AppName], json: bool) -> Result<()> {
+    let one = |dir: AppDir, is_enabled| {
+        let known = Known::of(&dir, is_enabled);
+        if json { known.json(&dir) } else { Ok(known.text(&dir)) }
+    };
+    let all = each::app(states, enabled, one)?;
+    let all = all.into_iter().collect::<serde_json::Result<Vec<_>>>()?;
+    print(&if json { ascii(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })
 }
 
 /// The same JSON in ASCII, so that output of the app cannot control a terminal.
@@ -57,9 +131,15 @@ fn ascii(json: &str) -> String {
 /// The document of `--json`.
 #[derive(Serialize)]
 struct JsonStatus<T> {
-    app_state: AppState,
+    app_state: &'static str,
     #[serde(flatten)]
     rest: T,
+}
+
+/// The same for an app of which only the state is known.
+#[derive(Serialize)]
+struct OtherApp {
+    app: String,
 }
 
 /// The same for an app whose mux has ended.

@@ -29,7 +29,7 @@ fn the_short_help_has_one_line_for_each_option() {
     let rig = Rig::new();
     let commands = [
         "", "stream", "tty", "attach", "list", "status", "logs", "control", "run", "enable",
-        "disable", "units",
+        "disable", "units", "metrics",
     ];
     for command in commands {
         let words: Vec<&str> = command.split_whitespace().collect();

@@ -63,6 +63,7 @@ mod log_readers;
 mod log_rotation;
 mod logs;
 mod man_pages;
+mod metrics;
 mod no_room;
 mod oci;
 mod packaging;
