@@ -4,6 +4,7 @@
 //! events: a command that ends, a line, the end of a stream. `IOTTYMUX_LONG=1` runs the long form.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod book;
 mod console;
 mod continuity;
 #[path = "../support/cri.rs"]

@@ -1,0 +1,185 @@
+//! The pages of the book, done as they are written: the files of a page are written, and its commands
+//! run in their order. The services that a page assumes are real programs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::installed::is_installed;
+use crate::pod::{Plan, Pod, project_file};
+use crate::proc::eventually;
+use crate::skip::skip;
+
+/// A server with commands on its stdin.
+const SERVER: &str = r#"#!/bin/bash
+echo server up
+while read -r line; do
+  case $line in
+    say\ *) echo "[all] ${line#say }" ;;
+    save-all) echo 'Saved the game' ;;
+    stop) echo world saved; exit 0 ;;
+    *) echo "$line" ;;
+  esac
+done
+"#;
+/// A service that prints, and ends when it is asked to.
+const WEB: &str = "[Service]\nExecStart=/bin/bash -c 'echo serving; exec sleep 1000'\n";
+
+/// The fenced blocks of a page: what each is said to be, and its text.
+fn blocks(page: &str) -> Vec<(String, String)> {
+    let text = project_file(&format!("docs/{page}.md"));
+    let parts = text.split("\n```").skip(1).step_by(2);
+    let block = |part: &str| part.split_once('\n').map(|(kind, text)| (kind.into(), text.into()));
+    parts.filter_map(block).collect()
+}
+
+/// The path in the first line of a block that is a file.
+fn path_of<'a>(kind: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
+    let (first, rest) = text.split_once('\n')?;
+    let path = first.strip_prefix("# ").filter(|path| path.starts_with('/') && kind != "console");
+    path.map(|path| (path, rest))
+}
+
+/// Writes the files of a page, and runs its commands. Each command must succeed. What all have
+/// printed.
+fn follow(pod: &Pod, page: &str) -> String {
+    let (mut said, mut done) = (String::new(), 0);
+    for (kind, text) in blocks(page) {
+        if let Some((path, text)) = path_of(&kind, &text) {
+            let path = pod.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        } else if kind == "console" {
+            for command in text.lines().filter_map(|line| line.strip_prefix("# ")) {
+                said += &pod.run(&["sh", "-c", command]);
+                done += 1;
+            }
+        }
+    }
+    assert!(done > 0, "{page} has no commands");
+    said
+}
+
+fn with_program(plan: Plan, path: &str) -> Plan {
+    plan.root_program(path, SERVER).root_mode(path, 0o755)
+}
+
+#[test]
+fn game_servers() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = with_program(plan, "srv/minecraft/server").boot();
+    fs::create_dir(pod.path("/srv/minecraft/world")).unwrap();
+    let said = follow(&pod, "game-servers");
+    assert!(said.contains("[all] hello"), "{said}");
+    let saved = pod.run(&["sh", "-c", "ls /var/backups"]);
+    assert!(saved.starts_with("minecraft-"), "{saved}");
+    let logs = || pod.run(&["iottymux", "logs", "minecraft"]);
+    eventually("saving is on again", || logs().lines().last() == Some("save-on"));
+    // It stops by its own command.
+    pod.systemctl(&["stop", "minecraft"]);
+    assert!(logs().ends_with("world saved\n"), "{}", logs());
+    let ended = pod.run(&["iottymux", "status", "minecraft"]);
+    assert!(ended.starts_with("app minecraft: ended with status 0"), "{ended}");
+}
+
+#[test]
+fn screen_and_tmux() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = with_program(plan, "srv/bot/bot").boot();
+    let said = follow(&pod, "screen-and-tmux");
+    assert!(said.contains("bot.service can be attached"), "{said}");
+    let shown = || {
+        pod.run(&["sh", "-c", "timeout 1 iottymux attach bot --mode tty-out --from start || true"])
+    };
+    eventually("the bot has the line", || shown().matches("reload").count() > 1);
+    pod.systemctl(&["stop", "bot"]);
+}
+
+#[test]
+fn logrotate() {
+    if !is_installed("logrotate") {
+        return skip("logrotate", "it is not installed");
+    }
+    let Some(plan) = Plan::new() else { return };
+    let plan = plan.unit("web.service", WEB).root_file("var/lib/logrotate/README", "");
+    let pod = plan.boot();
+    let said = follow(&pod, "logrotate");
+    assert!(said.contains("log.1"), "{said}");
+    let exists = || pod.path("/var/log/iottymux/web/log").exists();
+    eventually("the mux has made the new file", exists);
+    assert!(pod.run(&["iottymux", "logs", "web"]).contains("serving"));
+}
+
+#[test]
+fn collectors() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("web.service", WEB).boot();
+    let said = follow(&pod, "collectors");
+    assert!(said.ends_with(" stdout F serving\n"), "{said}");
+}
+
+#[test]
+fn ansible() {
+    if !is_installed("ansible-playbook") {
+        return skip("ansible-playbook", "it is not installed");
+    }
+    let Some(plan) = Plan::new() else { return };
+    let game = "[Service]\nExecStart=/bin/bash -c 'exec sleep 1000'\n";
+    let pod = plan.unit("web.service", WEB).unit("game.service", game).boot();
+    let said = follow(&pod, "ansible");
+    let runs: Vec<&str> = said.lines().filter(|line| line.contains("unreachable=")).collect();
+    let [first, second] = runs[..] else { panic!("{said}") };
+    assert!(first.contains("changed=1") && second.contains("changed=0"), "{said}");
+    assert!(said.contains("web.service has its own streams again"), "{said}");
+}
+
+#[test]
+fn prometheus() {
+    if !is_installed("jq") {
+        return skip("jq", "it is not installed");
+    }
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("game.service", WEB).boot();
+    pod.systemctl(&["start", "game"]);
+    pod.run(&["iottymux", "enable", "game", "--tty", "--now"]);
+    let said = follow(&pod, "prometheus");
+    assert!(said.contains("iottymux_app_state{app=\"game\",state=\"running\"} 1\n"), "{said}");
+    assert!(said.contains("game\trunning\t"), "{said}");
+    let written = pod.path("/var/lib/prometheus/node-exporter/iottymux.prom");
+    let text = || fs::read_to_string(&written).unwrap_or_default();
+    eventually("the timer has written the metrics", || text().contains("iottymux_app_state{"));
+    assert_eq!(fs::metadata(&written).unwrap().permissions().mode() & 0o004, 0o004);
+}
+
+#[test]
+fn troubleshooting() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("demo.service", WEB).boot();
+    pod.run(&["iottymux", "enable", "demo", "--stdout", "stream", "--now"]);
+    let said = follow(&pod, "troubleshooting");
+    assert!(said.contains("demo.service has its own streams again"), "{said}");
+}
+
+/// Each link of a page leads to a file.
+#[test]
+fn links() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let mut found = 0;
+    for dir in ["", "docs"] {
+        for entry in fs::read_dir(format!("{root}/{dir}")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let file = link.split('#').next().unwrap();
+                if file.is_empty() || link.contains("://") || link.contains(char::is_whitespace) {
+                    continue;
+                }
+                assert!(path.parent().unwrap().join(file).exists(), "{}: {link}", path.display());
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 50, "{found}");
+}
