@@ -65,9 +65,9 @@ pub(crate) const REASON: usize = 256;
 pub(crate) const SEQUENCE: usize = 1024;
 /// Parameters of a control sequence that are parsed.
 pub(crate) const NUMBERS: usize = 32;
-/// Most cells (rows times columns) of the model of a screen. Each takes 64 bytes, so the model
-/// takes 8 MiB, and at most twice that while a smaller window hides text. The largest usual windows
-/// have 200 rows of 600 columns.
+/// Most cells (rows times columns) of the model of a screen. Each takes 16 bytes, so each of its two
+/// screens takes 2 MiB, and the main one at most twice that while a smaller window hides text. The
+/// largest usual windows have 200 rows of 600 columns.
 pub const CELLS: usize = 128 * 1024;
 /// Queries of the app that are kept at once: programs send a handful when they start.
 pub const QUERIES: usize = 64;

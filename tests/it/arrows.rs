@@ -92,18 +92,6 @@ fn only_one_module_has_unsafe() {
     }
 }
 
-#[test]
-fn only_one_module_knows_the_emulator() {
-    for (path, text) in sources() {
-        assert_eq!(
-            text.contains("vt100::"),
-            path == Path::new("core/screen/model.rs"),
-            "{}",
-            path.display()
-        );
-    }
-}
-
 /// Which modules of this crate a pure one may know, and that it knows nothing of the system.
 #[test]
 fn the_pure_modules_know_nothing_of_the_system() {

@@ -1,34 +1,40 @@
 //! What an app's terminal shows, and how to redraw it on any other terminal.
 //!
 //! ```text
-//! bytes ─▶ scan ─┬▶ modes                    ─┐
-//!                ├▶ query ─▶ Asked            ├▶ redraw
-//!                └▶ dialect ─▶ model (vt100) ─┘   model ─▶ reflow
+//! bytes ─▶ scan ─┬▶ modes ──────────────▶┐
+//!                ├▶ query ─▶ PendingQuery├▶ redraw
+//!                └▶ model ─▶ draw ──────▶┘
+//!                   model: text, grid, style, extras, tabs, reflow
 //! ```
 //!
-//! Pure. Invariant: for any bytes in any pieces, memory stays bounded and nothing panics. When the
-//! emulator panics, it is dropped, and everything else goes on. Strings (titles, the clipboard,
-//! pictures) never reach the emulator.
+//! Pure. Invariant: for any bytes in any pieces, memory and time stay bounded, and nothing panics.
 //!
 //! A redraw works on any xterm-like terminal, contains no query, and keeps the scrollback. It ends
 //! with the incomplete sequence or character of the app, so that the app's next bytes continue it.
-//! Not redrawn, because the emulator does not know them: tab stops that the app has set, and
-//! blinking, hidden and struck text.
 
-mod dialect;
+mod draw;
+mod extras;
+mod flood;
+mod grid;
 mod model;
 pub mod modes;
+mod palette;
 pub mod query;
 mod reflow;
 pub mod replies;
 pub mod scan;
+mod style;
+mod tabs;
+mod text;
 
 use std::fmt::Write;
 
-use super::screen::model::Model;
-use super::screen::modes::{Saved, ScreenModes};
+use super::screen::draw::{draw, put_cursor, set_tabs};
+use super::screen::flood::Flood;
+use super::screen::model::{Model, StyledCursor};
+use super::screen::modes::{Saved, ScreenModes, is_closed};
 use super::screen::query::{PendingQuery, Query};
-use super::screen::scan::{ESC, Piece, Scanner};
+use super::screen::scan::{Control, ESC, Piece, Scanner};
 use crate::types::limits;
 use crate::types::size::Size;
 
@@ -103,29 +109,13 @@ impl Screen {
 
     /// Processes bytes that do not end within a character, except inside a sequence.
     fn pieces(&mut self, bytes: &[u8]) {
-        let Self { scanner, state, .. } = self;
-        // The emulator has got the bytes before `run`: it is fastest with large pieces.
-        let (mut run, mut at) = (0, 0);
-        let selectors = dialect::has_selector(bytes);
-        loop {
-            if !selectors && scanner.is_in_text() && !state.modes.has_special_text() {
-                at += dialect::plain_len(&bytes[at..]);
-            }
-            let from = at;
-            let Some(piece) = scanner.next(bytes, &mut at) else { break };
-            let is_here = match piece {
-                Piece::Sequence(raw) | Piece::Opaque(raw) => raw.len() == at - from,
-                Piece::Text(_) | Piece::Control(_) => true,
-            };
-            if is_here && state.takes(piece, selectors) {
-                continue;
-            }
-            state.model.process(&bytes[run..from]);
-            run = at;
-            state.piece(piece, at);
+        let mut at = 0;
+        if self.scanner.is_in_text() {
+            at += self.state.skip(bytes);
         }
-        let held = self.scanner.held().len().min(bytes.len() - run);
-        self.state.model.process(&bytes[run..bytes.len() - held]);
+        while let Some(piece) = self.scanner.next(bytes, &mut at) {
+            self.state.piece(piece, at);
+        }
         self.state.before += bytes.len() as u64;
     }
 
@@ -133,11 +123,6 @@ impl Screen {
     pub fn resize(&mut self, size: Size) {
         self.state.model.resize(size);
         self.state.modes.resized();
-    }
-
-    /// Why the screen cannot be redrawn any more; returned once.
-    pub fn why_off(&mut self) -> Option<String> {
-        self.state.model.why()
     }
 
     /// The app's queries since the last call, at most [`limits::QUERIES`].
@@ -155,17 +140,13 @@ impl Screen {
         &self.state.modes
     }
 
-    /// The bytes that draw the screen on a terminal with this window; `None` without a working
-    /// model.
+    /// The bytes that draw the screen on a terminal with this window.
     ///
     /// In a larger window the screen is at the top left. A smaller window cuts columns on the
     /// right. It cuts rows of the main screen at the top, so that the cursor is visible, and rows
     /// of the alternate screen at the bottom.
-    pub fn redraw(&self, window: Size) -> Option<Vec<u8>> {
+    pub fn redraw(&self, window: Size) -> Vec<u8> {
         let State { modes, model, title, .. } = &self.state;
-        if !model.works() {
-            return None;
-        }
         let size = model.size();
         let some = |wanted: u16, else_: u16| if wanted == 0 { else_ } else { wanted };
         let window =
@@ -174,35 +155,36 @@ impl Screen {
         let mut out = String::from("\x18\x1b[?1049l");
         out.push_str(&modes.reset());
         out.push_str("\x1b[?25l\x1b[H\x1b[J");
+        out.push_str(&set_tabs(model, window.cols));
         if let Some(title) = title {
             let _ = write!(out, "\x1b]2;{title}\x1b\\");
         }
         let mut top = 0;
         if model.is_alternate() {
-            let saved = modes.is_set(true, 1049) == Some(true);
-            let main = model.main(saved);
-            let top = top_row(&main, window);
-            out.push_str(&main.draw(window, top));
-            out.push_str(&main.put_cursor(window, top, main.cursor().0 - top + 1));
+            // Showing the alternate screen saves the cursor of the main one.
+            let saved = model.saved(true);
+            let top = top_row(saved, window);
+            out.push_str(&draw(model, true, window, top));
+            out.push_str(&self.state.put_saved(true, None, window, top));
             out.push_str(&modes.set_main_keyboard());
             out.push_str("\x1b[?1049h");
+            out.push_str(DEFAULT_CURSOR);
             out.push_str(modes.forget_keyboard());
-            out.push_str("\x1b[m\x1b[H\x1b[2J");
+            out.push_str("\x1b[H\x1b[2J");
         } else {
-            top = top_row(model, window);
+            top = top_row(&model.cursor(), window);
         }
-        out.push_str(&model.draw(window, top));
+        out.push_str(&draw(model, false, window, top));
         let region = self.state.region().filter(|(_, last)| top == 0 && *last <= window.rows);
-        if let Some(saved) = modes.saved() {
-            out.push_str(&repeat_saved(model, saved, region, window, top));
-        }
+        out.push_str(&self.state.put_saved(false, region, window, top));
+        out.push_str("\x1b7");
+        out.push_str(DEFAULT_CURSOR);
         if let Some((first, last)) = region {
             let _ = write!(out, "\x1b[{first};{last}r");
         }
         out.push_str(&modes.set_changed());
-        let row = model.cursor().0.saturating_sub(top).min(window.rows - 1) + 1;
-        let first = region.filter(|_| modes.counts_from_region()).map_or(1, |(first, _)| first);
-        out.push_str(&model.put_cursor(window, top, row.saturating_sub(first - 1).max(1)));
+        let region = region.filter(|_| modes.counts_from_region());
+        out.push_str(&self.state.put(false, &model.cursor(), region, window, top));
         out.push_str(&modes.select_charsets());
         if modes.shows_cursor() {
             out.push_str("\x1b[?25h");
@@ -210,37 +192,16 @@ impl Screen {
         let mut out = out.into_bytes();
         out.extend_from_slice(&self.begun);
         out.extend_from_slice(self.scanner.held());
-        Some(out)
+        out
     }
 }
 
-/// Repeats the app's saved cursor, on a drawn screen with default modes.
-fn repeat_saved(
-    model: &Model,
-    saved: Saved,
-    region: Option<(u16, u16)>,
-    window: Size,
-    top: u16,
-) -> String {
-    let model = model.restored();
-    let row = model.cursor().0.saturating_sub(top).min(window.rows - 1) + 1;
-    let region = region.filter(|(first, last)| saved.origin && (*first..=*last).contains(&row));
-    let mut out = String::new();
-    if let Some((first, last)) = region {
-        let _ = write!(out, "\x1b[{first};{last}r");
-    }
-    if saved.origin {
-        out.push_str("\x1b[?6h");
-    }
-    out.push_str(&model.put_cursor(window, top, row - region.map_or(0, |(first, _)| first - 1)));
-    out.push_str(&saved.select_charsets());
-    out.push_str("\x1b7\x1b(B\x1b)B\x0f\x1b[?6l\x1b[r\x1b[m");
-    out
-}
+/// Undoes what [`State::put_saved`] sets.
+const DEFAULT_CURSOR: &str = "\x1b(B\x1b)B\x0f\x1b[?6l\x1b[r\x1b[m";
 
 /// The first row of a main screen that is shown.
-fn top_row(model: &Model, window: Size) -> u16 {
-    model.cursor().0.saturating_sub(window.rows - 1)
+fn top_row(cursor: &StyledCursor, window: Size) -> usize {
+    (cursor.at.row + 1).saturating_sub(usize::from(window.rows))
 }
 
 impl State {
@@ -252,67 +213,125 @@ impl State {
         (first < region.1 && region != (1, rows)).then_some(region)
     }
 
-    /// Whether the emulator can process a piece unchanged, together with its neighbours; its modes
-    /// are then read. Most of a stream is of this kind.
-    fn takes(&mut self, piece: Piece<'_>, selectors: bool) -> bool {
-        let Piece::Sequence(raw) = piece else {
-            return match piece {
-                Piece::Text(text) => {
-                    !(self.modes.has_special_text() || selectors && dialect::has_selector(text))
-                }
-                _ => false,
-            };
-        };
-        match raw {
-            _ if dialect::plain_len(raw) == raw.len() => true,
-            [ESC, b'M'] => true,
-            [ESC, b'(' | b')', _] | [ESC, b'7' | b'8' | b'=' | b'>'] => {
-                self.modes.read(piece);
-                true
-            }
-            // Alternate screens, saved cursors and the end of no-wrap are translated elsewhere.
-            [ESC, b'[', b'?', numbers @ .., b'h' | b'l']
-                if self.modes.wraps()
-                    && !numbers.windows(3).any(|part| part == b"104")
-                    && !numbers.ends_with(b"47") =>
-            {
-                self.modes.read(piece);
-                true
-            }
-            _ => false,
-        }
+    /// Puts a cursor where it is in a window that shows the screen from the row `top` on, and where
+    /// the rows count from this region.
+    fn put(
+        &self,
+        of_main: bool,
+        cursor: &StyledCursor,
+        region: Option<(u16, u16)>,
+        window: Size,
+        top: usize,
+    ) -> String {
+        let last = usize::from(window.rows) - 1;
+        let row = cursor.at.row.saturating_sub(top).min(last) + 1;
+        let first = region.map_or(1, |(first, _)| usize::from(first));
+        let row = row.saturating_sub(first - 1).max(1);
+        put_cursor(&self.model, of_main, cursor, (window, top), row)
     }
 
-    /// Processes a piece that ends `end` bytes after `before`. The emulator has everything before
-    /// it.
+    /// Puts the app's saved cursor on a drawn screen with default modes.
+    fn put_saved(
+        &self,
+        of_main: bool,
+        region: Option<(u16, u16)>,
+        window: Size,
+        top: usize,
+    ) -> String {
+        let (cursor, saved) = (self.model.saved(of_main), self.modes.saved(of_main));
+        let row = cursor.at.row.saturating_sub(top) + 1;
+        let is_in = |(first, last): &(u16, u16)| {
+            saved.origin && (usize::from(*first)..=usize::from(*last)).contains(&row)
+        };
+        let region = region.filter(is_in);
+        let mut out = String::new();
+        if let Some((first, last)) = region {
+            let _ = write!(out, "\x1b[{first};{last}r");
+        }
+        if saved.origin {
+            out.push_str("\x1b[?6h");
+        }
+        out.push_str(&self.put(of_main, cursor, region, window, top));
+        out.push_str(&Saved::select_charsets(saved));
+        out
+    }
+
+    /// Skips what scrolls away. Returns how many bytes that are.
+    fn skip(&mut self, bytes: &[u8]) -> usize {
+        if self.modes.is_shifted() || !self.modes.wraps() {
+            return 0;
+        }
+        let scrolled = self.model.rows_until_scrolled(&self.modes);
+        let flood = scrolled.and_then(|(below, rows)| Flood::find(bytes, below, rows));
+        let Some(flood) = flood else { return 0 };
+        self.model.flooded(flood.looks());
+        flood.len
+    }
+
+    /// Processes a piece that ends `end` bytes after `before`.
     fn piece(&mut self, piece: Piece<'_>, end: usize) {
         match piece {
-            Piece::Text(text) => dialect::show_text(text, &mut self.modes, &mut self.model),
-            _ if Query::of(piece, |query| self.ask(query, end)) => {}
-            Piece::Control(_) => {}
-            Piece::Sequence(raw) => self.sequence(raw),
-            Piece::Opaque(_) => return,
+            Piece::Text(text) => self.model.print(text, &mut self.modes),
+            Piece::Sequence(raw) => self.sequence(raw, end),
+            Piece::Control(_) => {
+                Query::of(piece, |query| self.ask(query, end));
+                self.modes.read(piece);
+            }
+            Piece::Opaque(_) => {}
         }
-        self.modes.read(piece);
     }
 
-    fn sequence(&mut self, raw: &[u8]) {
-        if let Some((kind, text)) = scan::string(raw) {
-            if kind == b']' && (text.starts_with(b"0;") || text.starts_with(b"2;")) {
-                let text = String::from_utf8_lossy(&text[2..]);
-                self.title = Some(text.chars().filter(|c| !c.is_control()).collect());
+    fn sequence(&mut self, raw: &[u8], end: usize) {
+        if let [ESC, b'[', numbers @ .., b'm'] = raw
+            && numbers.first().is_none_or(|first| matches!(first, b'0'..=b';'))
+        {
+            return self.control(&Control { marker: 0, numbers, mark: 0, last: b'm' });
+        }
+        if let Some(text) = scan::string(raw) {
+            Query::of(Piece::Sequence(raw), |query| self.ask(query, end));
+            self.string(text);
+            return self.modes.read(Piece::Sequence(raw));
+        }
+        // Control characters within a sequence come before it.
+        if raw[1..].iter().any(|byte| *byte < b' ') {
+            let (inner, raw): (Vec<u8>, Vec<u8>) = raw[1..].iter().partition(|byte| **byte < b' ');
+            self.model.print(&inner, &mut self.modes);
+            return self.sequence(&[&[ESC], &raw[..]].concat(), end);
+        }
+        if let Some(control) = Control::parse(raw) {
+            match Query::control(&control) {
+                Some(query) => self.ask(query, end),
+                None => self.control(&control),
             }
-            return;
+        } else {
+            Query::of(Piece::Sequence(raw), |query| self.ask(query, end));
+            self.modes.read(Piece::Sequence(raw));
+            self.model.escape(raw, &self.modes);
+            if raw == [ESC, b'c'] {
+                self.title = None;
+            }
         }
-        if let [ESC, b'[', b'J'] | [ESC, b'[', b'0' | b'2', b'J'] = raw {
-            return self.model.erase(raw, raw[2] == b'2');
+    }
+
+    fn control(&mut self, control: &Control<'_>) {
+        let is_plain = (control.marker, control.mark) == (0, 0);
+        if !(is_plain && matches!(control.last, b'@'..=b'M' | b'P' | b'X' | b'm')) {
+            self.modes.control(control);
         }
-        match dialect::translate(raw, &self.modes, &self.model) {
-            Some(known) => self.model.process(&known),
-            None => self.model.process(raw),
-        }
-        if raw == b"\x1bc" {
-            self.title = None;
+        self.model.control(control, &self.modes);
+    }
+
+    /// Reads a string: a title, or a hyperlink.
+    fn string(&mut self, (kind, text): (u8, &[u8])) {
+        let clean = |text: &[u8]| -> String {
+            String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect()
+        };
+        match text {
+            [b'0' | b'2', b';', title @ ..] if kind == b']' => self.title = Some(clean(title)),
+            [b'8', b';', link @ ..] if kind == b']' => {
+                self.model.link((!is_closed(link)).then(|| clean(link).into()));
+            }
+            _ => {}
         }
     }
 
@@ -320,9 +339,7 @@ impl State {
         if self.asked.len() == limits::QUERIES {
             return;
         }
-        let (row, col) = self.model.cursor();
-        let size = self.model.size();
-        let (row, col) = (row.min(size.rows - 1) + 1, col.min(size.cols - 1) + 1);
+        let (row, col) = self.model.place();
         let region = self.region().filter(|_| self.modes.counts_from_region());
         let first = region.map_or(1, |(first, _)| first);
         let cursor = (row.saturating_sub(first - 1).max(1), col);

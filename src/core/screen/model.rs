@@ -1,634 +1,573 @@
-//! The cells of a terminal: the only file that knows the emulator (the vt100 crate).
+//! The screen of a terminal: its cells, its cursor, and what control sequences do to them.
 //!
-//! It takes complete sequences and text. A panic inside it is caught and silent. It ends the model,
-//! never the caller, and its reason is kept. Memory: see [`limits::CELLS`].
+//! It receives complete sequences and characters. [`text`](super::text) prints, and
+//! [`ScreenModes`] has the modes. Memory: see [`limits::CELLS`].
 
-use std::any::Any;
-use std::cell::Cell;
-use std::fmt::Write;
-use std::num::NonZeroU16;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::Once;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use vt100::{Color, Parser};
-
-use super::reflow::{CellPosition, Glyph, Row, reflow};
-use super::scan;
+use super::extras::{Extra, Extras};
+use super::grid::{Cell, Row, scroll_down, scroll_up};
+use super::modes::ScreenModes;
+use super::reflow::{CellPosition, reflow};
+use super::scan::{Control, ESC};
+use super::style::{Flags, Style};
+use super::tabs::TabStops;
 use crate::types::limits;
 use crate::types::size::Size;
 
-/// Most rows of that model: the emulator finds a row by counting from the first.
+/// Most rows of that model. With it and [`MODEL_COLS`] no sequence takes more than some
+/// microseconds.
 const MODEL_ROWS: u16 = 500;
-/// Fewest columns of that model: a wide character takes two.
-const MODEL_COLS: u16 = 2;
+/// Fewest and most columns of that model: a wide character takes two.
+const MODEL_COLS: std::ops::RangeInclusive<u16> = 2..=2000;
+/// Characters that one sequence repeats (`CSI … b`): more than a row has.
+const REPEATS: u16 = 4096;
+
+/// Where the next character goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CursorPlace {
+    pub(crate) row: usize,
+    pub(crate) col: usize,
+    /// The row is full: the next character goes to the next row.
+    pub(crate) wraps: bool,
+}
+
+/// A cursor, and the look of what it prints.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StyledCursor {
+    pub(crate) at: CursorPlace,
+    pub(crate) style: Style,
+}
 
 /// See the module.
 pub(crate) struct Model {
-    /// `None` after the emulator has panicked.
-    parser: Option<Parser>,
-    why: Option<String>,
-    /// The last large window. While the window is smaller, rows that no longer fit are kept, so
-    /// that they are there again when the client with the small window has gone.
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    /// The main and the alternate screen.
+    screens: [Vec<Row>; 2],
+    is_alternate: bool,
+    /// Rows above the main screen, see [`Model::keeps`].
+    above: VecDeque<Row>,
+    /// The most rows above. While the window is smaller than it was, rows that no longer fit are
+    /// kept, so that they are there again when the client with the small window has gone.
+    keeps: usize,
+    /// The last large window.
     largest: Size,
-    /// A copy from before the first resize on the alternate screen. The main screen is resized from
-    /// this copy when it is shown again.
-    unresized: Option<Box<Model>>,
-    /// The screen is erased from here to its end, with this look.
-    erased: Option<((u16, u16), Look)>,
-    /// How often the emulator has erased a part of the screen.
-    #[cfg(test)]
-    pub(crate) erasures: usize,
+    pub(super) cursor: CursorPlace,
+    pub(super) style: Style,
+    /// For each screen.
+    saved: [StyledCursor; 2],
+    pub(crate) tabs: TabStops,
+    pub(crate) extras: Extras,
+    /// The character that can be repeated.
+    pub(super) last: Option<char>,
 }
-
-/// The colours and attributes of text.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Look {
-    text: Color,
-    back: Color,
-    /// Bold, dim, italic, underline, inverse.
-    flags: [bool; 5],
-}
-
-const PLAIN: Look = Look { text: Color::Default, back: Color::Default, flags: [false; 5] };
-/// The look of a space that marks the end of a rewrapped line, where the line would seem to
-/// continue ([`may_wrap`]). Programs do not print such a space in the last column.
-const END: Look = Look { flags: [false, true, true, false, false], ..PLAIN };
-/// The numbers that select these flags.
-const FLAGS: [u8; 5] = [1, 2, 3, 4, 7];
 
 impl Model {
     /// An empty screen.
     pub(crate) fn new(size: Size) -> Self {
-        let (rows, cols) = bounded(size);
-        let largest = Size { rows: rows.get(), cols: cols.get() };
-        let mut model = Self {
-            parser: None,
-            why: None,
-            largest,
-            unresized: None,
-            erased: None,
-            #[cfg(test)]
-            erasures: 0,
-        };
-        match contain(|| Parser::new(rows, cols, 0)) {
-            Ok(parser) => model.parser = Some(parser),
-            Err(why) => model.why = Some(why),
+        let size = bounded(size);
+        let (rows, cols) = (usize::from(size.rows), usize::from(size.cols));
+        Self {
+            rows,
+            cols,
+            screens: [vec![Row::default(); rows], Vec::new()],
+            is_alternate: false,
+            above: VecDeque::new(),
+            keeps: 0,
+            largest: size,
+            cursor: CursorPlace::default(),
+            style: Style::default(),
+            saved: [StyledCursor::default(), StyledCursor::default()],
+            tabs: TabStops::new(cols),
+            extras: Extras::default(),
+            last: None,
         }
-        model
-    }
-
-    /// Processes bytes. An incomplete character at the end is dropped: of a character in two pieces
-    /// the emulator sometimes loses what follows it.
-    pub(crate) fn process(&mut self, bytes: &[u8]) {
-        let (mut whole, mut end) = (bytes, usize::MAX);
-        // Another incomplete character may be before the dropped one.
-        while whole.len() < end {
-            end = whole.len();
-            whole = &whole[..end - scan::unfinished(whole)];
-        }
-        if whole.is_empty() {
-            return;
-        }
-        if !moves_only(whole) {
-            self.erased = None;
-        }
-        self.with(|parser| parser.process(whole));
-        if !self.is_alternate()
-            && let Some(mut main) = self.unresized.take()
-        {
-            main.process(whole);
-            main.resize(self.size());
-            *self = *main;
-        }
-    }
-
-    /// Erases from the cursor to the end of the screen (`ED 0`), or all of it (`ED 2`). In a large
-    /// window this is expensive, so an erased screen is not erased again.
-    pub(crate) fn erase(&mut self, raw: &[u8], all: bool) {
-        let Some(look) = self.parser.as_ref().map(|parser| current(parser.screen())) else {
-            return;
-        };
-        let from = if all { (0, 0) } else { self.cursor() };
-        let erased = self.erased.filter(|(_, with)| *with == look).map(|(at, _)| at);
-        if erased.is_some_and(|at| at <= from) {
-            return;
-        }
-        #[cfg(test)]
-        {
-            self.erasures += 1;
-        }
-        self.process(raw);
-        self.erased = Some((from, look));
-    }
-
-    /// Changes the size: lines are rewrapped, and rows that do not fit are dropped at the top.
-    pub(crate) fn resize(&mut self, size: Size) {
-        let (rows, cols) = bounded(size);
-        let size = Size { rows: rows.get(), cols: cols.get() };
-        if size == self.size() {
-            return;
-        }
-        self.erased = None;
-        if self.is_alternate() {
-            if self.unresized.is_none() {
-                self.unresized = Some(Box::new(self.copy()));
-            }
-            return self.with(|parser| parser.set_size(rows, cols));
-        }
-        let mut above = 0;
-        if rows.get() >= self.largest.rows && cols.get() >= self.largest.cols {
-            self.largest = size;
-        } else {
-            // Wide characters may leave the last column empty.
-            let pieces = self.largest.cols.div_ceil(cols.get() - 1);
-            above = usize::from(self.largest.rows) * usize::from(pieces);
-            // In a window that is wider than the large one, each row above takes more.
-            above = above.min(limits::CELLS / usize::from(cols.get()));
-        }
-        self.with(|parser| *parser = resized(parser, (rows, cols), above));
-    }
-
-    /// Why the model does not work any more; returned once.
-    pub(crate) fn why(&mut self) -> Option<String> {
-        self.why.take()
-    }
-
-    /// Whether the emulator works.
-    pub(crate) fn works(&self) -> bool {
-        self.parser.is_some()
     }
 
     /// The size of the model.
     pub(crate) fn size(&self) -> Size {
-        let size = self.parser.as_ref().map(|parser| parser.screen().size());
-        size.map_or(Size { rows: 1, cols: 1 }, |(rows, cols)| Size {
-            rows: rows.get(),
-            cols: cols.get(),
-        })
+        let number = |n| u16::try_from(n).unwrap_or(u16::MAX);
+        Size { rows: number(self.rows), cols: number(self.cols) }
     }
 
-    /// The row and column of the cursor, from 0. The column is after the last one when the next
-    /// character wraps.
-    pub(crate) fn cursor(&self) -> (u16, u16) {
-        self.parser.as_ref().map_or((0, 0), |parser| parser.screen().cursor_position())
+    /// The cursor and its look.
+    pub(crate) fn cursor(&self) -> StyledCursor {
+        StyledCursor { at: self.cursor, style: self.style.clone() }
+    }
+
+    /// The row and the column of the cursor, from 1.
+    pub(crate) fn place(&self) -> (u16, u16) {
+        let number = |n: usize| u16::try_from(n + 1).unwrap_or(u16::MAX);
+        (number(self.cursor.row), number(self.cursor.col))
+    }
+
+    /// The saved cursor of this screen, or of the main screen.
+    pub(crate) fn saved(&self, of_main: bool) -> &StyledCursor {
+        &self.saved[usize::from(self.is_alternate && !of_main)]
     }
 
     /// Whether the alternate screen is shown.
     pub(crate) fn is_alternate(&self) -> bool {
-        self.parser.as_ref().is_some_and(|parser| parser.screen().alternate_screen())
+        self.is_alternate
     }
 
-    /// A copy that shows the main screen behind the alternate one, as it will be when the program
-    /// leaves, with the saved cursor if `saved`.
-    pub(crate) fn main(&self, saved: bool) -> Self {
-        let mut main = self.unresized.as_deref().unwrap_or(self).copy();
-        main.process(if saved { b"\x1b[?1049l" } else { b"\x1b[?47l" });
-        main.resize(self.size());
-        main
+    /// The rows that are shown, or those of the main screen.
+    pub(crate) fn screen(&self, of_main: bool) -> &[Row] {
+        &self.screens[usize::from(self.is_alternate && !of_main)]
     }
 
-    /// A copy of the screens that it shows: a large model is not to be copied twice.
-    fn copy(&self) -> Self {
-        let mut copy = Self::new(self.size());
-        copy.largest = self.largest;
-        copy.with(|parser| {
-            if let Some(from) = &self.parser {
-                *parser.screen_mut() = from.screen().clone();
+    pub(super) fn shown(&mut self) -> &mut [Row] {
+        &mut self.screens[usize::from(self.is_alternate)]
+    }
+
+    pub(super) fn row(&mut self) -> &mut Row {
+        let at = self.cursor.row;
+        &mut self.shown()[at]
+    }
+
+    /// The first and the last row of the scroll region.
+    pub(super) fn region(&self, modes: &ScreenModes) -> (usize, usize) {
+        let whole = (0, self.rows - 1);
+        let Some((first, last)) = modes.region() else { return whole };
+        let region = (usize::from(first) - 1, usize::from(last).min(self.rows) - 1);
+        if region.0 < region.1 { region } else { whole }
+    }
+
+    /// What erasing leaves.
+    pub(super) fn blank(&self) -> Cell {
+        Cell::erased(self.style.look)
+    }
+
+    /// Executes a sequence that begins with `ESC` and is neither a string nor a control sequence.
+    pub(crate) fn escape(&mut self, raw: &[u8], modes: &ScreenModes) {
+        self.last = None;
+        match raw {
+            [ESC, b'7'] => self.save(),
+            [ESC, b'8'] => self.restore(),
+            [ESC, b'D'] => self.line_feed(modes),
+            [ESC, b'E'] => {
+                self.line_feed(modes);
+                self.go(self.cursor.row, 0);
             }
-        });
-        copy
-    }
-
-    /// A copy with the cursor that the program has saved on the current screen.
-    pub(crate) fn restored(&self) -> Self {
-        let mut restored = self.copy();
-        restored.process(b"\x1b8");
-        restored
-    }
-
-    /// The bytes that draw on a cleared screen of this size, from the row `top` on. They leave the
-    /// cursor anywhere.
-    pub(crate) fn draw(&self, window: Size, top: u16) -> String {
-        let draw = |parser: &Parser| contain(|| draw(parser.screen(), window, top)).ok();
-        self.parser.as_ref().and_then(draw).unwrap_or_default()
-    }
-
-    /// The bytes that move the cursor to this row of the window (from 1) and select its look.
-    pub(crate) fn put_cursor(&self, window: Size, top: u16, row: u16) -> String {
-        let put = |parser: &Parser| contain(|| put_cursor(parser.screen(), window, top, row)).ok();
-        self.parser.as_ref().and_then(put).unwrap_or_default()
-    }
-
-    fn with(&mut self, work: impl FnOnce(&mut Parser)) {
-        let Some(parser) = &mut self.parser else { return };
-        // A parser that has panicked is not used again.
-        if let Err(why) = contain(|| work(parser)) {
-            self.parser = None;
-            self.why = Some(why);
+            [ESC, b'M'] => self.reverse_line_feed(modes),
+            [ESC, b'H'] => self.tabs.set(self.cursor.col, true),
+            [ESC, b'c'] => self.reset(),
+            [ESC, b'#', b'8'] => {
+                let cell = Cell { text: 'E', ..Cell::default() };
+                self.shown().iter_mut().for_each(|row| row.fill(cell));
+                self.go(0, 0);
+            }
+            _ => {}
         }
     }
-}
 
-/// Whether these bytes only move the cursor and select a look.
-fn moves_only(mut bytes: &[u8]) -> bool {
-    while let [scan::ESC, b'[', body @ ..] = bytes {
-        let Some(end) = body.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';')) else {
-            return false;
+    /// Executes a control sequence that is no query. The modes are those after it.
+    pub(crate) fn control(&mut self, control: &Control<'_>, modes: &ScreenModes) {
+        let last_printed = self.last.take();
+        let count = usize::from(control.value(0).max(1));
+        match (control.marker, control.mark, control.last) {
+            (0, 0, b'm') => self.select(control.numbers),
+            (0, 0, b'@' | b'K' | b'P' | b'X') | (b'?', 0, b'K') => self.edit_row(control, count),
+            (0, 0, b'L' | b'M' | b'S' | b'T' | b'^') => self.scroll(control, count, modes),
+            (marker @ (0 | b'?'), 0, b'J') => self.erase(control.value(0), marker == b'?'),
+            (0, 0, b'b') => {
+                if let Some(character) = last_printed {
+                    self.repeat(character, count.min(usize::from(REPEATS)), modes);
+                }
+            }
+            (0, 0, b'g') if control.value(0) == 0 => self.tabs.set(self.cursor.col, false),
+            (0, 0, b'g') if control.value(0) == 3 => self.tabs.clear(),
+            (b'?', 0, b'W') if control.value(0) == 5 => self.tabs.reset(),
+            (0, 0, b's') if modes.is_set(true, 69) != Some(true) => self.save(),
+            (0, 0, b'u') => self.restore(),
+            // A region that does not fit is ignored.
+            (0, 0, b'r') if self.fits(control) => self.go_home(modes),
+            (0, b'"', b'q') => {
+                let flags = self.style.look.flags;
+                self.style.look.flags = match control.value(0) {
+                    1 => flags.with(Flags::PROTECTED),
+                    _ => flags.without(Flags::PROTECTED),
+                };
+            }
+            (0, b'!', b'p') => {
+                self.style.look.flags = self.style.look.flags.without(Flags::PROTECTED);
+                self.select(b"");
+                self.saved[usize::from(self.is_alternate)] = StyledCursor::default();
+            }
+            (b'?', 0, last @ (b'h' | b'l')) => {
+                control.values().for_each(|mode| self.switch(mode, last == b'h', modes));
+            }
+            (0, 0, _) => self.move_cursor(control, count, modes),
+            _ => {}
+        }
+    }
+
+    /// Whether the region that a sequence sets has at least two rows here.
+    fn fits(&self, control: &Control<'_>) -> bool {
+        let [first, last] = [0, 1].map(|at| usize::from(control.value(at)));
+        let last = if last == 0 { self.rows } else { last.min(self.rows) };
+        first.max(1) < last
+    }
+
+    /// Sequences that only move the cursor.
+    fn move_cursor(&mut self, control: &Control<'_>, count: usize, modes: &ScreenModes) {
+        let CursorPlace { row, col, .. } = self.cursor;
+        let (top, bottom) = self.region(modes);
+        let up = row.saturating_sub(count).max(if row >= top { top } else { 0 });
+        let down = (row + count).min(if row <= bottom { bottom } else { self.rows - 1 });
+        match control.last {
+            b'A' | b'k' => self.go(up, col),
+            b'B' | b'e' => self.go(down, col),
+            b'C' | b'a' => self.go(row, col + count),
+            b'D' | b'j' => self.go(row, col.saturating_sub(count)),
+            b'E' => self.go(down, 0),
+            b'F' => self.go(up, 0),
+            b'G' | b'`' => self.go(row, count - 1),
+            b'd' => self.go_to(count, col, modes),
+            b'H' | b'f' => {
+                let col = usize::from(control.value(1).max(1)) - 1;
+                self.go_to(count, col, modes);
+            }
+            b'I' => {
+                let tabs = (0..count.min(self.cols)).fold(col, |col, _| self.tabs.after(col));
+                self.go(row, tabs);
+            }
+            b'Z' => {
+                let tabs = (0..count.min(self.cols)).fold(col, |col, _| self.tabs.before(col));
+                self.go(row, tabs);
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves the cursor, within the screen.
+    pub(super) fn go(&mut self, row: usize, col: usize) {
+        let (row, col) = (row.min(self.rows - 1), col.min(self.cols - 1));
+        self.cursor = CursorPlace { row, col, wraps: false };
+    }
+
+    /// Moves the cursor to a row from 1, which counts from the scroll region in origin mode.
+    fn go_to(&mut self, row: usize, col: usize, modes: &ScreenModes) {
+        if modes.counts_from_region() {
+            let (top, bottom) = self.region(modes);
+            self.go((top + row - 1).min(bottom), col);
+        } else {
+            self.go(row - 1, col);
+        }
+    }
+
+    fn go_home(&mut self, modes: &ScreenModes) {
+        self.go_to(1, 0, modes);
+    }
+
+    /// Erases or moves cells of the cursor's row.
+    fn edit_row(&mut self, control: &Control<'_>, count: usize) {
+        let (cell, cols, CursorPlace { col, wraps, .. }) = (self.blank(), self.cols, self.cursor);
+        if control.last != b'K' {
+            self.cursor.wraps = false;
+        }
+        let row = self.row();
+        match control.last {
+            b'@' => row.insert(col, count, cell, cols),
+            b'P' => row.delete(col, count, cell, cols),
+            b'X' => row.erase(col, (col + count).min(cols), cell, cols),
+            _ => {
+                let range = match control.value(0) {
+                    // After the last column is nothing to erase.
+                    0 if wraps => return,
+                    0 => (col, cols),
+                    1 => (0, col + 1),
+                    2 => (0, cols),
+                    _ => return,
+                };
+                if control.marker == b'?' {
+                    row.erase_selectively(range.0, range.1, cell, cols);
+                } else {
+                    row.erase(range.0, range.1, cell, cols);
+                }
+            }
+        }
+    }
+
+    /// Erases the screen after the cursor (0), before it (1), or all of it (2).
+    fn erase(&mut self, what: u16, selectively: bool) {
+        let (cell, cols, CursorPlace { row, col, wraps }) = (self.blank(), self.cols, self.cursor);
+        let rows = match what {
+            0 => row..self.rows,
+            1 => 0..row + 1,
+            2 => 0..self.rows,
+            3 => return self.above.clear(),
+            _ => return,
         };
-        if !matches!(body[end], b'A'..=b'H' | b'd' | b'f' | b'm') {
-            return false;
-        }
-        bytes = &body[end + 1..];
-    }
-    bytes.is_empty()
-}
-
-/// The size clamped to the limits of the emulator and of our memory.
-fn bounded(size: Size) -> (NonZeroU16, NonZeroU16) {
-    let most = u16::try_from(limits::CELLS / usize::from(MODEL_COLS)).unwrap_or(u16::MAX);
-    let cols = size.cols.clamp(MODEL_COLS, most);
-    let rows = u16::try_from(limits::CELLS / usize::from(cols)).unwrap_or(u16::MAX);
-    let rows = size.rows.min(rows).min(MODEL_ROWS);
-    (
-        NonZeroU16::new(rows).unwrap_or(NonZeroU16::MIN),
-        NonZeroU16::new(cols).unwrap_or(NonZeroU16::MIN),
-    )
-}
-
-thread_local! {
-    /// Whether this thread runs the emulator.
-    static CONTAINED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs something that may panic, silently.
-fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let report = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !CONTAINED.get() {
-                report(info);
+        for at in rows {
+            let (from, to) = match what {
+                0 if at == row && wraps => continue,
+                0 if at == row => (col, cols),
+                1 if at == row => (0, col + 1),
+                _ => (0, cols),
+            };
+            let row = &mut self.shown()[at];
+            if selectively {
+                row.erase_selectively(from, to, cell, cols);
+            } else {
+                row.erase(from, to, cell, cols);
             }
-        }));
-    });
-    CONTAINED.set(true);
-    let done = panic::catch_unwind(AssertUnwindSafe(work));
-    CONTAINED.set(false);
-    done.map_err(|panic| reason(&*panic))
-}
-
-/// The message of a panic, as a part of a line.
-fn reason(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no message").escape_debug().take(limits::REASON).collect()
-}
-
-/// A screen in another size, which keeps this many rows `above` it. Empty rows below the cursor are
-/// dropped first, then rows at the top.
-fn resized(parser: &mut Parser, size: (NonZeroU16, NonZeroU16), above: usize) -> Parser {
-    let mut old = all_rows(parser.screen_mut());
-    let now = take_cursor(parser);
-    parser.process(b"\x1b8");
-    let saved = take_cursor(parser);
-    while old.len() > now.at.row + 1 && old.last().is_some_and(|row| row.glyphs.is_empty()) {
-        old.pop();
-    }
-    let (rows, [at, saved_at]) = reflow(old, size.1.get(), [now.at, saved.at]);
-    let height = usize::from(size.0.get());
-    let top = rows.len().saturating_sub(height).min(at.row);
-    let kept = &rows[top.saturating_sub(above)..rows.len().min(top + height)];
-    let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
-    for (number, row) in kept.iter().enumerate() {
-        for glyph in &row.glyphs {
-            pen.glyph(glyph);
-        }
-        let Some(next) = kept.get(number + 1) else { continue };
-        if !row.wraps && may_wrap(row, next, size.1.get()) {
-            pen.look(END);
-            pen.out.push(' ');
-        }
-        if !row.wraps || row.len() < size.1.get() {
-            pen.out.push_str("\r\n");
         }
     }
-    pen.origin(saved.counts_from_region);
-    pen.move_to(saved_at, top);
-    pen.look(saved.look);
-    pen.out.push_str("\x1b7");
-    pen.origin(now.counts_from_region);
-    pen.move_to(at, top);
-    if let Some(last) = rows.get(at.row).and_then(|row| row.glyphs.last())
-        && at.col == size.1.get()
-    {
-        // After the last column: only printing a character there moves the cursor to it.
-        pen.move_to(CellPosition { col: at.col - last.cols, ..at }, top);
-        pen.glyph(last);
-    }
-    pen.look(now.look);
-    let mut parser = Parser::new(size.0, size.1, above);
-    parser.process(pen.out.as_bytes());
-    parser
-}
 
-/// A cursor and its state, with its position in all rows.
-struct ScreenCursor {
-    at: CellPosition,
-    look: Look,
-    /// Origin mode.
-    counts_from_region: bool,
-}
-
-/// Takes the cursor of a screen that is not needed any more: origin mode shows only by moving the
-/// cursor.
-fn take_cursor(parser: &mut Parser) -> ScreenCursor {
-    let screen = parser.screen();
-    let (row, col) = screen.cursor_position();
-    let at = CellPosition { row: screen.scrollback_len() + usize::from(row), col };
-    let look = current(screen);
-    parser.process(b"\x1b[2r\x1b[H");
-    ScreenCursor { at, look, counts_from_region: parser.screen().cursor_position().0 > 0 }
-}
-
-/// The rows above the screen, and its own.
-fn all_rows(screen: &mut vt100::Screen) -> Vec<Row<Look>> {
-    let height = screen.size().0.get();
-    let mut above = screen.scrollback_len();
-    let mut rows: Vec<Row<Look>> = Vec::new();
-    loop {
-        screen.set_scrollback(above);
-        let seen = u16::try_from(above).unwrap_or(u16::MAX).min(height);
-        let seen = if seen == 0 { height } else { seen };
-        rows.extend((0..seen).map(|row| one_row(screen, row)));
-        if above == 0 {
-            break;
-        }
-        above -= usize::from(seen);
-    }
-    // Where a wide character did not fit, the emulator does not know that the line wraps. This is a
-    // guess that is mostly right.
-    let cols = screen.size().1.get();
-    for at in 1..rows.len() {
-        let [row, next] = &mut rows[at - 1..=at] else { break };
-        let ends = row.glyphs.pop_if(|glyph| glyph.text == " " && glyph.look == END).is_some();
-        row.wraps |= !ends && may_wrap(row, next, cols);
-    }
-    rows
-}
-
-/// Whether a row may end before its last column because the next row begins with a wide character.
-fn may_wrap(row: &Row<Look>, next: &Row<Look>, cols: u16) -> bool {
-    row.len() == cols - 1 && next.glyphs.first().is_some_and(|glyph| glyph.cols == 2)
-}
-
-fn one_row(screen: &vt100::Screen, row: u16) -> Row<Look> {
-    let wraps = screen.row_wrapped(row);
-    let (mut glyphs, mut blanks, mut col) = (Vec::new(), 0, 0);
-    while let Some(cell) = screen.cell(row, col) {
-        let whole = is_whole(screen, row, col);
-        let text = if whole { cell.contents().to_owned() } else { String::new() };
-        let cols = if whole && cell.is_wide() { 2 } else { 1 };
-        let look = if whole { look(cell) } else { Look { back: cell.bgcolor(), ..PLAIN } };
-        col += cols;
-        if !wraps && text.is_empty() && look == PLAIN {
-            // A wide window is mostly empty, and each glyph takes more than its cell.
-            blanks += 1;
-            continue;
-        }
-        let blank = || Glyph { text: String::new(), cols: 1, look: PLAIN };
-        glyphs.extend(std::iter::repeat_with(blank).take(std::mem::take(&mut blanks)));
-        glyphs.push(Glyph { text, cols, look });
-    }
-    Row { glyphs, wraps }
-}
-
-fn draw(screen: &vt100::Screen, window: Size, top: u16) -> String {
-    let (rows, cols) = screen.size();
-    let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
-    // A wrapped line is drawn so that the terminal wraps it, too.
-    let same = cols.get() == window.cols;
-    for row in top..rows.get().min(top.saturating_add(window.rows)) {
-        let wraps = same && row > top && screen.row_wrapped(row - 1);
-        draw_row(screen, &mut pen, row, row - top, window.cols, wraps);
-    }
-    pen.look(PLAIN);
-    pen.out
-}
-
-fn draw_row(
-    screen: &vt100::Screen,
-    pen: &mut Pen,
-    row: u16,
-    to: u16,
-    window_cols: u16,
-    wraps: bool,
-) {
-    let cols = screen.size().1.get();
-    let shown = cols.min(window_cols);
-    let cell = |col: u16| screen.cell(row, col);
-    let mut col = 0;
-    while col < shown {
-        let Some(this) = cell(col) else { break };
-        let width = if this.is_wide() { 2 } else { 1 };
-        if is_whole(screen, row, col) && col + width <= shown {
-            let behind_the_last = pen.at == Some((to.wrapping_sub(1), cols));
-            if !(wraps && col == 0 && behind_the_last) {
-                pen.go(to, col);
+    /// Scrolls the region, or the part of it after the cursor.
+    fn scroll(&mut self, control: &Control<'_>, count: usize, modes: &ScreenModes) {
+        let (top, bottom) = self.region(modes);
+        let (cell, row) = (self.blank(), self.cursor.row);
+        match control.last {
+            b'S' => self.scroll_region(top, bottom, count),
+            // With more numbers it is a request to track the mouse.
+            b'T' if control.numbers.contains(&b';') => {}
+            b'L' | b'M' if !(top..=bottom).contains(&row) => {}
+            b'L' | b'M' => {
+                self.end_line_above(row);
+                let rows = &mut self.shown()[row..=bottom];
+                let scroll = if control.last == b'L' { scroll_down } else { scroll_up };
+                scroll(rows, count, cell);
+                self.go(row, 0);
             }
-            pen.look(look(this));
-            pen.out.push_str(this.contents());
-            // Terminals disagree on the width of combined characters.
-            pen.at = (this.contents().chars().nth(1).is_none()).then_some((to, col + width));
-            col += width;
-            continue;
-        }
-        let back = this.bgcolor();
-        let is_same = |col: u16| {
-            !is_whole(screen, row, col) && cell(col).is_some_and(|cell| cell.bgcolor() == back)
-        };
-        let end = (col + 1..shown).find(|col| !is_same(*col)).unwrap_or(shown);
-        if back != Color::Default {
-            pen.go(to, col);
-            pen.look(Look { back, ..PLAIN });
-            let _ = write!(pen.out, "\x1b[{}X", end - col);
-        }
-        col = end;
-    }
-}
-
-/// Whether this cell holds a complete character.
-fn is_whole(screen: &vt100::Screen, row: u16, col: u16) -> bool {
-    screen.cell(row, col).is_some_and(|cell| {
-        let other_half =
-            || screen.cell(row, col + 1).is_some_and(vt100::Cell::is_wide_continuation);
-        cell.has_contents() && (!cell.is_wide() || other_half())
-    })
-}
-
-fn put_cursor(screen: &vt100::Screen, window: Size, top: u16, row: u16) -> String {
-    let (rows, cols) = screen.size();
-    let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
-    let (from, col) = screen.cursor_position();
-    let fits = from >= top && from - top < window.rows && cols.get() == window.cols;
-    let last = cols.get() - 1;
-    if col > last && fits && from < rows.get() {
-        // After the last column: only drawing a character there moves the cursor to it.
-        let wide = screen.cell(from, last).is_some_and(vt100::Cell::is_wide_continuation);
-        let at = if wide { last - 1 } else { last };
-        let cell = screen.cell(from, at);
-        let whole = is_whole(screen, from, at);
-        let contents = cell.filter(|_| whole).map_or(" ", vt100::Cell::contents);
-        let _ = write!(pen.out, "\x1b[{row};{}H", at + 1);
-        pen.look(cell.map_or(PLAIN, look));
-        pen.out.push_str(contents);
-    } else {
-        let _ = write!(pen.out, "\x1b[{row};{}H", col.min(window.cols.saturating_sub(1)) + 1);
-    }
-    pen.look(current(screen));
-    pen.out
-}
-
-/// The look of the next character.
-fn current(screen: &vt100::Screen) -> Look {
-    Look {
-        text: screen.fgcolor(),
-        back: screen.bgcolor(),
-        flags: [screen.bold(), screen.dim(), screen.italic(), screen.underline(), screen.inverse()],
-    }
-}
-
-fn look(cell: &vt100::Cell) -> Look {
-    if !cell.has_contents() {
-        // Erased cells have only a background colour.
-        return Look { back: cell.bgcolor(), ..PLAIN };
-    }
-    Look {
-        text: cell.fgcolor(),
-        back: cell.bgcolor(),
-        flags: [cell.bold(), cell.dim(), cell.italic(), cell.underline(), cell.inverse()],
-    }
-}
-
-/// Draws on a terminal, whose cursor and look it knows.
-struct Pen {
-    out: String,
-    at: Option<(u16, u16)>,
-    look: Look,
-}
-
-impl Pen {
-    /// Prints a glyph at the cursor.
-    fn glyph(&mut self, glyph: &Glyph<Look>) {
-        self.look(glyph.look);
-        self.at = None;
-        self.out.push_str(if glyph.text.is_empty() { " " } else { &glyph.text });
-    }
-
-    /// Moves the cursor to a position in rows of which `top` is the first one on the screen.
-    fn move_to(&mut self, position: CellPosition, top: usize) {
-        let row = u16::try_from(position.row.saturating_sub(top)).unwrap_or(u16::MAX);
-        self.go(row, position.col);
-    }
-
-    /// Sets origin mode, which moves the cursor.
-    fn origin(&mut self, counts_from_region: bool) {
-        self.at = None;
-        self.out.push_str(if counts_from_region { "\x1b[?6h" } else { "\x1b[?6l" });
-    }
-
-    fn go(&mut self, row: u16, col: u16) {
-        if self.at != Some((row, col)) {
-            let _ = write!(self.out, "\x1b[{};{}H", row + 1, col + 1);
-            self.at = Some((row, col));
+            _ => {
+                self.end_line_above(top);
+                scroll_down(&mut self.shown()[top..=bottom], count, cell);
+            }
         }
     }
 
-    fn look(&mut self, look: Look) {
-        if self.look == look {
+    /// Scrolls these rows up.
+    fn scroll_region(&mut self, top: usize, bottom: usize, count: usize) {
+        let cell = self.blank();
+        let rows = &mut self.screens[usize::from(self.is_alternate)];
+        if self.keeps > 0 && !self.is_alternate && (top, bottom) == (0, self.rows - 1) {
+            let gone = rows.iter_mut().take(count).map(std::mem::take);
+            self.above.extend(gone);
+            self.above.drain(..self.above.len().saturating_sub(self.keeps));
+        }
+        scroll_up(&mut rows[top..=bottom], count, cell);
+        self.end_line_above(top);
+    }
+
+    /// The row above this one is no longer followed by the one that continues its line.
+    fn end_line_above(&mut self, row: usize) {
+        if row > 0 {
+            self.shown()[row - 1].wraps = false;
+        }
+    }
+
+    /// Moves down, and scrolls at the end of the region.
+    pub(super) fn line_feed(&mut self, modes: &ScreenModes) {
+        let (top, bottom) = self.region(modes);
+        if self.cursor.row == bottom {
+            self.scroll_region(top, bottom, 1);
+        } else {
+            self.cursor.row = (self.cursor.row + 1).min(self.rows - 1);
+        }
+    }
+
+    fn reverse_line_feed(&mut self, modes: &ScreenModes) {
+        let ((top, bottom), cell) = (self.region(modes), self.blank());
+        self.cursor.wraps = false;
+        if self.cursor.row == top {
+            self.end_line_above(top);
+            scroll_down(&mut self.shown()[top..=bottom], 1, cell);
+        } else {
+            self.cursor.row = self.cursor.row.saturating_sub(1);
+        }
+    }
+
+    /// After how many new lines the cursor is in the last row, and after how many more nothing of
+    /// the screen is left. `None` if not the whole screen scrolls.
+    pub(crate) fn rows_until_scrolled(&self, modes: &ScreenModes) -> Option<(usize, usize)> {
+        let above = if self.is_alternate { 0 } else { self.keeps };
+        let whole = self.region(modes) == (0, self.rows - 1);
+        whole.then(|| (self.rows - 1 - self.cursor.row, self.rows + above))
+    }
+
+    /// All text has scrolled away, and the cursor is at the beginning of the last row. These are the
+    /// numbers of the looks that were selected meanwhile.
+    pub(crate) fn flooded<'a>(&mut self, looks: impl Iterator<Item = &'a [u8]>) {
+        looks.for_each(|numbers| self.select(numbers));
+        self.last = None;
+        self.go(self.rows - 1, 0);
+    }
+
+    fn switch(&mut self, mode: u16, on: bool, modes: &ScreenModes) {
+        match (mode, on) {
+            (6, _) => self.go_home(modes),
+            // Without wrapping no row is full.
+            (7, false) => self.cursor.wraps = false,
+            (47 | 1047, _) => self.show(on),
+            (1048, true) => self.save(),
+            (1048, false) => self.restore(),
+            (1049, true) => {
+                self.save();
+                self.show(true);
+            }
+            (1049, false) => {
+                self.show(false);
+                self.restore();
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows the alternate or the main screen. The alternate screen is empty when it appears.
+    fn show(&mut self, alternate: bool) {
+        if alternate == self.is_alternate {
             return;
         }
-        self.look = look;
-        self.out.push_str("\x1b[0");
-        for (number, _) in FLAGS.iter().zip(look.flags).filter(|(_, on)| *on) {
-            let _ = write!(self.out, ";{number}");
+        self.is_alternate = alternate;
+        self.screens[1].clear();
+        if alternate {
+            let blank = Row { rest: self.blank(), ..Row::default() };
+            self.screens[1].resize(self.rows, blank);
+        } else {
+            self.screens[1].shrink_to_fit();
         }
-        self.colour(look.text, 30);
-        self.colour(look.back, 40);
-        self.out.push('m');
     }
 
-    fn colour(&mut self, colour: Color, first: u8) {
-        let _ = match colour {
-            Color::Default => Ok(()),
-            Color::Idx(n @ 0..=7) => write!(self.out, ";{}", first + n),
-            Color::Idx(n @ 8..=15) => write!(self.out, ";{}", first + 52 + n),
-            Color::Idx(n) => write!(self.out, ";{};5;{n}", first + 8),
-            Color::Rgb(r, g, b) => write!(self.out, ";{};2;{r};{g};{b}", first + 8),
-        };
+    fn save(&mut self) {
+        let style = Style { link: None, ..self.style.clone() };
+        self.saved[usize::from(self.is_alternate)] = StyledCursor { at: self.cursor, style };
     }
-}
 
-#[cfg(test)]
-impl Model {
-    /// Everything visible, row by row; spaces count as erased cells.
-    pub(crate) fn seen(&self) -> Vec<String> {
-        let Some(parser) = &self.parser else { return Vec::new() };
-        let screen = parser.screen();
-        let (rows, cols) = screen.size();
-        let mut seen =
-            vec![format!("{:?} {}", screen.cursor_position(), screen.alternate_screen())];
-        for row in 0..rows.get() {
-            let mut line = String::new();
-            for (col, cell) in (0..cols.get()).filter_map(|col| Some((col, screen.cell(row, col)?)))
-            {
-                let mut look = look(cell);
-                let empty = cell.contents() == " " && !look.flags[3] && !look.flags[4];
-                let blank = empty || !is_whole(screen, row, col);
-                if blank {
-                    look = Look { back: look.back, ..PLAIN };
+    fn restore(&mut self) {
+        let StyledCursor { at, style } = self.saved[usize::from(self.is_alternate)].clone();
+        let link = self.style.link.take();
+        self.style = Style { link, ..style };
+        self.number_style();
+        self.go(at.row, at.col);
+        self.cursor.wraps = at.wraps && self.cursor.col == self.cols - 1;
+    }
+
+    fn reset(&mut self) {
+        let size = self.size();
+        let changed = self.tabs.changed;
+        *self = Self { keeps: self.keeps, largest: self.largest, ..Self::new(size) };
+        self.tabs.changed = changed;
+    }
+
+    fn select(&mut self, numbers: &[u8]) {
+        if self.style.select(numbers) {
+            self.number_style();
+        }
+    }
+
+    /// Opens or closes a hyperlink.
+    pub(crate) fn link(&mut self, link: Option<Arc<str>>) {
+        self.style.link = link;
+        self.number_style();
+    }
+
+    fn number_style(&mut self) {
+        let Style { underline, link, .. } = &self.style;
+        let extra = Extra { marks: String::new(), underline: *underline, link: link.clone() };
+        self.style.look.extra = self.number(extra);
+    }
+
+    /// The number of what a cell has beside its look.
+    pub(super) fn number(&mut self, extra: Extra) -> u16 {
+        if self.extras.is_full() {
+            self.sweep();
+        }
+        self.extras.number(extra)
+    }
+
+    /// Forgets extras that no cell has any more.
+    fn sweep(&mut self) {
+        let Self { screens, above, extras, style, .. } = self;
+        let mut used = vec![false; extras.len()];
+        used[usize::from(style.look.extra)] = true;
+        let rows = || screens.iter().flatten().chain(above.iter());
+        rows().flat_map(|row| &row.cells).for_each(|c| used[usize::from(c.look.extra)] = true);
+        let moved = extras.sweep(&used);
+        let rows = screens.iter_mut().flatten().chain(above.iter_mut());
+        for extra in rows.flat_map(|row| &mut row.cells).map(|cell| &mut cell.look.extra) {
+            *extra = moved[usize::from(*extra)];
+        }
+        style.look.extra = moved[usize::from(style.look.extra)];
+    }
+
+    /// Changes the size: lines of the main screen are rewrapped, and rows that do not fit are
+    /// dropped at the top. Rows of the alternate screen are cut.
+    pub(crate) fn resize(&mut self, size: Size) {
+        let size = bounded(size);
+        if size == self.size() {
+            return;
+        }
+        self.keeps = 0;
+        if size.rows >= self.largest.rows && size.cols >= self.largest.cols {
+            self.largest = size;
+        } else {
+            // Wide characters may leave the last column empty.
+            let pieces = self.largest.cols.div_ceil(size.cols - 1);
+            let keeps = usize::from(self.largest.rows) * usize::from(pieces);
+            // In a window that is wider than the large one, each row above takes more.
+            self.keeps = keeps.min(limits::CELLS / usize::from(size.cols));
+        }
+        let (rows, cols) = (usize::from(size.rows), usize::from(size.cols));
+        self.resize_main(rows, cols);
+        if self.is_alternate {
+            let screen = &mut self.screens[1];
+            screen.resize(rows, Row::default());
+            if cols < self.cols {
+                for row in screen.iter_mut() {
+                    row.cut(cols);
                 }
-                let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
-                pen.look(look);
-                line += &pen.out;
-                line += if blank { "." } else { cell.contents() };
             }
-            seen.push(line);
+            // A full row in a larger window has room.
+            let CursorPlace { row, col, wraps } = self.cursor;
+            let col = if wraps && cols > self.cols { col + 1 } else { col };
+            self.cursor = within(CellPosition { row, col }, rows, cols);
         }
-        let mut pen = Pen { out: String::new(), at: None, look: PLAIN };
-        pen.look(current(screen));
-        seen.push(pen.out);
-        seen
+        (self.rows, self.cols) = (rows, cols);
+        self.tabs.resize(cols);
+    }
+
+    /// Empty rows below the cursor are dropped first, then rows at the top.
+    fn resize_main(&mut self, rows: usize, cols: usize) {
+        let above = self.above.len();
+        let mut old: Vec<Row> = self.above.drain(..).chain(self.screens[0].drain(..)).collect();
+        let position = |at: CursorPlace| CellPosition {
+            row: above + at.row,
+            col: at.col + usize::from(at.wraps),
+        };
+        // Behind the alternate screen the saved cursor is the one that counts.
+        let saved = position(self.saved[0].at);
+        let now = if self.is_alternate { saved } else { position(self.cursor) };
+        while old.len() > now.row + 1 && old.last().is_some_and(Row::is_blank) {
+            old.pop();
+        }
+        let (mut all, [now, saved]) = reflow(old, self.cols, cols, [now, saved]);
+        let top = all.len().saturating_sub(rows).min(now.row);
+        all.truncate(top + rows);
+        let mut screen = all.split_off(top);
+        screen.resize(rows, Row::default());
+        self.screens[0] = screen;
+        let from = top.saturating_sub(self.keeps);
+        self.above = all.split_off(from).into();
+        let here = |at: CellPosition| CellPosition { row: at.row.saturating_sub(top), col: at.col };
+        self.saved[0].at = within(here(saved), rows, cols);
+        if !self.is_alternate {
+            self.cursor = within(here(now), rows, cols);
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The cursor at this position, in a screen of this size.
+fn within(CellPosition { row, col }: CellPosition, rows: usize, cols: usize) -> CursorPlace {
+    CursorPlace { row: row.min(rows - 1), col: col.min(cols - 1), wraps: col >= cols }
+}
 
-    #[test]
-    fn a_panic_inside_ends_the_model_only() {
-        let mut model = Model::new(Size { rows: 3, cols: 10 });
-        model.process(b"text");
-        assert!(model.works() && model.why().is_none());
-        model.with(|_| panic!("an index\n\x1b is wrong"));
-        assert!(!model.works());
-        assert_eq!(model.why().as_deref(), Some("an index\\n\\u{1b} is wrong"));
-        assert_eq!(model.why(), None);
-        model.process(b"text");
-        model.resize(Size { rows: 1, cols: 1 });
-        assert_eq!(model.draw(Size { rows: 3, cols: 10 }, 0), "");
-        // Other panics are still reported.
-        assert!(!CONTAINED.get());
-    }
-
-    #[test]
-    fn sizes_are_bounded() {
-        for (rows, cols) in [(0, 0), (1, 1), (24, 80), (65535, 65535), (65535, 1), (1, 65535)] {
-            let size = Model::new(Size { rows, cols }).size();
-            assert!((1..=MODEL_ROWS).contains(&size.rows) && size.cols >= MODEL_COLS, "{size:?}");
-            assert!(usize::from(size.rows) * usize::from(size.cols) <= limits::CELLS, "{size:?}");
-        }
-        let usual = Size::DEFAULT;
-        assert_eq!(Model::new(usual).size(), usual);
-    }
+/// The size clamped to the limits of the model.
+fn bounded(size: Size) -> Size {
+    let cols = size.cols.clamp(*MODEL_COLS.start(), *MODEL_COLS.end());
+    let most = u16::try_from(limits::CELLS / usize::from(cols)).unwrap_or(u16::MAX);
+    Size { rows: size.rows.min(most).clamp(1, MODEL_ROWS), cols }
 }

@@ -7,7 +7,8 @@ use std::fmt::Write;
 
 use memchr::memchr;
 
-use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT};
+use super::palette::Palette;
+use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT, string};
 
 /// Keyboard modes that a program may push and pop.
 const KEYBOARDS: usize = 8;
@@ -73,10 +74,23 @@ const MODES: [ModeNumber; 31] = [
     private(1047),
     private(1049),
 ];
-/// The index of wrapping.
-const WRAP: usize = 0;
+const WRAP: usize = index_of(true, 7);
+const INSERT: usize = index_of(false, 4);
+const NEWLINE: usize = index_of(false, 20);
+const ORIGIN: usize = index_of(true, 6);
+const REVERSE_WRAP: usize = index_of(true, 45);
 /// The index of the first alternate screen.
 const ALTERNATE: usize = MODES.len() - 3;
+
+/// The index of a known mode.
+const fn index_of(private: bool, number: u16) -> usize {
+    let mut at = 0;
+    while MODES[at].private != private || MODES[at].number != number {
+        at += 1;
+    }
+    at
+}
+
 /// Synchronized update. Not set again: the terminal would freeze until the update ends.
 const UPDATE: u16 = 2026;
 /// Cursor shown.
@@ -95,12 +109,24 @@ struct Keyboard {
 }
 
 /// The state that `ESC 7` saves, apart from position and colours of the cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved {
     /// Origin mode.
     pub(crate) origin: bool,
+    charsets: Charsets,
+}
+
+/// The character sets G0 and G1, by their final bytes, and whether the second one is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Charsets {
     sets: [u8; 2],
     shifted: bool,
+}
+
+impl Default for Charsets {
+    fn default() -> Self {
+        Self { sets: *b"BB", shifted: false }
+    }
 }
 
 /// See the module.
@@ -117,13 +143,18 @@ pub struct ScreenModes {
     /// For the main and the alternate screen.
     keyboards: [Keyboard; 2],
     keyboards_used: bool,
-    /// The character sets G0 and G1, by their final bytes.
-    sets: [u8; 2],
-    shifted: bool,
+    charsets: Charsets,
     /// The saved state of the main and of the alternate screen.
-    saved: [Option<Saved>; 2],
+    saved: [Saved; 2],
     /// The first and the last row of the scroll region, from 1.
     region: Option<(u16, u16)>,
+    palette: Palette,
+    /// Whether a hyperlink is open, if there ever was one.
+    link: Option<bool>,
+    /// Whether text is protected from selective erasing, if it ever was.
+    protects: Option<bool>,
+    /// Whether tab stops were changed.
+    tabs: bool,
 }
 
 impl Default for ScreenModes {
@@ -137,10 +168,13 @@ impl Default for ScreenModes {
             modified_keys: None,
             keyboards: [Keyboard::default(); 2],
             keyboards_used: false,
-            sets: *b"BB",
-            shifted: false,
-            saved: [None; 2],
+            charsets: Charsets::default(),
+            saved: [Saved::default(); 2],
             region: None,
+            palette: Palette::default(),
+            link: None,
+            protects: None,
+            tabs: false,
         }
     }
 }
@@ -150,17 +184,17 @@ impl ScreenModes {
     pub fn read(&mut self, piece: Piece<'_>) {
         match piece {
             Piece::Sequence(raw) => self.sequence(raw),
-            Piece::Text(text) if self.shifted && memchr(SHIFT_IN, text).is_some() => {
+            Piece::Text(text) if self.charsets.shifted && memchr(SHIFT_IN, text).is_some() => {
                 self.shift_in();
             }
-            Piece::Control(SHIFT_OUT) => self.shifted = true,
+            Piece::Control(SHIFT_OUT) => self.charsets.shifted = true,
             _ => {}
         }
     }
 
     /// Selects the first character set.
     pub(crate) fn shift_in(&mut self) {
-        self.shifted = false;
+        self.charsets.shifted = false;
     }
 
     /// The window has changed: the scroll region is the whole screen again.
@@ -170,7 +204,16 @@ impl ScreenModes {
 
     /// The bytes that undo all changes.
     pub fn undo(&self) -> String {
-        let mut out = String::new();
+        let mut out = self.palette.undo();
+        if self.link == Some(true) {
+            out.push_str(CLOSE_LINK);
+        }
+        if self.protects == Some(true) {
+            out.push_str(UNPROTECTED);
+        }
+        if self.tabs {
+            out.push_str("\x1b[?5W");
+        }
         let (modes, alternates) = MODES.split_at(ALTERNATE);
         let (changed, alternate) = self.changed.split_at(ALTERNATE);
         let undo = |out: &mut String, modes: &[ModeNumber], changed: &[bool]| {
@@ -198,14 +241,15 @@ impl ScreenModes {
             out.push_str("\x1b>");
         }
         for (at, name) in ['(', ')'].into_iter().enumerate() {
-            if self.sets[at] != b'B' {
+            if self.charsets.sets[at] != b'B' {
                 let _ = write!(out, "\x1b{name}B");
             }
         }
         out
     }
 
-    /// The bytes that set any terminal to default modes. The screen stays.
+    /// The bytes that set any terminal to default modes, and to the program's palette. The screen
+    /// stays.
     pub(crate) fn reset(&self) -> String {
         let mut out = String::from("\x1b[r\x1b(B\x1b)B\x0f\x1b>\x1b[m");
         // Some terminals take at most 16 numbers.
@@ -230,6 +274,13 @@ impl ScreenModes {
         if self.modified_keys.is_some() {
             out.push_str("\x1b[>4m");
         }
+        if self.link.is_some() {
+            out.push_str(CLOSE_LINK);
+        }
+        if self.protects.is_some() {
+            out.push_str(UNPROTECTED);
+        }
+        out.push_str(&self.palette.repeat());
         out.push_str(self.forget_keyboard());
         out
     }
@@ -276,18 +327,23 @@ impl ScreenModes {
 
     /// The bytes that select the character sets.
     pub(crate) fn select_charsets(&self) -> String {
-        select_charsets(self.sets, self.shifted)
+        self.charsets.select()
     }
 
-    /// The state that was saved on the current screen, if any.
-    pub(crate) fn saved(&self) -> Option<Saved> {
-        self.saved[usize::from(self.is_alternate())]
+    /// The state that was saved on the current screen, or on the main screen.
+    pub(crate) fn saved(&self, of_main: bool) -> Saved {
+        self.saved[usize::from(self.is_alternate() && !of_main)]
     }
 
     /// Whether a mode is set; `None` if it is unknown.
     pub(crate) fn is_set(&self, private: bool, number: u16) -> Option<bool> {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         MODES.iter().position(known).map(|at| self.changed[at] != MODES[at].usual)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn undo_colours(&self) -> String {
+        self.palette.undo()
     }
 
     /// Whether the cursor is shown.
@@ -297,7 +353,7 @@ impl ScreenModes {
 
     /// Whether origin mode is set: rows count from the scroll region.
     pub(crate) fn counts_from_region(&self) -> bool {
-        self.is_set(true, 6) == Some(true)
+        self.changed[ORIGIN]
     }
 
     /// Whether text wraps.
@@ -305,14 +361,29 @@ impl ScreenModes {
         !self.changed[WRAP]
     }
 
-    /// Whether the line-drawing characters are selected.
-    pub(crate) fn draws_lines(&self) -> bool {
-        self.sets[usize::from(self.shifted)] == b'0'
+    /// Whether text moves what is after it.
+    pub(crate) fn inserts(&self) -> bool {
+        self.changed[INSERT]
     }
 
-    /// Whether text needs more than printing it at the cursor.
-    pub(crate) fn has_special_text(&self) -> bool {
-        self.shifted || self.draws_lines() || !self.wraps()
+    /// Whether the next line begins at its first column.
+    pub(crate) fn returns_at_newline(&self) -> bool {
+        self.changed[NEWLINE]
+    }
+
+    /// Whether a backspace at the beginning of a row goes back to the row before.
+    pub(crate) fn goes_back_over_lines(&self) -> bool {
+        self.changed[REVERSE_WRAP]
+    }
+
+    /// Whether the line-drawing characters are selected.
+    pub(crate) fn draws_lines(&self) -> bool {
+        self.charsets.sets[usize::from(self.charsets.shifted)] == b'0'
+    }
+
+    /// Whether the second character set is selected.
+    pub(crate) fn is_shifted(&self) -> bool {
+        self.charsets.shifted
     }
 
     /// The first and the last row of the scroll region, from 1, if it is not the whole screen.
@@ -338,13 +409,24 @@ impl ScreenModes {
             [ESC, b'7'] => self.save(),
             [ESC, b'8'] => self.restore(),
             [ESC, b'c'] => self.reset_all(),
-            [ESC, b'(', set] => self.sets[0] = *set,
-            [ESC, b')', set] => self.sets[1] = *set,
+            [ESC, b'(', set] => self.charsets.sets[0] = *set,
+            [ESC, b')', set] => self.charsets.sets[1] = *set,
+            [ESC, b'H'] => self.tabs = true,
+            [ESC, b'#', b'8'] => self.region = None,
+            [ESC, b']', ..] => self.command(string(raw).map_or(b"", |(_, text)| text)),
             _ => {}
         }
     }
 
-    fn control(&mut self, control: &Control<'_>) {
+    fn command(&mut self, text: &[u8]) {
+        match text {
+            [b'8', b';', link @ ..] => self.link = Some(!is_closed(link)),
+            _ => self.palette.read(text),
+        }
+    }
+
+    /// Reads the modes that a control sequence changes.
+    pub(crate) fn control(&mut self, control: &Control<'_>) {
         match (control.marker, control.mark, control.last) {
             (b'?' | 0, 0, last @ (b'h' | b'l')) => {
                 control.values().for_each(|n| self.change(control.marker == b'?', n, last == b'h'));
@@ -358,6 +440,9 @@ impl ScreenModes {
                     self.region = Some((first, last)).filter(|region| *region != (1, u16::MAX));
                 }
             }
+            (0, b'"', b'q') => self.protects = Some(control.value(0) == 1),
+            (0, 0, b'g') => self.tabs = true,
+            (b'?', 0, b'W') if control.value(0) == 5 => self.tabs = false,
             (0, b' ', b'q') => self.cursor = Some(control.value(0)),
             (0, b'!', b'p') => self.reset_softly(),
             (b'>', 0, b'm') if control.value(0) == 4 => self.modified_keys = Some(control.value(1)),
@@ -379,8 +464,6 @@ impl ScreenModes {
             (true, 1049, true) => {
                 self.save();
                 self.switch(private, number, on);
-                // The alternate screen is a new one.
-                self.saved[1] = None;
             }
             (true, 1049, false) => {
                 self.switch(private, number, on);
@@ -391,22 +474,24 @@ impl ScreenModes {
     }
 
     fn save(&mut self) {
-        let saved =
-            Saved { origin: self.counts_from_region(), sets: self.sets, shifted: self.shifted };
-        self.saved[usize::from(self.is_alternate())] = Some(saved);
+        let saved = Saved { origin: self.counts_from_region(), charsets: self.charsets };
+        self.saved[usize::from(self.is_alternate())] = saved;
     }
 
     fn restore(&mut self) {
-        let usual = Saved { origin: false, sets: *b"BB", shifted: false };
-        let Saved { origin, sets, shifted } = self.saved().unwrap_or(usual);
+        let Saved { origin, charsets } = self.saved(false);
         self.switch(true, 6, origin);
-        (self.sets, self.shifted) = (sets, shifted);
+        self.charsets = charsets;
     }
 
     fn switch(&mut self, private: bool, number: u16, on: bool) {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         let Some(at) = MODES.iter().position(known) else { return };
         self.changed[at] = on != MODES[at].usual;
+        if at >= ALTERNATE && !on {
+            // Each of these numbers shows the main screen.
+            self.changed[ALTERNATE..].fill(false);
+        }
         if private && MOUSE_MODES.contains(&number) {
             self.mouse = if on { number } else { 0 };
         }
@@ -416,10 +501,15 @@ impl ScreenModes {
     }
 
     fn reset_all(&mut self) {
+        let mut palette = std::mem::take(&mut self.palette);
+        palette.reset();
         *self = Self {
             cursor: self.cursor.map(|_| 0),
             modified_keys: self.modified_keys.map(|_| 0),
             keyboards_used: self.keyboards_used,
+            link: self.link.map(|_| false),
+            protects: self.protects.map(|_| false),
+            palette,
             ..Self::default()
         };
     }
@@ -436,11 +526,21 @@ impl ScreenModes {
         ] {
             self.switch(private, number, on);
         }
-        (self.keypad, self.region, self.sets, self.shifted) = (false, None, *b"BB", false);
-        self.saved[usize::from(self.is_alternate())] = None;
+        (self.keypad, self.region, self.charsets) = (false, None, Charsets::default());
+        self.saved[usize::from(self.is_alternate())] = Saved::default();
+        self.protects = self.protects.map(|_| false);
     }
 }
 
+/// Whether the parameters and the address of a hyperlink (`OSC 8`) end it: it has no address.
+pub(crate) fn is_closed(link: &[u8]) -> bool {
+    memchr(b';', link).is_none_or(|at| at + 1 == link.len())
+}
+
+/// Ends a hyperlink.
+const CLOSE_LINK: &str = "\x1b]8;;\x1b\\";
+/// Ends protection from selective erasing.
+const UNPROTECTED: &str = "\x1b[0\"q";
 /// Pops more than any program has pushed, which empties the stack and resets the modes.
 const FORGET_KEYBOARDS: &str = "\x1b[<99u";
 
@@ -495,20 +595,22 @@ impl Keyboard {
 impl Saved {
     /// The bytes that select the saved character sets after [`ScreenModes::reset`].
     pub(crate) fn select_charsets(self) -> String {
-        select_charsets(self.sets, self.shifted)
+        self.charsets.select()
     }
 }
 
-/// The bytes that select character sets, after the default ones.
-fn select_charsets(sets: [u8; 2], shifted: bool) -> String {
-    let mut out = String::new();
-    for (name, set) in ['(', ')'].into_iter().zip(sets).filter(|(_, set)| *set != b'B') {
-        let _ = write!(out, "\x1b{name}{}", char::from(set));
+impl Charsets {
+    /// The bytes that select these, after the default ones.
+    fn select(self) -> String {
+        let mut out = String::new();
+        for (name, set) in ['(', ')'].into_iter().zip(self.sets).filter(|(_, set)| *set != b'B') {
+            let _ = write!(out, "\x1b{name}{}", char::from(set));
+        }
+        if self.shifted {
+            out.push(char::from(SHIFT_OUT));
+        }
+        out
     }
-    if shifted {
-        out.push(char::from(SHIFT_OUT));
-    }
-    out
 }
 
 fn switch(out: &mut String, mode: &ModeNumber, on: bool) {

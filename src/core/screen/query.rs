@@ -1,8 +1,7 @@
 //! The queries of programs to their terminal, and the answers of a plain one.
 
-use super::dialect;
 use super::modes::ScreenModes;
-use super::scan::{Control, ENQ, ESC, Piece, Scanner, number, string};
+use super::scan::{Control, ENQ, ESC, Piece, Scanner, number, plain_len, string};
 use crate::types::size::Size;
 
 /// A query to the terminal.
@@ -121,7 +120,8 @@ impl Query {
         any
     }
 
-    fn control(control: &Control<'_>) -> Option<Self> {
+    /// The query that a control sequence is.
+    pub(crate) fn control(control: &Control<'_>) -> Option<Self> {
         let value = control.value(0);
         Some(match (control.marker, control.mark, control.last) {
             (0, 0, b'c') if value == 0 => Self::Attributes,
@@ -153,6 +153,10 @@ impl Query {
             }
             (b']', _) => {
                 let code = text.split(|byte| *byte == b';').next().map_or(0, number);
+                // A title, or a link.
+                if matches!(code, 0..=2 | 8) {
+                    return;
+                }
                 let parts = text.split(|byte| *byte == b';').skip(1);
                 for (at, part) in (0u16..).zip(parts) {
                     if part == b"?" || part.ends_with(b"=?") {
@@ -246,7 +250,7 @@ impl Finder {
         loop {
             if self.scanner.is_in_text() {
                 // Most output has no query; this skips it fast.
-                at += dialect::plain_len(&bytes[at..]);
+                at += plain_len(&bytes[at..]);
             }
             let Some(piece) = self.scanner.next(bytes, &mut at) else { return };
             Query::of(piece, &mut found);
@@ -316,6 +320,8 @@ mod tests {
             ("\x1b]4;1;?;2;?\x07", &[Q::Value(4), Q::Value(4)]),
             ("\x1b]52;c;?\x07", &[Q::Value(52)]),
             ("\x1b]2;really?\x07", &[]),
+            ("\x1b]2;?\x07", &[]),
+            ("\x1b]8;;?\x07", &[]),
             ("\x1bP$qm\x1b\\", &[Q::Setting]),
             ("\x1bP+q544e\x1b\\", &[Q::Capability]),
             ("\x1b[?u", &[Q::Keyboard]),

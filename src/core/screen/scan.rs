@@ -190,6 +190,27 @@ pub(crate) fn text_len(bytes: &[u8]) -> usize {
     })
 }
 
+/// The length of the beginning that is text, colours, moving the cursor and erasing. Most output is
+/// of this kind.
+pub(crate) fn plain_len(bytes: &[u8]) -> usize {
+    let mut len = 0;
+    loop {
+        len += text_len(&bytes[len..]);
+        match control_len(&bytes[len..]) {
+            Some(end) if is_plain(&bytes[len..len + end]) => len += end,
+            _ => return len,
+        }
+    }
+}
+
+/// Whether a control sequence selects a look, moves the cursor or erases, and no more.
+fn is_plain(raw: &[u8]) -> bool {
+    let [_, _, numbers @ .., last] = raw else { return false };
+    let are_numbers = numbers.iter().all(|byte| matches!(byte, b'0'..=b';'));
+    let moves = matches!(last, b'@'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'`' | b'd' | b'f');
+    are_numbers && (*last == b'm' || moves)
+}
+
 /// The length of a complete control sequence at the beginning, without unusual bytes: a fast path
 /// of the state machine.
 fn control_len(bytes: &[u8]) -> Option<usize> {

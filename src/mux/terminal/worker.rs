@@ -27,8 +27,9 @@ const LARGE_SCREEN: usize = 16 * 1024;
 /// waking a thread, and little to wait for.
 const SCREEN_PIECE: usize = 32 * 1024;
 /// Bytes that the screen worker processes between two looks for requests: a hundred microseconds of
-/// usual output, and some ten milliseconds of the most expensive.
-const SCREEN_SLICE: usize = 2 * 1024;
+/// usual output, and some ten milliseconds of the most expensive. Of text that scrolls away only
+/// the end of a slice costs something.
+const SCREEN_SLICE: usize = 16 * 1024;
 
 /// A command to the thread.
 #[derive(Debug)]
@@ -299,7 +300,7 @@ impl WorkerState {
     ) -> Result<(), Disconnected> {
         let window = window.unwrap_or(Size { rows: 0, cols: 0 });
         let began = Instant::now();
-        let screen = self.screen.as_ref().and_then(|screen| screen.redraw(window));
+        let screen = self.screen.as_ref().map(|screen| screen.redraw(window));
         let (screen, took) = (screen.unwrap_or_default(), began.elapsed());
         self.events.send(ScreenEvent::Drawn { id, screen, at, took })
     }
@@ -363,10 +364,7 @@ impl WorkerState {
             }
             (ScreenCommand::Resize(_) | ScreenCommand::Reset, None) => {}
         }
-        match self.screen.as_mut().and_then(Screen::why_off) {
-            Some(why) => self.events.send(ScreenEvent::Off(why)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Keeps the screen from time to time. It shows everything before the offset `end`.
@@ -376,7 +374,7 @@ impl WorkerState {
             return;
         }
         self.kept_at = end;
-        let drawn = screen.redraw(Size { rows: 0, cols: 0 }).unwrap_or_default();
+        let drawn = screen.redraw(Size { rows: 0, cols: 0 });
         if let Err(e) = kept.keep(end, &drawn) {
             log::warn!("keeping the screen for the next mux: {e}");
             self.kept = None;

@@ -1,0 +1,187 @@
+//! The bytes that draw a screen on any terminal.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::extras::{Extra, Extras};
+use super::grid::{Cell, Row};
+use super::model::{CursorPlace, Model, StyledCursor};
+use super::style::{Colour, Flags, Look, SELECTED, Style};
+use crate::types::size::Size;
+
+/// The bytes that draw a screen of a model on a cleared one of this size, from the row `top` on.
+/// They leave the cursor anywhere.
+pub(crate) fn draw(model: &Model, of_main: bool, window: Size, top: usize) -> String {
+    let (cols, screen) = (usize::from(model.size().cols), model.screen(of_main));
+    let shown = cols.min(usize::from(window.cols));
+    // A wrapped line is drawn so that the terminal wraps it, too.
+    let same = shown == cols && cols == usize::from(window.cols);
+    let mut pen = Pen::new(&model.extras);
+    let end = screen.len().min(top + usize::from(window.rows));
+    for row in top..end {
+        let wraps = same && row > top && screen[row - 1].wraps;
+        // Behind the last column of the row above.
+        let goes_on = wraps && pen.at == Some((row - top).wrapping_sub(1)).map(|row| (row, cols));
+        pen.row(&screen[row], row - top, shown, goes_on);
+    }
+    pen.plain();
+    pen.out
+}
+
+/// The bytes that move the cursor to a row of the window (from 1) and select its look. On the screen
+/// `top` is the first row that is shown.
+pub(crate) fn put_cursor(
+    model: &Model,
+    of_main: bool,
+    cursor: &StyledCursor,
+    (window, top): (Size, usize),
+    row: usize,
+) -> String {
+    let cols = usize::from(model.size().cols);
+    let mut pen = Pen::new(&model.extras);
+    let CursorPlace { row: from, col, wraps } = cursor.at;
+    let is_shown = from >= top && from - top < usize::from(window.rows);
+    if wraps && is_shown && cols == usize::from(window.cols) {
+        // After the last column: only drawing a character there moves the cursor to it.
+        let shown = &model.screen(of_main)[from];
+        let tail = shown.cell(cols - 1).has(Flags::TAIL);
+        let at = cols - 1 - usize::from(tail);
+        let _ = write!(pen.out, "\x1b[{row};{}H", at + 1);
+        let cell = shown.cell(at);
+        pen.print(Cell { text: if cell.is_erased() { ' ' } else { cell.text }, ..cell });
+    } else {
+        let col = col.min(usize::from(window.cols).saturating_sub(1));
+        let _ = write!(pen.out, "\x1b[{row};{}H", col + 1);
+    }
+    let Style { look, underline, link } = cursor.style.clone();
+    pen.select(look, underline, link);
+    pen.out
+}
+
+/// The bytes that set these tab stops, where a terminal of this width has them.
+pub(crate) fn set_tabs(model: &Model, cols: u16) -> String {
+    let mut out = String::new();
+    if model.tabs.changed {
+        out.push_str("\x1b[3g");
+        for col in model.tabs.all().take_while(|col| *col < usize::from(cols)) {
+            let _ = write!(out, "\x1b[{}G\x1bH", col + 1);
+        }
+    }
+    out
+}
+
+/// Draws on a terminal, whose cursor and look it knows.
+struct Pen<'a> {
+    out: String,
+    extras: &'a Extras,
+    at: Option<(usize, usize)>,
+    /// Without [`Look::extra`].
+    look: Look,
+    underline: Colour,
+    link: Option<Arc<str>>,
+}
+
+impl<'a> Pen<'a> {
+    fn new(extras: &'a Extras) -> Self {
+        let (look, underline) = (Look::default(), Colour::DEFAULT);
+        Self { out: String::new(), extras, at: None, look, underline, link: None }
+    }
+
+    /// Draws the first columns of a row. If it `goes_on`, the cursor is where printing wraps to it.
+    fn row(&mut self, row: &Row, to: usize, shown: usize, goes_on: bool) {
+        let mut col = 0;
+        while col < shown {
+            let cell = row.cell(col);
+            if cell.is_erased() {
+                let back = cell.look.back;
+                let end = (col + 1..shown.min(row.cells.len())).find(|at| row.cells[*at] != cell);
+                let same = col >= row.cells.len() || row.rest == cell;
+                let end = end.unwrap_or(if same { shown } else { shown.min(row.cells.len()) });
+                if back != Colour::DEFAULT {
+                    self.go(to, col);
+                    self.select(Look { back, ..Look::default() }, Colour::DEFAULT, None);
+                    let _ = write!(self.out, "\x1b[{}X", end - col);
+                }
+                col = end;
+                continue;
+            }
+            let width = if cell.has(Flags::WIDE) { 2 } else { 1 };
+            if col + width > shown {
+                break;
+            }
+            if !(goes_on && col == 0) {
+                self.go(to, col);
+            }
+            let has_marks = self.print(cell);
+            // Terminals disagree on the width of combined characters.
+            self.at = (!has_marks).then_some((to, col + width));
+            col += width;
+        }
+    }
+
+    /// Prints what is in a cell. Whether it has combining characters.
+    fn print(&mut self, cell: Cell) -> bool {
+        let nothing = Extra::default();
+        let extra = self.extras.get(cell.look.extra).unwrap_or(&nothing);
+        self.select(cell.look, extra.underline, extra.link.clone());
+        self.out.push(cell.text);
+        self.out.push_str(&extra.marks);
+        !extra.marks.is_empty()
+    }
+
+    fn go(&mut self, row: usize, col: usize) {
+        if self.at != Some((row, col)) {
+            let _ = write!(self.out, "\x1b[{};{}H", row + 1, col + 1);
+            self.at = Some((row, col));
+        }
+    }
+
+    fn plain(&mut self) {
+        self.select(Look::default(), Colour::DEFAULT, None);
+    }
+
+    fn select(&mut self, look: Look, underline: Colour, link: Option<Arc<str>>) {
+        let look = Look { flags: look.flags.without(Flags::WIDE | Flags::TAIL), extra: 0, ..look };
+        if self.link != link {
+            let _ = write!(self.out, "\x1b]8;{}\x1b\\", link.as_deref().unwrap_or(";"));
+            self.link = link;
+        }
+        if (self.look, self.underline) == (look, underline) {
+            return;
+        }
+        let protected = look.flags.has(Flags::PROTECTED);
+        if protected != self.look.flags.has(Flags::PROTECTED) {
+            let _ = write!(self.out, "\x1b[{}\"q", u8::from(protected));
+        }
+        (self.look, self.underline) = (look, underline);
+        self.out.push_str("\x1b[0");
+        for (number, _) in SELECTED.iter().filter(|(_, flag)| look.flags.has(*flag)) {
+            let _ = write!(self.out, ";{number}");
+        }
+        if look.flags.underline() > 0 {
+            self.out.push_str(";4");
+        }
+        self.colour(look.text, 30);
+        self.colour(look.back, 40);
+        self.out.push('m');
+        // Terminals that do not know parts ignore such a sequence.
+        if look.flags.underline() > 1 {
+            let _ = write!(self.out, "\x1b[4:{}m", look.flags.underline());
+        }
+        let _ = match (underline.index(), underline.parts()) {
+            (Some(index), _) => write!(self.out, "\x1b[58:5:{index}m"),
+            (_, Some([r, g, b])) => write!(self.out, "\x1b[58:2::{r}:{g}:{b}m"),
+            _ => Ok(()),
+        };
+    }
+
+    fn colour(&mut self, colour: Colour, first: u8) {
+        let _ = match (colour.index(), colour.parts()) {
+            (Some(n @ 0..=7), _) => write!(self.out, ";{}", first + n),
+            (Some(n @ 8..=15), _) => write!(self.out, ";{}", first + 52 + n),
+            (Some(n), _) => write!(self.out, ";{};5;{n}", first + 8),
+            (_, Some([r, g, b])) => write!(self.out, ";{};2;{r};{g};{b}", first + 8),
+            _ => Ok(()),
+        };
+    }
+}

@@ -1,0 +1,107 @@
+//! Skips text that scrolls away.
+//!
+//! Of text, new lines and colours that scroll the whole screen, only the last screenful is ever
+//! seen, and of what comes before it only the colours that are selected at its beginning.
+
+use memchr::{memchr_iter, memmem, memrchr};
+
+use super::scan::{ESC, text_len};
+
+/// Bytes of a piece below which skipping saves nothing.
+const FLOOD: usize = 1024;
+/// The end of a line after which the cursor is in the first column.
+const NEWLINE: &[u8] = b"\r\n";
+
+/// A part of the stream that leaves nothing but the look that it selects.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Flood<'a> {
+    /// Bytes of it.
+    pub(crate) len: usize,
+    skipped: &'a [u8],
+}
+
+impl<'a> Flood<'a> {
+    /// The flood at the beginning of these bytes, which are outside of sequences. After `below` new
+    /// lines the cursor is in the last row, and after `rows` more nothing is left of the screen.
+    /// The flood ends at the beginning of a row.
+    pub(crate) fn find(bytes: &'a [u8], below: usize, rows: usize) -> Option<Self> {
+        if bytes.len() < FLOOD {
+            return None;
+        }
+        let bytes = &bytes[..run_len(bytes)];
+        // The row in which the flood ends scrolls away, too.
+        let last = memchr_iter(b'\n', bytes).rev().nth(rows)? + 1;
+        let len = memmem::rfind(&bytes[..last], NEWLINE)? + NEWLINE.len();
+        memchr_iter(b'\n', &bytes[..len]).nth(below)?;
+        Some(Self { len, skipped: &bytes[..len] })
+    }
+
+    /// The numbers of the sequences that select the look after it, in their order.
+    pub(crate) fn looks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        // A sequence that resets the look hides those before it.
+        let mut from = self.skipped.len();
+        while let Some(at) = memrchr(ESC, &self.skipped[..from]) {
+            from = at;
+            if matches!(sequence(&self.skipped[at..]), Some((b"" | b"0", b'm'))) {
+                break;
+            }
+        }
+        let mut rest = &self.skipped[from..];
+        let sequences = std::iter::from_fn(move || {
+            let (numbers, last) = sequence(rest)?;
+            rest = &rest[numbers.len() + 3..];
+            rest = &rest[text_len(rest)..];
+            Some((numbers, last))
+        });
+        sequences.filter(|(_, last)| *last == b'm').map(|(numbers, _)| numbers)
+    }
+}
+
+/// The length of the beginning that changes nothing but its own rows and the look.
+fn run_len(bytes: &[u8]) -> usize {
+    let mut len = 0;
+    loop {
+        len += text_len(&bytes[len..]);
+        match sequence(&bytes[len..]) {
+            Some((numbers, _)) => len += numbers.len() + 3,
+            None => return len,
+        }
+    }
+}
+
+/// The numbers and the last byte of the sequence at the beginning, if it selects a look (`m`) or
+/// erases in its row (`K`).
+fn sequence(bytes: &[u8]) -> Option<(&[u8], u8)> {
+    let [ESC, b'[', body @ ..] = bytes else { return None };
+    let end = body.iter().position(|byte| !matches!(byte, b'0'..=b';'))?;
+    matches!(body[end], b'm' | b'K').then(|| (&body[..end], body[end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_scrolls_away_is_found() {
+        let lines = |line: &str, count| line.repeat(count).into_bytes();
+        let flood = |bytes: &[u8]| {
+            let flood = Flood::find(bytes, 2, 4)?;
+            let looks = flood.looks().map(|looks| String::from_utf8_lossy(looks).into_owned());
+            Some((flood.len, looks.collect::<Vec<_>>().join(" ")))
+        };
+        let found = |len, looks: &str| Some((len, looks.to_owned()));
+        let plain = lines("0123456789\r\n", 100);
+        assert_eq!(flood(&plain), found(12 * 96, ""));
+        assert_eq!(flood(&plain[..1020]), None, "it is short");
+        assert_eq!(flood(&lines("0123456789\n", 100)), None, "the column is not known");
+        assert_eq!(
+            flood(&lines("\x1b[31m012345\x1b[K\r\n", 100)),
+            found(16 * 96, &"31 ".repeat(96)[..287])
+        );
+        assert_eq!(flood(&lines("\x1b[m\x1b[1;31m0123\r\n", 100)), found(16 * 96, " 1;31"));
+        // The last lines are after another sequence, or the first ones are too few.
+        assert_eq!(flood(&[&plain[..], b"\x1b[H", &plain[..]].concat()), found(12 * 96, ""));
+        assert_eq!(flood(&[&lines("x", 2000)[..], &lines("\r\n", 6)].concat()), None);
+        assert_eq!(flood(&[&lines("x", 2000)[..], &lines("\r\n", 7)].concat()), found(2006, ""));
+    }
+}

@@ -1,0 +1,314 @@
+//! How characters look: colours, attributes, and the sequences that select them (`CSI … m`).
+
+use std::sync::Arc;
+
+use crate::types::limits;
+
+/// A colour: the default one, one of a palette of 256, or red, green and blue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Colour(u32);
+
+const INDEXED: u32 = 1 << 24;
+const RGB: u32 = 2 << 24;
+
+impl Colour {
+    /// What a terminal uses where nothing is selected.
+    pub(crate) const DEFAULT: Self = Self(0);
+
+    const fn indexed(index: u8) -> Self {
+        Self(INDEXED | index as u32)
+    }
+
+    const fn rgb(red: u8, green: u8, blue: u8) -> Self {
+        Self(RGB | (red as u32) << 16 | (green as u32) << 8 | blue as u32)
+    }
+
+    /// The number in the palette, if it has one.
+    pub(crate) fn index(self) -> Option<u8> {
+        (self.0 & !0xff == INDEXED).then_some(self.0.to_le_bytes()[0])
+    }
+
+    /// Red, green and blue, if it has them.
+    pub(crate) fn parts(self) -> Option<[u8; 3]> {
+        let [blue, green, red, _] = self.0.to_le_bytes();
+        (self.0 & RGB != 0).then_some([red, green, blue])
+    }
+}
+
+/// The attributes of a cell that are on or off, and the kind of its underline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(u16);
+
+impl Flags {
+    pub(crate) const BOLD: u16 = 1;
+    pub(crate) const DIM: u16 = 1 << 1;
+    pub(crate) const ITALIC: u16 = 1 << 2;
+    pub(crate) const BLINK: u16 = 1 << 3;
+    pub(crate) const INVERSE: u16 = 1 << 4;
+    pub(crate) const HIDDEN: u16 = 1 << 5;
+    pub(crate) const STRIKE: u16 = 1 << 6;
+    pub(crate) const OVERLINE: u16 = 1 << 7;
+    /// Not erased by a selective erase (DECSCA).
+    pub(crate) const PROTECTED: u16 = 1 << 8;
+    /// The first half of a character that is two columns wide.
+    pub(crate) const WIDE: u16 = 1 << 9;
+    /// Its second half.
+    pub(crate) const TAIL: u16 = 1 << 10;
+    /// The first bit of the kind of underline, 0 to [`UNDERLINES`].
+    const UNDERLINE: u32 = 11;
+
+    pub(crate) fn has(self, flag: u16) -> bool {
+        self.0 & flag != 0
+    }
+
+    pub(crate) fn with(self, flag: u16) -> Self {
+        Self(self.0 | flag)
+    }
+
+    pub(crate) fn without(self, flags: u16) -> Self {
+        Self(self.0 & !flags)
+    }
+
+    /// 0 is none, 1 is a single one.
+    pub(crate) fn underline(self) -> u16 {
+        self.0 >> Self::UNDERLINE & 7
+    }
+
+    fn set_underline(&mut self, kind: u16) {
+        let kind = if kind > UNDERLINES { 1 } else { kind };
+        self.0 = self.0 & !(7 << Self::UNDERLINE) | kind << Self::UNDERLINE;
+    }
+}
+
+/// Kinds of underline: single, double, curly, dotted, dashed.
+const UNDERLINES: u16 = 5;
+
+/// The flags that a number selects.
+pub(crate) const SELECTED: [(u16, u16); 8] = [
+    (1, Flags::BOLD),
+    (2, Flags::DIM),
+    (3, Flags::ITALIC),
+    (5, Flags::BLINK),
+    (7, Flags::INVERSE),
+    (8, Flags::HIDDEN),
+    (9, Flags::STRIKE),
+    (53, Flags::OVERLINE),
+];
+
+/// How a cell looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) text: Colour,
+    pub(crate) back: Colour,
+    pub(crate) flags: Flags,
+    /// What few cells have: see [`Extras`](super::extras::Extras). 0 is nothing.
+    pub(crate) extra: u16,
+}
+
+/// What the next characters look like.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Style {
+    pub(crate) look: Look,
+    /// The colour of the underline, if it is not that of the text.
+    pub(crate) underline: Colour,
+    /// The hyperlink: its parameters and its address, as in `OSC 8`.
+    pub(crate) link: Option<Arc<str>>,
+}
+
+impl Style {
+    /// Selects what the numbers of a `CSI … m` mean. Whether the colour of the underline changes.
+    pub(crate) fn select(&mut self, numbers: &[u8]) -> bool {
+        let before = self.underline;
+        let mut all = Numbers::parse(numbers);
+        while let Some(group) = all.next_group() {
+            self.select_one(group, &mut all);
+        }
+        self.underline != before
+    }
+
+    fn select_one(&mut self, (at, parts): (usize, usize), all: &mut Numbers) {
+        let number = all.values[at];
+        let flags = &mut self.look.flags;
+        match number {
+            0 => {
+                let protected = flags.0 & Flags::PROTECTED;
+                let extra = self.look.extra;
+                self.look = Look { flags: Flags(protected), extra, ..Look::default() };
+                self.underline = Colour::DEFAULT;
+            }
+            4 if parts > 1 => flags.set_underline(all.values[at + 1]),
+            4 => flags.set_underline(1),
+            6 => *flags = flags.with(Flags::BLINK),
+            21 => flags.set_underline(2),
+            22 => *flags = flags.without(Flags::BOLD | Flags::DIM),
+            23 => *flags = flags.without(Flags::ITALIC),
+            24 => flags.set_underline(0),
+            25 => *flags = flags.without(Flags::BLINK),
+            27 => *flags = flags.without(Flags::INVERSE),
+            28 => *flags = flags.without(Flags::HIDDEN),
+            29 => *flags = flags.without(Flags::STRIKE),
+            55 => *flags = flags.without(Flags::OVERLINE),
+            30..=37 => self.look.text = Colour::indexed(low_byte(number - 30)),
+            40..=47 => self.look.back = Colour::indexed(low_byte(number - 40)),
+            90..=97 => self.look.text = Colour::indexed(low_byte(number - 90 + 8)),
+            100..=107 => self.look.back = Colour::indexed(low_byte(number - 100 + 8)),
+            39 => self.look.text = Colour::DEFAULT,
+            49 => self.look.back = Colour::DEFAULT,
+            59 => self.underline = Colour::DEFAULT,
+            38 | 48 | 58 => {
+                let Some(colour) = all.colour(at, parts) else { return };
+                match number {
+                    38 => self.look.text = colour,
+                    48 => self.look.back = colour,
+                    _ => self.underline = colour,
+                }
+            }
+            _ => {
+                if let Some((_, flag)) = SELECTED.iter().find(|(selects, _)| *selects == number) {
+                    *flags = flags.with(*flag);
+                }
+            }
+        }
+    }
+}
+
+fn low_byte(number: u16) -> u8 {
+    number.to_le_bytes()[0]
+}
+
+/// The numbers of a sequence; those after a `:` are parts of the one before.
+struct Numbers {
+    values: [u16; limits::NUMBERS],
+    /// A bit for each number that is a part.
+    parts: u32,
+    len: usize,
+    /// Where the next group begins.
+    at: usize,
+}
+
+const _: () = assert!(limits::NUMBERS <= 32, "each has a bit");
+
+impl Numbers {
+    /// Absent numbers are 0.
+    fn parse(text: &[u8]) -> Self {
+        let mut all = Self { values: [0; limits::NUMBERS], parts: 0, len: 0, at: 0 };
+        let mut value: u16 = 0;
+        for byte in text {
+            match byte {
+                b'0'..=b'9' => {
+                    value = value.saturating_mul(10).saturating_add(u16::from(byte - b'0'));
+                }
+                b';' | b':' => {
+                    if !all.push(value) {
+                        return all;
+                    }
+                    value = 0;
+                    if *byte == b':' && all.len < limits::NUMBERS {
+                        all.parts |= 1 << all.len;
+                    }
+                }
+                _ => {}
+            }
+        }
+        all.push(value);
+        all
+    }
+
+    fn push(&mut self, value: u16) -> bool {
+        let fits = self.len < limits::NUMBERS;
+        if fits {
+            self.values[self.len] = value;
+            self.len += 1;
+        }
+        fits
+    }
+
+    /// The first number of the next group, and how many there are with its parts.
+    fn next_group(&mut self) -> Option<(usize, usize)> {
+        let at = self.at;
+        if at >= self.len {
+            return None;
+        }
+        self.at += 1;
+        while self.at < self.len && self.parts >> self.at & 1 == 1 {
+            self.at += 1;
+        }
+        Some((at, self.at - at))
+    }
+
+    /// The colour of a 38, 48 or 58: in its parts, or in the next numbers.
+    fn colour(&mut self, at: usize, parts: usize) -> Option<Colour> {
+        let values = &self.values[at..at + parts];
+        match *values {
+            // With or without a colour space.
+            [_, 2, _, red, green, blue, ..] | [_, 2, red, green, blue] => {
+                Some(Colour::rgb(low_byte(red), low_byte(green), low_byte(blue)))
+            }
+            [_, 5, index, ..] => Some(Colour::indexed(low_byte(index))),
+            [_] => match self.next_value() {
+                2 => {
+                    let [red, green, blue] = [(); 3].map(|()| low_byte(self.next_value()));
+                    Some(Colour::rgb(red, green, blue))
+                }
+                5 => Some(Colour::indexed(low_byte(self.next_value()))),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+    /// The next number, 0 if it is absent.
+    fn next_value(&mut self) -> u16 {
+        self.next_group().map_or(0, |(at, _)| self.values[at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected(numbers: &str) -> Style {
+        let mut style = Style::default();
+        style.select(numbers.as_bytes());
+        style
+    }
+
+    #[test]
+    fn colours_in_all_spellings() {
+        let (indexed, rgb) = (Colour::indexed(200), Colour::rgb(1, 2, 3));
+        for (numbers, text, back) in [
+            ("38;5;200", indexed, Colour::DEFAULT),
+            ("38:5:200;48;2;1;2;3", indexed, rgb),
+            ("38:2::1:2:3", rgb, Colour::DEFAULT),
+            ("38:2:1:2:3;48:5:200", rgb, indexed),
+            ("31;97;104", Colour::indexed(15), Colour::indexed(12)),
+            ("38;9;1", Colour::DEFAULT, Colour::DEFAULT),
+            ("38;5;200;39", Colour::DEFAULT, Colour::DEFAULT),
+            ("38;2;1;2;3;48;5", rgb, Colour::indexed(0)),
+            ("38", Colour::DEFAULT, Colour::DEFAULT),
+        ] {
+            let Look { text: is, back: is_back, .. } = selected(numbers).look;
+            assert_eq!((is, is_back), (text, back), "{numbers}");
+        }
+        assert_eq!(indexed.index().zip(rgb.parts()), Some((200, [1, 2, 3])));
+        assert_eq!((rgb.index(), indexed.parts(), Colour::DEFAULT.parts()), (None, None, None));
+    }
+
+    #[test]
+    fn attributes_are_selected_and_undone() {
+        let on = selected("1;2;3;4:3;5;7;8;9;53").look.flags;
+        assert!(SELECTED.iter().all(|(_, flag)| on.has(*flag)) && on.underline() == 3);
+        for off in ["0", "", "22;23;24;25;27;28;29;55"] {
+            let mut style = selected("1;2;3;4:3;5;7;8;9;53");
+            style.select(off.as_bytes());
+            assert_eq!(style.look, Look::default(), "{off}");
+        }
+        for (numbers, underline) in [("4", 1), ("21", 2), ("4:0", 0), ("4:5", 5), ("4:9", 1)] {
+            assert_eq!(selected(numbers).look.flags.underline(), underline, "{numbers}");
+        }
+        assert_eq!(selected("58;2;1;2;3").underline, Colour::rgb(1, 2, 3));
+        assert_eq!(selected("58:5:9;59").underline, Colour::DEFAULT);
+        // More numbers than are read.
+        selected(&"38;5;".repeat(100));
+        selected(&"4:".repeat(100));
+    }
+}
