@@ -189,7 +189,7 @@ impl<'a> Line<'a> {
         let mut apps: Vec<_> =
             states.iter().filter_map(|state| state.apps().ok()).flatten().collect();
         if self.state.is_none() {
-            apps.extend(enable::enabled());
+            apps.extend(enable::enabled().into_keys());
         }
         apps.iter().map(ToString::to_string).collect()
     }

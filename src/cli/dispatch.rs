@@ -1,16 +1,19 @@
 //! From the command line to the command, and from its outcome to the exit code.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::name::WhichApp;
+use super::name::{Guess, WhichApp};
 use super::{
     Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, complete,
-    container, containerd, resolve, resolve_units, rkt, salvage,
+    container, containerd, enabled, habits, remote, resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
-use crate::commands::{attach, journal_writer, keeper, list, logs, metrics, oci, run, status};
+use crate::commands::{
+    attach, journal_writer, keeper, list, logs, metrics, oci, run, send, status, stop,
+};
 use crate::mux;
 use crate::mux::MuxPlan;
 use crate::os::diagnostics;
@@ -22,7 +25,8 @@ use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, hooks, write};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// The program: reads the command line, does it, and returns the exit code.
@@ -66,7 +70,7 @@ fn our_main(arguments: &[OsString]) -> Exit {
             {
                 return begin(cli, &wrong);
             }
-            let exit = diagnostics::usage(&e, &help_of(arguments));
+            let exit = usage(&e, arguments);
             let is_mux = command_in(arguments).is_some_and(salvage::is_mux);
             return if is_mux { of_mux(exit) } else { exit };
         }
@@ -81,10 +85,11 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
             diagnostics::start_for_engine(cli.log_level);
         }
         command => {
-            let is_mux = matches!(
-                command,
-                Command::Stream(_) | Command::Tty(_) | Command::Run(_) | Command::Container(_)
-            );
+            let is_mux = match command {
+                Command::Run(args) => args.keeps() || process::is_kept(),
+                Command::Stream(_) | Command::Tty(_) | Command::Container(_) => true,
+                _ => false,
+            };
             diagnostics::start(cli.log_level, is_mux);
         }
     }
@@ -97,7 +102,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
         }
     }
     execute(cli).unwrap_or_else(|e| {
-        diagnostics::failed(&e, if e.is::<WhichApp>() { Exit::Usage } else { Exit::Failed })
+        if e.is::<WhichApp>() { invalid(&e) } else { diagnostics::failed(&e, Exit::Failed) }
     })
 }
 
@@ -108,6 +113,21 @@ fn of_mux(exit: Exit) -> Exit {
         Exit::Usage if process::is_of_unit() => Exit::Config,
         exit => exit,
     }
+}
+
+/// Reports an invalid command line, what to try instead, and the help of the typed command.
+fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
+    let is_command = error.kind() != ErrorKind::InvalidSubcommand;
+    let command = command_in(arguments).filter(|_| is_command).and_then(|word| word.to_str());
+    let way = habits::way(error, command).map_or(String::new(), |way| format!("{way}, or "));
+    diagnostics::usage(error, &(way + &help_of(arguments)))
+}
+
+/// Reports arguments that do not fit together, or do not fit this machine.
+fn invalid(error: &anyhow::Error) -> Exit {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let help = help_of(&arguments);
+    diagnostics::failed(&anyhow!("{error:#}; try {help}"), Exit::Usage)
 }
 
 /// The help command for the typed command.
@@ -132,9 +152,13 @@ fn command(arguments: &[OsString]) -> clap::Command {
 }
 
 fn execute(cli: Cli) -> Result<Exit> {
+    if let Some(host) = &cli.host {
+        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        return remote::exec(host, &cli.command, &arguments);
+    }
     let given = cli.state_dir;
     let state = || StateDir::resolve(given.clone());
-    let named = |app: &NamedAppArg| app.resolve(given.clone());
+    let named = |app: &NamedAppArg| app.resolve(given.clone(), Guess::Prefix);
     match cli.command {
         Command::Stream(args) => {
             read_old_options(&state()?.app(&args.app.name));
@@ -151,13 +175,18 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::Container(args) => run_mux(resolve::container(&args, &state()?)),
         Command::Prepare(args) => prepare(&args, &state()?).map(|()| Exit::Done),
-        Command::Run(args) if args.attach && !args.await_client && !process::is_kept() => {
-            if_valid(resolve::run_attached(&args, &state()?), |request| run::attached(&request))
-        }
         Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?)),
-        Command::Run(args) => if_valid(resolve::keep(&args, &state()?), keeper::keep),
+        Command::Run(args) if args.keeps() => {
+            if_valid(resolve::keep(&args, &state()?), keeper::keep)
+        }
+        Command::Run(args) => if_valid(resolve::run_attached(&args, &state()?), |request| {
+            if args.detach { run::detached(&request) } else { run::attached(request) }
+        }),
         Command::Attach(args) => {
-            if_valid(resolve::attach(&args, named(&args.app)?), |request| attach::attach(&request))
+            // An app that is awaited has its own name.
+            let guess = if args.wait.is_some() { Guess::Nothing } else { Guess::PrefixOrPick };
+            let dir = args.app.resolve(given.clone(), guess)?;
+            if_valid(resolve::attach(&args, dir), |request| attach::attach(&request))
         }
         Command::Status(args) if args.all => {
             let (states, enabled) = all(given)?;
@@ -171,21 +200,34 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Logs(args) => {
             let has_app = args.file.is_none() || args.app.given()?.is_some();
             let app = has_app.then(|| named(&args.app)).transpose()?;
-            logs::show(&resolve::logs(&args, app)).map(|()| Exit::Done)
+            if_valid(resolve::logs(&args, app), |request| logs::show(&request).map(|()| Exit::Done))
         }
         Command::Control(args) => {
             args.app.require()?;
-            let dir = named(&args.app)?;
+            let dir = args.app.resolve(given.clone(), Guess::Nothing)?;
             if let Some(request) = resolve::request(&args, &dir)? {
                 status::control(&dir, &request)?;
             }
             Ok(Exit::Done)
         }
+        Command::Send(args) => send::send(&args.app.resolve(given)?, &args.line.join(" ")),
+        Command::Stop(args) => {
+            stop::stop(&args.app.resolve(given)?, args.time).map(|()| Exit::Done)
+        }
+        Command::Kill(args) => {
+            stop::kill(&args.app.resolve(given)?, args.signal).map(|()| Exit::Done)
+        }
+        Command::Rm(args) => {
+            stop::remove(&args.app.resolve(given)?, args.force).map(|()| Exit::Done)
+        }
         Command::Enable(args) => {
-            let asked = resolve_units::enable(&args, given.as_deref());
+            if args.list || args.show {
+                return enabled::show(&args).map(|()| Exit::Done);
+            }
             let manager = Manager { user: args.modes.user };
+            let how = How { now: args.now, force: args.force };
+            let asked = resolve_units::enable(args, given.as_deref());
             if_valid(asked, |(app, setup)| {
-                let how = How { now: args.now, force: args.force };
                 enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
             })
         }
@@ -197,16 +239,21 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::List(args) => match args.app.given()? {
             Some(_) => list::one(&named(&args.app)?, "\n"),
-            None => all(given).and_then(|(states, enabled)| list::all(&states, &enabled)),
+            None => all(given.clone()).and_then(|(mut states, enabled)| {
+                if args.all && given.is_none() {
+                    states.extend(StateDir::of_others());
+                }
+                list::all(&states, &enabled, (args.form(), args.all))
+            }),
         }
         .map(|()| Exit::Done),
     }
 }
 
 /// The directories with all apps of this user, and the apps that are enabled.
-fn all(given: Option<PathBuf>) -> Result<(Vec<StateDir>, Vec<AppName>)> {
+fn all(given: Option<PathBuf>) -> Result<(Vec<StateDir>, BTreeMap<AppName, String>)> {
     // A state directory of elsewhere has nothing to do with the units here.
-    let enabled = if given.is_none() { enable::enabled() } else { Vec::new() };
+    let enabled = if given.is_none() { enable::enabled() } else { BTreeMap::new() };
     Ok((StateDir::all(given)?, enabled))
 }
 
@@ -239,7 +286,7 @@ fn disable(args: &DisableArgs) -> Result<()> {
 fn if_valid<T>(asked: Result<T>, does: impl FnOnce(T) -> Result<Exit>) -> Result<Exit> {
     match asked {
         Ok(asked) => does(asked),
-        Err(e) => Ok(diagnostics::failed(&e, Exit::Usage)),
+        Err(e) => Ok(invalid(&e)),
     }
 }
 
@@ -257,7 +304,7 @@ fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()>
 fn run_mux(plan: Result<MuxPlan>) -> Result<Exit> {
     match plan {
         Ok(plan) => run::mux(plan),
-        Err(e) => Ok(of_mux(diagnostics::failed(&e, Exit::Usage))),
+        Err(e) => Ok(of_mux(invalid(&e))),
     }
 }
 

@@ -9,7 +9,10 @@
 //! | [`container`] | the mux of a container, as its keeper starts it |
 //! | [`salvage`] | the valid options of a mux with a running app |
 //! | [`rkt`] | rkt's spelling |
+//! | [`habits`] | what people type out of habit, and the way here |
 //! | [`resolve_units`], [`resolve`] | what the arguments mean, checked |
+//! | [`enabled`] | what `enable` was asked before |
+//! | [`remote`] | the same command on another machine |
 //! | [`mux`] | the arguments of the commands that are a mux |
 //! | [`name`] | the app that a person names |
 //! | [`units`] | the arguments of the commands that write units |
@@ -19,8 +22,11 @@ mod complete;
 mod container;
 mod containerd;
 pub(crate) mod dispatch;
+mod enabled;
+mod habits;
 mod mux;
 mod name;
+mod remote;
 pub(crate) mod resolve;
 pub(crate) mod resolve_units;
 pub(crate) mod rkt;
@@ -33,17 +39,20 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use nix::sys::signal::Signal;
+use regex_lite::Regex;
 
 pub(crate) use crate::cli::mux::{
     ContainerArgs, LogArgs, MuxArgs, PrepareArgs, RecordArgs, RunArgs, StreamArgs, TtyArgs,
 };
-pub(crate) use crate::cli::name::NamedAppArg;
+pub(crate) use crate::cli::name::{ExactAppArg, NamedAppArg};
 pub(crate) use crate::cli::units::{DeferredStep, DisableArgs, EnableArgs, ModeArgs, UnitsArgs};
 
-use crate::cli::values::{Since, Wait};
+use crate::cli::values::{LogTime, Wait};
 use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
+use crate::commands::list::ListForm;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -53,7 +62,7 @@ use crate::wire::Redraw;
 
 const EXAMPLES: &str = "\
 Examples:
-  iottymux run --app demo --tty --attach -- bash   run a shell; ctrl-p ctrl-q detaches
+  iottymux run -it --name demo bash                run a shell; ctrl-p ctrl-q detaches
   iottymux attach demo                             attach again, from any terminal
   iottymux attach demo --mode stdout | less        read the output of a service
   echo reload | iottymux attach demo --mode stdin
@@ -63,11 +72,41 @@ Examples:
 Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost.
 Otherwise attach and run exit with the app's own status (128 + n for signal n).";
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  iottymux run -it bash                            run a shell that you can leave: ctrl-p ctrl-q
+  iottymux run -d --name web ./server --port 80    run in the background; iottymux attach web
+  iottymux run make | tee log                      in a pipe, like the command itself
+  iottymux run -t --record cast:demo.cast bash     record a terminal
+
+Exit status: that of the command; 125 if it cannot be started.";
+
+const SEND_EXAMPLES: &str = "\
+Examples:
+  iottymux send game save-all                      type save-all and Enter
+  iottymux send game 'say \"hello\"'               with blanks and quotes
+  echo reload | iottymux attach game --mode stdin  several lines, or a file";
+
+const STOP_EXAMPLES: &str = "\
+Examples:
+  iottymux stop web                                SIGTERM; after ten seconds SIGKILL
+  iottymux kill -s HUP web                         another signal
+  iottymux rm web                                  forget an app that has ended
+  systemctl stop game.service                      a service is stopped by systemd";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  iottymux list                                    all apps that you may see
+  iottymux list --json | jq '.[].app'              for scripts
+  iottymux list --all                              as root: those of other users and pods, too
+  iottymux list demo                               the sockets of one app";
+
 const LOGS_EXAMPLES: &str = "\
 Examples:
   iottymux logs demo -n 20 -f                      show the last lines and all new ones
   iottymux logs demo --since 10m                   show the last ten minutes
-  iottymux logs demo --stream stderr --since 2026-01-31T12:00:00+01:00 --timestamps
+  iottymux logs demo --since yesterday --until 21:00 --grep error --timestamps
+  iottymux logs demo --stream stderr --since '2026-11-21 21:00' --json
   iottymux logs --file /var/log/pods/x/0.log       read any log in the kubelet's or docker's format
 
 The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control
@@ -103,6 +142,9 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "LEVEL", env = "IOTTYMUX_LOG_LEVEL",
           value_parser = values::level, help_heading = GLOBAL)]
     pub(crate) log_level: Option<log::LevelFilter>,
+    /// Machine, as ssh takes it: the command runs there.
+    #[arg(short = 'H', long, global = true, value_name = "HOST", help_heading = GLOBAL)]
+    pub(crate) host: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -132,7 +174,7 @@ pub(crate) enum Command {
     /// Attach standard input and output to an app.
     Attach(AttachArgs),
     /// List the apps, or show the endpoints of one.
-    #[command(visible_alias = "ls")]
+    #[command(visible_aliases = ["ls", "ps"], after_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// Show clients, stream offsets and lost bytes; or how the app ended.
     ///
@@ -149,9 +191,30 @@ pub(crate) enum Command {
     Control(ControlArgs),
     /// Run a command as an app, together with its mux.
     ///
-    /// If the mux dies, another one takes over, and the command runs on. Without --attach, SIGINT
-    /// and SIGTERM are passed on to the command. With --attach, all of this runs in the background.
+    /// Shows the output of the command and sends it this input, as an attach does. The command and
+    /// its mux run in the background: they go on after a detach, or when this terminal closes.
+    /// Without --tty, SIGINT, SIGTERM and SIGQUIT are passed on to the command. If the mux dies,
+    /// another one takes over, and the command runs on.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Type a line into an app.
+    ///
+    /// Reports when the line is in the app's input, which may be before the app reads it.
+    #[command(after_help = SEND_EXAMPLES)]
+    Send(SendArgs),
+    /// Stop an app of `run`: SIGTERM, and SIGKILL after a while.
+    ///
+    /// Returns when the app has ended. For a service, use systemctl.
+    #[command(after_help = STOP_EXAMPLES)]
+    Stop(StopArgs),
+    /// Send a signal to an app of `run`.
+    #[command(after_help = STOP_EXAMPLES)]
+    Kill(KillArgs),
+    /// Remove what an app of `run` has left after its end.
+    ///
+    /// That is its last output and its status. Log files stay.
+    #[command(visible_alias = "forget", after_help = STOP_EXAMPLES)]
+    Rm(RemoveArgs),
     /// Make a service attachable.
     #[command(after_help = units::ENABLE_EXAMPLES)]
     Enable(EnableArgs),
@@ -283,6 +346,28 @@ pub(crate) struct KeyArgs {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
+    /// Print the names of the apps only.
+    #[arg(short, long, conflicts_with_all = ["json", "app", "name"])]
+    pub(crate) quiet: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with_all = ["app", "name"])]
+    pub(crate) json: bool,
+    /// List the apps of all users and pods, too (for root).
+    ///
+    /// The last column has the --state-dir of each app. Apps that have ended are always listed.
+    #[arg(short, long, conflicts_with_all = ["app", "name"])]
+    pub(crate) all: bool,
+}
+
+impl ListArgs {
+    /// What is printed of each app.
+    pub(crate) fn form(&self) -> ListForm {
+        match self {
+            Self { quiet: true, .. } => ListForm::Names,
+            Self { json: true, .. } => ListForm::Json,
+            _ => ListForm::Table,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -306,21 +391,75 @@ pub(crate) struct LogsArgs {
     /// Show new lines too, until the app ends.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Show lines since a time (RFC 3339) or for the last 10m, 1h30m.
-    #[arg(long, value_name = "TIME|DURATION", value_parser = values::since)]
-    pub(crate) since: Option<Since>,
+    /// Show lines since a time, such as yesterday or 10m.
+    ///
+    /// As in journalctl: "2026-11-21 21:00", 21:00, today, yesterday, now, -1h, @1795000000.
+    /// As in docker: 10m or 1h30m ago, and RFC 3339.
+    #[arg(short = 'S', long, value_name = "TIME", value_parser = values::log_time,
+          allow_hyphen_values = true)]
+    pub(crate) since: Option<LogTime>,
+    /// Show lines until a time, as in --since.
+    #[arg(short = 'U', long, value_name = "TIME", value_parser = values::log_time,
+          allow_hyphen_values = true, conflicts_with = "follow")]
+    pub(crate) until: Option<LogTime>,
+    /// Show lines that match a regular expression.
+    ///
+    /// As in journalctl, a pattern without capital letters ignores case.
+    #[arg(short, long, value_name = "PATTERN", value_parser = values::pattern)]
+    pub(crate) grep: Option<Regex>,
     /// Show the last N matching lines.
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, alias = "lines", value_name = "N")]
     pub(crate) tail: Option<usize>,
     /// Show the time of each line.
     #[arg(short, long)]
     pub(crate) timestamps: bool,
+    /// Print a JSON document for each line: time, stream, text.
+    #[arg(long, conflicts_with = "timestamps")]
+    pub(crate) json: bool,
     /// Show one stream only: stdout or stderr.
     #[arg(long, value_name = "STREAM", value_parser = values::logged_stream)]
     pub(crate) stream: Option<Stream>,
     /// Read this log file and its rotated files.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    #[command(flatten)]
+    pub(crate) app: ExactAppArg,
+    /// The line; several words are joined by blanks.
+    #[arg(required = true, trailing_var_arg = true, value_name = "LINE")]
+    pub(crate) line: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    pub(crate) app: ExactAppArg,
+    /// Time until SIGKILL, in seconds.
+    #[arg(short, long, value_name = "SECONDS", default_value = "10",
+          value_parser = values::seconds)]
+    pub(crate) time: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KillArgs {
+    #[command(flatten)]
+    pub(crate) app: ExactAppArg,
+    /// Signal: a name such as HUP, or a number.
+    #[arg(short, long, value_name = "SIGNAL", default_value = "KILL",
+          value_parser = values::signal)]
+    pub(crate) signal: Signal,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    pub(crate) app: ExactAppArg,
+    /// Kill the app first, if it is running.
+    #[arg(short, long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

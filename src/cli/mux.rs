@@ -8,11 +8,12 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, FromArgMatches};
 
 use super::{AppArg, KeyArgs, PassArgs, values};
-use crate::commands::keeper::AWAIT_CLIENT;
+use crate::commands::keeper::{AWAIT_CLIENT, NAME};
 use crate::logfmt::spec::{self, LogSpec};
 use crate::logfmt::syslog;
 use crate::mux::logs::pipeline::LogPolicy;
 use crate::types::limits;
+use crate::types::name::AppName;
 use crate::types::rights::Lists;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
@@ -255,26 +256,39 @@ impl PrepareArgs {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) app: AppArg,
-    /// Run the command on a terminal instead of FIFOs.
-    #[arg(long, env = "IOTTYMUX_TTY", value_parser = BoolishValueParser::new())]
-    pub(crate) tty: bool,
-    /// Attach to the app; after a detach the command runs on.
+    /// App name [default: from the name of the command].
     ///
-    /// Without --tty, the end of this input closes the command's input.
-    #[arg(long, env = "IOTTYMUX_ATTACH", value_parser = BoolishValueParser::new())]
-    pub(crate) attach: bool,
+    /// The app of /usr/bin/bash is bash, or bash-2 while there is another one.
+    #[arg(long, alias = "app", value_name = "NAME", env = NAME)]
+    pub(crate) name: Option<AppName>,
+    /// Run the command on a terminal instead of FIFOs.
+    #[arg(short, long, env = "IOTTYMUX_TTY", value_parser = BoolishValueParser::new())]
+    pub(crate) tty: bool,
+    /// Attach to the command, which is the default.
+    ///
+    /// For -it as in docker. Without --tty, the end of this input closes the command's input.
+    #[arg(short, long, alias = "attach", conflicts_with = "foreground")]
+    pub(crate) interactive: bool,
+    /// Run the command in the background, and print the app's name.
+    #[arg(short, long, conflicts_with = "foreground")]
+    pub(crate) detach: bool,
+    /// Do not attach, and stay with the command, for a supervisor.
+    ///
+    /// Passes SIGINT, SIGTERM and SIGQUIT on to the command, reports readiness to $NOTIFY_SOCKET,
+    /// and exits with the status of the command.
+    #[arg(long)]
+    pub(crate) foreground: bool,
     /// Initial size of the terminal [default: the first client's].
     ///
     /// Default: the size of the first client with a window, else 24x80.
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
           value_parser = values::size)]
     pub(crate) size: Option<Size>,
-    /// Start the command when the first client attaches (used by --attach).
+    /// Keep the command, and start it when the first client attaches, if that is true.
     #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = BoolishValueParser::new())]
-    pub(crate) await_client: bool,
+    pub(crate) await_client: Option<bool>,
     #[command(flatten)]
     pub(crate) pass: PassArgs,
     #[command(flatten)]
@@ -284,8 +298,15 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) mux: MuxArgs,
     /// The command and its arguments.
-    #[arg(required = true, last = true, value_name = "CMD", help_heading = None::<&str>)]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", help_heading = None::<&str>)]
     pub(crate) command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Whether this process is the keeper of the command.
+    pub(crate) fn keeps(&self) -> bool {
+        self.foreground || self.await_client.is_some()
+    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,19 @@
 //! The app that a person names: by its name, by its service or container, or not at all.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::values;
-use crate::commands::find;
+use crate::commands::{enable, find};
 use crate::os::state::{AppDir, StateDir};
 use crate::types::name::AppName;
+use crate::types::service::ServiceName;
 
 /// The variable with the name of the app.
 const VARIABLE: &str = "IOTTYMUX_APP";
@@ -33,13 +36,36 @@ pub(crate) struct NamedAppArg {
     /// App, or its service or container.
     ///
     /// The app game-eu may also be called game@eu or game@eu.service. A container may be called by
-    /// its id, or by NAMESPACE/ID, as `list` shows it. Default: the only app; for
-    /// `list` all apps; for `control` none.
+    /// its id, or by NAMESPACE/ID, as `list` shows it. For attach, list, logs and status the
+    /// beginning of a name suffices, if no other app begins so. Default: the only app; for `attach`
+    /// at a terminal your choice; for `list` all apps; for `control` none.
     #[arg(value_name = "NAME", value_parser = values::app)]
     name: Option<AppName>,
     /// Same as NAME.
-    #[arg(long, value_name = "NAME", env = VARIABLE, value_parser = values::app)]
+    #[arg(long, short_alias = 'u', alias = "unit", value_name = "NAME", env = VARIABLE,
+          value_parser = values::app)]
     app: Option<AppName>,
+}
+
+/// The app of a command that changes something.
+#[derive(Debug, Args)]
+pub(crate) struct ExactAppArg {
+    /// App, or its service or container.
+    #[arg(value_name = "NAME", value_parser = values::app)]
+    name: AppName,
+}
+
+impl ExactAppArg {
+    /// The app with this name.
+    pub(crate) fn resolve(&self, given: Option<PathBuf>) -> Result<AppDir> {
+        named(given, &self.name)
+    }
+}
+
+/// The app with this name, or the container with this id.
+fn named(given: Option<PathBuf>, name: &AppName) -> Result<AppDir> {
+    let state = StateDir::with_app(given, name)?;
+    Ok(state.app(&find::container(&state, name)))
 }
 
 impl NamedAppArg {
@@ -62,22 +88,92 @@ impl NamedAppArg {
     }
 
     /// The app with this name, or the only one that this user can see.
-    pub(crate) fn resolve(&self, given: Option<PathBuf>) -> Result<AppDir> {
+    pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: Guess) -> Result<AppDir> {
         if let Some(name) = self.given()? {
-            let state = StateDir::with_app(given, name)?;
-            return Ok(state.app(&find::container(&state, name)));
+            let dir = named(given.clone(), name)?;
+            // A unit gives the whole name.
+            let is_typed = self.name.is_some() && guess != Guess::Nothing;
+            let is_known = dir.dir().is_dir() || !is_typed;
+            return if is_known { Ok(dir) } else { nearest(given, dir) };
         }
-        let mut apps = Vec::new();
-        for state in StateDir::all(given)? {
-            apps.extend(state.apps()?.iter().map(|name| state.app(name)));
-        }
-        apps.dedup_by(|later, app| later.name() == app.name());
+        let apps = all(given)?;
         let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
         let why = match &apps[..] {
             [app] => return Ok(app.clone()),
             [] => "expected the name of an app, and there is no app".to_owned(),
+            _ if guess == Guess::PrefixOrPick && by_person() => return pick(&apps),
             _ => format!("expected the name of an app: one of {}", names.join(", ")),
         };
         Err(WhichApp(why).into())
     }
+}
+
+/// What may stand for the name of an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guess {
+    /// Its name only.
+    Nothing,
+    /// Its beginning, if no other app begins so.
+    Prefix,
+    /// The same, or a person's choice.
+    PrefixOrPick,
+}
+
+/// The apps that this user can see; of those with the same name the first one.
+fn all(given: Option<PathBuf>) -> Result<Vec<AppDir>> {
+    let mut apps: Vec<AppDir> = Vec::new();
+    for state in StateDir::all(given)? {
+        apps.extend(state.apps()?.iter().map(|name| state.app(name)));
+    }
+    apps.sort_by(|one, other| one.name().cmp(other.name()));
+    apps.dedup_by(|later, app| later.name() == app.name());
+    Ok(apps)
+}
+
+/// The only app that begins with the name of this one, which is not there. Fails if it is a service
+/// that is not enabled.
+fn nearest(given: Option<PathBuf>, dir: AppDir) -> Result<AppDir> {
+    let name = dir.name().as_str();
+    let enabled = if given.is_none() { enable::enabled() } else { BTreeMap::new() };
+    if enabled.contains_key(dir.name()) {
+        return Ok(dir);
+    }
+    let is_default = given.is_none();
+    let mut apps = all(given)?;
+    apps.retain(|app| app.name().as_str().starts_with(name));
+    let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
+    match &apps[..] {
+        [app] => Ok(app.clone()),
+        [] if is_default && enable::exists(dir.name()) => {
+            let service = ServiceName::of(dir.name());
+            bail!("{service} is not attachable; try sudo iottymux enable {name}")
+        }
+        [] => Ok(dir),
+        _ => Err(WhichApp(format!("{name} may be one of {}", names.join(", "))).into()),
+    }
+}
+
+/// Whether somebody can be asked.
+fn by_person() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks which of these apps is meant: by its number, or the beginning of its name.
+fn pick(apps: &[AppDir]) -> Result<AppDir> {
+    for (number, app) in (1..).zip(apps) {
+        eprintln!("{number:3}  {}", app.name());
+    }
+    eprint!("attach to: ");
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).context("cannot read standard input")?;
+    let answer = line.trim();
+    let by_number =
+        answer.parse::<usize>().ok().and_then(|number| apps.get(number.wrapping_sub(1)));
+    let by_name = || {
+        let mut found = apps.iter().filter(|app| app.name().as_str().starts_with(answer));
+        let exact = apps.iter().find(|app| app.name().as_str() == answer);
+        exact.or(found.next().filter(|_| found.next().is_none() && !answer.is_empty()))
+    };
+    let app = by_number.or_else(by_name);
+    app.cloned().ok_or_else(|| WhichApp("expected one of these apps".to_owned()).into())
 }

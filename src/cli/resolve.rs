@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::values::Since;
+use super::values::LogTime;
 use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs,
     PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
@@ -31,16 +31,20 @@ use crate::systemd::app_status::{self, Inquiry};
 use crate::systemd::notify::Notify;
 use crate::systemd::process;
 use crate::types::limits;
+use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::types::time::{Now, Stamp};
+use crate::types::time::Now;
 use crate::wire::container::Container;
 use crate::wire::{ControlRequest, Exclusive};
 
 /// Chunks that fit into a rotated file, at least: a file ends with a whole one, so a smaller part
 /// of it stays empty.
 const LOG_FILE_PART: usize = 8;
+
+/// Names that `run` tries, for as many commands of the same name.
+const NAMES: u32 = 1000;
 
 /// Where rkt's stage1 has the kubelet's directory of logs.
 pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
@@ -254,11 +258,28 @@ fn check_recording(args: &RecordArgs) -> Result<()> {
     Ok(())
 }
 
-/// The request of `run --attach` for its mux.
+/// The directory of the app of `run`: that of the name, or of the first free name after the command.
+fn run_dir(args: &RunArgs, state: &StateDir) -> Result<AppDir> {
+    if let Some(name) = &args.name {
+        return Ok(state.app(name));
+    }
+    let file = args.command.first().and_then(|program| Path::new(program).file_name());
+    let file = file.unwrap_or_default().to_string_lossy();
+    let name = AppName::derived(&file).with_context(|| {
+        format!("cannot derive an app name from {}: pass --name", file.escape_debug())
+    })?;
+    let is_free = |dir: &AppDir| !dir.is_locked() && !dir.is_split();
+    let numbered = (2..NAMES).map(|number| AppName::made(format!("{name}-{number}")));
+    let mut dirs = [name.clone()].into_iter().chain(numbered).map(|name| state.app(&name));
+    dirs.find(is_free).with_context(|| format!("{NAMES} apps are called {name}: pass --name"))
+}
+
+/// The request of `run` for its mux.
 pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::AttachRequest> {
     check_run(args)?;
-    let plain = attach::AttachRequest::new(state.app(&args.app.name), AttachMode::Auto);
+    let plain = attach::AttachRequest::new(run_dir(args, state)?, AttachMode::Auto);
     Ok(attach::AttachRequest {
+        passes_signals: !args.tty,
         stdin_once: !args.tty,
         reconnect: limits::RECONNECT,
         pass: args.pass.pass,
@@ -276,20 +297,20 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     } else {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
-    plan(state.app(&args.app.name), streams, &args.mux, &args.record, true)
+    plan(run_dir(args, state)?, streams, &args.mux, &args.record, true)
 }
 
 /// The command for the keeper of `run`. It checks the options of the mux, which reads them again.
 pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
-    run(args, state)?;
+    let dir = run(args, state)?.dir;
     let notify = Notify::from_env(false)?;
     Ok(KeepRequest {
-        dir: state.app(&args.app.name),
+        dir,
         app: Box::new(CommandApp::new(&args.command, args.tty)),
         mux: env::args_os().skip(1).collect(),
         user: None,
         passed: Vec::new(),
-        awaits_client: args.await_client,
+        awaits_client: args.await_client == Some(true),
         insists: false,
         on_ready: Box::new(move || notify.ready()),
         stays: None,
@@ -297,18 +318,20 @@ pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
 }
 
 /// The request of `logs`.
-pub(crate) fn logs(args: &LogsArgs, app: Option<AppDir>) -> logs::LogsRequest {
-    let since = args.since.map_or(Stamp::default(), |since| match since {
-        Since::At(stamp) => stamp,
-        Since::Ago(ago) => Now::read().stamp.before(ago),
-    });
-    logs::LogsRequest {
+pub(crate) fn logs(args: &LogsArgs, app: Option<AppDir>) -> Result<logs::LogsRequest> {
+    let now = Now::read().stamp;
+    let at = |time: &LogTime| time.stamp(now).context("cannot tell when that was");
+    let since = args.since.as_ref().map(at).transpose()?.unwrap_or_default();
+    let until = args.until.as_ref().map(at).transpose()?;
+    let (stream, stamps, json) = (args.stream, args.timestamps, args.json);
+    Ok(logs::LogsRequest {
         app,
         file: args.file.clone(),
         follow: args.follow,
         tail: args.tail,
-        wants: logs::Wants { stream: args.stream, since, stamps: args.timestamps },
-    }
+        wants: logs::Wants { stream, since, until, stamps, json },
+        grep: args.grep.clone(),
+    })
 }
 
 /// The request of `control`; `None` for a hook of a unit that has nothing to report.
@@ -375,6 +398,8 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
         suspend_key: args.keys.suspend_key.clone(),
+        passes_signals: false,
+        keeper: None,
     })
 }
 

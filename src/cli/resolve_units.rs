@@ -7,11 +7,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgAction, CommandFactory, Parser};
 
 use super::resolve::KUBERNETES_LOGS;
-use super::{Cli, EnableArgs, ModeArgs, UnitsArgs};
-use crate::commands::enable;
+use super::{Cli, EnableArgs, ModeArgs, UnitsArgs, enabled};
+use crate::commands::enable::{self, account};
 use crate::logfmt::path::LogPath;
 use crate::os::diagnostics;
 use crate::os::files::read_plain;
+use crate::os::print::print;
 use crate::os::state::StateDir;
 use crate::systemd::manager::Manager;
 use crate::types::name::AppName;
@@ -34,20 +35,27 @@ const TAKEN: [&str; 5] = [
 ];
 
 /// The app that `enable` is to make of a service.
-pub(crate) fn enable(args: &EnableArgs, state: Option<&Path>) -> Result<(AppUnits, Setup)> {
+pub(crate) fn enable(args: EnableArgs, state: Option<&Path>) -> Result<(AppUnits, Setup)> {
+    let mut args = enabled::with_earlier(args)?;
+    let Some(service) = args.service.clone() else { bail!("expected a service") };
+    if is_mux(service.as_str()) {
+        bail!("{service} is a mux, not an app");
+    }
+    if asked(&args.modes) == [None; 3] {
+        args.modes.tty = true;
+        print(&format!(
+            "{service} gets a terminal (--tty); for streams, pass --stdin, --stdout or --stderr\n"
+        ))?;
+    }
+    let words = enabled::words(&args);
     let asked = asked(&args.modes);
-    if asked == [None; 3] {
-        bail!("nothing to attach: pass --tty, or a mode for --stdin, --stdout or --stderr");
-    }
-    if is_mux(args.service.as_str()) {
-        bail!("{} is a mux, not an app", args.service);
-    }
     let modes = StreamModes::new(asked).map_err(|why| anyhow!(why))?;
     let name = match &args.app {
         Some(name) => name.clone(),
-        None => derived_name(&args.service)?,
+        None => derived_name(&service)?,
     };
-    let app = app(name, args.service.clone(), (modes, None), &args.modes)?;
+    let app = app(name, service, (modes, None), &args.modes)?;
+    let app = AppUnits { words, ..app };
     let muxes = app.muxes()?;
     if muxes.is_empty() {
         bail!("nothing to attach in {}: no stream has the mode stream or tty", app.service);
@@ -160,7 +168,7 @@ fn app(
         logs.extend(specs.iter().filter_map(|s| s.split_once(':')).map(|(_, p)| p.to_owned()));
     }
     for (name, value) in &args.env {
-        variables.push(variable(name, value)?);
+        variables.push(variable(name, &with_numbers(name, value)?)?);
     }
     if let Some(path) = &kubernetes {
         let refuse =
@@ -178,7 +186,9 @@ fn app(
     }
     let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(journal_choice));
     let has_hooks = true;
-    let app = AppUnits { name, service, modes, logs_to_file, variables, logs, journal, has_hooks };
+    let words = Vec::new();
+    let app =
+        AppUnits { name, service, words, modes, logs_to_file, variables, logs, journal, has_hooks };
     app.muxes().with_context(|| format!("app {}: invalid name of its terminal", app.name))?;
     Ok(app)
 }
@@ -199,12 +209,27 @@ fn setup(
         })
     };
     Ok(Setup {
-        layout: args.layout,
+        layout: args.layout(),
         state: state.map(text).transpose()?,
         binary,
         seen_as: text(seen_as)?,
         user: args.user,
     })
+}
+
+/// The value with the numbers of users or groups instead of their names, where it is a list of them.
+fn with_numbers(name: &str, value: &str) -> Result<String> {
+    let is_group = match name {
+        "IOTTYMUX_ALLOW_GID" | "IOTTYMUX_VIEW_GID" => true,
+        "IOTTYMUX_ALLOW_UID" | "IOTTYMUX_VIEW_UID" => false,
+        _ => return Ok(value.to_owned()),
+    };
+    let number = |word: &str| match word.parse::<u32>() {
+        Ok(_) => Ok(word.to_owned()),
+        Err(_) => account::number(word, is_group).map(|number| number.to_string()),
+    };
+    let numbers: Result<Vec<String>> = value.split(',').map(number).collect();
+    Ok(numbers.with_context(|| format!("{name}={}", value.escape_debug()))?.join(","))
 }
 
 /// An option of a mux, which its own command line has to take.

@@ -12,7 +12,9 @@ use crate::units::{Layout, StreamMode};
 
 pub(crate) const ENABLE_EXAMPLES: &str = "\
 Examples:
-  iottymux enable game.service --tty --now         use a terminal, and restart the service now
+  iottymux enable game --now                       use a terminal, and restart the service now
+  iottymux enable game --env IOTTYMUX_ALLOW_GID=games   let a group attach; the rest stays
+  iottymux enable --list                           show what is enabled, and how
   iottymux enable game@eu.service --tty            an instance; its app is game-eu
   iottymux enable bot --stdin stream --stdout stream --stderr log
   iottymux enable web --stdout stream --stderr stream --log cri:/var/log/iottymux/web/log
@@ -50,8 +52,10 @@ pub(crate) struct ModeArgs {
     #[arg(long, value_name = "MODE")]
     pub(crate) stderr: Option<StreamMode>,
     /// Stream layout.
-    #[arg(long, value_name = "LAYOUT", value_enum, default_value = "direct")]
-    pub(crate) layout: Layout,
+    ///
+    /// Default: direct.
+    #[arg(long, value_name = "LAYOUT", value_enum)]
+    pub(crate) layout: Option<Layout>,
     /// Log of the mux, as in `stream --log`; or none.
     ///
     /// It has the output of the streams in mode stream or tty. Repeat the option for several logs.
@@ -60,7 +64,8 @@ pub(crate) struct ModeArgs {
     pub(crate) log: Vec<String>,
     /// Another option of the mux, such as IOTTYMUX_BACKLOG=1M.
     ///
-    /// Options are named by their variables. Repeat the option for several.
+    /// Options are named by their variables. Repeat the option for several. Lists of users and
+    /// groups (IOTTYMUX_ALLOW_GID=games) take names, too, and have their numbers from then on.
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::assignment)]
     pub(crate) env: Vec<(String, String)>,
     /// Use your own service manager (systemctl --user).
@@ -68,11 +73,19 @@ pub(crate) struct ModeArgs {
     pub(crate) user: bool,
 }
 
+impl ModeArgs {
+    /// How the app gets its streams.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout.unwrap_or_default()
+    }
+}
+
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct EnableArgs {
     /// Name of the service, as in systemctl.
-    #[arg(value_name = "SERVICE")]
-    pub(crate) service: ServiceName,
+    #[arg(value_name = "SERVICE", required_unless_present_any = ["list", "show"])]
+    pub(crate) service: Option<ServiceName>,
     /// App name, for `attach --app` [default: from the service's name].
     ///
     /// Default: the service's name in lower case, with '-' instead of other characters.
@@ -89,6 +102,17 @@ pub(crate) struct EnableArgs {
     /// files redirect.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Forget the options of an earlier `enable` of this service.
+    ///
+    /// Without --reset, options that are not named stay as they are.
+    #[arg(long)]
+    pub(crate) reset: bool,
+    /// Show the commands that enabled all services.
+    #[arg(long, conflicts_with_all = ["service", "now", "reset"])]
+    pub(crate) list: bool,
+    /// Show the command that enabled the service.
+    #[arg(long, requires = "service", conflicts_with_all = ["list", "now", "reset"])]
+    pub(crate) show: bool,
     #[command(flatten)]
     pub(crate) modes: ModeArgs,
 }

@@ -4,11 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use log::LevelFilter;
+use nix::sys::signal::Signal;
+use regex_lite::{Regex, RegexBuilder};
 
 use crate::containers::name;
 use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog;
+use crate::os::sys;
 use crate::types::limits;
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
@@ -29,13 +32,30 @@ const LOG_SIZE_MIN: u64 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait(pub(crate) Option<Duration>);
 
-/// Since when.
+/// A time as a person writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Since {
+pub(crate) enum LogTime {
     /// This time.
     At(Stamp),
     /// This long ago.
     Ago(Duration),
+    /// This time of the local day that is so many days after today.
+    Day { days: i32, seconds: i32 },
+    /// This time of a local date: year, month and day.
+    Date { date: [i32; 3], seconds: i32 },
+}
+
+impl LogTime {
+    /// The time, if the clock of this machine has it.
+    pub(crate) fn stamp(self, now: Stamp) -> Option<Stamp> {
+        let (date, days, seconds) = match self {
+            Self::At(stamp) => return Some(stamp),
+            Self::Ago(ago) => return Some(now.before(ago)),
+            Self::Day { days, seconds } => (sys::local_date(now.seconds())?, days, seconds),
+            Self::Date { date, seconds } => (date, 0, seconds),
+        };
+        sys::local_time([date[0], date[1], date[2] + days], seconds).and_then(Stamp::of_seconds)
+    }
 }
 
 /// Parses the name of an app, or that of a service, whose app has the name that `enable` derives, or
@@ -50,13 +70,64 @@ pub(crate) fn app(text: &str) -> Result<AppName, NameError> {
     })
 }
 
-/// Parses a time of RFC 3339, or how long ago it was.
-pub(crate) fn since(text: &str) -> Result<Since, String> {
-    let ago = || humantime::parse_duration(text).ok().map(Since::Ago);
-    Stamp::parse(text).map(Since::At).or_else(ago).ok_or_else(|| {
-        "expected a time such as 2026-01-31T12:00:00Z, or a duration such as 10m or 1h30m"
-            .to_owned()
-    })
+/// Parses a time as journalctl and docker take it.
+pub(crate) fn log_time(text: &str) -> Result<LogTime, String> {
+    let ago = |text: &str| humantime::parse_duration(text).ok().map(LogTime::Ago);
+    let day = |days| Some(LogTime::Day { days, seconds: 0 });
+    let time = match text {
+        "now" => Some(LogTime::Ago(Duration::ZERO)),
+        "today" => day(0),
+        "yesterday" => day(-1),
+        _ => None,
+    };
+    let since_1970 = || text.strip_prefix('@')?.parse().ok().and_then(Stamp::of_seconds);
+    time.or_else(|| Stamp::parse(text).or_else(since_1970).map(LogTime::At))
+        .or_else(|| ago(text.strip_prefix('-').unwrap_or(text)))
+        .or_else(|| ago(text.strip_suffix(" ago")?))
+        .or_else(|| local_time(text))
+        .ok_or_else(|| {
+            "expected a time such as \"2026-01-31 21:00\", 21:00, yesterday, -1h or 10m".to_owned()
+        })
+}
+
+/// `2026-01-31`, `21:00:05`, or both. Seconds may be left out.
+fn local_time(text: &str) -> Option<LogTime> {
+    let (date, time) = match text.split_once([' ', 'T']) {
+        Some((date, time)) => (Some(date), Some(time)),
+        None if text.contains(':') => (None, Some(text)),
+        None => (Some(text), None),
+    };
+    let seconds = match numbers(time.unwrap_or("00:00"), ':', 2)?[..] {
+        [hours @ 0..24, minutes @ 0..60, ref rest @ ..] => match rest {
+            [] => hours * 3600 + minutes * 60,
+            [seconds @ 0..60] => hours * 3600 + minutes * 60 + seconds,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let Some(date) = date else { return Some(LogTime::Day { days: 0, seconds }) };
+    match (date.len(), &numbers(date, '-', 2)?[..]) {
+        (10, &[year @ 1970..=9999, month @ 1..=12, day @ 1..=31]) => {
+            Some(LogTime::Date { date: [year, month, day], seconds })
+        }
+        _ => None,
+    }
+}
+
+/// Numbers of at least so many digits.
+fn numbers(text: &str, between: char, digits: usize) -> Option<Vec<i32>> {
+    let number = |text: &str| {
+        let is_number = text.len() >= digits && text.bytes().all(|b| b.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number)
+    };
+    text.split(between).map(number).collect()
+}
+
+/// Parses a regular expression. Without capital letters it ignores case, as in journalctl.
+pub(crate) fn pattern(text: &str) -> Result<Regex, String> {
+    let ignores_case = !text.contains(char::is_uppercase);
+    let regex = RegexBuilder::new(text).case_insensitive(ignores_case).build();
+    regex.map_err(|e| format!("expected a regular expression: {e}"))
 }
 
 /// Parses one of the streams that a log has.
@@ -75,6 +146,15 @@ pub(crate) fn plain_stream(text: &str) -> Result<Stream, String> {
 pub(crate) fn any_stream(text: &str) -> Result<Stream, String> {
     let any = Stream::ALL.into_iter().find(|s| s.name() == text);
     any.ok_or_else(|| "expected stdin, stdout, stderr or tty".to_owned())
+}
+
+/// Parses a signal by its name, with or without SIG, or by its number.
+pub(crate) fn signal(text: &str) -> Result<Signal, String> {
+    let number = text.parse::<i32>().ok().and_then(|number| Signal::try_from(number).ok());
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let named = || format!("SIG{name}").parse().ok();
+    number.or_else(named).ok_or_else(|| "expected a signal such as TERM, SIGHUP or 9".to_owned())
 }
 
 /// Parses a log level.
@@ -202,6 +282,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn times_as_journalctl_and_docker_take_them() {
+        let ago = |seconds| Ok(LogTime::Ago(Duration::from_secs(seconds)));
+        let date = |seconds| Ok(LogTime::Date { date: [2026, 1, 31], seconds });
+        for (text, want) in [
+            ("1970-01-01T01:00:00+01:00", Ok(LogTime::At(Stamp(0)))),
+            ("@5", Ok(LogTime::At(Stamp(5_000_000_000)))),
+            ("now", ago(0)),
+            ("1h30m", ago(5400)),
+            ("-1h 30min", ago(5400)),
+            ("2 hours ago", ago(7200)),
+            ("today", Ok(LogTime::Day { days: 0, seconds: 0 })),
+            ("yesterday", Ok(LogTime::Day { days: -1, seconds: 0 })),
+            ("21:00", Ok(LogTime::Day { days: 0, seconds: 75600 })),
+            ("2026-01-31", date(0)),
+            ("2026-01-31 21:00", date(75600)),
+            ("2026-01-31T21:00:05", date(75605)),
+        ] {
+            assert_eq!(log_time(text), want, "{text}");
+        }
+        for bad in ["", "5", "m", "2026-1-31", "2026-13-01", "24:00", "1:2", "@", "@-1", "--1h"] {
+            assert!(log_time(bad).is_err(), "{bad}");
+        }
+        let now = Stamp::parse("2026-01-31T12:00:00Z").unwrap();
+        let yesterday = log_time("yesterday").unwrap().stamp(now).unwrap();
+        let today = log_time("today").unwrap().stamp(now).unwrap();
+        assert!(yesterday < today && today <= now);
+        assert!(pattern("error").unwrap().is_match("an Error"));
+        assert!(!pattern("Error").unwrap().is_match("an error") && pattern("(").is_err());
+    }
+
+    #[test]
     fn values_and_their_limits() {
         assert_eq!(size("24x80"), Ok(Size { rows: 24, cols: 80 }));
         for bad in ["", "24", "0x80", "24x0", "24x65536", "x", "-1x2", "24x80x1"] {
@@ -220,17 +331,16 @@ mod tests {
         ] {
             assert_eq!(backlog(text).ok(), want, "{text}");
         }
-        assert_eq!(since("1970-01-01T01:00:00+01:00"), Ok(Since::At(Stamp(0))));
-        assert_eq!(since("1h30m"), Ok(Since::Ago(Duration::from_secs(5400))));
-        for bad in ["", "5", "-1m", "m", "2026-01-31", "yesterday"] {
-            assert!(since(bad).is_err(), "{bad}");
-        }
         assert_eq!(logged_stream("stderr"), Ok(Stream::Stderr));
         assert!(logged_stream("stdin").is_err() && logged_stream("tty").is_err());
         assert_eq!((line_limit("0"), line_limit("2K")), (Ok(LOG_LINE_MAX), Ok(2048)));
         assert!(
             line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()
         );
+        for (text, want) in [("hup", 1), ("SIGKILL", 9), ("15", 15)] {
+            assert_eq!(signal(text).map(|signal| signal as i32), Ok(want));
+        }
+        assert!(signal("0").is_err() && signal("SIGSIGHUP").is_err() && signal("").is_err());
         assert_eq!(wait("1.5"), Ok(Wait(Some(Duration::from_millis(1500)))));
         assert_eq!(wait("inf"), Ok(Wait(None)));
         for bad in ["", "-1", "NaN", "1s"] {

@@ -1,6 +1,6 @@
 //! All apps that a user can see, each asked for something.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -14,31 +14,38 @@ use crate::types::name::AppName;
 const ASKED: usize = 64;
 
 /// Calls `ask` for each app, with its directory and whether it is `enabled`, and returns the answers
-/// in the order of the names. Of apps with the same name it asks that of the first directory.
+/// in the order of the names. Of apps with the same name it asks that of the first directory, or
+/// `all` of them.
 pub(crate) fn app<T: Send>(
     states: &[StateDir],
-    enabled: &[AppName],
+    enabled: &BTreeMap<AppName, String>,
+    all: bool,
     ask: impl Fn(AppDir, bool) -> T + Sync,
 ) -> Result<Vec<T>> {
-    let mut names = BTreeMap::new();
-    for state in states {
+    let mut names: BTreeSet<(AppName, usize)> = BTreeSet::new();
+    for (number, state) in states.iter().enumerate() {
         for name in state.apps()? {
-            names.entry(name).or_insert(state);
+            let is_other = names.range((name.clone(), 0)..(name.clone(), number)).next().is_some();
+            if all || !is_other {
+                names.insert((name, number));
+            }
         }
     }
-    if let Some(state) = states.first() {
-        for name in enabled {
-            names.entry(name.clone()).or_insert(state);
+    for name in enabled.keys().filter(|_| !states.is_empty()) {
+        if names.range((name.clone(), 0)..=(name.clone(), states.len())).next().is_none() {
+            names.insert((name.clone(), 0));
         }
     }
-    let names: Vec<_> = names.iter().map(|(name, state)| (name, *state)).collect();
-    let ask = |(name, state): (&AppName, &StateDir)| ask(state.app(name), enabled.contains(name));
+    let names: Vec<_> = names.into_iter().collect();
+    let ask = |(name, number): &(AppName, usize)| {
+        ask(states[*number].app(name), enabled.contains_key(name))
+    };
     // Wait for muxes that hang in parallel.
     let mut answers = Vec::new();
     for names in names.chunks(ASKED) {
         thread::scope(|scope| {
             let ask = &ask;
-            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| ask(*name))).collect();
+            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| ask(name))).collect();
             let got = asked.into_iter().map(ScopedJoinHandle::join);
             answers.extend(got.map(|answer| answer.unwrap_or_else(|panic| resume_unwind(panic))));
         });

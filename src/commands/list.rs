@@ -1,19 +1,25 @@
 //! Lists apps and their endpoints.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 
 use super::{each, find, status};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
+use crate::types::escape::ascii_json;
 use crate::types::name::AppName;
 use crate::wire::AppState;
 use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
 
-/// Characters of a column with the streams of an app.
-const STREAMS: usize = "stdin,stdout,stderr".len();
+/// The titles of the table. UP is the time of the mux.
+const COLUMNS: [&str; 10] =
+    ["APP", "STATE", "ENDPOINTS", "PID", "UP", "CLIENTS", "UNIT", "LOG", "CONTAINER", "STATE DIR"];
+/// Columns that the table always has.
+const ALWAYS: usize = 3;
 
 /// Prints the endpoints of an app, with a line end for people or as rkt does without one.
 pub(crate) fn one(dir: &AppDir, line_end: &str) -> Result<()> {
@@ -27,45 +33,142 @@ pub(crate) fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 
-/// Prints a line for each app: its state (`refused` if its mux does not let us in), its streams, and
-/// the container that it is.
-/// `enabled` are the apps with units, which can be started. Of apps with the same name it shows
-/// that of the first directory.
-pub(crate) fn all(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
-    let apps = each::app(states, enabled, |dir, is_enabled| line(&dir, is_enabled))?;
-    let width = apps.iter().map(|[name, ..]| name.len()).max().unwrap_or(0).max("APP".len());
-    let has_container = apps.iter().any(|[.., container]| !container.is_empty());
-    // Nothing that a script reads moves without one.
-    let (room, title) = if has_container { (STREAMS, "  CONTAINER") } else { (0, "") };
-    let mut text = format!("{:width$}  STATE      {:room$}{title}\n", "APP", "ENDPOINTS");
-    for [name, state, streams, container] in apps {
-        let line = format!("{name:width$}  {state:9}  {streams:room$}  {container}");
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    print(&text)
+/// What `list` prints of each app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListForm {
+    /// A table.
+    Table,
+    /// Its name only.
+    Names,
+    /// A JSON document.
+    Json,
 }
 
-/// The columns of an app.
-fn line(dir: &AppDir, is_enabled: bool) -> [String; 4] {
-    let name = dir.name().to_string();
-    let container = Container::read(dir)
-        .map_or(String::new(), |container| container.to_string().escape_debug().to_string());
-    let endpoints = match Endpoints::read(dir) {
-        Ok(endpoints) => endpoints,
-        Err(e) if find::is_forbidden(&e) => {
-            return [name, "refused".into(), String::new(), container];
+/// An app in the list.
+#[derive(Debug, Serialize)]
+struct Row {
+    app: String,
+    /// `refused` if its mux does not let us in.
+    state: &'static str,
+    streams: Vec<&'static str>,
+    app_pid: Option<u32>,
+    mux_pid: Option<u32>,
+    /// Of its mux.
+    uptime_ms: Option<u64>,
+    /// Attached clients.
+    clients: Option<usize>,
+    unit: Option<String>,
+    logs: Vec<String>,
+    container: Option<String>,
+    state_dir: String,
+}
+
+/// Prints each app. `enabled` are the apps with units, which can be started, with their services.
+/// Of apps with the same name it shows that of the first directory, or those of `all` directories.
+pub(crate) fn all(
+    states: &[StateDir],
+    enabled: &BTreeMap<AppName, String>,
+    (form, all): (ListForm, bool),
+) -> Result<()> {
+    let one = |dir: AppDir, _| row(&dir, enabled);
+    let rows = each::app(states, enabled, all, one)?;
+    match form {
+        ListForm::Table => print(&table(&rows, all)),
+        ListForm::Names => {
+            print(&rows.iter().fold(String::new(), |all, row| all + &row.app + "\n"))
         }
+        ListForm::Json => print(&(ascii_json(&serde_json::to_string(&rows)?) + "\n")),
+    }
+}
+
+/// An app, as its mux and its directory describe it.
+fn row(dir: &AppDir, enabled: &BTreeMap<AppName, String>) -> Row {
+    let unit = enabled.get(dir.name()).cloned();
+    let mut row = Row {
+        app: dir.name().to_string(),
+        state: "refused",
+        streams: Vec::new(),
+        app_pid: None,
+        mux_pid: None,
+        uptime_ms: None,
+        clients: None,
+        unit,
+        logs: Vec::new(),
+        container: Container::read(dir).map(|container| container.to_string()),
+        state_dir: dir.state().display().to_string(),
+    };
+    match Endpoints::read(dir) {
+        Ok(endpoints) => {
+            row.streams = endpoints.streams().iter().map(|(stream, _)| stream.name()).collect();
+        }
+        Err(e) if find::is_forbidden(&e) => return row,
         Err(_) => {
-            let state = find::state_without_mux(dir, is_enabled);
-            return [name, state.word().into(), String::new(), container];
+            row.state = find::state_without_mux(dir, row.unit.is_some()).word();
+            return row;
         }
-    };
-    let streams: Vec<&str> = endpoints.streams().iter().map(|(s, _)| s.name()).collect();
-    let state = match status::report(dir) {
-        Ok(report) => report.app_state().word(),
-        Err(e) if find::is_absence(&e) || find::is_late(&e) => AppState::Unknown.word(),
+    }
+    match status::report(dir) {
+        Ok(report) => {
+            row.state = report.app_state().word();
+            row.clients = Some(report.attached());
+            (row.app_pid, row.mux_pid) = (report.app_pid, Some(report.mux_pid));
+            row.uptime_ms = Some(report.uptime_ms);
+            row.logs = report.logs.into_iter().map(|log| log.log).collect();
+            row.unit = row.unit.or(report.service);
+        }
+        Err(e) if find::is_absence(&e) || find::is_late(&e) => row.state = AppState::Unknown.word(),
         // It answers, but refuses this user.
-        Err(_) => "refused",
+        Err(_) => {}
+    }
+    row
+}
+
+/// The apps as a table. A column without any value is left out.
+fn table(rows: &[Row], all: bool) -> String {
+    let text =
+        |value: &Option<String>| value.as_deref().unwrap_or_default().escape_debug().to_string();
+    let number = |value: Option<u64>| value.map_or(String::new(), |number| number.to_string());
+    let cells = |row: &Row| {
+        [
+            row.app.clone(),
+            row.state.to_owned(),
+            row.streams.join(","),
+            number(row.app_pid.map(u64::from)),
+            row.uptime_ms.map_or(String::new(), uptime),
+            number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
+            text(&row.unit),
+            row.logs.join(",").escape_debug().to_string(),
+            text(&row.container),
+            if all { row.state_dir.escape_debug().to_string() } else { String::new() },
+        ]
     };
-    [name, state.into(), streams.join(","), container]
+    let titles = COLUMNS.map(str::to_owned);
+    let lines: Vec<_> = rows.iter().map(cells).collect();
+    let widths: Vec<usize> = (0..COLUMNS.len())
+        .map(|column| {
+            let widest = lines.iter().map(|line| line[column].chars().count()).max();
+            match widest.unwrap_or_default() {
+                0 if column >= ALWAYS => 0,
+                widest => widest.max(COLUMNS[column].len()),
+            }
+        })
+        .collect();
+    let mut out = String::new();
+    for line in [titles].iter().chain(&lines) {
+        let shown = line.iter().zip(&widths).filter(|(_, width)| **width > 0);
+        let cells: Vec<String> = shown.map(|(cell, width)| format!("{cell:width$}")).collect();
+        // Writing into a string does not fail.
+        let _ = writeln!(out, "{}", cells.join("  ").trim_end());
+    }
+    out
+}
+
+/// A time in its largest unit.
+fn uptime(ms: u64) -> String {
+    match ms / 1000 {
+        seconds @ ..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86400),
+    }
 }

@@ -1,5 +1,6 @@
 //! `metrics`: the state of all apps in the text format of Prometheus.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Result;
@@ -23,9 +24,9 @@ struct Metric {
 type Labels = Vec<(&'static str, String)>;
 
 /// Prints the metrics of all apps.
-pub(crate) fn show(states: &[StateDir], enabled: &[AppName]) -> Result<()> {
+pub(crate) fn show(states: &[StateDir], enabled: &BTreeMap<AppName, String>) -> Result<()> {
     let ask = |dir: AppDir, is_enabled| (dir.name().to_string(), Known::of(&dir, is_enabled));
-    print(&text(&each::app(states, enabled, ask)?))
+    print(&text(&each::app(states, enabled, false, ask)?))
 }
 
 fn text(apps: &[(String, Known)]) -> String {

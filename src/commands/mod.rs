@@ -9,6 +9,7 @@
 //! | [`containerd_logger`] | logging a container of containerd |
 //! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
 //! | [`enable`] | making a service attachable, and no longer |
+//! | [`stop`], [`send`] | ending an app of `run`; typing a line |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
 //! | [`each`] | asking all apps |
@@ -27,4 +28,6 @@ pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod oci;
 pub(crate) mod run;
+pub(crate) mod send;
 pub(crate) mod status;
+pub(crate) mod stop;

@@ -1,9 +1,8 @@
-//! Being a mux; and `run --attach`: the keeper of a command in the background, and a plain attach
-//! in front.
+//! Being a mux; and `run`: the keeper of a command in the background, and an attach in front.
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -22,8 +21,9 @@ use nix::sys::socket::{
 use nix::unistd::Pid;
 
 use super::attach::{AttachRequest, attach};
-use super::keeper::{AWAIT_CLIENT, OUTPUT_CLOSED};
+use super::keeper::{AWAIT_CLIENT, NAME, OUTPUT_CLOSED};
 use crate::mux::{Mux, MuxPlan};
+use crate::os::print::print;
 use crate::os::sys;
 use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
@@ -50,27 +50,41 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
 
 /// Starts the keeper in the background, in a session of its own, and attaches to its mux. If the
 /// output is closed, the command gets SIGPIPE, as if it had written there itself.
-pub(crate) fn attached(request: &AttachRequest) -> Result<Exit> {
-    let keeper = start_in_background(request.dir.name())?;
-    let exit = attach(request)?;
+pub(crate) fn attached(mut request: AttachRequest) -> Result<Exit> {
+    let keeper = start_in_background(request.dir.name(), true)?;
+    request.keeper = Some(keeper);
+    let exit = attach(&request)?;
     if exit != Exit::Unread || io::stdout().is_terminal() {
         return Ok(exit);
     }
     // Its number is not used again before this process collects it.
-    let pid = Pid::from_raw(keeper.id().cast_signed());
-    kill(pid, OUTPUT_CLOSED).context("cannot end the command")?;
+    kill(keeper, OUTPUT_CLOSED).context("cannot end the command")?;
     let status = AppStatus::Signal(Signal::SIGPIPE as u8);
     Ok(Exit::App(status.code()))
 }
 
-/// Starts this program again as the keeper, and returns it when its mux accepts clients.
-fn start_in_background(app: &AppName) -> Result<Child> {
+/// Starts the keeper in the background, and prints the name of the app.
+pub(crate) fn detached(request: &AttachRequest) -> Result<Exit> {
+    let name = request.dir.name();
+    start_in_background(name, false)?;
+    print(&format!("{name}\n"))?;
+    Ok(Exit::Done)
+}
+
+/// Starts this program again as the keeper, and returns its process when its mux accepts clients.
+/// The app starts then, or when it has a client.
+fn start_in_background(app: &AppName, awaits_client: bool) -> Result<Pid> {
     let what = || format!("cannot start the mux of app {app}");
     let ready = ready_socket().with_context(what)?;
-    let mut child = background_command(&ready).and_then(|mut c| c.spawn()).with_context(what)?;
+    let command = background_command(&ready).and_then(|mut command| {
+        command.env(NAME, app.as_str()).env(AWAIT_CLIENT, if awaits_client { "1" } else { "0" });
+        command.spawn()
+    });
+    let mut child = command.with_context(what)?;
     let Some(stderr) = child.stderr.take() else { bail!("{}: no pipe", what()) };
     wait_until_ready(&ready, stderr.into(), &mut child)?;
-    Ok(child)
+    let pid = i32::try_from(child.id()).with_context(what)?;
+    Ok(Pid::from_raw(pid))
 }
 
 /// A datagram socket for systemd's readiness protocol, with a name that the kernel chose.
@@ -88,8 +102,8 @@ fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
     let mut notify = OsString::from("@");
     notify.push(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
     let mut command = Command::new(env::current_exe()?);
-    // The same arguments again; this variable selects the keeper.
-    command.args(env::args_os().skip(1)).env(AWAIT_CLIENT, "1");
+    // The same arguments again; AWAIT_CLIENT selects the keeper.
+    command.args(env::args_os().skip(1));
     command.env("NOTIFY_SOCKET", notify);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     sys::in_own_session(&mut command, false);
@@ -112,7 +126,7 @@ fn is_ready_from(ready: &UnixDatagram, pid: u32) -> nix::Result<bool> {
     Ok(is_its && message[..len].starts_with(b"READY=1"))
 }
 
-/// Waits for READY. If the mux ends instead, prints its messages.
+/// Waits for READY. If the mux ends instead, fails with its last message.
 fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) -> Result<()> {
     let mut stderr = std::fs::File::from(stderr);
     let mut said = Vec::new();
@@ -135,9 +149,11 @@ fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) ->
             let mut piece = [0; 4096];
             match stderr.read(&mut piece).context("cannot wait for the mux")? {
                 0 => {
-                    let _ = io::stderr().write_all(&said);
                     let status = child.wait().context("cannot wait for the mux")?;
-                    bail!("the mux ended before it was ready ({status})");
+                    let said = String::from_utf8_lossy(&said);
+                    // The last line has the reason.
+                    let why = said.lines().last().and_then(|line| line.strip_prefix("iottymux: "));
+                    bail!("{}", why.map_or(format!("the mux ended ({status})"), str::to_owned));
                 }
                 len => said.extend_from_slice(&piece[..len]),
             }
@@ -158,6 +174,6 @@ mod tests {
         let mut mux = Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
         let stderr = mux.stderr.take().unwrap();
         let error = wait_until_ready(&ready, stderr.into(), &mut mux).unwrap_err();
-        assert!(error.to_string().contains("ended before it was ready"), "{error}");
+        assert!(error.to_string().contains("the mux ended (exit status: 0)"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! Requests to a mux: show its status, or control it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::{each, find};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
+use crate::types::escape::ascii_json;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::time::Now;
@@ -98,34 +100,22 @@ pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
         Ok(report) => Known::Report(Box::new(report)),
         Err(e) => Known::Last(e.downcast::<find::Ended>()?.last),
     };
-    print(&if json { ascii(&known.json(dir)?) + "\n" } else { known.text(dir) })
+    print(&if json { ascii_json(&known.json(dir)?) + "\n" } else { known.text(dir) })
 }
 
 /// Prints the status of all apps, as text, or as a JSON array.
-pub(crate) fn show_all(states: &[StateDir], enabled: &[AppName], json: bool) -> Result<()> {
+pub(crate) fn show_all(
+    states: &[StateDir],
+    enabled: &BTreeMap<AppName, String>,
+    json: bool,
+) -> Result<()> {
     let one = |dir: AppDir, is_enabled| {
         let known = Known::of(&dir, is_enabled);
         if json { known.json(&dir) } else { Ok(known.text(&dir)) }
     };
-    let all = each::app(states, enabled, one)?;
+    let all = each::app(states, enabled, false, one)?;
     let all = all.into_iter().collect::<serde_json::Result<Vec<_>>>()?;
-    print(&if json { ascii(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })
-}
-
-/// The same JSON in ASCII, so that output of the app cannot control a terminal.
-fn ascii(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        if c.is_ascii() && c != '\x7f' {
-            out.push(c);
-        } else {
-            // Only strings have other characters.
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        }
-    }
-    out
+    print(&if json { ascii_json(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })
 }
 
 /// The document of `--json`.

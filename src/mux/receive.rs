@@ -318,6 +318,9 @@ impl Mux {
                 self.stop();
                 Ok(())
             }
+            ControlRequest::Signal { number } => {
+                self.life.check_signal().map(|()| self.files.notify.signal(number))
+            }
         });
         if error.is_ok() && is_answered_later {
             return Ok(());
@@ -365,6 +368,9 @@ impl Mux {
                 }
                 ControlRequest::Restart => {
                     bail!("only root and the mux's own user may restart it");
+                }
+                ControlRequest::Signal { .. } => {
+                    bail!("only root and the mux's own user may send signals to the app");
                 }
                 _ => {}
             }

@@ -47,6 +47,7 @@ impl Mux {
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
             app_pid: self.life.pid,
             app_ended: self.life.ended,
+            service: self.life.service().map(ToString::to_string),
             restarts: self.life.restarts,
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),

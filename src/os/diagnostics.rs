@@ -229,6 +229,11 @@ pub(crate) fn say(text: &str) {
     say_between("", text, "\n");
 }
 
+/// Like [`say`], behind text without a line end.
+pub(crate) fn say_on_new_line(text: &str) {
+    say_between("\n", text, "\n");
+}
+
 /// Like [`say`], on a terminal that is or was raw: the text begins on a new line.
 pub(crate) fn say_on_screen(text: &str) {
     say_between("\r\n", text, "\r\n");

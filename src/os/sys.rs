@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "the one module that may")]
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -37,6 +38,32 @@ pub(crate) fn adopt(first: RawFd, count: usize) -> Vec<OwnedFd> {
             Some(unsafe { OwnedFd::from_raw_fd(number) })
         })
         .collect()
+}
+
+/// The local date of a time in seconds since 1970: year, month and day.
+pub(crate) fn local_date(seconds: i64) -> Option<[i32; 3]> {
+    let mut local = MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: both pointers are valid, and the call keeps neither of them.
+    let done = unsafe { libc::localtime_r(&raw const seconds, local.as_mut_ptr()) };
+    if done.is_null() {
+        return None;
+    }
+    // SAFETY: the call has succeeded, so it has filled the structure.
+    let local = unsafe { local.assume_init() };
+    Some([local.tm_year + 1900, local.tm_mon + 1, local.tm_mday])
+}
+
+/// The time in seconds since 1970 of a local date (year, month and day, which may be beyond the
+/// end of the month), and of seconds after the beginning of that day.
+pub(crate) fn local_time([year, month, day]: [i32; 3], seconds: i32) -> Option<i64> {
+    // SAFETY: zero is a valid value of each member: numbers and a pointer that is not read.
+    let mut local: libc::tm = unsafe { MaybeUninit::zeroed().assume_init() };
+    (local.tm_year, local.tm_mon, local.tm_mday) = (year - 1900, month - 1, day);
+    (local.tm_hour, local.tm_min) = (seconds / 3600, seconds / 60 % 60);
+    (local.tm_sec, local.tm_isdst) = (seconds % 60, -1);
+    // SAFETY: the pointer is valid, and the call does not keep it.
+    let time = unsafe { libc::mktime(&raw mut local) };
+    (time != -1).then_some(time)
 }
 
 /// Makes the command's process the leader of a session of its own; with `terminal`, its standard

@@ -36,6 +36,9 @@ pub(crate) const ATTACHED: &str = "X_IOTTYMUX_ATTACHED=1";
 /// Begins the size that the keeper of a container is to give its terminal, as `ROWSxCOLS`.
 pub(crate) const RESIZE: &str = "X_IOTTYMUX_RESIZE=";
 
+/// Begins the number of the signal that the keeper of `run` is to send its app.
+pub(crate) const SIGNAL: &str = "X_IOTTYMUX_SIGNAL=";
+
 /// Name under which the keeper of `run` gets the app's end of a stream.
 pub(crate) fn app_end(stream: Stream) -> String {
     format!("app-{stream}")
@@ -93,6 +96,11 @@ impl Notify {
     /// Asks the keeper of a container to give its terminal a size.
     pub(crate) fn resize(&self, size: Size) {
         self.send(&format!("{RESIZE}{size}"), None);
+    }
+
+    /// Asks the keeper of `run` to send its app a signal.
+    pub(crate) fn signal(&self, number: u8) {
+        self.send(&format!("{SIGNAL}{number}"), None);
     }
 
     /// Reports that the mux is stopping.

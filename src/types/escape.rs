@@ -43,6 +43,22 @@ pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, &['\n', '\t'], |c, out| out.extend(c.escape_debug()))
 }
 
+/// The same JSON document in ASCII, so that output of the app cannot control a terminal.
+pub(crate) fn ascii_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() && c != '\x7f' {
+            out.push(c);
+        } else {
+            // Only strings have other characters.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

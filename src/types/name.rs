@@ -71,6 +71,16 @@ impl AppName {
         Self(text)
     }
 
+    /// The text in lower case, with `-` instead of other characters; `None` if nothing is left.
+    pub(crate) fn derived(text: &str) -> Option<Self> {
+        let plain = |c: char| {
+            let c = c.to_ascii_lowercase();
+            if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' }
+        };
+        let text: String = text.chars().take(NAME_MAX).map(plain).collect();
+        text.trim_matches('-').parse().ok()
+    }
+
     /// The name as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
@@ -86,6 +96,14 @@ impl fmt::Display for AppName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_from_files() {
+        let derived = |text| AppName::derived(text).map(|name| name.to_string());
+        assert_eq!(derived("bash").as_deref(), Some("bash"));
+        assert_eq!(derived("_Game Server.sh").as_deref(), Some("game-server-sh"));
+        assert_eq!((derived(""), derived("..."), derived("é")), (None, None, None));
+    }
 
     #[test]
     fn names_as_rkt_checks_them() {

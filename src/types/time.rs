@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
+
 /// Nanoseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub(crate) u64);
@@ -10,6 +13,16 @@ impl Stamp {
     /// The same in whole milliseconds.
     pub(crate) fn millis(self) -> u64 {
         self.0 / 1_000_000
+    }
+
+    /// The same in whole seconds.
+    pub(crate) fn seconds(self) -> i64 {
+        i64::try_from(self.0 / NANOS).unwrap_or(i64::MAX)
+    }
+
+    /// So many seconds after 1970-01-01 UTC.
+    pub(crate) fn of_seconds(seconds: i64) -> Option<Self> {
+        u64::try_from(seconds).ok()?.checked_mul(NANOS).map(Self)
     }
 
     /// Parses RFC 3339: `2016-10-06T00:17:09.669794202Z`, the fraction with any number of digits or

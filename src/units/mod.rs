@@ -100,6 +100,8 @@ pub(crate) struct AppUnits {
     pub(crate) name: AppName,
     /// The service that is the app.
     pub(crate) service: ServiceName,
+    /// The words of the `enable` that has made it, for the next one; none for `units`.
+    pub(crate) words: Vec<String>,
     /// The modes of its streams.
     pub(crate) modes: StreamModes,
     /// Whether streams of mode `log` go to a file of the mux instead of the journal.
@@ -224,6 +226,23 @@ impl Setup {
     fn command(&self) -> String {
         program(self.binary.as_deref().unwrap_or(BINARY))
     }
+}
+
+/// The beginning of the line of a service's drop-in with the words of its `enable`, in JSON.
+const WORDS: &str = "# iottymux enable ";
+
+/// That line.
+fn words_line(words: &[String]) -> String {
+    match serde_json::to_string(words) {
+        Ok(text) if !words.is_empty() => format!("{WORDS}{text}\n"),
+        _ => String::new(),
+    }
+}
+
+/// The words in a drop-in; none if an earlier version or `units` has written it.
+pub(crate) fn words_in(drop_in: &str) -> Vec<String> {
+    let text = drop_in.lines().find_map(|line| line.strip_prefix(WORDS));
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// The directory of a unit's drop-ins.

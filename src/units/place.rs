@@ -3,7 +3,7 @@
 //! Invariant: if a file has no checksum header of ours, or was changed since, neither that file nor
 //! any other is overwritten or removed. Each file is replaced as a whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -300,11 +300,14 @@ impl UnitDirectory {
         Ok(all.filter_map(|found| found.header?.owner).collect())
     }
 
-    /// The names of the muxes of all apps that have files here.
-    pub(crate) fn names(&self) -> Result<Vec<AppName>> {
+    /// The names of the muxes of all apps that have files here, with their services.
+    pub(crate) fn names(&self) -> Result<BTreeMap<AppName, String>> {
         let all = self.all()?;
-        let ours = all.iter().filter(|found| found.owner().is_some());
-        Ok(ours.filter_map(|found| mux(&found.path)).map(|(_, name)| name).collect())
+        let name = |found: &FoundUnit| {
+            let (_, service) = found.owner()?;
+            Some((mux(&found.path)?.1, service.to_string()))
+        };
+        Ok(all.iter().filter_map(name).collect())
     }
 
     /// The units and names of the muxes of an app that have files here.

@@ -7,7 +7,7 @@ use super::journal;
 use super::text::{argument, env_value, value, with_checksum, word};
 use super::{
     AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StreamMode, USER_STATE, UnitFile,
-    UnitKind, drop_ins, has_sockets,
+    UnitKind, drop_ins, has_sockets, words_line,
 };
 use crate::mux::app;
 use crate::os::state::split_end;
@@ -77,7 +77,8 @@ pub(super) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
     let mut file = |path: PathBuf, text: &str| {
         files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
     };
-    file(drop_ins(app.service.as_str()).join(DROP_IN), &app_drop_in(app, &muxes, setup));
+    let text = words_line(&app.words) + &app_drop_in(app, &muxes, setup);
+    file(drop_ins(app.service.as_str()).join(DROP_IN), &text);
     Ok(files)
 }
 

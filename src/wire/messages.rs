@@ -303,6 +303,9 @@ pub struct Report {
     /// How the app ended last, where that is known; with an `app_pid` it runs again.
     #[serde(default)]
     pub app_ended: Option<AppStatus>,
+    /// The service that is the app, unless `run` or an engine has started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
     /// How often the app was started again, also under earlier muxes of this run.
     #[serde(default)]
     pub restarts: u64,
@@ -353,6 +356,13 @@ impl AppState {
 }
 
 impl Report {
+    /// The clients that read or type.
+    pub(crate) fn attached(&self) -> usize {
+        let is_attached =
+            |client: &&ClientReport| !client.engine && (client.types || !client.streams.is_empty());
+        self.clients.iter().filter(is_attached).count() + self.unlisted
+    }
+
     /// Where the app is in its life.
     pub(crate) fn app_state(&self) -> AppState {
         let has_spoken = self.streams.iter().any(|stream| stream.bytes > 0);
@@ -427,6 +437,11 @@ pub enum ControlRequest {
     },
     /// End, so that the keeper starts the mux again.
     Restart,
+    /// Have the keeper send the app a signal.
+    Signal {
+        /// The signal's number.
+        number: u8,
+    },
 }
 
 /// The client's action, for the log.
@@ -443,6 +458,7 @@ impl fmt::Display for ControlRequest {
             Self::Vanished => f.write_str("reports that the app has ended, nobody knows how"),
             Self::NotStarted { .. } => f.write_str("reports that the app cannot be started"),
             Self::Restart => f.write_str("asks for a restart of the mux"),
+            Self::Signal { number } => write!(f, "sends the app signal {number}"),
         }
     }
 }

@@ -155,7 +155,7 @@ fn ours(name: &'static str, session: bool) -> Peer {
     let mut mux = Command::new(env!("CARGO_BIN_EXE_iottymux"));
     mux.arg("--state-dir")
         .arg(dir.path())
-        .args(["run", "--app", "bench", "--tty", "--", "sh", "-c", APP])
+        .args(["run", "--foreground", "--app", "bench", "--tty", "--", "sh", "-c", APP])
         .arg(dir.path().join(READY));
     let mux = mux.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let way = if session {

@@ -242,7 +242,7 @@ fn a_logger_serves_whatever_it_is_asked_for() {
 fn an_id_that_another_app_has_gets_a_number() {
     let Some(engine) = Engine::start() else { return };
     let mut other = Proc::spawn({
-        let mut run = engine.iottymux(&["run", "--app", "web", "--", "cat"]);
+        let mut run = engine.iottymux(&["run", "--foreground", "--app", "web", "--", "cat"]);
         run.stdin(std::process::Stdio::null());
         run
     });

@@ -110,7 +110,7 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 fn regular_files_on_both_sides() {
     let rig = Rig::new();
     let len = 3 << 20;
-    let mut mux = rig.mux(["run", "--app", APP, "--", "cat"]);
+    let mut mux = rig.mux(["run", "--foreground", "--app", APP, "--", "cat"]);
     fs::write(rig.file("in"), pattern::bytes(len)).unwrap();
     let mut command = rig.command(["attach", "--app", APP, "--stdin-once"]);
     command.stdin(File::open(rig.file("in")).unwrap());
@@ -148,7 +148,7 @@ fn flags_of_inherited_descriptors_are_left_alone() {
 #[test]
 fn the_end_of_its_input_can_end_the_apps() {
     let rig = Rig::new();
-    let mut mux = rig.mux(["run", "--app", APP, "--", "cat"]);
+    let mut mux = rig.mux(["run", "--foreground", "--app", APP, "--", "cat"]);
     let mut attach = rig.attach(&["--stdin-once"]);
     attach.stdin().write_all(b"x").unwrap();
     assert_eq!(attach.ends(), 0);
@@ -159,7 +159,7 @@ fn the_end_of_its_input_can_end_the_apps() {
 #[test]
 fn without_that_the_end_of_its_input_ends_nothing() {
     let rig = Rig::new();
-    let _mux = rig.mux(["run", "--app", APP, "--", "cat"]);
+    let _mux = rig.mux(["run", "--foreground", "--app", APP, "--", "cat"]);
     let attach = rig.attach(&[]);
     rig.client("stdin").write_all(b"a\n").unwrap();
     attach.stdout.wait_for("a\n");

@@ -28,8 +28,8 @@ fn help_and_version_are_no_errors() {
 fn the_short_help_has_one_line_for_each_option() {
     let rig = Rig::new();
     let commands = [
-        "", "stream", "tty", "attach", "list", "status", "logs", "control", "run", "enable",
-        "disable", "units", "metrics",
+        "", "stream", "tty", "attach", "list", "status", "logs", "control", "run", "send", "stop",
+        "kill", "rm", "enable", "disable", "units", "metrics",
     ];
     for command in commands {
         let words: Vec<&str> = command.split_whitespace().collect();
@@ -68,7 +68,7 @@ fn a_usage_error_is_one_line() {
         (&["tty", "--app", "demo", "--size", "0x0"], "expected ROWSxCOLS"),
         (&["attach", "--app", "demo", "--wait=soon"], "expected a number of seconds"),
         (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is not a key"),
-        (&["run", "--app", "demo"], "CMD"),
+        (&["run", "--foreground", "--app", "demo"], "CMD"),
         (&["list", "--nonsense"], "--nonsense' found; try iottymux list --help"),
         (&["--log-level", "warn", "disable"], "; try iottymux disable --help"),
         (&["--nonsense"], "--nonsense' found; try iottymux --help"),
@@ -114,7 +114,7 @@ fn the_list_has_every_app_and_where_it_is_in_its_life() {
     let rig = Rig::new();
     let mut list = rig.run(&["list"]);
     assert_eq!(list.ends(), 0);
-    assert_eq!(list.stdout.text(), "APP  STATE      ENDPOINTS\n");
+    assert_eq!(list.stdout.text(), "APP  STATE  ENDPOINTS\n");
     let _mux = rig.stream();
     let _other = rig.mux(["tty", "--app", "a-terminal"]);
     let mut dead = rig.mux(["tty", "--app", "dead"]);
@@ -128,16 +128,35 @@ fn the_list_has_every_app_and_where_it_is_in_its_life() {
     std::fs::create_dir_all(rig.state().join("NO APP")).unwrap();
     let mut list = rig.run(&["list"]);
     assert_eq!(list.ends(), 0);
-    assert_eq!(
-        list.stdout.text(),
-        "APP         STATE      ENDPOINTS\n\
-         a-terminal  prepared   tty\n\
-         dead        unknown    tty\n\
-         demo        prepared   stdin,stdout,stderr\n\
+    let table = list.stdout.text();
+    let want = "\
+         APP         STATE     ENDPOINTS            UP  CLIENTS  UNIT\n\
+         a-terminal  prepared  tty                  0s  0        a-terminal.service\n\
+         dead        unknown   tty\n\
+         demo        prepared  stdin,stdout,stderr  0s  0        demo.service\n\
          empty       unknown\n"
-            .to_owned()
-            + &hung.map(|name| format!("{name}      unknown    tty\n")).concat()
+        .to_owned()
+        + &hung.map(|name| format!("{name}      unknown   tty\n")).concat();
+    // However long it took.
+    let without_times = |table: &str| {
+        let digits = table.replace(|c: char| c.is_ascii_digit(), "0");
+        digits.replace("00s", "0s").replace("0s ", "0s").replace("UP ", "UP")
+    };
+    assert_eq!(without_times(&table), without_times(&want), "{table}");
+    let mut names = rig.run(&["ls", "-q"]);
+    assert_eq!(names.ends(), 0);
+    let want = ["a-terminal", "dead", "demo", "empty"].into_iter().chain(hung);
+    assert_eq!(names.stdout.text(), want.fold(String::new(), |all, name| all + name + "\n"));
+    let mut json = rig.run(&["ps", "--json", "-a"]);
+    assert_eq!(json.ends(), 0);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout.text()).unwrap();
+    let demo = &json[2];
+    assert_eq!(
+        (demo["app"].as_str(), demo["state"].as_str(), demo["clients"].as_u64()),
+        (Some("demo"), Some("prepared"), Some(0))
     );
+    assert_eq!(demo["streams"], serde_json::json!(["stdin", "stdout", "stderr"]));
+    assert_eq!(demo["state_dir"].as_str(), rig.state().to_str());
 }
 
 #[test]
@@ -147,7 +166,8 @@ fn options_for_input_need_a_mode_with_input() {
     for option in ["--exclusive", "--take-over", "--stdin-once"] {
         let mut attach = rig.attach(&["--mode", "tty-out", option]);
         assert_eq!(attach.ends(), 2);
-        let said = format!("iottymux: {option} needs an input stream, and this mode has none\n");
+        let why = format!("{option} needs an input stream, and this mode has none");
+        let said = format!("iottymux: {why}; try iottymux attach --help\n");
         assert_eq!(attach.stderr.text(), said);
     }
 }

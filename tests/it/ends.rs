@@ -17,7 +17,7 @@ fn a_client_cut_off_at_the_end_learns_exactly_what_it_missed() {
     const WROTE: u64 = 2_000_000;
     let rig = Rig::new();
     let script = format!("read x; head -c {WROTE} /dev/zero; exit 5");
-    let mut run = rig.run(&["run", "--app", "demo", "--", "sh", "-c", &script]);
+    let mut run = rig.run(&["run", "--foreground", "--app", "demo", "--", "sh", "-c", &script]);
     run.stderr.wait_for("ready at");
     let mut lazy = rig.client("session");
     let hello = serde_json::json!({"version": 1, "stdin": true, "streams": [{"stream": "stdout"}]});
@@ -98,7 +98,7 @@ fn stuck(rig: &Rig) -> (File, File, Proc) {
 fn a_stuck_terminal_keeps_nobody_from_leaving() {
     let rig = Rig::new();
     let _run = {
-        let run = rig.run(&["run", "--app", "demo", "--tty", "--", "yes"]);
+        let run = rig.run(&["run", "--foreground", "--app", "demo", "--tty", "--", "yes"]);
         run.stderr.wait_for("ready at");
         run
     };

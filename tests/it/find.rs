@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::proc::Proc;
+use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 
 #[test]
@@ -31,7 +32,8 @@ fn an_app_has_the_name_of_its_service_too() {
     let _mux = rig.mux(["stream", "--app", "game-eu", "--streams", "stdout"]);
     let _other = rig.mux(["stream", "--app", "web", "--streams", "stdout"]);
     for words in [
-        &["game-eu"][..],
+        &["gam"][..],
+        &["game-eu"],
         &["game@eu"],
         &["game@eu.service"],
         &["--app", "game-eu"],
@@ -50,7 +52,10 @@ fn an_app_has_the_name_of_its_service_too() {
         ),
         (&["status", "Game"], 2, "invalid value 'Game'"),
         (&["status", "gmae-eu"], 1, "(similar: game-eu)"),
-        (&["attach", "game"], 1, "not running under a mux (similar: game-eu) (use --wait"),
+        (&["attach", "game", "--wait=0.1"], 1, "app game did not start within 100ms"),
+        (&["attach", "--app", "game"], 1, "under a mux (similar: game-eu) (use --wait"),
+        (&["stop", "game"], 1, "not running under a mux (similar: game-eu)"),
+        (&["control", "game", "reopen-logs"], 1, "not running under a mux (similar: game-eu)"),
         (&["attach", "nobody"], 1, "app nobody is not running under a mux (use --wait"),
         (&["status"], 2, "expected the name of an app: one of game-eu, web"),
         (&["control", "reopen-logs"], 2, "expected the name of an app"),
@@ -65,6 +70,33 @@ fn an_app_has_the_name_of_its_service_too() {
     let mut status = Proc::spawn(status);
     assert_eq!(status.ends(), 0);
     assert!(status.stdout.text().starts_with("app web: "));
+}
+
+/// The beginning of one name is enough, and a whole name is never a beginning.
+#[test]
+fn a_name_may_be_shortened_or_chosen() {
+    let rig = Rig::new();
+    let names = ["game", "game-eu", "game-us", "web"];
+    let _muxes = names.map(|name| rig.mux(["stream", "--app", name, "--streams", "stdout"]));
+    let mut status = rig.run(&["status", "game"]);
+    assert_eq!(status.ends(), 0);
+    assert!(status.stdout.text().starts_with("app game: "));
+    assert_fails(&mut rig.run(&["status", "ga"]), 2, "ga may be one of game, game-eu, game-us");
+    for (answer, app) in [("3", "game-us"), ("web", "web"), ("w", "web")] {
+        let local = Pty::open(24, 80);
+        let mut attach = local.spawn(rig.command(["attach"]));
+        local.shown.wait_for("  2  game-eu\r\n  3  game-us\r\n  4  web\r\nattach to: ");
+        local.press(format!("{answer}\r").as_bytes());
+        local.shown.wait_for(&format!("stdout of app {app}, read-only: ^C leaves"));
+        local.press(b"\x03");
+        assert_eq!(attach.ends(), -2);
+    }
+    let local = Pty::open(24, 80);
+    let mut attach = local.spawn(rig.command(["attach"]));
+    local.shown.wait_for("attach to: ");
+    local.press(b"game-\r");
+    local.shown.wait_for("expected one of these apps; try iottymux attach --help");
+    assert_eq!(attach.ends(), 2);
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn clients_of_different_speed_all_get_everything() {
 fn random_bytes_there_and_back_are_the_same() {
     let rig = Rig::new();
     let len = volume(8 << 20, 100 << 20);
-    let mut mux = rig.mux(["run", "--app", APP, "--", "cat"]);
+    let mut mux = rig.mux(["run", "--foreground", "--app", APP, "--", "cat"]);
     let mut attach = rig.attach(&["--mode", "stdin,stdout", "--stdin-once"]);
     let mut stdin = attach.stdin();
     let typing = thread::spawn(move || pattern::write(&mut stdin, len));

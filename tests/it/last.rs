@@ -49,7 +49,7 @@ fn a_mux_leaves_how_its_app_ended_and_its_last_words() {
     let rig = Rig::new();
     let before = unix_ms();
     let script = "head -c 5000 /dev/zero | tr '\\0' x; printf 'last\\377\\n'; echo oh >&2; exit 3";
-    let mut run = rig.run(&["run", "--app", APP, "--", "sh", "-c", script]);
+    let mut run = rig.run(&["run", "--foreground", "--app", APP, "--", "sh", "-c", script]);
     assert_eq!(run.ends(), 3);
     let mut last = read(&rig);
     let ended = last["ended_ms"].take().as_u64().unwrap();
@@ -92,7 +92,7 @@ fn it_is_there_before_the_app_can_no_longer_be_found() {
 fn a_later_client_learns_how_the_app_ended() {
     for (script, how) in [("exit 3", "with status 3"), ("kill -9 $$", "by signal 9")] {
         let rig = Rig::new();
-        let mut run = rig.run(&["run", "--app", APP, "--", "sh", "-c", script]);
+        let mut run = rig.run(&["run", "--foreground", "--app", APP, "--", "sh", "-c", script]);
         run.ends();
         let hint = "; try `iottymux status` for its last output";
         let line =
@@ -123,7 +123,7 @@ fn a_mux_that_does_not_know_says_so() {
 fn the_status_of_an_app_that_has_ended_shows_its_last_words_escaped() {
     let rig = Rig::new();
     let script = "printf 'one\\n\\033[2Jtwo\\r\\n\\nthree'; exit 4";
-    let mut run = rig.run(&["run", "--app", APP, "--", "sh", "-c", script]);
+    let mut run = rig.run(&["run", "--foreground", "--app", APP, "--", "sh", "-c", script]);
     run.ends();
     let text = said(&rig, &["status", "--app", APP]);
     let want = "app demo: ended with status 4, N\nstdout   19 bytes\n  one\n  \\u{1b}[2Jtwo\n  \n  three\nstderr   0 bytes\n";

@@ -366,7 +366,7 @@ fn everything_is_in_the_log_when_the_mux_has_ended() {
         let spec = format!("cri:{}", path.display());
         let lines = volume(30_000, 1_000_000) as u64;
         let script = format!("seq -f %099.0f 0 {}; {end}", lines - 1);
-        let options = [&["run", "--app", APP, "--log", &spec][..], tty].concat();
+        let options = [&["run", "--foreground", "--app", APP, "--log", &spec][..], tty].concat();
         let mut mux = rig.run(&[&options[..], &["--", "sh", "-c", &script]].concat());
         let (mut fifo, mut log) = (File::open(path).unwrap(), Vec::new());
         let mut buffer = [0; 4096];

@@ -208,7 +208,8 @@ fn a_full_disk_and_other_muxes() {
     let seq = "while read first last; do seq -f %099.0f $first $last; done";
     let script = format!("{seq} <{}", bursts.display());
     let spec = spec("cri", &log);
-    let mut keeper = rig.mux(["run", "--app", APP, "--log", &spec, "--", "sh", "-c", &script]);
+    let mut keeper =
+        rig.mux(["run", "--foreground", "--app", APP, "--log", &spec, "--", "sh", "-c", &script]);
     let mut bursts = File::options().write(true).open(bursts).unwrap();
     fs::write(at.join("ballast"), vec![0; 3 << 20]).unwrap_err();
     for (number, asks) in [true, false, true].into_iter().enumerate() {
@@ -476,7 +477,7 @@ fn a_limit_of_files_is_no_silent_end() {
     let limited = |limit: u64, rig: &Rig, script: &str| {
         let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Fsize) };
         setrlimit(Resource::Fsize, limit).unwrap();
-        rig.run(&["run", "--app", APP, "--", "sh", "-c", script])
+        rig.run(&["run", "--foreground", "--app", APP, "--", "sh", "-c", script])
     };
     let rig = Rig::new();
     let script = format!("ulimit -c 0; exec head -c 4M /dev/zero >{}", rig.file("large").display());

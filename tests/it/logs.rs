@@ -476,6 +476,46 @@ fn since_takes_a_time_or_a_while() {
 }
 
 #[test]
+fn lines_are_searched_and_counted_as_wholes() {
+    let log = Log::new();
+    append(&log.rotated(1), lines(1..=3));
+    append(&log.path, lines(4..=6));
+    append(&log.path, cri(7, "stdout", "P", "an er"));
+    append(&log.path, cri(8, "stderr", "F", "error of \u{9b}stderr"));
+    append(&log.path, cri(9, "stdout", "F", "ror of two parts"));
+    append(&log.path, lines(10..=12));
+    append(&log.path, cri(13, "stdout", "P", "an Error without end"));
+    let says = |arguments: &[&str]| log.says(arguments);
+    assert_eq!(
+        says(&["--grep", "ERROR|er{2}or"]),
+        ("an error of two parts\n".into(), "error of \u{9b}stderr\n".into())
+    );
+    let no_capitals = "an error of two parts\nan Error without end";
+    assert_eq!(log.prints(&["--grep", "an error"]), no_capitals);
+    assert_eq!(log.prints(&["-g", "^line [1-5]$", "-n", "2"]), printed([4, 5]));
+    assert_eq!(log.prints(&["-g", "^line", "-n", "0"]), "");
+    assert_eq!(
+        log.prints(&["--until", "2020-01-01T00:00:07.5Z", "--tail", "2"]),
+        printed([6]) + "an error of two parts\n"
+    );
+    let json = log.prints(&["--json", "--tail", "6"]);
+    let json: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(json.len(), 6);
+    assert_eq!(
+        json[0],
+        json!({"time": "2020-01-01T00:00:08.000000001Z", "stream": "stderr",
+               "text": "error of \u{9b}stderr"})
+    );
+    // What came before is searched to its end, then each line as it comes.
+    let follower = log.read(&["-f", "-n", "1", "--grep", "line"]);
+    follower.stdout.wait_for("line 12\n");
+    append(&log.path, cri(14, "stdout", "F", "; line 14"));
+    follower.stdout.wait_for("an Error without end; line 14\n");
+    assert_eq!(follower.stdout.so_far(), "line 12\nan Error without end; line 14\n");
+}
+
+#[test]
 fn a_terminal_shows_text_and_colours_and_obeys_nothing_else() {
     let log = Log::new();
     append(&log.path, cri(1, "stdout", "F", "\x1b[1;31mred\x1b[0m\t\x1b]0;title\x07\x1b[2J"));
@@ -524,6 +564,8 @@ fn contradictory_options_are_refused() {
         (&["logs"][..], "expected the name of an app"),
         (&["logs", "--app", "A"], "A"),
         (&["logs", "--file", path, "--since", "soon"], "expected a time such as"),
+        (&["logs", "--file", path, "--grep", "("], "expected a regular expression"),
+        (&["logs", "--file", path, "--until", "now", "-f"], "cannot be used with"),
         (&["logs", "--file", path, "--stream", "stdin"], "expected stdout or stderr"),
         (&["logs", "--file", path, "--tail", "-1"], "-1"),
     ] {
@@ -828,7 +870,7 @@ fn the_log_of_a_real_app_is_followed_to_its_end() {
     append(&log.path, "");
     let entry = line(1).trim_end().to_owned();
     let script = format!("read x; echo '{entry}' >>'{}'; exit 3", log.path.display());
-    let mut run = log.rig.command(["run", "--app", APP, "--", "sh", "-c", &script]);
+    let mut run = log.rig.command(["run", "--foreground", "--app", APP, "--", "sh", "-c", &script]);
     run.stdin(Stdio::null());
     let mut run = log.rig.start(run);
     let mut logs = log.read(&["--app", APP, "--follow"]);

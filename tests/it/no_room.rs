@@ -23,7 +23,8 @@ fn what_has_no_room_is_made_when_there_is_some() {
         return;
     }
     let log = format!("cri:{}", rig.file("log").display());
-    let mut keeper = rig.mux(["run", "--app", APP, "--log", &log, "--", "sh", "-c", SCRIPT]);
+    let mut keeper =
+        rig.mux(["run", "--foreground", "--app", APP, "--log", &log, "--", "sh", "-c", SCRIPT]);
     let mut attach = rig.attach(&["--mode", "stdin,stdout", "--reconnect", "30"]);
     attach.stdout.wait_for("before");
     let mux = mux_pid(&rig);

@@ -51,7 +51,8 @@ impl Scene {
         let rig = Rig::new();
         nix::unistd::mkfifo(&rig.file("go"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let command = format!("read x <{}; {SETTING}; {command}", rig.file("go").display());
-        let mut run = rig.command(["run", "--app", APP, "--tty", "--", "sh", "-c", &command]);
+        let mut run =
+            rig.command(["run", "--foreground", "--app", APP, "--tty", "--", "sh", "-c", &command]);
         run.env("DIR", rig.file("mux"));
         let mux = rig.start(run);
         Some(Self { tmux, rig, _mux: mux })

@@ -34,7 +34,16 @@ fn another_mux_cannot_count_the_missed_bytes() {
     kill(&mut mux);
     attach.stderr.wait_for(AWAY);
     attach.waits();
-    let mut mux = rig.mux(["run", "--app", APP, "--", "sh", "-c", "echo after; read x; exit 3"]);
+    let mut mux = rig.mux([
+        "run",
+        "--foreground",
+        "--app",
+        APP,
+        "--",
+        "sh",
+        "-c",
+        "echo after; read x; exit 3",
+    ]);
     attach.stdout.wait_for("before\nafter\n");
     rig.client("stdin").write_all(b"\n").unwrap();
     assert_eq!(mux.ends(), 3);

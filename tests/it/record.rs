@@ -299,7 +299,7 @@ fn contradictory_options_are_refused() {
         (&["tty", "--app", APP, "--record", "raw:/a"][..], 2, "expected cast:PATH"),
         (&["stream", "--app", APP, "--record", "cast:/a"], 2, "unexpected argument"),
         (
-            &["run", "--app", APP, "--record", "cast:/a", "--", "true"],
+            &["run", "--foreground", "--app", APP, "--record", "cast:/a", "--", "true"],
             2,
             "--record requires --tty: only a terminal can be recorded",
         ),
@@ -340,7 +340,8 @@ fn asciinema_plays_it() {
     let script = "printf 'h\\303\\251llo \\033[31m<red> & \"\\\\\\342\\200\\250\\033[0m\\a\\n'; \
         i=0; while [ $i -lt 3000 ]; do echo \"$i \\360\\237\\246\\200\"; i=$((i+1)); done; \
         stty rows 5 cols 20; echo resized";
-    let mut command = rig.command(["run", "--app", APP, "--tty", "--record", &spec]);
+    let mut command =
+        rig.command(["run", "--foreground", "--app", APP, "--tty", "--record", &spec]);
     command.args(["--record-input", "--", "sh", "-c", script]);
     let mut mux = rig.start(command);
     assert_eq!(mux.ends(), 0, "{}", mux.stderr.text());

@@ -12,7 +12,8 @@ use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
 
 fn run<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
-    [&["run", "--app", APP][..], options, &["--"], command].concat()
+    let how: &[&str] = if options.contains(&"--attach") { &[] } else { &["--foreground"] };
+    [&["run", "--app", APP][..], how, options, &["--"], command].concat()
 }
 
 #[test]
@@ -189,6 +190,59 @@ fn attached_a_closed_output_ends_the_command() {
     }
 }
 
+/// The app has the name of the command, with a number while there is another one.
+#[test]
+fn in_the_background_it_prints_the_name() {
+    let rig = Rig::new();
+    let start = |words: &[&str]| {
+        let mut run = rig.run(&[&["run", "-d"][..], words].concat());
+        assert_eq!(run.ends(), 0, "{}", run.stderr.so_far());
+        run.stdout.text()
+    };
+    let script = "read x; exit 4";
+    assert_eq!(start(&["/bin/sh", "-c", script]), "sh\n");
+    assert_eq!(start(&["-i", "-t", "sh", "-c", script]), "sh-2\n");
+    assert_eq!(start(&["--name", "mine", "sh", "-c", script]), "mine\n");
+    let mut taken = rig.run(&["run", "-d", "--name", "mine", "true"]);
+    assert_eq!(taken.ends(), 1);
+    let said = taken.stderr.text();
+    assert!(said.contains("another mux of this app is running"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for name in ["sh", "sh-2", "mine"] {
+        let mut attach = rig.command(["attach", name]);
+        attach.stdin(std::process::Stdio::piped());
+        let mut attach = crate::proc::Proc::spawn(attach);
+        attach.stdin().write_all(b"go\n").unwrap();
+        assert_eq!(attach.ends(), 4, "{name}: {}", attach.stderr.so_far());
+    }
+    // The name of an app that has ended is free.
+    assert_eq!(start(&["sh", "-c", "exit 5"]), "sh\n");
+    let mut missing = rig.run(&["run", "-d", "no-such-command"]);
+    assert_eq!(missing.ends(), 1);
+    let said = missing.stderr.text();
+    assert!(said.starts_with("iottymux: cannot start no-such-command: "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let mut nameless = rig.run(&["run", "--", "./_"]);
+    assert_eq!(nameless.ends(), 2);
+    assert!(nameless.stderr.text().contains("cannot derive an app name from _: pass --name"));
+}
+
+/// Without a terminal, signals are for the command, and `run` ends with it.
+#[test]
+fn attached_its_signals_are_the_commands() {
+    for (signal, name) in
+        [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT"), (Signal::SIGQUIT, "QUIT")]
+    {
+        let rig = Rig::new();
+        let script = format!("sleep 60 & trap 'kill $!; echo got; exit 7' {name}; echo up; wait");
+        let mut run = rig.run(&["run", "--", "sh", "-c", &script]);
+        run.stdout.wait_for("up");
+        run.signal(signal);
+        assert_eq!(run.ends(), 7, "{}", run.stderr.so_far());
+        assert_eq!(run.stdout.text(), "up\ngot\n");
+    }
+}
+
 #[test]
 fn options_that_would_do_nothing_are_refused() {
     for (options, why) in [
@@ -200,7 +254,8 @@ fn options_that_would_do_nothing_are_refused() {
             let rig = Rig::new();
             let mut refused = rig.run(&run(&[options, attach].concat(), &["true"]));
             assert_eq!(refused.ends(), 2, "{options:?}");
-            assert!(refused.stderr.text().trim_end().ends_with(why), "{options:?}");
+            let said = refused.stderr.text();
+            assert!(said.ends_with(&format!("{why}; try iottymux run --help\n")), "{said}");
         }
     }
 }

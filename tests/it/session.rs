@@ -126,7 +126,16 @@ pub fn told(kind: FrameKind, body: Value) -> Frame {
 #[test]
 fn a_whole_session_of_an_app_that_ends() {
     let rig = Rig::new();
-    let mut mux = rig.mux(["run", "--app", APP, "--", "sh", "-c", "read x; echo \"$x\"; exit 3"]);
+    let mut mux = rig.mux([
+        "run",
+        "--foreground",
+        "--app",
+        APP,
+        "--",
+        "sh",
+        "-c",
+        "read x; echo \"$x\"; exit 3",
+    ]);
     let mut session = Session::new(
         &rig,
         &json!({"version": 1, "streams": [{"stream": "stdout"}], "stdin": true}),

@@ -286,12 +286,12 @@ fn keys_that_hide_each_other_are_refused() {
     let mut attach = rig.attach(&["--suspend-key", "ctrl-p"]);
     let mut run =
         rig.run(&["run", "--app", "other", "--attach", "--suspend-key", "ctrl-p", "--", "true"]);
-    for refused in [&mut attach, &mut run] {
+    for (refused, command) in [(&mut attach, "attach"), (&mut run, "run")] {
         assert_eq!(refused.ends(), 2);
-        assert_eq!(
-            refused.stderr.text(),
-            "iottymux: the detach keys ctrl-p ctrl-q and the suspend keys ctrl-p conflict: one begins the other\n"
-        );
+        let why = "the detach keys ctrl-p ctrl-q and the suspend keys ctrl-p conflict: one begins \
+                   the other";
+        let said = format!("iottymux: {why}; try iottymux {command} --help\n");
+        assert_eq!(refused.stderr.text(), said);
     }
 }
 
@@ -308,7 +308,8 @@ fn a_new_client_learns_about_others() {
     // It is gone when it leaves, and cut where the window is too narrow.
     let leaves = Pty::open(24, 50);
     let mut left = leaves.spawn(desk.rig.command(["attach", "--app", APP, "--read-only"]));
-    leaves.shown.wait_for("\x1b[1;1Hiottymux: app demo: 2 others are attached (ctrl-p\x1b[0m");
+    let others = "\x1b[1;1Hiottymux: app demo: 2 others are attached (ctrl-p\x1b[2;1H";
+    leaves.shown.wait_for(others);
     leaves.press(DETACH);
     assert_eq!(left.ends(), 0);
     let mut seen = vt100::Parser::new(
@@ -318,7 +319,12 @@ fn a_new_client_learns_about_others() {
     );
     seen.process(leaves.shown_before_mark().as_bytes());
     let seen = seen.screen().contents();
-    assert!(!seen.contains("others") && seen.contains("detached from app demo"), "{seen}");
+    assert!(
+        !seen.contains("others")
+            && !seen.contains("leaves")
+            && seen.contains("detached from app demo"),
+        "{seen}"
+    );
     let _raw = desk.rig.client("tty");
     desk.mux.rests();
     let third = Pty::open(24, 80);

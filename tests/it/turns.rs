@@ -348,7 +348,7 @@ fn a_hook_of_an_app_without_a_process_says_nothing() {
 #[test]
 fn of_an_app_of_run_only_its_keeper_reports() {
     let rig = Rig::new();
-    let mux = rig.mux(["run", "--app", APP, "--", "cat"]);
+    let mux = rig.mux(["run", "--foreground", "--app", APP, "--", "cat"]);
     assert_refused(
         hook(&rig, "started", &[("MAINPID", "1")]),
         "only the keeper of its app reports",

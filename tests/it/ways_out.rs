@@ -49,7 +49,19 @@ impl Scene {
         let app =
             "stty -echo; printf '%s' \"$1\"; read how; [ $how = kill ] && kill -9 $$; exit $how";
         let mux = if run {
-            rig.mux(["run", "--app", APP, "--tty", "--", "sh", "-c", app, "sh", CHANGES])
+            rig.mux([
+                "run",
+                "--foreground",
+                "--app",
+                APP,
+                "--tty",
+                "--",
+                "sh",
+                "-c",
+                app,
+                "sh",
+                CHANGES,
+            ])
         } else {
             rig.tty()
         };

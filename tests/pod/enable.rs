@@ -103,6 +103,45 @@ fn a_console_for_a_service_that_runs() {
     assert_eq!(fs::read_to_string(pod.path("/etc/systemd/system/game.service")).unwrap(), GAME);
 }
 
+/// What is not named stays as it was asked for before.
+#[test]
+fn enable_again_keeps_the_options() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let enable = |words: &[&str]| pod.run(&[&["iottymux", "enable"], words].concat());
+    let attach = pod.try_run(&["iottymux", "attach", "game"]);
+    let said = String::from_utf8_lossy(&attach.stderr).into_owned();
+    let hint = "game.service is not attachable; try sudo iottymux enable game";
+    assert!(said.contains(hint), "{said}");
+    assert_eq!(enable(&["--list"]), "");
+
+    let said = enable(&["game", "--now"]);
+    assert!(said.starts_with("game.service gets a terminal (--tty); for streams, "), "{said}");
+    assert_eq!(enable(&["--show", "game"]), "iottymux enable game.service --tty\n");
+    let said = enable(&["game", "--env", "IOTTYMUX_BACKLOG=8K"]);
+    assert!(said.starts_with("kept    --tty (of the earlier enable)\n"), "{said}");
+    assert!(said.contains("\nchanged --env IOTTYMUX_BACKLOG=8K\n"), "{said}");
+    let said = enable(&["game", "--env", "IOTTYMUX_ALLOW_GID=games,1234"]);
+    assert!(said.contains("kept    --tty --env IOTTYMUX_BACKLOG=8K"), "{said}");
+    let env =
+        fs::read_to_string(pod.path("/etc/systemd/system/ttymux@game.service.d/iottymux.env"));
+    assert!(env.as_ref().is_ok_and(|env| env.contains("60,1234")), "{env:?}");
+    let said = enable(&["game", "--stdin", "stream", "--stdout", "stream", "--now"]);
+    let changed = "changed --stdin stream --stdout stream (was --tty)\n";
+    assert!(said.contains(changed), "{said}");
+    let all = enable(&["--list"]);
+    assert_eq!(
+        all,
+        "iottymux enable game.service --stdin stream --stdout stream \
+         --env IOTTYMUX_ALLOW_GID=games,1234 --env IOTTYMUX_BACKLOG=8K\n"
+    );
+    enable(&["game", "--reset", "--tty", "--now"]);
+    assert_eq!(enable(&["--list"]), "iottymux enable game.service --tty\n");
+    let list = pod.run(&["iottymux", "list"]);
+    assert!(list.contains("game.service"), "{list}");
+    pod.run(&["iottymux", "disable", "--now", "game"]);
+    assert_eq!(enable(&["--list"]), "");
+}
+
 /// The run of a service that ends when it is enabled had no mux: its end is not the app's.
 #[test]
 fn the_first_start_is_no_restart() {
@@ -352,7 +391,8 @@ fn refused_services_and_options() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert_eq!(written(&pod), Vec::<String>::new());
     };
-    refused(&["enable", "game"], 2, "nothing to attach");
+    refused(&["enable"], 2, "<SERVICE>");
+    refused(&["enable", "--show", "game"], 1, "game.service is not enabled");
     refused(&["enable", "game", "--stdin", "log"], 2, "stdin cannot be log");
     refused(&["enable", "game", "--stdout", "log"], 2, "nothing to attach in game.service");
     refused(&["enable", "game", "--stdin", "interactive"], 2, "cannot be combined");

@@ -167,6 +167,9 @@ fn the_screen_and_the_size_survive_the_mux() {
         let record = fs::read(scene.tmux.file("record")).unwrap();
         record.windows(SCREEN.len()).filter(|part| *part == SCREEN).count()
     };
+    // The line that says how to leave goes away with a screen.
+    window.wait_for("ctrl-p ctrl-q leaves");
+    eventually("the greeting is gone", || !window.text().contains("ctrl-p ctrl-q leaves"));
     window.type_in("\r");
     shows(&window, "the end of it");
     let before = screens();

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -45,6 +45,7 @@ impl<'a> Attached<'a> {
             losses: SessionLosses::default(),
             liveness: Liveness::Answering,
             app_ended: None,
+            greets: false,
         }
     }
 
@@ -109,6 +110,8 @@ impl<'a> Attached<'a> {
             self.read_input()?;
         }
         self.release_held_keys()?;
+        let reads_keys = self.input.deadline().is_some() || self.page.is_some();
+        terminal::read_keys(reads_keys).context("cannot set up the local terminal")?;
         self.on_time(Instant::now())?;
         Ok(())
     }

@@ -128,6 +128,19 @@ impl Keys {
         self.0.iter().find(|(_, asks)| *asks == command).map(|(sequence, _)| sequence)
     }
 
+    /// The first keys of the sequences, each once.
+    pub(crate) fn firsts(&self) -> Vec<u8> {
+        let mut firsts: Vec<u8> =
+            self.0.iter().filter_map(|(keys, _)| keys.0.first().copied()).collect();
+        firsts.dedup();
+        firsts
+    }
+
+    /// Whether a sequence has one of these keys.
+    pub(crate) fn have(&self, keys: &[u8]) -> bool {
+        self.0.iter().any(|(sequence, _)| sequence.0.iter().any(|key| keys.contains(key)))
+    }
+
     fn complete(&self, held: &[u8]) -> Option<KeyCommand> {
         self.0.iter().find(|(sequence, _)| sequence.0 == held).map(|(_, command)| *command)
     }

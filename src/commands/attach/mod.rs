@@ -38,6 +38,8 @@ use anyhow::{Context, Result, anyhow};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use nix::unistd::Pid;
+
 use self::connection::Connection;
 use self::filter::Pass;
 use self::input::LocalInput;
@@ -80,6 +82,10 @@ pub(crate) struct AttachRequest {
     pub(crate) detach_keys: Sequence,
     /// The keys that suspend this process, likewise.
     pub(crate) suspend_key: Sequence,
+    /// Whether signals to this process are for the app.
+    pub(crate) passes_signals: bool,
+    /// The keeper of the app, which passes signals on.
+    pub(crate) keeper: Option<Pid>,
 }
 
 impl AttachRequest {
@@ -98,6 +104,8 @@ impl AttachRequest {
             exclusive: None,
             detach_keys: Sequence::default(),
             suspend_key: Sequence::none(),
+            passes_signals: false,
+            keeper: None,
         }
     }
 
@@ -119,6 +127,8 @@ pub(crate) struct Attached<'a> {
     pub(crate) liveness: Liveness,
     /// How the app ended, until it is started again.
     pub(crate) app_ended: Option<AppStatus>,
+    /// A person is told how it ends.
+    pub(crate) greets: bool,
 }
 
 /// Why the attach ends.
@@ -162,28 +172,43 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     let on_screen = wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
     // A read-only client has detach keys, too, and a terminal that replies to the app's queries.
     let has_keyboard = (types && on_tty || on_screen) && io::stdin().is_terminal();
-    let keys = if has_keyboard { request.keys(on_screen)? } else { Keys::none() };
+    let by_person = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let edits_lines = types && !on_tty && by_person;
+    let keys = if has_keyboard || edits_lines {
+        request.keys(on_screen || edits_lines)?
+    } else {
+        Keys::none()
+    };
     let redraws = on_screen && new.connection.is_session() && request.redraw == Redraw::Screen;
     let others = (on_screen && new.others > 0).then(|| page::others(dir.name(), new.others, &keys));
-    // The first screen would wipe this line away: it is then shown after that screen.
-    let (first, later) = if redraws { (None, others) } else { (others, None) };
-    if let Some(line) = first {
-        diagnostics::say(&line);
+    // The output of `run` is that of its command, if that has no terminal.
+    let greets = by_person && (on_tty || request.keeper.is_none());
+    let greeting = || page::greeting(dir.name(), wanted, (&keys, has_keyboard && types));
+    let lines = others.into_iter().chain(greets.then(greeting));
+    // The first screen would wipe these lines away: they are then shown after that screen.
+    let (first, later): (Vec<_>, Vec<_>) = lines.partition(|_| !redraws);
+    for line in &first {
+        diagnostics::say(line);
     }
-    let is_raw =
-        has_keyboard && terminal::make_raw(types).context("cannot set up the local terminal")?;
-    let local = match (is_raw, on_screen) {
-        (true, _) => LocalTerminal::Raw,
-        (false, true) => LocalTerminal::ShowsOutput,
-        (false, false) => LocalTerminal::Unused,
+    let what = "cannot set up the local terminal";
+    let is_raw = has_keyboard && terminal::make_raw(types).context(what)?;
+    if edits_lines {
+        terminal::watch_keys(&keys).context(what)?;
+    }
+    let local = match (is_raw, on_screen, edits_lines) {
+        (true, ..) => LocalTerminal::Raw,
+        (false, true, _) => LocalTerminal::ShowsOutput,
+        (false, false, true) => LocalTerminal::Lines,
+        (false, false, false) => LocalTerminal::Unused,
     };
     let outcome =
         io_threads::catch_signals(&sender, local != LocalTerminal::Unused).and_then(|()| {
             let input = LocalInput::new(types, keys, request.exclusive);
             let notices = Notices::new(local, redraws);
             let mut attached = Attached::new(request, sender, input, notices);
-            if let Some(line) = later {
-                attached.say(&line);
+            attached.greets = greets && request.keeper.is_none();
+            for line in &later {
+                attached.say(line);
             }
             attached.run(new, &mut events)
         });

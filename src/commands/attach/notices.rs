@@ -21,6 +21,8 @@ const NOTE_PAUSE: Duration = Duration::from_millis(300);
 pub(crate) enum LocalTerminal {
     /// Not at all, or there is none.
     Unused,
+    /// It edits lines, which are input of a stream.
+    Lines,
     /// It shows the output of the app's terminal.
     ShowsOutput,
     /// It is raw as well: keys belong to the app or are dropped.
@@ -111,6 +113,8 @@ impl Notices {
     pub(crate) fn say(&mut self, text: &str, is_connected: bool) {
         if self.terminal == LocalTerminal::Unused {
             diagnostics::say(text);
+        } else if self.terminal == LocalTerminal::Lines {
+            terminal::print_between_lines(text);
         } else if let Some(pending) = &mut self.pending {
             pending.lines.push(text.to_owned());
         } else {

@@ -2,9 +2,11 @@
 //!
 //! Pure. Everything on it is our own text or a number, never text of the app or a peer.
 
-use super::keys::{KeyCommand, Keys};
+use super::keys::{KeyCommand, Keys, Sequence};
+use super::mode::WantedStreams;
 use crate::types::name::AppName;
 use crate::types::size::Size;
+use crate::types::stream::Stream;
 use crate::wire::{ClientReport, Report};
 
 /// The clients of the app.
@@ -23,6 +25,26 @@ pub(crate) fn others(app: &AppName, count: usize, keys: &Keys) -> String {
     let keys =
         keys.of(KeyCommand::Page).map_or(String::new(), |keys| format!(" ({keys} shows them)"));
     format!("app {app}: {count} {are} attached{keys}")
+}
+
+/// What this terminal is attached to, how to leave, and where ^C goes, in one line.
+pub(crate) fn greeting(
+    app: &AppName,
+    wanted: &WantedStreams,
+    (keys, sends_interrupt): (&Keys, bool),
+) -> String {
+    let on_tty = wanted.all().any(|stream| stream == Stream::Tty);
+    let streams: Vec<&str> = wanted.all().map(Stream::name).collect();
+    let what = if on_tty { "terminal".to_owned() } else { streams.join(",") };
+    let only = if wanted.input.is_none() { ", read-only" } else { "" };
+    let leave = keys.of(KeyCommand::Detach).map(Sequence::to_string);
+    let how = match (leave, sends_interrupt) {
+        (Some(leave), true) => format!("{leave} leaves, ^C goes to the app"),
+        (Some(leave), false) => format!("^C or {leave} leaves"),
+        (None, true) => "^C goes to the app".to_owned(),
+        (None, false) => "^C leaves".to_owned(),
+    };
+    format!("{what} of app {app}{only}: {how}")
 }
 
 /// Our right to type, which decides what keys the page has.
@@ -121,7 +143,7 @@ fn client_lines(report: &Report, own: u32) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::stream::Stream;
+    use crate::commands::attach::mode::AttachMode;
     use crate::wire::PlaceReport;
     use serde_json::json;
 
@@ -167,6 +189,42 @@ mod tests {
         }
         let lines = shown(&ClientList::Unknown("why".into()), 24, 80);
         assert_eq!(lines.last().unwrap(), "Cannot list the attached clients: why");
+    }
+
+    #[test]
+    fn the_greeting_says_how_to_leave() {
+        let keys =
+            |detach: &str| Keys::new(&detach.parse().unwrap(), &Sequence::none(), true).unwrap();
+        let app: AppName = "demo".parse().unwrap();
+        for (has, reads_only, detach, interrupts, want) in [
+            (
+                &[Stream::Tty][..],
+                false,
+                "ctrl-p,ctrl-q",
+                true,
+                "terminal of app demo: ctrl-p ctrl-q leaves, ^C goes to the app",
+            ),
+            (
+                &[Stream::Tty],
+                true,
+                "ctrl-p,ctrl-q",
+                false,
+                "terminal of app demo, read-only: ^C or ctrl-p ctrl-q leaves",
+            ),
+            (&[Stream::Tty], false, "", true, "terminal of app demo: ^C goes to the app"),
+            (
+                &[Stream::Stdin, Stream::Stdout],
+                false,
+                "ctrl-],q",
+                false,
+                "stdin,stdout of app demo: ^C or ctrl-] q leaves",
+            ),
+            (&[Stream::Stdout], true, "", false, "stdout of app demo, read-only: ^C leaves"),
+        ] {
+            let mut wanted = AttachMode::Auto.resolve(has).unwrap();
+            wanted.input = wanted.input.filter(|_| !reads_only);
+            assert_eq!(greeting(&app, &wanted, (&keys(detach), interrupts)), want);
+        }
     }
 
     #[test]

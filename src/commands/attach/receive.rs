@@ -4,7 +4,8 @@ use std::io;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
+use nix::sys::signal::{Signal, kill};
+use signal_hook::consts::{SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::connection::AnnouncedEnd;
@@ -30,7 +31,10 @@ impl Attached<'_> {
             AttachEvent::Gap(Gap { from, to, .. }) => {
                 self.losses.add(to.saturating_sub(from), Instant::now());
             }
-            AttachEvent::Exit(status) => self.announce(AnnouncedEnd::App(Exit::App(status.code()))),
+            AttachEvent::Exit(status) => {
+                self.app_ended = Some(status);
+                self.announce(AnnouncedEnd::App(Exit::App(status.code())));
+            }
             AttachEvent::End => self.announce(AnnouncedEnd::Streams),
             AttachEvent::Closing if self.connection.announced_end.is_none() => {
                 self.announce(AnnouncedEnd::Mux);
@@ -98,6 +102,7 @@ impl Attached<'_> {
                 self.leave_page()?;
             }
             SIGCONT => self.leave_page()?,
+            SIGINT | SIGTERM | SIGQUIT if self.pass_on(signal) => {}
             _ => {
                 terminal::restore();
                 self.say_losses();
@@ -106,6 +111,14 @@ impl Attached<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Has the keeper of the app pass a signal on. Returns false if signals are for this process.
+    fn pass_on(&self, signal: i32) -> bool {
+        let keeper = self.request.keeper.filter(|_| self.request.passes_signals);
+        let signal = Signal::try_from(signal).ok();
+        // It is our child, and nothing has waited for it: the number is its own.
+        keeper.zip(signal).is_some_and(|(keeper, signal)| kill(keeper, signal).is_ok())
     }
 
     /// A message of the mux about our right to type, or the state of a new session.
@@ -137,7 +150,13 @@ impl Attached<'_> {
         self.say_pending();
         let reconnects = !self.request.reconnect.is_zero();
         Err(match (self.connection.announced_end, progress, end) {
-            (Some(AnnouncedEnd::App(exit)), _, _) => self.finish(exit),
+            (Some(AnnouncedEnd::App(exit)), _, _) => {
+                if let Some(status) = self.app_ended.filter(|_| self.greets) {
+                    terminal::restore();
+                    self.say(&format!("app {} ended {status}", self.name()));
+                }
+                self.finish(exit)
+            }
             (Some(AnnouncedEnd::Streams), _, _) => {
                 terminal::restore();
                 let name = self.name();

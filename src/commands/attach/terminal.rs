@@ -16,13 +16,15 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::termios::{
-    FlushArg, LocalFlags, SetArg, Termios, cfmakeraw, tcflush, tcgetattr, tcsetattr,
+    FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios, cfmakeraw, tcflush,
+    tcgetattr, tcsetattr,
 };
 use rustix::termios::tcgetwinsize;
 
 use super::filter::{Filter, Pass};
+use super::keys::Keys;
 use super::restore::Restorer;
-use crate::os::diagnostics::say_on_screen;
+use crate::os::diagnostics::{say, say_on_new_line, say_on_screen};
 use crate::os::print::write_all;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
@@ -47,6 +49,8 @@ static SCREEN_FREED: Condvar = Condvar::new();
 static SCREEN_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Set when everything is restored for good. No output is shown after that.
 static RESTORED: AtomicBool = AtomicBool::new(false);
+/// Whether the app's last line on a terminal has no end yet.
+static INSIDE_LINE: AtomicBool = AtomicBool::new(false);
 /// Whether standard output and standard error are terminals.
 static TERMINALS: OnceLock<[bool; 2]> = OnceLock::new();
 
@@ -56,7 +60,14 @@ struct SavedTermios {
     raw: Termios,
     /// Input that is unread when the modes are restored stays for the next reader.
     keeps_unread: bool,
+    /// Of a terminal that edits lines: the modes for reading single keys.
+    single_keys: Option<Termios>,
+    /// Whether these are set.
+    reads_keys: bool,
 }
+
+/// The keys that stop and resume output at a terminal, unless that is switched off.
+const FLOW_KEYS: [u8; 2] = [0x11, 0x13];
 
 struct TerminalScreen {
     /// Undoes the changes of the app, where its terminal output goes to a terminal.
@@ -125,16 +136,65 @@ pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     cfmakeraw(&mut raw);
     raw.local_flags.set(LocalFlags::ISIG, !types);
     // Saved before the change: from here on every way out restores it.
-    *lock(&MODES) = Some(SavedTermios { before, raw: raw.clone(), keeps_unread: types });
+    *lock(&MODES) = Some(SavedTermios {
+        before,
+        raw: raw.clone(),
+        keeps_unread: types,
+        single_keys: None,
+        reads_keys: false,
+    });
     set_modes(&raw)?;
     Ok(true)
+}
+
+/// Has the terminal on standard input pass on the first key of each sequence at once, though it
+/// edits lines. What is typed before that key comes with it.
+pub(crate) fn watch_keys(keys: &Keys) -> io::Result<()> {
+    let before = tcgetattr(io::stdin())?;
+    let mut lines = before.clone();
+    let ends = [SpecialCharacterIndices::VEOL, SpecialCharacterIndices::VEOL2];
+    for (end, key) in ends.into_iter().zip(keys.firsts()) {
+        lines.control_chars[end as usize] = key;
+    }
+    if keys.have(&FLOW_KEYS) {
+        lines.input_flags.remove(InputFlags::IXON);
+    }
+    let mut single = lines.clone();
+    single.local_flags.remove(LocalFlags::ICANON);
+    single.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+    single.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+    *lock(&MODES) = Some(SavedTermios {
+        before,
+        raw: lines.clone(),
+        keeps_unread: true,
+        single_keys: Some(single),
+        reads_keys: false,
+    });
+    set_modes(&lines)
+}
+
+/// Has a terminal that edits lines pass on each key at once, or whole lines again.
+pub(crate) fn read_keys(single: bool) -> io::Result<()> {
+    let modes = match lock(&MODES).as_mut() {
+        Some(SavedTermios { single_keys: Some(keys), raw, reads_keys, .. })
+            if *reads_keys != single =>
+        {
+            *reads_keys = single;
+            if single { keys.clone() } else { raw.clone() }
+        }
+        _ => return Ok(()),
+    };
+    set_modes(&modes)
 }
 
 /// Makes the terminal raw again, if it was, and gives the screen back to the app: after [`suspend`]
 /// or [`show_page`], but not after [`restore`]. The app's output is not redrawn.
 pub(crate) fn resume() -> io::Result<()> {
-    let modes = lock(&MODES).clone();
-    if let Some(SavedTermios { raw, .. }) = modes {
+    let raw = lock(&MODES).as_mut().map(|modes| {
+        modes.reads_keys = false;
+        modes.raw.clone()
+    });
+    if let Some(raw) = raw {
         set_modes(&raw)?;
     }
     hand_over(ScreenOwner::App, "");
@@ -191,6 +251,11 @@ pub(crate) fn print_line(line: &str) {
     write_soon(&restorer.map(Restorer::unfinished).unwrap_or_default(), until);
 }
 
+/// Prints a line of its own on a terminal that edits lines.
+pub(crate) fn print_between_lines(line: &str) {
+    if INSIDE_LINE.swap(false, Ordering::Relaxed) { say_on_new_line(line) } else { say(line) }
+}
+
 /// Writes text over the app's output, if that is a full screen as `full` asks for. The second text
 /// wipes the first one away.
 fn write_overlay(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
@@ -220,6 +285,9 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         _ => write_all(&io::stdout(), bytes),
     };
     let is_filtered = is_terminal(stream);
+    if let Some(last) = bytes.last().filter(|_| is_filtered) {
+        INSIDE_LINE.store(*last != b'\n', Ordering::Relaxed);
+    }
     if stream != Stream::Tty && !is_filtered {
         return write(bytes).map(|()| false);
     }
@@ -235,7 +303,7 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
             if chunk.contains(&0x18) {
                 // A redraw begins with this byte and wipes everything.
                 wipe_notice.clear();
-            } else if !wipe_notice.is_empty() && chunk.contains(&b'\n') {
+            } else if !wipe_notice.is_empty() && moves_output(chunk) {
                 write(&restorer.insert(&std::mem::take(wipe_notice)))?;
                 wiped = true;
             }
@@ -249,6 +317,14 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         write(passed)?;
     }
     Ok(wiped)
+}
+
+/// Whether this output may move what is on the screen, or change to the other screen, which would
+/// keep our lines on this one.
+fn moves_output(chunk: &[u8]) -> bool {
+    const OTHER_SCREEN: [&[u8]; 2] = [b"47h", b"49h"];
+    let has = |ends: &[u8]| chunk.windows(ends.len()).any(|part| part == ends);
+    chunk.contains(&b'\n') || OTHER_SCREEN.into_iter().any(has)
 }
 
 /// Locks the screen when it is the app's; `None` when everything is restored.

@@ -95,6 +95,17 @@ pub(crate) fn clear_logs(manager: Manager, name: &AppName) {
     let _ = fs::remove_dir(Path::new(LOGS).join(name.as_str())).and_then(|()| fs::remove_dir(LOGS));
 }
 
+/// The number of a user or a group of this machine.
+pub(crate) fn number(name: &str, is_group: bool) -> Result<u32> {
+    let (database, what) = if is_group { ("group", "group") } else { ("passwd", "user") };
+    let mut getent = Command::new("getent");
+    let output = getent.args([database, "--", name]).stderr(Stdio::null()).output();
+    let output = output.context("cannot run getent")?;
+    let line = String::from_utf8_lossy(&output.stdout);
+    let number = line.lines().next().and_then(|line| line.split(':').nth(2)?.parse().ok());
+    number.with_context(|| format!("there is no {what} {}", name.escape_debug()))
+}
+
 /// The IDs of the user and its group, if there is one. id(1) asks all name services; this static
 /// binary could only read /etc/passwd.
 fn ids() -> Result<Option<(u32, u32)>> {

@@ -1,7 +1,7 @@
 //! `enable` and `disable`: make a service of this machine attachable, and undo that. They write the
 //! files of `units` and ask systemd to use them.
 
-mod account;
+pub(crate) mod account;
 mod deferred;
 pub(crate) mod disable;
 mod guard;
@@ -9,6 +9,7 @@ mod known;
 mod switch;
 mod trial;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
 
@@ -29,18 +30,48 @@ use crate::units::text::is_program;
 use crate::units::write::{all_files, clear_state, summary, template_of, warn_of_hooks};
 use crate::units::{
     AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, drop_ins, has_sockets, hooks as of_root,
-    is_mux, journal,
+    is_mux, journal, words_in,
 };
 
 /// Where systemd looks for a program by its bare name.
 const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
-/// The apps that have units here: those of the system for root, those of the user for others. Apps
+/// The apps that have units here, with their services: those of the system for root, those of the user for others. Apps
 /// that cannot be read are left out.
-pub(crate) fn enabled() -> Vec<AppName> {
+pub(crate) fn enabled() -> BTreeMap<AppName, String> {
     let manager = Manager { user: !Uid::effective().is_root() };
-    let Ok(place) = manager.units().map(UnitDirectory::new) else { return Vec::new() };
+    let Ok(place) = manager.units().map(UnitDirectory::new) else { return BTreeMap::new() };
     place.names().unwrap_or_default()
+}
+
+/// A service that is enabled.
+#[derive(Debug)]
+pub(crate) struct EnabledService {
+    pub(crate) app: AppName,
+    pub(crate) service: ServiceName,
+    /// The words of its `enable`.
+    pub(crate) words: Vec<String>,
+}
+
+/// The services that are enabled.
+pub(crate) fn enabled_by(user: bool) -> Result<Vec<EnabledService>> {
+    let place = UnitDirectory::new(Manager { user }.units()?);
+    let found = |(app, service): (AppName, ServiceName)| {
+        let drop_in = place.drop_in((&app, &service))?.unwrap_or_default();
+        Ok(EnabledService { words: words_in(&drop_in), app, service })
+    };
+    place.owners()?.into_iter().map(found).collect()
+}
+
+/// The service of this name, if it is enabled.
+pub(crate) fn of_service(user: bool, service: &ServiceName) -> Option<EnabledService> {
+    enabled_by(user).ok()?.into_iter().find(|found| found.service == *service)
+}
+
+/// Whether this machine has a service of this name.
+pub(crate) fn exists(app: &AppName) -> bool {
+    let manager = Manager { user: false };
+    manager.show(ServiceName::of(app).as_str()).is_ok_and(|shown| shown.is_loaded)
 }
 
 /// The path of iottymux for units of this machine; `None` if systemd finds it by its bare name.

@@ -11,7 +11,7 @@ use nix::poll::PollFd;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::AWAIT_CLIENT;
+use super::{AWAIT_CLIENT, NAME};
 use crate::mux::app::TERM;
 use crate::mux::foreground;
 use crate::os::sys;
@@ -82,7 +82,7 @@ impl CommandApp {
             words.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
         let mut command = Command::new(program.map_or("".as_ref(), |p| p.as_os_str()));
         command.args(arguments);
-        for name in process::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT]) {
+        for name in process::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT, NAME]) {
             command.env_remove(name);
         }
         sys::in_own_session(&mut command, terminal);

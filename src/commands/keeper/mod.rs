@@ -32,10 +32,14 @@ use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::wire::{AppStatus, ControlRequest, Started};
 
-/// How long `run --attach` waits for its own client before it gives up starting the app.
+/// How long `run` waits for its own client before it gives up starting the app.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
-/// The variable by which `run --attach` has the app start only when it has attached.
+/// The variable with the name of the app of `run`, for its keeper and its mux.
+pub(crate) const NAME: &str = "IOTTYMUX_APP";
+
+/// The variable by which `run` has its keeper in the background: whether the app starts only when
+/// `run` has attached.
 pub(crate) const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
 
 /// The signal by which `run --attach` tells its keeper that its output was closed. The app gets
@@ -120,7 +124,7 @@ pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
         insists: request.insists,
         stays: request.stays,
         leaves_at: None,
-        mux: MuxProcess::start(request.mux, request.user, &store)?,
+        mux: MuxProcess::start(request.dir.name(), request.mux, request.user, &store)?,
         store,
         dir: request.dir,
     };
@@ -206,6 +210,7 @@ impl Keeper {
             }
             (MuxMessage::Attached, AppStage::Waiting { .. }) => self.start_app(),
             (MuxMessage::Resize(size), _) => self.app.resize(size),
+            (MuxMessage::Signal(signal), _) => self.pass_on(signal, Instant::now()),
             (MuxMessage::Attached | MuxMessage::Other, _) => {}
         }
     }
@@ -282,6 +287,7 @@ impl Keeper {
     /// The app will not be started.
     fn give_up(&mut self, why: &anyhow::Error) {
         let exit = diagnostics::failed(why, Exit::Lost);
+        self.on_ready = None;
         self.stage = AppStage::Over { status: None, exit };
         self.end_mux();
     }
@@ -337,12 +343,17 @@ impl Keeper {
                     self.leaves_at.get_or_insert(now + stays);
                 }
                 let signal = if signal == OUTPUT_CLOSED { Signal::SIGPIPE } else { signal };
-                if self.app.signal(signal, self.store.get(TERMINAL), now) {
-                    log::info!("app {}: passed {signal} on to it", self.dir.name());
-                } else {
-                    self.end(signal, now);
-                }
+                self.pass_on(signal, now);
             }
+        }
+    }
+
+    /// Passes a signal on to the app. One without a process ends.
+    fn pass_on(&mut self, signal: Signal, now: Instant) {
+        if self.app.signal(signal, self.store.get(TERMINAL), now) {
+            log::info!("app {}: passed {signal} on to it", self.dir.name());
+        } else {
+            self.end(signal, now);
         }
     }
 

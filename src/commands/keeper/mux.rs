@@ -14,12 +14,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::store::{self, Store};
-use super::{AWAIT_CLIENT, MuxUser};
+use super::{AWAIT_CLIENT, MuxUser, NAME};
 use crate::mux::opener;
 use crate::os::sys;
 use crate::systemd::notify;
 use crate::systemd::process::KEEPER;
 use crate::systemd::store::FIRST_FD;
+use crate::types::name::AppName;
 
 /// How long a keeper waits before it restarts a failed mux; twice as long after each further
 /// failure, up to [`MUX_RESTART_MOST`].
@@ -47,6 +48,7 @@ pub(super) struct MuxProcess {
 /// How a mux is started.
 #[derive(Debug)]
 struct MuxCommand {
+    app: AppName,
     program: PathBuf,
     arguments: Vec<OsString>,
     /// See [`KeepRequest`](super::KeepRequest).
@@ -70,6 +72,7 @@ enum ProcessState {
 impl MuxProcess {
     /// Starts the first mux.
     pub(super) fn start(
+        app: &AppName,
         arguments: Vec<OsString>,
         user: Option<MuxUser>,
         store: &Store,
@@ -77,7 +80,7 @@ impl MuxProcess {
         // The name of the file, not the running one: after an upgrade the next mux is the new
         // program.
         let program = env::current_exe().context("cannot find this program")?;
-        let command = MuxCommand { program, arguments, user };
+        let command = MuxCommand { app: app.clone(), program, arguments, user };
         let (child, channel) = command.start(store)?;
         let state = ProcessState::Running { child, is_ready: false, killed_at: None };
         Ok(Self { state, channel, was_ready: false, failures: 0, command })
@@ -195,6 +198,7 @@ impl MuxCommand {
             let (names, fds): (Vec<&str>, Vec<&OwnedFd>) = kept.unzip();
             let mut command = Command::new(program);
             command.args(&self.arguments).env_remove(AWAIT_CLIENT);
+            command.env(NAME, self.app.as_str());
             command.env_remove("NOTIFY_SOCKET").env_remove("LISTEN_PID");
             command.env("LISTEN_FDS", fds.len().to_string());
             command.env("LISTEN_FDNAMES", names.join(":"));

@@ -1,18 +1,18 @@
 //! The channel between the keeper and its mux: the mux's messages, and the descriptors that it
 //! stores.
 //!
-//! Format: sd_notify(3), with two messages of our own, [`ATTACHED`] and
-//! [`RESIZE`]. The channel is a socket pair,
-//! so no other process can send.
+//! Format: sd_notify(3), with three messages of our own, [`ATTACHED`], [`RESIZE`] and [`SIGNAL`]. The
+//! channel is a socket pair, so no other process can send.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
+use nix::sys::signal::Signal;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 
 use crate::os::fd_message;
-use crate::systemd::notify::{ATTACHED, RESIZE, app_end};
+use crate::systemd::notify::{ATTACHED, RESIZE, SIGNAL, app_end};
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
@@ -31,6 +31,8 @@ pub(super) enum MuxMessage {
     Attached,
     /// The app's terminal, which it cannot reach, is to have this size.
     Resize(Size),
+    /// The app is to get this signal.
+    Signal(Signal),
     /// Any other.
     Other,
 }
@@ -87,7 +89,12 @@ impl Store {
             (Some(ATTACHED), ..) => return MuxMessage::Attached,
             (Some(line), ..) => {
                 let size = line.strip_prefix(RESIZE).and_then(|size| size.parse().ok());
-                return size.map_or(MuxMessage::Other, MuxMessage::Resize);
+                let number = line.strip_prefix(SIGNAL).and_then(|number| number.parse().ok());
+                let signal = number.and_then(|number: i32| Signal::try_from(number).ok());
+                return size
+                    .map(MuxMessage::Resize)
+                    .or(signal.map(MuxMessage::Signal))
+                    .unwrap_or(MuxMessage::Other);
             }
             _ => {}
         }

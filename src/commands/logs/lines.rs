@@ -4,9 +4,13 @@
 //! be incomplete. A part is printed when it is read: a line can be very long, and a prompt has no
 //! end.
 
+use std::borrow::Cow;
+
+use serde::Serialize;
+
 use super::colours::Colours;
 use crate::logfmt::entry::LoggedEntry;
-use crate::types::escape::is_unsafe;
+use crate::types::escape::{self, is_unsafe};
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
@@ -17,8 +21,12 @@ pub(crate) struct Wants {
     pub(crate) stream: Option<Stream>,
     /// Only lines that begin at this time or later.
     pub(crate) since: Stamp,
+    /// Only lines that begin at this time or earlier.
+    pub(crate) until: Option<Stamp>,
     /// Whether the time is printed before each line.
     pub(crate) stamps: bool,
+    /// Whether each line is printed as a JSON document.
+    pub(crate) json: bool,
 }
 
 impl Wants {
@@ -26,6 +34,20 @@ impl Wants {
     pub(crate) fn includes(&self, stream: Stream) -> bool {
         self.stream.is_none_or(|only| only == stream)
     }
+
+    /// Whether a line of this stream that begins at this time is wanted.
+    pub(crate) fn includes_line(&self, stream: Stream, begins: Stamp) -> bool {
+        let is_too_late = self.until.is_some_and(|until| begins > until);
+        self.includes(stream) && begins >= self.since && !is_too_late
+    }
+}
+
+/// The document of a line with `--json`.
+#[derive(Serialize)]
+struct JsonLine<'a> {
+    time: &'a str,
+    stream: Stream,
+    text: Cow<'a, str>,
 }
 
 /// See the module.
@@ -49,13 +71,21 @@ impl EntryPrinter {
     pub(crate) fn print(&mut self, entry: &LoggedEntry<'_>, out: &mut Vec<u8>) {
         let index = index(entry.stream);
         let begins = self.inside[index].is_none();
-        let shown = *self.inside[index].get_or_insert_with(|| {
-            self.wants.includes(entry.stream) && entry.stamp >= self.wants.since
-        });
+        let shown = *self.inside[index]
+            .get_or_insert_with(|| self.wants.includes_line(entry.stream, entry.stamp));
         if entry.ends {
             self.inside[index] = None;
         }
         if !shown {
+            return;
+        }
+        if self.wants.json {
+            let (time, text) = (&*entry.written, String::from_utf8_lossy(&entry.text));
+            let line = JsonLine { time, stream: entry.stream, text };
+            // Strings cannot fail.
+            let line = serde_json::to_string(&line).unwrap_or_default();
+            out.extend_from_slice(escape::ascii_json(&line).as_bytes());
+            out.push(b'\n');
             return;
         }
         if let Some(colours) = &mut self.screens[index] {
@@ -66,7 +96,7 @@ impl EntryPrinter {
             out.push(b' ');
         }
         match &mut self.screens[index] {
-            Some(colours) => escape(&entry.text, colours, out),
+            Some(colours) => escape_text(&entry.text, colours, out),
             None => out.extend_from_slice(&entry.text),
         }
         if entry.ends {
@@ -88,7 +118,7 @@ pub(crate) fn index(stream: Stream) -> usize {
 }
 
 /// Appends text for a terminal: all control sequences other than colours are escaped.
-fn escape(text: &[u8], colours: &mut Colours, out: &mut Vec<u8>) {
+fn escape_text(text: &[u8], colours: &mut Colours, out: &mut Vec<u8>) {
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();
         let mut colour_ends = 0;
@@ -171,7 +201,7 @@ mod tests {
             ("\u{202e}a\u{2066}\u{61c}\u{2028}".as_bytes(), "\\u{202e}a\\u{2066}\\u{61c}\\u{2028}"),
         ] {
             let mut out = Vec::new();
-            escape(text, &mut Colours::default(), &mut out);
+            escape_text(text, &mut Colours::default(), &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), want);
         }
     }

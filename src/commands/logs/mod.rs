@@ -11,6 +11,7 @@ mod output;
 mod reader;
 mod tail;
 mod watch;
+mod whole;
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
+use regex_lite::Regex;
 
 use super::logs::files::{Files, Named};
 pub(crate) use super::logs::lines::Wants;
@@ -25,6 +27,7 @@ use super::logs::output::Output;
 use super::logs::reader::Reader;
 use super::logs::tail::Start;
 use super::logs::watch::{FileWatch, Woken, ends_in};
+use super::logs::whole::WholeLines;
 use crate::logfmt::format;
 use crate::os::state::AppDir;
 use crate::wire::logged::Logged;
@@ -42,6 +45,22 @@ pub(crate) struct LogsRequest {
     pub(crate) tail: Option<usize>,
     /// Which lines to print.
     pub(crate) wants: Wants,
+    /// Only lines that match.
+    pub(crate) grep: Option<Regex>,
+}
+
+impl LogsRequest {
+    /// The last lines of the files are not those that are wanted.
+    fn has_conditions(&self) -> bool {
+        self.grep.is_some() || self.wants.until.is_some()
+    }
+
+    /// For options that need whole lines.
+    fn whole_lines(&self) -> Option<WholeLines> {
+        let tail = self.tail.filter(|_| self.has_conditions());
+        let is_needed = self.grep.is_some() || self.wants.json || tail.is_some();
+        is_needed.then(|| WholeLines::new(self.grep.clone(), tail))
+    }
 }
 
 /// Prints a log. A closed output is not an error.
@@ -62,7 +81,7 @@ fn read(request: &LogsRequest) -> Result<()> {
         return Err(io::Error::from(Errno::ENOENT))
             .with_context(|| format!("cannot open {}", path.display()));
     }
-    let start = match request.tail {
+    let start = match request.tail.filter(|_| !request.has_conditions()) {
         Some(count) => tail::find(files.open(), count, &request.wants)
             .with_context(|| format!("cannot read {}", path.display()))?,
         None => Start::default(),
@@ -71,7 +90,7 @@ fn read(request: &LogsRequest) -> Result<()> {
         log::warn!("skipping {} and older files: they are compressed", compressed.display());
     }
     let mut reader = Reader::new(files, start);
-    let mut output = Output::new(request.wants);
+    let mut output = Output::new(request.wants, request.whole_lines());
     let mut hidden = false;
     loop {
         // Checked before reading: after the end of the app, nothing is added.
@@ -100,7 +119,7 @@ fn read(request: &LogsRequest) -> Result<()> {
         }
         let Some(watch) = watch.as_ref().filter(|_| ends_in != Some(Duration::ZERO)) else {
             reader.finish(false, &mut |entry| output.print(entry))?;
-            return output.rest();
+            return output.finish();
         };
         output.rest()?;
         match watch.wait(&request.wants, ends_in)? {
@@ -153,7 +172,7 @@ fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> 
             watch.dir(&app.dir())?;
         }
     }
-    files.look(request.tail.is_some())
+    files.look(request.tail.is_some() && !request.has_conditions())
 }
 
 /// The path of the log, and who named it. The path of a mux in another root is below that root.

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use anyhow::{Context, Result};
 
 use super::lines::{EntryPrinter, Wants};
+use super::whole::WholeLines;
 use crate::logfmt::entry::LoggedEntry;
 use crate::os::print::write_all;
 use crate::types::limits;
@@ -14,6 +15,9 @@ use crate::types::stream::Stream;
 #[derive(Debug)]
 pub(crate) struct Output {
     lines: EntryPrinter,
+    wants: Wants,
+    /// Joins parts, for options that need whole lines.
+    whole: Option<WholeLines>,
     buffer: Vec<u8>,
     /// The output of the buffer. Both may be one terminal or file, so their order matters.
     to: Stream,
@@ -21,14 +25,22 @@ pub(crate) struct Output {
 
 impl Output {
     /// The outputs of this process.
-    pub(crate) fn new(wants: Wants) -> Self {
+    pub(crate) fn new(wants: Wants, whole: Option<WholeLines>) -> Self {
         let screens = [io::stdout().is_terminal(), io::stderr().is_terminal()];
-        Self { lines: EntryPrinter::new(wants, screens), buffer: Vec::new(), to: Stream::Stdout }
+        let lines = EntryPrinter::new(wants, screens);
+        Self { lines, wants, whole, buffer: Vec::new(), to: Stream::Stdout }
     }
 
     /// Prints an entry, if it is wanted.
     pub(crate) fn print(&mut self, entry: &LoggedEntry<'_>) -> Result<()> {
-        self.turn_to(entry.stream)?;
+        match &mut self.whole {
+            None => self.show(entry),
+            Some(whole) => whole.add(entry, &self.wants).map_or(Ok(()), |line| self.show(&line)),
+        }
+    }
+
+    fn show(&mut self, entry: &LoggedEntry<'_>) -> Result<()> {
+        self.turn_to(if self.wants.json { Stream::Stdout } else { entry.stream })?;
         if self.buffer.len() >= limits::LOG_READ {
             self.flush()?;
         }
@@ -39,11 +51,21 @@ impl Output {
     /// Writes the buffer, and switches off the colours that the app left on at a terminal: more
     /// output may never come.
     pub(crate) fn rest(&mut self) -> Result<()> {
+        let last = self.whole.as_mut().map(WholeLines::take_last).unwrap_or_default();
+        last.iter().try_for_each(|line| self.show(line))?;
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.turn_to(stream)?;
             self.lines.rest(stream, &mut self.buffer);
         }
         self.flush()
+    }
+
+    /// Like [`Output::rest`], at the end of the log.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let wants = self.wants;
+        let open = self.whole.as_mut().map(|whole| whole.finish(&wants)).unwrap_or_default();
+        open.iter().try_for_each(|line| self.show(line))?;
+        self.rest()
     }
 
     fn turn_to(&mut self, stream: Stream) -> Result<()> {

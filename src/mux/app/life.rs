@@ -79,6 +79,11 @@ impl Lifecycle {
         self.kept.is_some()
     }
 
+    /// The service that is the app.
+    pub(crate) fn service(&self) -> Option<&ServiceName> {
+        (!self.is_kept()).then_some(&self.service)
+    }
+
     /// Whether children of an ended app may go on writing.
     pub(crate) fn leaves_children(&self) -> bool {
         self.kept == Some(KeptApp::Command)
@@ -108,6 +113,15 @@ impl Lifecycle {
             bail!("only the keeper of its app reports the life cycle");
         }
         Ok(())
+    }
+
+    /// Whether the keeper can send the app signals.
+    pub(crate) fn check_signal(&self) -> Result<()> {
+        match self.kept {
+            Some(KeptApp::Command) => Ok(()),
+            Some(KeptApp::Container) => bail!("it is a container, which its engine stops"),
+            None => bail!("it is a service; try systemctl stop {}", self.service),
+        }
     }
 
     /// A client reports an event, which the loop handles after the client's message. `ends` is

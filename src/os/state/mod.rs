@@ -38,6 +38,8 @@ const OPTIONS: u64 = 64 << 10;
 
 /// Where the muxes of the system have their directories.
 const SYSTEM: &str = "/run/iottymux";
+/// Where the sessions of all users have their directories.
+const USERS: &str = "/run/user";
 /// The directory of rkt's stage1. Its existence alone does not prove a rkt pod.
 const RKT: &str = "/rkt";
 /// Its subdirectory for muxes.
@@ -119,6 +121,30 @@ impl StateDir {
             Err(e) if system.is_none() => Err(e),
             own => Ok(own.into_iter().chain(system).collect()),
         }
+    }
+
+    /// The directories of other users, and of pods and containers, as far as they can be seen.
+    pub(crate) fn of_others() -> Vec<Self> {
+        let entries = |dir: &str| fs::read_dir(dir).into_iter().flatten().flatten();
+        let users = entries(USERS).map(|user| user.path().join(session::NAME));
+        let is_process = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        let processes = entries("/proc").filter(|entry| is_process(&entry.file_name()));
+        let roots = processes.map(|process| process.path().join("root"));
+        let in_roots = roots.flat_map(|root| {
+            [SYSTEM, RKT].map(|dir| {
+                let dir = Path::new(dir).strip_prefix("/").unwrap_or(Path::new(dir));
+                let of_rkt = Path::new(RKT).ends_with(dir);
+                let dir = root.join(dir);
+                if of_rkt { dir.join(RKT_STATE) } else { dir }
+            })
+        });
+        let id = |path: &Path| fs::metadata(path).ok().map(|there| (there.dev(), there.ino()));
+        let own = Self::all(None).unwrap_or_default();
+        let mut seen: Vec<_> = own.iter().filter_map(|state| id(&state.0)).collect();
+        let mut is_new = |path: &PathBuf| {
+            id(path).is_some_and(|id| !seen.contains(&id) && (seen.push(id), true).1)
+        };
+        users.chain(in_roots).filter(&mut is_new).map(Self).collect()
     }
 
     /// The system's directory, for users that have one of their own.
@@ -212,6 +238,11 @@ impl AppDir {
     /// The app.
     pub(crate) fn name(&self) -> &AppName {
         &self.name
+    }
+
+    /// The state directory.
+    pub(crate) fn state(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
     }
 
     /// The apps of the same state directory, as far as it can be read.

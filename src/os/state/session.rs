@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::os::walk::refusal;
 
 /// Where the muxes of a user have their directories, below that of the session.
-const NAME: &str = "iottymux";
+pub(super) const NAME: &str = "iottymux";
 
 /// The directory of the user's session.
 pub(crate) fn session() -> Result<PathBuf> {

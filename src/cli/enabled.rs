@@ -1,0 +1,132 @@
+//! What `enable` was asked for a service, as its drop-in has it: an earlier command, whose options
+//! hold until they are named again.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use super::{Cli, Command, EnableArgs, ModeArgs, remote};
+use crate::commands::enable::{self, EnabledService};
+use crate::os::print::print;
+use crate::units::Layout;
+
+/// The words of `enable` that make a service as it is asked now.
+pub(super) fn words(args: &EnableArgs) -> Vec<String> {
+    let modes = &args.modes;
+    let mut words: Vec<String> = args.service.iter().map(ToString::to_string).collect();
+    let mut option = |name: &str, value: Option<String>| {
+        words.push(format!("--{name}"));
+        words.extend(value);
+    };
+    args.app.iter().for_each(|app| option("app", Some(app.to_string())));
+    if modes.tty {
+        option("tty", None);
+    }
+    let streams = [("stdin", modes.stdin), ("stdout", modes.stdout), ("stderr", modes.stderr)];
+    for (name, mode) in streams {
+        if let Some(mode) = mode {
+            option(name, Some(mode.to_string()));
+        }
+    }
+    if modes.layout() == Layout::Sockets {
+        option("layout", Some("sockets".to_owned()));
+    }
+    modes.log.iter().for_each(|log| option("log", Some(log.clone())));
+    modes.env.iter().for_each(|(name, value)| option("env", Some(format!("{name}={value}"))));
+    if modes.user {
+        option("user", None);
+    }
+    words
+}
+
+/// The arguments with the options of an earlier command for this service, unless they are named
+/// now. Prints which.
+pub(super) fn with_earlier(mut args: EnableArgs) -> Result<EnableArgs> {
+    let Some(service) = args.service.clone().filter(|_| !args.reset) else { return Ok(args) };
+    let earlier = enable::of_service(args.modes.user, &service).and_then(|found| parse(&found));
+    let Some(earlier) = earlier else { return Ok(args) };
+    let (typed, before) = (words(&args), words(&earlier));
+    keep(&mut args, earlier);
+    let now = words(&args);
+    let kept = without(&now, &typed);
+    if !kept.is_empty() {
+        print(&format!("kept    {} (of the earlier enable)\n", remote::line(&kept)))?;
+    }
+    let changed = without(&now, &before);
+    if !changed.is_empty() {
+        let gone = without(&before, &now);
+        let instead =
+            if gone.is_empty() { String::new() } else { format!(" (was {})", remote::line(&gone)) };
+        print(&format!("changed {}{instead}\n", remote::line(&changed)))?;
+    }
+    Ok(args)
+}
+
+/// The options of the first words, with their values, that the others do not have.
+fn without(words: &[String], others: &[String]) -> Vec<String> {
+    let options = |words: &[String]| {
+        let mut options: Vec<Vec<String>> = Vec::new();
+        for word in words {
+            match options.last_mut().filter(|_| !word.starts_with("--")) {
+                Some(option) => option.push(word.clone()),
+                None => options.push(vec![word.clone()]),
+            }
+        }
+        options
+    };
+    let others = options(others);
+    options(words).into_iter().skip(1).filter(|option| !others.contains(option)).flatten().collect()
+}
+
+/// The command that enabled a service, if this program can read it.
+fn parse(found: &EnabledService) -> Option<EnableArgs> {
+    let words = ["iottymux", "enable"].into_iter().chain(found.words.iter().map(String::as_str));
+    match Cli::try_parse_from(words).ok()?.command {
+        Command::Enable(mut args) => {
+            // The name may also be that of the service.
+            args.app =
+                Some(found.app.clone()).filter(|app| found.service.app().as_ref() != Ok(app));
+            Some(args)
+        }
+        _ => None,
+    }
+}
+
+fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
+    let EnableArgs { app, modes: before, .. } = earlier;
+    args.app = args.app.take().or(app);
+    let ModeArgs { tty, stdin, stdout, stderr, layout, log, env, .. } = &mut args.modes;
+    let names_stream = stdin.is_some() || stdout.is_some() || stderr.is_some();
+    if !*tty && !names_stream {
+        *tty = before.tty;
+    }
+    if !*tty {
+        *stdin = stdin.or(before.stdin);
+        *stdout = stdout.or(before.stdout);
+        *stderr = stderr.or(before.stderr);
+    }
+    *layout = layout.or(before.layout);
+    if log.is_empty() {
+        *log = before.log;
+    }
+    let mut all: BTreeMap<String, String> = before.env.into_iter().collect();
+    all.extend(std::mem::take(env));
+    *env = all.into_iter().collect();
+}
+
+/// Prints the commands that enabled the services, or that of one service.
+pub(super) fn show(args: &EnableArgs) -> Result<()> {
+    let found = match &args.service {
+        Some(service) => {
+            let found = enable::of_service(args.modes.user, service);
+            vec![found.with_context(|| format!("{service} is not enabled"))?]
+        }
+        None => enable::enabled_by(args.modes.user)?,
+    };
+    let line = |found: &EnabledService| match &found.words[..] {
+        [] => format!("# {} is app {}, by an earlier version\n", found.service, found.app),
+        words => format!("iottymux enable {}\n", remote::line(words)),
+    };
+    print(&found.iter().map(line).collect::<String>())
+}

@@ -1,0 +1,127 @@
+//! A person knows how to leave: what attach says at its start and its end, and its keys at a terminal
+//! that edits lines.
+
+use std::io::Write;
+
+use crate::proc::{Proc, eventually};
+use crate::pty::Pty;
+use crate::rig::{APP, Rig};
+
+/// Three streams, at a terminal.
+struct Scene {
+    rig: Rig,
+    local: Pty,
+    mux: Proc,
+    attach: Proc,
+}
+
+impl Scene {
+    fn new(options: &[&str]) -> Self {
+        let rig = Rig::new();
+        let script = "echo up; while read x; do echo \"<$x>\"; printf 'no end'; done; exit 3";
+        let mux = rig.mux(["run", "--foreground", "--name", APP, "--", "sh", "-c", script]);
+        let local = Pty::open(24, 80);
+        let attach = local.spawn(rig.command([&["attach", APP][..], options].concat()));
+        local.shown.wait_for("up");
+        Self { rig, local, mux, attach }
+    }
+
+    fn leaves(&mut self, code: i32) {
+        assert_eq!(self.attach.ends(), code, "{}", self.local.shown.so_far());
+        assert!(self.local.is_as_before());
+    }
+}
+
+#[test]
+fn it_says_how_to_leave_and_leaves_by_its_keys() {
+    let mut scene = Scene::new(&[]);
+    let greeting = "iottymux: stdin,stdout,stderr of app demo: ^C or ctrl-p ctrl-q leaves\r\n";
+    scene.local.shown.wait_for(greeting);
+    // Lines are edited.
+    scene.local.press(b"onx\x7fe\r");
+    scene.local.shown.wait_for("<one>");
+    // No line end is needed, and what was typed before is not lost.
+    scene.local.press(b"two\x10\x11");
+    scene.leaves(0);
+    scene.local.shown.wait_for("no endtwo\x10\x11\r\niottymux: detached from app demo\r\n");
+    let mut again = scene.rig.attach(&["--stdin-once"]);
+    again.stdin().write_all(b" three\n").unwrap();
+    assert_eq!((again.ends(), scene.mux.ends()), (3, 3));
+    assert!(again.stdout.text().contains("<two three>"), "{}", again.stdout.text());
+}
+
+#[test]
+fn its_first_key_alone_is_the_apps() {
+    let mut scene = Scene::new(&["--detach-keys", "a,b"]);
+    scene.local.press(b"xa");
+    // It waits for the second key, and then the terminal edits lines again.
+    let edits_lines = || {
+        use nix::sys::termios::{LocalFlags, tcgetattr};
+        tcgetattr(&scene.local.slave).unwrap().local_flags.contains(LocalFlags::ICANON)
+    };
+    eventually("it waits for a key", || !edits_lines());
+    eventually("it edits lines", edits_lines);
+    scene.local.press(b"ay\r");
+    scene.local.shown.wait_for("<xaay>");
+    scene.local.press(b"ab");
+    scene.leaves(0);
+}
+
+#[test]
+fn the_page_is_shown_over_streams_too() {
+    let mut scene = Scene::new(&[]);
+    scene.local.press(b"\x10?");
+    scene.local.shown.wait_for("types (here)");
+    // Any other key returns, and is not the app's.
+    scene.local.press(b"x");
+    scene.local.shown.wait_for("\x1b[?1049l");
+    scene.local.press(b"one\r");
+    scene.local.shown.wait_for("<one>");
+    scene.local.press(b"\x10?");
+    eventually("the page is there again", || {
+        scene.local.shown.so_far().matches("types (here)").count() == 2
+    });
+    scene.local.press(b"d");
+    scene.leaves(0);
+}
+
+#[test]
+fn the_end_of_the_app_is_a_line_of_its_own() {
+    let mut scene = Scene::new(&[]);
+    scene.local.press(b"one\r");
+    scene.local.shown.wait_for("<one>\r\nno end");
+    let mut end = scene.rig.attach(&["--mode", "stdin", "--stdin-once"]);
+    drop(end.stdin());
+    scene.leaves(3);
+    scene.local.shown.wait_for("no end\r\niottymux: app demo ended with status 3\r\n");
+    assert_eq!((end.ends(), scene.mux.ends()), (3, 3));
+    // At a terminal of the app, too.
+    let rig = Rig::new();
+    let mut mux =
+        rig.mux(["run", "--foreground", "--name", APP, "-t", "sh", "-c", "read x; exit 4"]);
+    let local = Pty::open(24, 80);
+    let mut attach = local.spawn(rig.command(["attach", APP]));
+    local.shown.wait_for("terminal of app demo: ctrl-p ctrl-q leaves, ^C goes to the app");
+    local.press(b"x\r");
+    assert_eq!((attach.ends(), mux.ends()), (4, 4));
+    local.shown.wait_for("\niottymux: app demo ended with status 4\r");
+    assert!(local.is_as_before());
+}
+
+/// Neither says more than the command, in a pipe.
+#[test]
+fn only_a_person_is_told() {
+    let rig = Rig::new();
+    let mut mux = rig.mux(["run", "--foreground", "--name", APP, "sh", "-c", "read x; exit 4"]);
+    let mut attach = rig.attach(&[]);
+    attach.stdin().write_all(b"x\n").unwrap();
+    assert_eq!((attach.ends(), mux.ends()), (4, 4));
+    assert_eq!(attach.stderr.text(), "");
+    let local = Pty::open(24, 80);
+    let mut run = local.spawn(rig.command(["run", "sh", "-c", "echo $((6*7)); read x; exit 5"]));
+    local.shown.wait_for("42");
+    local.press(b"x\r");
+    assert_eq!(run.ends(), 5);
+    assert!(!local.shown.so_far().contains("iottymux"), "{}", local.shown.so_far());
+    assert!(local.is_as_before());
+}

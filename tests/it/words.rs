@@ -1,0 +1,170 @@
+//! `send`, `stop`, `kill`, `rm`, and `--host`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+
+use crate::proc::Proc;
+use crate::rig::{APP, Rig};
+
+/// It ends with this code and one line with this text on standard error.
+fn fails(mut process: Proc, code: i32, why: &str) {
+    assert_eq!(process.ends(), code, "{}", process.stderr.so_far());
+    let said = process.stderr.text();
+    assert!(said.contains(why), "{said:?} has no {why:?}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// It ends well, and has printed this.
+fn prints(mut process: Proc, text: &str) {
+    assert_eq!(process.ends(), 0, "{}", process.stderr.so_far());
+    assert_eq!(process.stdout.text(), text);
+    assert_eq!(process.stderr.text(), "");
+}
+
+fn run(rig: &Rig, options: &[&str], script: &str) -> Proc {
+    let words = [&["run", "--foreground", "--name", APP][..], options, &["sh", "-c", script]];
+    rig.mux(words.concat())
+}
+
+#[test]
+fn an_app_is_stopped_as_it_wants() {
+    let rig = Rig::new();
+    let script = "trap 'echo bye; exit 3' TERM; echo up; while :; do read x; done";
+    for tty in [&[][..], &["-t"]] {
+        let mut app = run(&rig, tty, script);
+        let mut reader = rig.attach(&["--read-only"]);
+        reader.stdout.wait_for("up");
+        // A shell that reads from its terminal notices the signal with the next line.
+        let mut stop = rig.run(&["stop", APP]);
+        reader.stdout.wait_for("bye");
+        assert_eq!(stop.ends(), 0, "{}", stop.stderr.so_far());
+        assert_eq!(stop.stdout.text(), format!("app {APP} ended with status 3\n"));
+        assert_eq!((app.ends(), reader.ends()), (3, 3));
+    }
+    fails(rig.run(&["stop", APP]), 1, "it ended with status 3");
+}
+
+#[test]
+fn an_app_that_does_not_stop_is_killed() {
+    let rig = Rig::new();
+    let script = "trap '' TERM; echo up; while :; do sleep 0.1; done";
+    let mut app = run(&rig, &[], script);
+    rig.attach(&["--mode", "stdout"]).stdout.wait_for("up");
+    prints(rig.run(&["stop", "--time", "0.1", APP]), "app demo ended by signal 9\n");
+    assert_eq!(app.ends(), 137);
+}
+
+#[test]
+fn a_signal_reaches_the_app() {
+    let rig = Rig::new();
+    let script = "trap 'echo got it' HUP; echo up; while :; do read x; done";
+    let mut app = run(&rig, &[], script);
+    let reader = rig.attach(&["--mode", "stdout"]);
+    reader.stdout.wait_for("up");
+    prints(rig.run(&["kill", "-s", "hup", APP]), "");
+    reader.stdout.wait_for("got it");
+    fails(rig.run(&["kill", "-s", "NO", APP]), 2, "expected a signal such as TERM");
+    prints(rig.run(&["kill", APP]), "app demo ended by signal 9\n");
+    assert_eq!(app.ends(), 137);
+}
+
+#[test]
+fn only_apps_of_run_are_stopped() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    for command in ["stop", "kill"] {
+        fails(rig.run(&[command, APP]), 1, "it is a service; try systemctl stop demo.service");
+        fails(rig.run(&[command]), 2, "<NAME>");
+    }
+    fails(rig.run(&["stop", "nobody"]), 1, "app nobody is not running");
+    fails(rig.run(&["rm", APP]), 1, "app demo is running; try iottymux stop demo");
+    fails(rig.run(&["rm", "nobody"]), 1, "there is no app nobody in ");
+}
+
+#[test]
+fn what_an_app_has_left_is_removed() {
+    let rig = Rig::new();
+    let mut app = run(&rig, &[], "echo bye");
+    assert_eq!(app.ends(), 0);
+    assert!(rig.exists("last.json"));
+    prints(rig.run(&["rm", APP]), "removed app demo\n");
+    assert!(!rig.exists(""));
+    let mut app = run(&rig, &[], "sleep 1000");
+    prints(rig.run(&["rm", "-f", APP]), "app demo ended by signal 9\nremoved app demo\n");
+    assert_eq!(app.ends(), 137);
+    assert!(!rig.exists(""));
+}
+
+/// With Enter at a terminal, which a raw one needs, and with a line end elsewhere.
+#[test]
+fn a_line_is_typed_and_taken() {
+    for (tty, script, shown) in [
+        (&[][..], "read x; echo \"<$x>\"; exit 7", "<say  it's \"$1\">"),
+        (&["-t"], "stty raw -echo; head -c 15 | od -An -c; exit 7", "\\r"),
+    ] {
+        let rig = Rig::new();
+        let mut app = run(&rig, tty, script);
+        let mut reader = rig.attach(&["--read-only"]);
+        if !tty.is_empty() {
+            // The terminal is raw before the line comes.
+            crate::proc::eventually("it is raw", || {
+                let modes = nix::sys::termios::tcgetattr(rig.slave_as_it_is()).unwrap();
+                !modes.local_flags.contains(nix::sys::termios::LocalFlags::ICANON)
+            });
+        }
+        prints(rig.run(&["send", APP, "say ", "it's", "\"$1\""]), "app demo took the line\n");
+        assert_eq!((app.ends(), reader.ends()), (7, 7));
+        assert!(reader.stdout.text().contains(shown), "{}", reader.stdout.text());
+    }
+    fails(Rig::new().run(&["send", "nobody", "x"]), 1, "app nobody is not running");
+}
+
+/// An ssh that runs the line on this machine, as the other one would.
+const SSH: &str = "#!/bin/sh\necho \"$*\" >\"$IOTTYMUX_STATE_DIR.ssh\"\n\
+    while [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
+
+#[test]
+fn another_machine_is_reached_by_ssh() {
+    let rig = Rig::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_iottymux")).parent().unwrap();
+    fs::create_dir(rig.file("bin")).unwrap();
+    fs::write(rig.file("bin/ssh"), SSH).unwrap();
+    fs::set_permissions(rig.file("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}:/usr/bin:/bin", rig.file("bin").display(), program.display());
+    let remote = |words: &[&str]| {
+        let mut command = rig.command(words);
+        command.env("PATH", &path);
+        Proc::spawn(command)
+    };
+    let mut app = run(&rig, &[], "read x; echo \"got $x\"; exit 6");
+    let said = || fs::read_to_string(rig.file("state.ssh")).unwrap();
+    let line = "it's  \"$x\" `id`";
+    prints(remote(&["-H", "me@there", "send", APP, line]), "app demo took the line\n");
+    assert_eq!(
+        said(),
+        format!("-- me@there iottymux send demo '{}'\n", line.replace('\'', "'\\''"))
+    );
+    let mut attach = remote(&["attach", "--host=there", APP, "--read-only", "--from", "start"]);
+    let code = attach.ends();
+    assert!(code == 6 || code == 1, "{code}: {}", attach.stderr.so_far());
+    assert_eq!(app.ends(), 6);
+    assert_eq!(said(), "-- there iottymux attach demo --read-only --from start\n");
+    // At a terminal it asks for one there, without ssh's own escape character.
+    let local = crate::pty::Pty::open(24, 80);
+    let mut again = run(&rig, &[], "echo up; sleep 1000");
+    let mut command = rig.command(["attach", APP, "-H", "there"]);
+    command.env("PATH", &path);
+    let mut attach = local.spawn(command);
+    local.shown.wait_for("up");
+    assert_eq!(said(), "-t -e none -- there iottymux attach demo\n");
+    attach.signal(Signal::SIGTERM);
+    attach.ends();
+    prints(remote(&["-Hthere", "kill", APP]), "app demo ended by signal 9\n");
+    assert_eq!(again.ends(), 137);
+    let mut missing = rig.command(["-H", "there", "list"]);
+    missing.env("PATH", rig.file("nowhere"));
+    fails(Proc::spawn(missing), 1, "cannot execute ssh");
+}
