@@ -6,7 +6,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ const KEY: &str = "containerd-logger";
 /// The variables of a logger.
 const ID: &str = "CONTAINER_ID";
 const NAMESPACE: &str = "CONTAINER_NAMESPACE";
-/// The option that the keeper has read already.
-const STATE_DIR: &[u8] = b"--state-dir=";
+/// The options of the mux that the logger itself sets.
+const OWN: [&str; 7] = ["app", "streams", "state-dir", "namespace", "id", "exec", "for-engine"];
 /// Longest file with variables, bytes.
 const ENV_FILE: u64 = 64 << 10;
 /// Names that are tried for a container, while others have the first ones.
@@ -153,7 +153,14 @@ impl Started {
         } else {
             vec![(Stream::Stdout, stdout), (Stream::Stderr, stderr)]
         };
-        let state = StateDir::resolve(salvage::state_dir(options))?;
+        for option in options.iter().filter(|word| is_own(word)) {
+            if !option.as_encoded_bytes().starts_with(b"--state-dir=") {
+                let option = option.to_string_lossy();
+                let option = option.escape_debug();
+                log::error!("this option is left out, since the logger sets it: {option}");
+            }
+        }
+        let state = usable_state(salvage::state_dir(options))?;
         if let Err(e) = containerd_logger::forget_ended(&state) {
             log::warn!("cannot forget containers that have ended: {e:#}");
         }
@@ -171,12 +178,36 @@ impl Started {
         of_mux.extend(task.exec.iter().map(|exec| ("exec", exec.as_ref())));
         let mut mux = container::mux_words(&of_mux);
         mux.extend(["--for-engine".into()]);
-        let is_known = |word: &&OsString| word.as_encoded_bytes().starts_with(STATE_DIR);
-        mux.extend(options.iter().filter(|word| !is_known(word)).cloned());
+        mux.extend(options.iter().filter(|word| !is_own(word)).cloned());
         let user = container::prepare(&mux, &state, &dir);
         let task = Task::new(self.bundle, task, Instant::now());
         Ok(LoggerRequest { dir, mux, user, outputs, ready, task })
     }
+}
+
+/// The state directory that is asked for, or the usual one if no directory can be made there.
+fn usable_state(given: Option<PathBuf>) -> Result<StateDir> {
+    let is_given = given.is_some();
+    let asked = StateDir::resolve(given)?;
+    match asked.scratch(std::process::id()) {
+        Ok(scratch) => {
+            let _ = fs::remove_dir(scratch);
+            Ok(asked)
+        }
+        Err(e) if is_given => {
+            let usual = StateDir::resolve(None)?;
+            log::error!("the state directory is {usual}: {e:#}");
+            Ok(usual)
+        }
+        Err(_) => Ok(asked),
+    }
+}
+
+/// Whether an option is one that the logger itself sets.
+fn is_own(option: &OsString) -> bool {
+    let option = option.to_string_lossy();
+    let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
+    OWN.contains(&name)
 }
 
 /// The name, or a numbered one while another mux has it.

@@ -69,6 +69,10 @@ Examples:
   iottymux list                                    list the apps
   iottymux enable demo.service --tty --now         make a service attachable, and restart it
 
+Containers (engines start these; see docs/containers.md):
+  iottymux-runc (or iottymux oci-runtime)          OCI runtime that wraps runc or crun
+  binary:///usr/local/bin/iottymux?containerd-logger=    logger of containerd
+
 Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost.
 Otherwise attach and run exit with the app's own status (128 + n for signal n).";
 

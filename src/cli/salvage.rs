@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory, FromArgMatches, Id};
 
 use super::Cli;
@@ -93,11 +94,22 @@ pub(crate) fn read(command: &Command, arguments: &[OsString]) -> Option<(Cli, Ve
             Err(e) => {
                 words.truncate(words_before);
                 variables.truncate(variables_before);
-                wrong.push(diagnostics::one_line(&e));
+                wrong.push(complaint(&e));
             }
         }
     }
     Some((cli, wrong))
+}
+
+/// What is wrong with a part.
+fn complaint(error: &clap::Error) -> String {
+    match error.kind() {
+        // Its text is the help.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            "a mux that serves an app prints neither help nor a version".to_owned()
+        }
+        _ => diagnostics::one_line(error),
+    }
 }
 
 /// Reads these words, and of the variables only these.

@@ -8,13 +8,16 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::unistd::{Uid, mkfifo};
 use tempfile::TempDir;
 
 use crate::form;
 use crate::proc::{Proc, Said, eventually};
+use crate::skip::skip;
 
 /// A bundle of a container "web", and the pipes of a shim.
 struct Bundle {
@@ -314,6 +317,44 @@ fn the_file_of_variables_counts_and_may_be_missing() {
     logger.log.wait_for("cannot read /none");
     logger.close();
     assert_eq!(logger.process.ends(), 0);
+}
+
+/// What the logger sets itself, and a place that cannot be: it serves all the same.
+#[test]
+fn its_own_options_are_left_out() {
+    let bundle = Bundle::new(PLAIN);
+    let words = ["--streams", "stdin", "app", "other", "help", "", "containerd-logger", ""];
+    let mut logger = bundle.start(&words);
+    for said in ["sets it: --streams=stdin", "sets it: --app=other", "neither help"] {
+        logger.log.wait_for(said);
+    }
+    let mut list = bundle.iottymux(&["list"]);
+    assert_eq!(list.ends(), 0);
+    let list = list.stdout.text();
+    assert!(list.contains("\nweb ") && list.contains(" stdout,stderr "), "{list}");
+    logger.close();
+    assert_eq!(logger.process.ends(), 0);
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_is_the_usual_one() {
+    if !Uid::effective().is_root() {
+        return skip("root", "the usual state directory is root's");
+    }
+    let bundle = Bundle::new(PLAIN);
+    // Where a test may use the usual one.
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), none).unwrap();
+    let mut logger = bundle.start(&["state-dir", "/proc/none", "containerd-logger", ""]);
+    logger.log.wait_for("the state directory is /run/iottymux: cannot make directory /proc/none");
+    logger.say("served\n");
+    let mut client = bundle.iottymux(&["--state-dir=/run/iottymux", "attach", "web"]);
+    client.stdout.wait_for("served\n");
+    logger.close();
+    assert_eq!(logger.process.ends(), 0);
+    client.ends();
 }
 
 #[test]

@@ -17,7 +17,8 @@ fn help_and_version_are_no_errors() {
     }
     let mut help = rig.run(&["--help"]);
     help.ends();
-    for told in ["Examples:", "Exit status:", "attach", "run", "list"] {
+    let containers = ["iottymux-runc", "containerd-logger"];
+    for told in ["Examples:", "Exit status:", "attach", "run", "list"].iter().chain(&containers) {
         assert!(help.stdout.text().contains(told), "{told}");
     }
 }
