@@ -267,9 +267,15 @@ impl Container<'_> {
     }
 
     pub fn call(&self, words: &[&str]) {
-        let rig = self.bundle.rig;
-        let output = rig.call(rig.wrapper()).args(words).arg(&self.bundle.id).output().unwrap();
+        let output = self.output(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        let rig = self.bundle.rig;
+        let mut command = rig.call(rig.wrapper());
+        command.envs(self.bundle.variables.iter().map(|(name, value)| (name, value)));
+        command.args(words).arg(&self.bundle.id).output().unwrap()
     }
 
     /// Reads what the engine gets.
@@ -288,8 +294,7 @@ impl Container<'_> {
 
 impl Drop for Container<'_> {
     fn drop(&mut self) {
-        let rig = self.bundle.rig;
-        let _ = rig.call("runc").args(["delete", "--force", &self.bundle.id]).output();
+        let _ = self.output(&["delete", "--force"]);
     }
 }
 

@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -14,8 +16,10 @@ use serde_json::json;
 
 use crate::bundle::{Rig, pipe, size_of};
 use crate::form::is_long;
+use crate::installed::is_installed;
 use crate::proc::Said;
 use crate::proc::eventually;
+use crate::skip::skip;
 
 /// Output of both streams, with an end that has no line end, and an exit status.
 const MUCH: &str = "seq 1 200000; seq 1 2000 >&2; seq 300000 400000; printf end; exit 7";
@@ -41,6 +45,35 @@ fn short_containers_end_completely() {
         assert_eq!((&stdout[..], &stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
         assert_eq!(rig.served(&id, "stdout"), 4);
     }
+}
+
+#[test]
+fn crun_is_wrapped_as_well() {
+    let Some(rig) = Rig::new() else { return };
+    if !is_installed("crun") {
+        return skip("crun", "it is not installed");
+    }
+    // It refuses a machine that has the old control groups and the new ones.
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    let _ = umount2("/sys/fs/cgroup/unified", MntFlags::MNT_DETACH);
+    let crun = || vec![("IOTTYMUX_OCI_RUNTIME".to_owned(), "/usr/bin/crun".to_owned())];
+    let mut bundle = rig.bundle("crun", MUCH);
+    bundle.variables = crun();
+    let [stdout, stderr] = bundle.engine().run();
+    assert!(stdout.ends_with(b"400000\nend") && stderr.ends_with(b"2000\n"));
+    assert_eq!(rig.served("crun", "stdout"), stdout.len() as u64);
+    assert_eq!(rig.status("crun").unwrap()["app_ended"]["status"], 7);
+    let mut bundle = rig.bundle("crun-tty", "read x; echo \"got $x\"; exit 3");
+    bundle.variables = crun();
+    let (container, mut engine) = bundle.terminal().engine_terminal();
+    let shown = Said::follow(engine.try_clone().unwrap());
+    container.start();
+    engine.write_all(b"a line\n").unwrap();
+    shown.wait_for("got a line\r\n");
+    assert!(rig.served("crun-tty", "tty") > 0);
+    assert_eq!(rig.status("crun-tty").unwrap()["app_ended"]["status"], 3);
 }
 
 #[test]
@@ -353,8 +386,9 @@ fn a_container_whose_mux_fails_is_created_again() {
         assert!(log.contains(&format!("container {id}: it has no mux")), "{log}");
         fs::remove_file(rig.path("state").join(&id)).unwrap();
     }
-    // Only pipes are made before there is a mux.
-    assert_eq!(fs::read_to_string(calls).unwrap(), "create\ndelete\ncreate\ncreate\n");
+    // With a terminal it need not be deleted. The last one each is the test's.
+    let calls = fs::read_to_string(calls).unwrap();
+    assert_eq!(calls, "create\ndelete\ncreate\ndelete\ncreate\ndelete\n");
 }
 
 #[test]
