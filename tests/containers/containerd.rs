@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
@@ -122,12 +123,25 @@ fn a_process_in_a_container_has_a_logger_of_its_own() {
 #[test]
 fn a_mux_may_be_killed_under_load() {
     let Some(engine) = Engine::start() else { return };
-    let kills = if is_long() { 50 } else { 6 };
     let log = engine.path("log");
-    // A client of a loaded machine comes back later than a mux waits for it.
     let uri = engine.uri(&format!("&backlog=16M&log=raw:{}", log.display()));
+    kill_under_load(&engine, &uri, &log);
+}
+
+/// Its keeper opens and rotates the log.
+#[test]
+fn a_mux_whose_log_is_roots_may_be_killed_under_load() {
+    let Some(engine) = Engine::start_with_user(&[]) else { return };
+    let options = "&backlog=16M&log=raw:/var/log/root&log-max-size=256K&log-max-files=100";
+    kill_under_load(&engine, &Engine::plain_uri(options), &engine.path("logs/root"));
+}
+
+/// A client and the log of a container get everything, whenever the mux is killed.
+fn kill_under_load(engine: &Engine, uri: &str, log: &Path) {
+    let kills = if is_long() { 50 } else { 6 };
+    // A client of a loaded machine comes back later than a mux waits for it: so the backlog is large.
     let script = "while [ ! -e /stop ]; do seq 1 20000; sleep 0.05; done; exit 9";
-    engine.run("web", &uri, script);
+    engine.run("web", uri, script);
     let mut client = engine.attach("web");
     for kills in 0..kills {
         // So that each of them carries something.
@@ -139,7 +153,12 @@ fn a_mux_may_be_killed_under_load() {
     }
     fs::write(engine.path("tree/stop"), "").unwrap();
     assert_eq!(client.ends(), 9, "{}", client.stderr.so_far());
-    let (seen, kept) = (client.stdout.text(), fs::read_to_string(&log).unwrap());
+    // Then its log is complete.
+    engine.delete("web");
+    let rotated = |number: u32| PathBuf::from(format!("{}.{number}", log.display()));
+    let files = (1..=100).rev().map(rotated).filter(|file| file.exists()).chain([log.to_owned()]);
+    let kept: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let seen = client.stdout.text();
     let round = numbers(20_000);
     let is_complete = |text: &str| {
         text.len().is_multiple_of(round.len())
@@ -147,7 +166,6 @@ fn a_mux_may_be_killed_under_load() {
     };
     assert!(is_complete(&seen), "of what a client saw");
     assert!(is_complete(&kept) && kept.len() == seen.len(), "of the log");
-    engine.delete("web");
 }
 
 /// A mux is another user where that is there, wherever its logs are.
