@@ -322,6 +322,28 @@ fn a_create_that_fails_says_what_the_runtime_says_and_leaves_nothing() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// The runtime itself then says what is wrong.
+#[test]
+fn an_engine_that_does_not_take_its_terminal_gets_the_runtimes_error() {
+    let Some(rig) = Rig::new() else { return };
+    let fails = |plain: bool| {
+        let mut bundle = rig.bundle("untaken", "echo out").terminal();
+        bundle.options.extend(["--console-socket", "/none/console"].map(String::from));
+        if plain { bundle.plain().output() } else { bundle.output() }
+    };
+    let (plain, wrapped) = (fails(true), fails(false));
+    assert!(!plain.status.success());
+    assert_eq!(wrapped.status.code(), plain.status.code());
+    // Without the time.
+    let said = |output: &std::process::Output| {
+        String::from_utf8_lossy(&output.stderr)
+            .split_once(" level")
+            .map(|(_, said)| said.to_owned())
+    };
+    assert_eq!(said(&wrapped), said(&plain));
+    assert!(rig.processes().is_empty(), "{:?}", rig.processes());
+}
+
 #[test]
 fn a_second_create_of_an_id_is_refused_by_the_runtime() {
     let Some(rig) = Rig::new() else { return };

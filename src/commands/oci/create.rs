@@ -137,9 +137,11 @@ impl Starter<'_> {
                 (master, None)
             }
         };
-        let sent = send_master(engine, &for_engine);
-        if let Err(e) = sent {
-            self.complain(&e);
+        if let Err(e) = send_master(engine, &for_engine) {
+            if let Some(keeper) = keeper {
+                keeper.end(&self.app);
+            }
+            return self.delete().and(Err(e));
         }
         self.finish(created, keeper)
     }
