@@ -151,6 +151,10 @@ fn kill_under_load(engine: &Engine, uri: &str, log: &Path) {
         });
         println!("{} kills, {} bytes", kills + 1, client.stdout.so_far().len());
     }
+    eventually("the client is back", || {
+        let mut asked = Proc::spawn(engine.iottymux(&["status", "--app", "web"]));
+        asked.ends() == 0 && asked.stdout.text().contains("\nclient ")
+    });
     fs::write(engine.path("tree/stop"), "").unwrap();
     assert_eq!(client.ends(), 9, "{}", client.stderr.so_far());
     // Then its log is complete.
