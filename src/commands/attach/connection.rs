@@ -1,12 +1,12 @@
 //! The connection of an attach to its mux, while there is one.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, send};
+use nix::sys::socket::{MsgFlags, UnixAddr, sendmsg};
 
 use super::mode::WantedStreams;
 use crate::types::exit::Exit;
@@ -150,11 +150,26 @@ impl Uplink {
 
     fn push_input(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(limits::FRAME) {
-            if self.is_session() {
-                self.unsent.extend_from_slice(&FrameKind::Stdin.header(part.len()));
-            }
-            self.unsent.extend_from_slice(part);
+            let header = FrameKind::Stdin.header(part.len());
+            self.push_parts([if self.is_session() { &header } else { &[] }, part]);
         }
+    }
+
+    /// Sends what the socket takes at once, and keeps the rest. Errors will be met again.
+    fn push_parts(&mut self, parts: [&[u8]; 2]) {
+        let is_next = self.unsent.is_empty();
+        let mut sent = if is_next { self.send(&parts).unwrap_or(0) } else { 0 };
+        for part in parts {
+            let skipped = sent.min(part.len());
+            sent -= skipped;
+            self.unsent.extend_from_slice(&part[skipped..]);
+        }
+    }
+
+    fn send(&self, parts: &[&[u8]]) -> nix::Result<usize> {
+        let parts: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        sendmsg::<UnixAddr>(self.socket.as_raw_fd(), &parts, &[], flags, None)
     }
 
     fn end_input(&mut self) {
@@ -167,8 +182,7 @@ impl Uplink {
 
     fn flush(&mut self) -> io::Result<()> {
         while !self.unsent.is_empty() {
-            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            match send(self.socket.as_raw_fd(), &self.unsent, flags) {
+            match self.send(&[&self.unsent]) {
                 Ok(len) => drop(self.unsent.drain(..len)),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => return Ok(()),

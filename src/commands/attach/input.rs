@@ -45,6 +45,8 @@ enum InputState {
 pub(crate) struct LocalInput {
     state: InputState,
     keys: Matcher,
+    /// For reading; empty while it is in use.
+    buffer: Vec<u8>,
     /// A program's input was sent, and the app may not have received it.
     is_unconfirmed: bool,
     /// What the next mux may need of it, if this one tells the next what it has.
@@ -61,6 +63,7 @@ impl LocalInput {
         Self {
             state: if types { InputState::Open } else { InputState::Closed },
             keys: Matcher::new(keys),
+            buffer: Vec::new(),
             is_unconfirmed: false,
             sent: None,
             exclusive,
@@ -178,13 +181,23 @@ impl Attached<'_> {
 
     /// The input is readable, or has ended.
     pub(crate) fn read_input(&mut self) -> Result<(), Leave> {
-        let mut buffer = vec![0; self.input_room()];
-        if buffer.is_empty() {
+        let room = self.input_room();
+        if room == 0 {
             // An event has taken the room since it was found readable; reading nothing is not its
             // end.
             return Ok(());
         }
-        let len = match nix::unistd::read(io::stdin(), &mut buffer) {
+        let mut buffer = std::mem::take(&mut self.input.buffer);
+        buffer.resize(buffer.len().max(room), 0);
+        let read = nix::unistd::read(io::stdin(), &mut buffer[..room]);
+        let taken = self.take_input(read, &buffer);
+        self.input.buffer = buffer;
+        taken
+    }
+
+    /// The beginning of the buffer was read.
+    fn take_input(&mut self, read: nix::Result<usize>, buffer: &[u8]) -> Result<(), Leave> {
+        let len = match read {
             Ok(len) => len,
             Err(Errno::EINTR | Errno::EAGAIN) => return Ok(()),
             // The terminal is gone: the input has ended.
@@ -202,6 +215,9 @@ impl Attached<'_> {
         }
         self.expect_answer();
         let mut typed = &buffer[..len];
+        if self.input.keys.is_idle() {
+            return self.on_typed(typed);
+        }
         while !typed.is_empty() {
             let mut out = Vec::new();
             let (taken, command) = self.input.keys.push(typed, Instant::now(), &mut out);
@@ -234,7 +250,8 @@ impl Attached<'_> {
             (_, []) => {}
             (None, keys) => {
                 if self.input.state == InputState::Open && self.connection.send_input(keys) {
-                    self.input.is_unconfirmed |= !io::stdin().is_terminal();
+                    self.input.is_unconfirmed =
+                        self.input.is_unconfirmed || !io::stdin().is_terminal();
                     self.input.sent.iter_mut().for_each(|sent| sent.push(keys));
                 }
             }

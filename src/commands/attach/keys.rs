@@ -206,6 +206,11 @@ impl Matcher {
         (read, None)
     }
 
+    /// Whether all input is the app's: there are no keys to look for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.keys.0.is_empty() && self.held.is_empty()
+    }
+
     /// When keys that are held back are to be released.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.held_since.map(|since| since + DETACH_HOLD)

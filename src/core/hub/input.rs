@@ -179,16 +179,32 @@ impl Input {
 
     /// Queues input of a client; more than [`Input::room`] is kept, too.
     pub(crate) fn push(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
-        let Some(writer) = self.writers.get_mut(&id).filter(|w| !w.ended) else { return };
-        writer.waiting.extend(bytes);
+        let Some(writer) = self.writers.get(&id).filter(|w| !w.ended) else { return };
         if bytes.is_empty() {
             if let (true, Some(kept)) = (writer.waiting.is_empty(), writer.kept) {
                 self.queue.skip(kept.record, kept.position(0));
             }
             return;
         }
-        *self.users.entry(writer.uid).or_default() += bytes.len();
+        let mut waits = bytes;
+        if self.has_room() && self.is_next_alone(id) {
+            let (passes, left) = bytes.split_at(bytes.len().min(self.queue.free()));
+            self.pass(id, [passes, &[]], left.len(), now);
+            waits = left;
+        }
+        if let Some(writer) = self.writers.get_mut(&id).filter(|_| !waits.is_empty()) {
+            writer.waiting.extend(waits);
+            *self.users.entry(writer.uid).or_default() += waits.len();
+        }
         self.advance(now);
+    }
+
+    /// Whether the next bytes of a client can go on at once, since no others wait.
+    fn is_next_alone(&self, id: ClientId) -> bool {
+        self.turn.is_none_or(|turn| turn.client == id)
+            && self.may_go_on(id)
+            && self.writers.get(&id).is_some_and(|writer| writer.waiting.is_empty())
+            && self.at_work().next().is_none()
     }
 
     /// Queues an answer to the app, which no client typed, behind all that may go on. An app that
@@ -331,43 +347,50 @@ impl Input {
         let Some(id) = self.next_writer() else { return false };
         let alone = !self.are_lines_beside(id);
         let Some(writer) = self.writers.get_mut(&id) else { return false };
+        let (uid, mut waiting) = (writer.uid, std::mem::take(&mut writer.waiting));
+        let len = writer.merge.portion(&waiting, alone, self.turn.is_some());
+        let len = len.min(self.queue.free());
+        let (a, b) = waiting.as_slices();
+        let first = len.min(a.len());
+        self.pass(id, [&a[..first], &b[..len - first]], waiting.len() - len, now);
+        waiting.drain(..len);
+        let is_idle = waiting.is_empty() && waiting.capacity() > IDLE_INPUT;
+        if let Some(writer) = self.writers.get_mut(&id).filter(|_| !is_idle) {
+            writer.waiting = waiting;
+        }
+        self.taken(uid, len);
+        true
+    }
+
+    /// Queues the next bytes of a client, of which so many are left.
+    fn pass(&mut self, id: ClientId, pieces: [&[u8]; 2], left: usize, now: Instant) {
+        let Some(writer) = self.writers.get_mut(&id) else { return };
         self.last = Some(id);
         let merge = writer.merge;
-        let len = merge.portion(&writer.waiting, alone, self.turn.is_some()).min(self.queue.free());
-        let left = writer.waiting.len() - len;
         let client = writer.kept.map(|kept| (kept.record, kept.position(left)));
-        let (a, b) = writer.waiting.as_slices();
-        let first = len.min(a.len());
-        let pieces = [&a[..first], &b[..len - first]];
         let half = half_line(pieces);
         self.queue.append(pieces, client);
-        writer.waiting.drain(..len);
         if let (Some(kept), Some((_, position))) = (&mut writer.kept, client)
             && position - kept.acknowledged >= limits::ACKNOWLEDGED
         {
             kept.acknowledged = position;
             self.acknowledged.push_back((id, position));
         }
-        if writer.waiting.is_empty() && writer.waiting.capacity() > IDLE_INPUT {
-            writer.waiting = VecDeque::new();
-        }
-        let (uid, ended) = (writer.uid, writer.ended && writer.waiting.is_empty());
+        let ended = writer.ended && left == 0;
         if ended {
             self.ends.push_back((self.queue.end(), id));
             self.writers.remove(&id);
         }
-        self.taken(uid, len);
         if merge == Merge::AsTyped {
-            return true;
+            return;
         }
-        let earlier = self.turn.filter(|_| half == len);
+        let earlier = self.turn.filter(|_| half == pieces[0].len() + pieces[1].len());
         self.turn = if half == 0 || ended {
             None
         } else {
             let turn = earlier.unwrap_or(LineTurn { client: id, since: now, len: 0 });
             Some(LineTurn { len: turn.len + half, ..turn })
         };
-        true
     }
 
     /// The first client with input after the one served last. While a client is in a line, other
