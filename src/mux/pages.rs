@@ -22,8 +22,10 @@ use crate::os::files::resize_pipe;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
-/// Fewer bytes at once are cheaper to copy.
-pub(crate) const SHARED_LEAST: usize = 32 * 1024;
+/// Reads of fewer bytes are cheaper to copy.
+pub(crate) const SHARED_LEAST: usize = 64 * 1024;
+/// A client gets a copy of fewer bytes at once.
+pub(crate) const GIVEN_LEAST: usize = 32 * 1024;
 /// Bytes per read whose pages are shared: as many as fit into the pipes. Each piece wakes a client,
 /// which costs more than its pages.
 pub(crate) const SHARED_READ: usize = limits::STAGE.unsigned_abs() as usize;

@@ -88,6 +88,12 @@ impl Sources {
         self.slots[index].source.as_ref().is_some_and(|source| source.gave(SHARED_LEAST))
     }
 
+    /// Whether so much is to be read that its pages are worth sharing.
+    pub(crate) fn has_pages(&self, index: usize) -> bool {
+        let pending = self.slots[index].source.as_ref().and_then(Source::pending);
+        pending.is_some_and(|len| len >= SHARED_LEAST as u64)
+    }
+
     /// Reads once into the hub's free space. Pages that are read are shared, if given something to
     /// keep them.
     pub(crate) fn read(

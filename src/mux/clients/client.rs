@@ -18,7 +18,7 @@ use crate::core::screen::replies::Replies;
 use crate::mux::clients::outbox::ClientOutbox;
 use crate::mux::clients::session::{SessionSide, View};
 use crate::mux::clients::state::{Inbound, Outbound, Sending};
-use crate::mux::pages::{Pages, SHARED_LEAST, SocketPages};
+use crate::mux::pages::{GIVEN_LEAST, Pages, SocketPages};
 use crate::mux::peer::Peer;
 use crate::mux::poll::Registration;
 use crate::os::diagnostics::Limited;
@@ -238,7 +238,7 @@ impl Client {
         (stream, at, len): (Stream, u64, usize),
     ) -> bool {
         let end = at + len as u64;
-        if len < SHARED_LEAST || pages.end_of_piece(stream, at).is_none_or(|of| of < end) {
+        if len < GIVEN_LEAST || pages.end_of_piece(stream, at).is_none_or(|of| of < end) {
             return false;
         }
         let is_ready = self.pages.is_ready() || hub.is_proven(id) && self.prepare();
