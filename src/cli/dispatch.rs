@@ -12,7 +12,7 @@ use super::{
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
 use crate::commands::{
-    attach, journal_writer, keeper, list, logs, metrics, oci, run, send, status, stop,
+    attach, install, journal_writer, keeper, list, logs, metrics, oci, run, send, status, stop,
 };
 use crate::mux;
 use crate::mux::MuxPlan;
@@ -237,6 +237,7 @@ fn execute(cli: Cli) -> Result<Exit> {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
             })
         }
+        Command::Install { prefix } => install::install(&prefix).map(|()| Exit::Done),
         Command::List(args) => match args.app.given()? {
             Some(_) => list::one(&named(&args.app)?, "\n"),
             None => all(given.clone()).and_then(|(mut states, enabled)| {

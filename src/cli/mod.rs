@@ -229,6 +229,17 @@ pub(crate) enum Command {
     /// For each service: a drop-in, the options of its mux, and the units that both need.
     #[command(after_help = units::UNITS_EXAMPLES)]
     Units(UnitsArgs),
+    /// Install this program and its files, for example after `cargo install`.
+    ///
+    /// These are the templates of the units, the user of the muxes (sysusers.d), and completion for
+    /// bash, zsh and fish. A package has all of them.
+    Install {
+        /// Directory to install below.
+        ///
+        /// systemd looks for units below /usr/local and /usr.
+        #[arg(long, value_name = "DIR", default_value = "/usr/local")]
+        prefix: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@
 //! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
 //! | [`enable`] | making a service attachable, and no longer |
 //! | [`stop`], [`send`] | ending an app of `run`; typing a line |
+//! | [`install`] | copying the program and its files |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
 //! | [`each`] | asking all apps |
@@ -21,6 +22,7 @@ pub(crate) mod containerd_logger;
 pub(crate) mod each;
 pub(crate) mod enable;
 pub(crate) mod find;
+pub(crate) mod install;
 pub(crate) mod journal_writer;
 pub(crate) mod keeper;
 pub(crate) mod list;

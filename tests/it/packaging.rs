@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
+
+use crate::rig::Rig;
 
 const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
 const STAGED: &str = "target/package/root/";
@@ -85,6 +88,36 @@ fn each_package_has_all_files() {
             assert!(names_one, "{package}: {pattern}");
         }
     }
+}
+
+/// `install` has the same files as the packages, but for those that are made for them.
+#[test]
+fn the_program_installs_itself() {
+    let rig = Rig::new();
+    let prefix = rig.file("prefix");
+    let install = ["install", "--prefix", prefix.to_str().unwrap()];
+    let mut first = rig.run(&install);
+    assert_eq!(first.ends(), 0, "{}", first.stderr.text());
+    let program = prefix.join("bin/iottymux");
+    assert_eq!(fs::metadata(&program).unwrap().permissions().mode() & 0o777, 0o711);
+    let mut staged = BTreeSet::new();
+    let mut stage = Command::new("packaging/stage");
+    stage.arg(&program).arg("1").arg(rig.file("package")).current_dir(PROJECT);
+    assert!(stage.status().unwrap().success());
+    for path in files(&rig.file("package/root")) {
+        if !["share/man/", "share/doc/", "share/licenses/"].iter().any(|dir| path.starts_with(dir))
+        {
+            let [ours, theirs] =
+                [&prefix, &rig.file("package/root")].map(|dir| fs::read(dir.join(&path)).unwrap());
+            assert!(ours == theirs, "{path}");
+            staged.insert(path);
+        }
+    }
+    assert_eq!(files(&prefix), staged);
+    // Over files that are in use, also by the program that is installed itself.
+    let mut again = Command::new(&program);
+    assert!(again.args(install).stdout(Stdio::null()).status().unwrap().success());
+    assert_eq!(files(&prefix), staged);
 }
 
 /// What is linked into the binary is named, with the text of a licence that requires it.

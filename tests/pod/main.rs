@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod book;
+mod completion;
 mod console;
 mod continuity;
 #[path = "../support/cri.rs"]

@@ -1,0 +1,49 @@
+//! The names of services that a shell completes.
+
+use std::time::{Duration, Instant};
+
+use crate::pod::{Plan, Pod};
+
+const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
+/// How long a person may wait, and a debug build on a busy machine five times that.
+const PROMPT: Duration = Duration::from_millis(250);
+
+fn words(pod: &Pod, line: &str) -> Vec<String> {
+    let line: Vec<&str> = line.split(' ').collect();
+    let said = pod.run(&[&["iottymux", "complete-words"], &line[..]].concat());
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn of_services() {
+    let Some(plan) = Plan::new() else { return };
+    let plan =
+        plan.unit("game.service", SLEEP).unit("game@.service", SLEEP).unit("web.service", SLEEP);
+    let pod = plan.boot();
+    assert_eq!(words(&pod, "enable ga"), ["game.service"]);
+    pod.systemctl(&["start", "game@eu.service"]);
+    assert_eq!(words(&pod, "enable ga"), ["game.service", "game@eu.service"]);
+    let all = words(&pod, "enable ");
+    assert!(all.contains(&"web.service".to_owned()), "{all:?}");
+    // Those that `enable` refuses are not offered.
+    assert!(
+        !all.iter().any(|name| name.starts_with("systemd-") || name.contains("getty@")),
+        "{all:?}"
+    );
+    assert_eq!(words(&pod, "disable "), [""; 0]);
+    pod.run(&["iottymux", "enable", "web", "--tty"]);
+    assert_eq!(words(&pod, "disable "), ["web.service"]);
+    assert_eq!(words(&pod, "attach "), ["web"]);
+    let all = words(&pod, "enable ");
+    assert!(
+        !all.iter().any(|name| name.contains("mux@") || name.contains("iojournal@")),
+        "{all:?}"
+    );
+    let quickest = (0..5).map(|_| {
+        let from = Instant::now();
+        words(&pod, "enable ga");
+        from.elapsed()
+    });
+    let quickest = quickest.min().unwrap();
+    assert!(quickest < PROMPT, "{quickest:?}");
+}
