@@ -48,9 +48,90 @@ pub fn bench(recordings: &[&str]) {
     measure("coloured lines in a region", &region(&coloured));
     measure("unicode lines in a region", &region(&unicode));
     measure("a full-screen program", &full);
+    worst();
     for path in recordings {
         measure(path, &fs::read(path).unwrap());
     }
+}
+
+/// What the most expensive input costs: no 64 KiB of it may take more than 50 ms.
+fn worst() {
+    const INPUT: usize = 64 * 1024;
+    let distinct = |form: fn(usize) -> String| (0..INPUT / 8).map(form).collect::<String>();
+    let inputs = [
+        ("erase", "\x1b[J".to_owned()),
+        ("print and erase", "x\x1b[2J".to_owned()),
+        ("erase before", "\x1b[500;1H\x1b[41m\x1b[1J\x1b[42m\x1b[1J".to_owned()),
+        ("erase lines", "\x1b[999G\x1b[41m\x1b[1K\x1b[42m\x1b[K".to_owned()),
+        ("insert cells", "\x1b[@".to_owned()),
+        (
+            "insert before text",
+            "\x1b[4h\x1b[999G\x1b[41mx\rx\rx\rx\rx\rx\rx\rx\rx\rx\rx\rx\rx\r".to_owned(),
+        ),
+        ("delete cells", "\x1b[41m\x1b[P\x1b[42m\x1b[P".to_owned()),
+        ("insert lines", "\x1b[L".to_owned()),
+        ("scroll", "\x1b[S".to_owned()),
+        ("scroll by all", "\x1b[999T".to_owned()),
+        ("new lines", "\n".to_owned()),
+        (
+            "new lines in a region",
+            "\x1b[2r\x1b[999H\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r".to_owned(),
+        ),
+        ("reverse new lines", "\x1bM".to_owned()),
+        ("repeat", "x\x1b[9999b".to_owned()),
+        ("repeat others", "\u{2500}\x1b[9999b".to_owned()),
+        ("repeat wide ones", "\u{6f22}\x1b[9999b".to_owned()),
+        ("alignment", "\x1b#8".to_owned()),
+        ("full reset", "\x1bc".to_owned()),
+        ("soft reset", "\x1b[!p".to_owned()),
+        ("screens", "\x1b[?1049h\x1b[?1049l".to_owned()),
+        ("tabs", "\t\r".to_owned()),
+        ("tab stops", "\x1b[?5W".to_owned()),
+        ("back tabs", "\x1b[999I\x1b[999Z".to_owned()),
+        ("palette", "\x1b]4;1;red\x07\x1b]104\x07".to_owned()),
+        ("wide characters", "\u{6f22}".to_owned()),
+        ("protected", "\x1b[1\"q\x1b#8x\x1b[?J\x1b[41m\x1b[?2J".to_owned()),
+        ("links", distinct(|n| format!("\x1b]8;;{n}\x07x"))),
+        ("underlines", distinct(|n| format!("\x1b[58;2;1;{};{}mx", n / 256, n % 256))),
+        (
+            "marks",
+            distinct(|n| {
+                format!(
+                    "x\u{301}{}",
+                    char::from_u32(0x300 + u32::try_from(n % 100).unwrap()).unwrap()
+                )
+            }),
+        ),
+        ("looks", distinct(|n| format!("\x1b[38;2;1;{};{}mx", n / 256, n % 256))),
+    ];
+    let mut slowest = (Duration::ZERO, String::new());
+    for (name, input) in inputs {
+        for (rows, cols) in [(24, 80), (131, 1000), (500, 262)] {
+            let size = Size { rows, cols };
+            let mut screen = Screen::new(size);
+            // Protected cells and others, in all places.
+            screen.process(
+                "\x1b[1\"qx\x1b[0\"q-".repeat(usize::from(rows) * usize::from(cols) / 2).as_bytes(),
+            );
+            let bytes = input.repeat(INPUT.div_ceil(input.len()));
+            let began = processor_time();
+            screen.process(black_box(&bytes.as_bytes()[..INPUT]));
+            let took = processor_time().saturating_sub(began);
+            if took > slowest.0 {
+                slowest = (took, format!("{name} in {size}"));
+            }
+            if took > Duration::from_millis(10) {
+                println!("{name} in {size}: {took:.1?} for 64 KiB");
+            }
+        }
+    }
+    println!("slowest: {}, {:.1?} for 64 KiB", slowest.1, slowest.0);
+}
+
+/// How long this thread has had a processor.
+fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
 fn measure(name: &str, bytes: &[u8]) {

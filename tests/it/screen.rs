@@ -115,3 +115,18 @@ fn wide_and_combining_characters() {
     let script = r"printf '\346\274\242\345\255\227 e\314\201 %079d\r\n\033[7m\346\274\242\033[m\033[5;79H\346\274\242x'; exec sleep 1000";
     same_as_direct("sh", script, &[], "x");
 }
+
+#[test]
+fn all_attributes_and_background_colours() {
+    // As vim does with a coloured background, and programs that insert and delete.
+    let script = concat!(
+        r"printf '\033[1;2mboth\033[m \033[9mstruck\033[m \033[5mblink\033[m \033[8mhidden\033[m \033[53mover\033[m",
+        r" \033[4:3mcurly\033[m \033[21mtwo\033[m \033[4;58:5:9mcoloured\033[m \033[4;58:2::1:2:3mthree\033[m\r\n",
+        r"\033[44m\033[2;5Hone\033[K\033[3;1Htwo\033[3;2H\033[2@\033[4;1Hthree\033[2P\033[5;1Hfour\033[X\033[8;12r\033[12;1H",
+        r"\n\n\033[8;1H\033M\033[45m\033[9;1H\033[2L\033[46m\033[M\033[r\033[42m\033[20;1H\033[2S\033[41m\033[T",
+        r"\033[m\033[15;1H\033[4hinserted\033[15;1Hbefore\033[4l\033[16;1H\033[3g\033[16;5H\033H\033[16;1H\tstop",
+        r"\033[17;1Ha\0337\033[?1049h\033[41mother\033[5;5Hx\033[?1049lb\033[m",
+        r"\033[18;1Hcombined e\314\201\314\202\033[19;1Hend of it'; exec sleep 1000",
+    );
+    same_as_direct("sh", script, &[], "end of it");
+}

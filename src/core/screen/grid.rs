@@ -57,7 +57,8 @@ impl Row {
     /// Makes all cells equal.
     pub(crate) fn fill(&mut self, cell: Cell) {
         self.cells.clear();
-        *self = Self { cells: std::mem::take(&mut self.cells), rest: cell, ..Self::default() };
+        self.rest = cell;
+        (self.wraps, self.is_protected, self.is_swept) = (false, false, false);
     }
 
     /// Has cells up to this column.
@@ -215,7 +216,9 @@ impl Row {
 /// Scrolls these rows up.
 pub(crate) fn scroll_up(rows: &mut [Row], count: usize, cell: Cell) {
     let count = count.min(rows.len());
-    rows.rotate_left(count);
+    if count < rows.len() {
+        rows.rotate_left(count);
+    }
     let kept = rows.len() - count;
     rows[kept..].iter_mut().for_each(|row| row.fill(cell));
 }
@@ -223,7 +226,9 @@ pub(crate) fn scroll_up(rows: &mut [Row], count: usize, cell: Cell) {
 /// Scrolls these rows down.
 pub(crate) fn scroll_down(rows: &mut [Row], count: usize, cell: Cell) {
     let count = count.min(rows.len());
-    rows.rotate_right(count);
+    if count < rows.len() {
+        rows.rotate_right(count);
+    }
     rows[..count].iter_mut().for_each(|row| row.fill(cell));
     if let Some(last) = rows.last_mut() {
         last.wraps = false;

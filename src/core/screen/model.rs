@@ -20,9 +20,9 @@ use crate::types::size::Size;
 /// microseconds.
 const MODEL_ROWS: u16 = 500;
 /// Fewest and most columns of that model: a wide character takes two.
-const MODEL_COLS: std::ops::RangeInclusive<u16> = 2..=2000;
+const MODEL_COLS: std::ops::RangeInclusive<u16> = 2..=1000;
 /// Characters that one sequence repeats (`CSI … b`): more than a row has.
-const REPEATS: u16 = 4096;
+const REPEATS: u16 = 2048;
 
 /// Where the next character goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,9 +146,9 @@ impl Model {
         match raw {
             [ESC, b'7'] => self.save(),
             [ESC, b'8'] => self.restore(),
-            [ESC, b'D'] => self.line_feed(modes),
+            [ESC, b'D'] => self.line_feed(1, modes),
             [ESC, b'E'] => {
-                self.line_feed(modes);
+                self.line_feed(1, modes);
                 self.go(self.cursor.row, 0);
             }
             [ESC, b'M'] => self.reverse_line_feed(modes),
@@ -230,14 +230,8 @@ impl Model {
                 let col = usize::from(control.value(1).max(1)) - 1;
                 self.go_to(count, col, modes);
             }
-            b'I' => {
-                let tabs = (0..count.min(self.cols)).fold(col, |col, _| self.tabs.after(col));
-                self.go(row, tabs);
-            }
-            b'Z' => {
-                let tabs = (0..count.min(self.cols)).fold(col, |col, _| self.tabs.before(col));
-                self.go(row, tabs);
-            }
+            b'I' => self.go(row, tab_by(count, col, |col| self.tabs.after(col))),
+            b'Z' => self.go(row, tab_by(count, col, |col| self.tabs.before(col))),
             _ => {}
         }
     }
@@ -294,26 +288,21 @@ impl Model {
     /// Erases the screen after the cursor (0), before it (1), or all of it (2).
     fn erase(&mut self, what: u16, selectively: bool) {
         let (cell, cols, CursorPlace { row, col, wraps }) = (self.blank(), self.cols, self.cursor);
-        let rows = match what {
-            0 => row..self.rows,
-            1 => 0..row + 1,
-            2 => 0..self.rows,
+        let (whole, range) = match what {
+            0 if wraps => (row + 1..self.rows, 0..0),
+            0 => (row + 1..self.rows, col..cols),
+            1 => (0..row, 0..col + 1),
+            2 => (0..self.rows, 0..0),
             3 => return self.above.clear(),
             _ => return,
         };
-        for at in rows {
-            let (from, to) = match what {
-                0 if at == row && wraps => continue,
-                0 if at == row => (col, cols),
-                1 if at == row => (0, col + 1),
-                _ => (0, cols),
-            };
-            let row = &mut self.shown()[at];
-            if selectively {
-                row.erase_selectively(from, to, cell, cols);
-            } else {
-                row.erase(from, to, cell, cols);
-            }
+        let erase = if selectively { Row::erase_selectively } else { Row::erase };
+        let rows = self.shown();
+        for row in &mut rows[whole] {
+            erase(row, 0, cols, cell, cols);
+        }
+        if !range.is_empty() {
+            erase(&mut rows[row], range.start, range.end, cell, cols);
         }
     }
 
@@ -361,12 +350,16 @@ impl Model {
     }
 
     /// Moves down, and scrolls at the end of the region.
-    pub(super) fn line_feed(&mut self, modes: &ScreenModes) {
-        let (top, bottom) = self.region(modes);
-        if self.cursor.row == bottom {
-            self.scroll_region(top, bottom, 1);
-        } else {
-            self.cursor.row = (self.cursor.row + 1).min(self.rows - 1);
+    pub(super) fn line_feed(&mut self, count: usize, modes: &ScreenModes) {
+        let ((top, bottom), row) = (self.region(modes), self.cursor.row);
+        if row > bottom {
+            self.cursor.row = (row + count).min(self.rows - 1);
+            return;
+        }
+        self.cursor.row = (row + count).min(bottom);
+        let more = count - (self.cursor.row - row);
+        if more > 0 {
+            self.scroll_region(top, bottom, more);
         }
     }
 
@@ -447,10 +440,13 @@ impl Model {
     }
 
     fn reset(&mut self) {
-        let size = self.size();
-        let changed = self.tabs.changed;
-        *self = Self { keeps: self.keeps, largest: self.largest, ..Self::new(size) };
-        self.tabs.changed = changed;
+        self.show(false);
+        self.screens[0].iter_mut().for_each(|row| row.fill(Cell::default()));
+        self.above.clear();
+        self.cursor = CursorPlace::default();
+        self.style = Style::default();
+        self.saved = [StyledCursor::default(), StyledCursor::default()];
+        self.tabs.reset();
     }
 
     fn select(&mut self, numbers: &[u8]) {
@@ -558,6 +554,18 @@ impl Model {
             self.cursor = within(here(now), rows, cols);
         }
     }
+}
+
+/// The column after so many tabs.
+fn tab_by(count: usize, mut col: usize, tab: impl Fn(usize) -> usize) -> usize {
+    for _ in 0..count {
+        let next = tab(col);
+        if next == col {
+            break;
+        }
+        col = next;
+    }
+    col
 }
 
 /// The cursor at this position, in a screen of this size.

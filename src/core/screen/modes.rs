@@ -277,9 +277,7 @@ impl ScreenModes {
         if self.link.is_some() {
             out.push_str(CLOSE_LINK);
         }
-        if self.protects.is_some() {
-            out.push_str(UNPROTECTED);
-        }
+        out.push_str(self.unprotect());
         out.push_str(&self.palette.repeat());
         out.push_str(self.forget_keyboard());
         out
@@ -323,6 +321,11 @@ impl ScreenModes {
     /// The bytes that reset the keyboard modes of the current screen.
     pub(crate) fn forget_keyboard(&self) -> &'static str {
         if self.keyboards_used { FORGET_KEYBOARDS } else { "" }
+    }
+
+    /// The bytes that end protection from selective erasing, which a full reset of the look keeps.
+    pub(crate) fn unprotect(&self) -> &'static str {
+        if self.protects.is_some() { UNPROTECTED } else { "" }
     }
 
     /// The bytes that select the character sets.

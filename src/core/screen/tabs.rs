@@ -43,9 +43,11 @@ impl TabStops {
 
     /// The usual stops again.
     pub(crate) fn reset(&mut self) {
-        let cols = self.stops.len();
-        self.stops.clear();
-        self.resize(cols);
+        if self.changed {
+            let cols = self.stops.len();
+            self.stops.clear();
+            self.resize(cols);
+        }
     }
 
     /// The column of the next stop, or the last column.

@@ -181,6 +181,13 @@ fn the_screen_as_it_is() {
         "\x1b[2;5r\x1b[?6h\x1b[2;2H\x1b7\x1b[?6l",
         "\x1b[2r\x1b[?6h\x1b[?1048l",
         "\x1b[?6h\x1b[2r\x1b[?47h",
+        "\x1b[1\"qa\x1b7\x1b[0\"qb\x1b[?47h",
+        "\x1b[1;2;3;4:3;5;7;8;9;53;58:5:9mall\x1b[m \x1b[58;2;1;2;3;4mrgb\x1b[K",
+        "\x1b]8;id=a;http://b\x07link\x1b[31mred\x1b]8;;\x07 none \x1b]8;;x\x1b\\open",
+        "\x1b]4;1;red;2;rgb:1/2/3\x07\x1b]11;blue\x07\x1b]104;1\x07",
+        "\x1b#8\x1b[3;3H\x1b[41m\x1b[K",
+        "\x1b[3g\x1b[5G\x1bH\x1b[4hx\ty",
+        "e\u{301}\u{302}\u{303}\u{304}\u{305}\u{306}\u{307}\u{308}\u{309}\u{30a}",
     ] {
         assert_redrawn(bytes.as_bytes());
     }

@@ -1,5 +1,7 @@
 //! Prints text on the screen.
 
+use std::str::Utf8Chunk;
+
 use unicode_width::UnicodeWidthChar;
 
 use super::grid::Cell;
@@ -14,8 +16,10 @@ const LINES: [char; 32] = [
     '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
 ];
 
+/// Characters of one column that are printed at once.
+const RUN: usize = 32;
 /// Wide characters that one sequence repeats.
-const WIDE_REPEATS: usize = 256;
+const WIDE_REPEATS: usize = 128;
 
 impl Model {
     /// Prints text, and executes the control characters in it.
@@ -23,19 +27,14 @@ impl Model {
         let mut rest = text;
         while let Some(first) = rest.first() {
             let len = match first {
-                b' '..=b'~' => {
-                    let len = ascii_len(rest);
-                    self.print_ascii(&rest[..len], modes);
+                b' '..=b'~' | 0x80.. => {
+                    let len = printable_len(rest);
+                    self.print_line(&rest[..len], modes);
                     len
                 }
-                0x80.. => {
-                    let len = rest.iter().position(u8::is_ascii).unwrap_or(rest.len());
-                    for chunk in rest[..len].utf8_chunks() {
-                        chunk.valid().chars().for_each(|c| self.print_character(c, modes));
-                        if !chunk.invalid().is_empty() {
-                            self.print_character(char::REPLACEMENT_CHARACTER, modes);
-                        }
-                    }
+                b'\n' => {
+                    let len = rest.iter().position(|byte| *byte != b'\n').unwrap_or(rest.len());
+                    self.new_line(len, modes);
                     len
                 }
                 control => {
@@ -51,18 +50,21 @@ impl Model {
         self.last = None;
         match control {
             b'\r' => self.go(self.cursor.row, 0),
-            b'\n' | b'\x0b' | b'\x0c' => {
-                self.line_feed(modes);
-                if modes.returns_at_newline() {
-                    self.go(self.cursor.row, 0);
-                }
-            }
+            b'\x0b' | b'\x0c' => self.new_line(1, modes),
             b'\x08' => self.go_back(modes),
             b'\t' if !self.cursor.wraps => {
                 self.go(self.cursor.row, self.tabs.after(self.cursor.col));
             }
             SHIFT_IN => modes.shift_in(),
             _ => {}
+        }
+    }
+
+    fn new_line(&mut self, count: usize, modes: &ScreenModes) {
+        self.last = None;
+        self.line_feed(count, modes);
+        if modes.returns_at_newline() {
+            self.go(self.cursor.row, 0);
         }
     }
 
@@ -75,46 +77,78 @@ impl Model {
         }
     }
 
-    fn print_ascii(&mut self, text: &[u8], modes: &ScreenModes) {
-        let mapped = |byte: &u8| modes.draws_lines() && (b'_'..=b'~').contains(byte);
-        if text.iter().any(mapped) {
-            for byte in text {
-                let line = LINES.get(usize::from(*byte).wrapping_sub(usize::from(b'_')));
-                self.print_character(line.copied().unwrap_or(char::from(*byte)), modes);
-            }
-            return;
+    /// Prints text without control characters.
+    fn print_line(&mut self, text: &[u8], modes: &ScreenModes) {
+        if modes.draws_lines() {
+            let mapped = |character| match character {
+                '_'..='~' => LINES[character as usize - '_' as usize],
+                other => other,
+            };
+            let characters = text.utf8_chunks().flat_map(|chunk| characters(&chunk)).map(mapped);
+            self.print_characters(characters, modes);
+        } else if text.is_ascii() {
+            let look = self.style.look;
+            let cell = |at: usize| Cell { text: char::from(text[at]), look };
+            self.print_run(text.len(), cell, modes);
+            self.last = text.last().map(|byte| char::from(*byte));
+        } else {
+            self.print_characters(text.utf8_chunks().flat_map(|chunk| characters(&chunk)), modes);
         }
+    }
+
+    fn print_characters(&mut self, characters: impl Iterator<Item = char>, modes: &ScreenModes) {
         let look = self.style.look;
-        let as_cell = |byte: &u8| Cell { text: char::from(*byte), look };
-        let mut rest = text;
-        while !rest.is_empty() {
-            let room = self.room(modes);
-            if rest.len() > room && !modes.wraps() {
-                // The last column is overwritten again and again.
-                let (now, last) = (&rest[..room - 1], &rest[rest.len() - 1..]);
-                self.print_cells(now.iter().map(as_cell), modes);
-                self.print_cells(last.iter().map(as_cell), modes);
-                break;
+        let (mut run, mut len) = ([Cell::default(); RUN], 0);
+        for text in characters {
+            let width = text.width();
+            if width == Some(1) && len < RUN {
+                run[len] = Cell { text, look };
+                len += 1;
+                continue;
             }
-            let (now, later) = rest.split_at(rest.len().min(room));
-            self.print_cells(now.iter().map(as_cell), modes);
-            rest = later;
+            self.print_narrow(&run[..len], modes);
+            len = 0;
+            match width {
+                // A control character.
+                None => {}
+                Some(0) => self.combine(text),
+                Some(1) => (run[0], len) = (Cell { text, look }, 1),
+                Some(_) => self.print_wide(text, modes),
+            }
         }
-        self.last = text.last().map(|byte| char::from(*byte));
+        self.print_narrow(&run[..len], modes);
+    }
+
+    fn print_narrow(&mut self, cells: &[Cell], modes: &ScreenModes) {
+        if let Some(last) = cells.last() {
+            self.print_run(cells.len(), |at| cells[at], modes);
+            self.last = Some(last.text);
+        }
+    }
+
+    /// Prints characters of one column.
+    fn print_run(&mut self, len: usize, cell: impl Fn(usize) -> Cell, modes: &ScreenModes) {
+        let mut at = 0;
+        while at < len {
+            let room = self.room(modes);
+            if len - at > room && !modes.wraps() {
+                // The last column is overwritten again and again.
+                self.print_cells((at..at + room - 1).map(&cell), modes);
+                return self.print_cells((len - 1..len).map(&cell), modes);
+            }
+            let now = room.min(len - at);
+            self.print_cells((at..at + now).map(&cell), modes);
+            at += now;
+        }
     }
 
     /// Prints a character again and again.
     pub(super) fn repeat(&mut self, character: char, count: usize, modes: &ScreenModes) {
-        if character.width() != Some(1) {
-            (0..count.min(WIDE_REPEATS)).for_each(|_| self.print_character(character, modes));
-            return;
-        }
-        let cell = Cell { text: character, look: self.style.look };
-        let mut left = count;
-        while left > 0 {
-            let now = left.min(self.room(modes));
-            self.print_cells(std::iter::repeat_n(cell, now), modes);
-            left -= now;
+        if character.width() == Some(1) {
+            let cell = Cell { text: character, look: self.style.look };
+            self.print_run(count, |_| cell, modes);
+        } else {
+            (0..count.min(WIDE_REPEATS)).for_each(|_| self.print_wide(character, modes));
         }
     }
 
@@ -129,7 +163,7 @@ impl Model {
 
     fn wrap(&mut self, modes: &ScreenModes) {
         self.row().wraps = true;
-        self.line_feed(modes);
+        self.line_feed(1, modes);
         self.go(self.cursor.row, 0);
     }
 
@@ -153,22 +187,15 @@ impl Model {
         self.cursor.wraps = col == self.cols && modes.wraps();
     }
 
-    fn print_character(&mut self, character: char, modes: &ScreenModes) {
-        let width = match character.width() {
-            // A control character.
-            None => return,
-            Some(0) => return self.combine(character),
-            Some(width) => width,
-        };
+    /// Prints a character of two columns.
+    fn print_wide(&mut self, text: char, modes: &ScreenModes) {
+        const WIDTH: usize = 2;
         let look = self.style.look;
-        let cell = Cell { text: character, look };
-        self.last = Some(character);
+        let cell = Cell { text, look };
+        self.last = Some(text);
         let room = self.room(modes);
-        if width == 1 {
-            return self.print_cells(std::iter::once(cell), modes);
-        }
         let (blank, cols) = (self.blank(), self.cols);
-        if room < width {
+        if room < WIDTH {
             if !modes.wraps() {
                 return;
             }
@@ -178,11 +205,11 @@ impl Model {
         let col = self.cursor.col;
         let row = self.row();
         if modes.inserts() {
-            row.insert(col, width, blank, cols);
+            row.insert(col, WIDTH, blank, cols);
         }
         row.put_wide(col, cell, cols);
         row.is_protected |= look.flags.has(Flags::PROTECTED);
-        self.advance(width, modes);
+        self.advance(WIDTH, modes);
     }
 
     /// Adds a combining character to the one before the cursor.
@@ -206,9 +233,15 @@ impl Model {
     }
 }
 
-/// The length of the printable ASCII characters at the beginning.
-fn ascii_len(text: &[u8]) -> usize {
-    let is_printable = |byte: &u8| byte.wrapping_sub(b' ') < b'\x7f' - b' ';
+/// The characters of a part of the text, and the replacement of what is invalid after them.
+fn characters<'a>(chunk: &Utf8Chunk<'a>) -> impl Iterator<Item = char> + use<'a> {
+    let invalid = !chunk.invalid().is_empty();
+    chunk.valid().chars().chain(invalid.then_some(char::REPLACEMENT_CHARACTER))
+}
+
+/// The length of the beginning without control characters.
+fn printable_len(text: &[u8]) -> usize {
+    let is_printable = |byte: &u8| *byte >= b' ' && *byte != 0x7f;
     let mut len = 0;
     for piece in text.chunks_exact(16) {
         // Without a branch for each byte.
