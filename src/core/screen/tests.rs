@@ -435,3 +435,125 @@ proptest! {
         prop_assert_eq!(out, redraw);
     }
 }
+
+/// Lines of a program that prints a lot, a few of them without the usual end.
+fn lines() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = prop::sample::select(
+        &[
+            "some text",
+            "\x1b[31m",
+            "\x1b[m",
+            "\x1b[1;4:3;44m",
+            "\x1b[K",
+            "\x1b[58;5;1m",
+            "\t",
+            "\x08",
+            "\u{6f22}",
+            "e\u{301}",
+            "a line that is longer than a row of the screen",
+            "\x0b",
+            "\x0f",
+            "\x07",
+            "\x7f",
+            "\u{e9}",
+            "0;1",
+            "\x1b[38;2;1;2;3m",
+        ][..],
+    );
+    let ends = prop::sample::select(&["\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r\n\r\n"][..]);
+    let line =
+        (prop::collection::vec(pieces, 0..5), ends).prop_map(|(line, end)| line.concat() + end);
+    prop::collection::vec(line, 0..300).prop_map(|lines| lines.concat().into_bytes())
+}
+
+proptest! {
+    /// Skipping what scrolls away changes nothing. Small pieces are not skipped.
+    #[test]
+    fn a_flood_leaves_what_its_end_shows(
+        before in prop::collection::vec(printed(), 0..5), lines in lines(), smaller in any::<bool>(),
+    ) {
+        let [mut whole, mut cut] = [(); 2].map(|()| {
+            let mut screen = shown(Size { rows: 9, ..SIZE }, &before.concat());
+            screen.resize(Size { rows: if smaller { 4 } else { 9 }, ..SIZE });
+            screen
+        });
+        whole.process(&lines);
+        lines.chunks(100).for_each(|piece| cut.process(piece));
+        prop_assert_eq!(state(&whole), state(&cut));
+        for screen in [&mut whole, &mut cut] {
+            screen.resize(SIZE);
+        }
+        prop_assert_eq!(state(&whole), state(&cut));
+    }
+}
+
+/// What another emulator (the vt100 crate) shows, in the sequences that it knows.
+mod another {
+    use super::*;
+    use std::num::NonZeroU16;
+
+    fn known() -> impl Strategy<Value = String> {
+        let count = || prop_oneof![Just(String::new()), (1u16..9).prop_map(|n| n.to_string())];
+        let numbers = prop::sample::select(
+            &[
+                "",
+                "0",
+                "1",
+                "2",
+                "3",
+                "7",
+                "31",
+                "42",
+                "97",
+                "104",
+                "38;5;9",
+                "48;2;1;2;3",
+                "39",
+                "49",
+                "23",
+                "27",
+            ][..],
+        );
+        prop_oneof![
+            6 => "[ -~]{1,9}",
+            2 => prop::sample::select(&["\r", "\n", "\r\n", "\t", "\u{e9}"][..]).prop_map(str::to_owned),
+            3 => (count(), prop::sample::select(&["C", "D", "G", "d", "L\r", "M\r", "S", "T", "X", "P", "@"][..]))
+                .prop_map(|(count, last)| format!("\x1b[{count}{last}")),
+            2 => (1u16..8, 1u16..25).prop_map(|(row, col)| format!("\x1b[{row};{col}H")),
+            3 => numbers.prop_map(|numbers| format!("\x1b[{numbers}m")),
+            1 => prop::sample::select(&["\x1b[J", "\x1b[1J", "\x1b[2J", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b7", "\x1b8"][..]).prop_map(str::to_owned),
+            1 => (1u16..4, 4u16..7).prop_map(|(first, last)| format!("\x1b[{first};{last}r\x1b[H")),
+        ]
+    }
+
+    proptest! {
+        /// The text of both, cell by cell. The other one forgets the colour of what scrolls in or is
+        /// inserted, and differs in full rows, outside of regions and over halves of characters.
+        #[test]
+        fn shows_the_same(pieces in prop::collection::vec(known(), 0..40)) {
+            let number = |n| NonZeroU16::new(n).unwrap();
+            let mut other = vt100::Parser::new(number(SIZE.rows), number(SIZE.cols), 0);
+            let mut screen = Screen::new(SIZE);
+            for piece in &pieces {
+                screen.process(piece.as_bytes());
+                other.process(piece.as_bytes());
+                // A full row is where they differ: both leave it.
+                if screen.state.model.cursor().at.wraps || other.screen().cursor_position().1 >= SIZE.cols {
+                    screen.process(b"\r");
+                    other.process(b"\r");
+                }
+            }
+            let (row, col) = other.screen().cursor_position();
+            prop_assert_eq!(screen.state.model.place(), (row + 1, col + 1), "{:?}", pieces);
+            for row in 0..SIZE.rows {
+                for col in 0..SIZE.cols {
+                    let theirs = other.screen().cell(row, col).unwrap();
+                    let ours = screen.state.model.screen(false)[usize::from(row)].cell(usize::from(col));
+                    let text = if ours.is_erased() { ' '.into() } else { ours.text.to_string() };
+                    let theirs = if theirs.has_contents() { theirs.contents() } else { " " };
+                    prop_assert!(text == theirs, "{} {} of {:?}", row, col, pieces);
+                }
+            }
+        }
+    }
+}
