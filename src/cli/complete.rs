@@ -131,7 +131,9 @@ impl<'a> Line<'a> {
             return (self.values(option), String::new());
         }
         if self.is_trailing {
-            let rest = self.command.get_positionals().find(|argument| argument.is_last_set());
+            let is_rest =
+                |argument: &&Arg| argument.is_last_set() || argument.is_trailing_var_arg_set();
+            let rest = self.command.get_positionals().find(is_rest);
             return (rest.map_or(Vec::new(), |rest| self.values(rest)), String::new());
         }
         if let Some((name, _)) = word.split_once('=').filter(|_| word.starts_with("--")) {
