@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, Receiver, channel};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
@@ -30,6 +30,10 @@ const SCREEN_PIECE: usize = 32 * 1024;
 /// usual output, and some ten milliseconds of the most expensive. Of text that scrolls away only
 /// the end of a slice costs something.
 const SCREEN_SLICE: usize = 16 * 1024;
+
+/// How long the thread waits for more output after a large piece before it gives memory back to the
+/// system: that takes a millisecond.
+const SCREEN_IDLE: Duration = Duration::from_secs(1);
 
 /// A command to the thread.
 #[derive(Debug)]
@@ -114,6 +118,8 @@ struct WorkerState {
     waiting: VecDeque<ScreenCommand>,
     /// The client whose screen is being drawn in the middle of a piece.
     draws: Option<ClientId>,
+    /// Whether a large piece has left memory to give back.
+    was_busy: bool,
 }
 
 impl ScreenWorker {
@@ -199,7 +205,8 @@ impl ScreenWorker {
         self.done += len as u64;
         self.is_full &= self.waiting() >= limits::SCREEN_BEHIND;
         memory.clear();
-        if memory.capacity() <= 2 * SCREEN_PIECE {
+        // The last piece of all leaves none behind.
+        if self.waiting() > 0 && memory.capacity() <= 2 * SCREEN_PIECE {
             self.spare = Some(memory);
         }
     }
@@ -246,7 +253,8 @@ impl fmt::Debug for WorkerState {
 impl WorkerState {
     fn new(size: Size, events: Sender<ScreenEvent>, kept: Option<(Kept, u64)>) -> Self {
         let (inbox, waiting, draws) = (None, VecDeque::new(), None);
-        Self { size, screen: None, events, kept, kept_at: 0, inbox, waiting, draws }
+        let was_busy = false;
+        Self { size, screen: None, events, kept, kept_at: 0, inbox, waiting, draws, was_busy }
     }
 
     /// Begins the thread.
@@ -266,7 +274,7 @@ impl WorkerState {
     /// Waits for the next command; `None` when there will be none. Of several sizes with nothing
     /// between them only the last counts: each costs the screen a new layout.
     fn next_command(&mut self) -> Option<ScreenCommand> {
-        let mut next = self.waiting.pop_front().or_else(|| self.inbox.as_ref()?.recv().ok())?;
+        let mut next = self.waiting.pop_front().or_else(|| self.receive())?;
         if matches!(next, ScreenCommand::Resize(_)) {
             self.waiting.extend(self.inbox.iter().flat_map(Receiver::try_iter));
             while let Some(ScreenCommand::Resize(_)) = self.waiting.front() {
@@ -274,6 +282,22 @@ impl WorkerState {
             }
         }
         Some(next)
+    }
+
+    /// Waits for a command, and gives memory back if none comes.
+    fn receive(&mut self) -> Option<ScreenCommand> {
+        let inbox = self.inbox.as_ref()?;
+        if std::mem::take(&mut self.was_busy) {
+            match inbox.recv_timeout(SCREEN_IDLE) {
+                Ok(command) => {
+                    self.was_busy = true;
+                    return Some(command);
+                }
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => sys::give_back_memory(),
+            }
+        }
+        inbox.recv().ok()
     }
 
     /// Draws for clients that wait for nothing but app output. Everything before the offset `at` is
@@ -330,6 +354,7 @@ impl WorkerState {
         match (command, self.screen.as_mut()) {
             (ScreenCommand::Show { bytes, end, answers, is_stream }, _) => {
                 let mut left = bytes.len();
+                self.was_busy |= left >= SCREEN_PIECE;
                 for slice in bytes.chunks(SCREEN_SLICE) {
                     let Some(screen) = self.screen.as_mut() else { break };
                     screen.process(slice);
