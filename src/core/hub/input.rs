@@ -324,10 +324,7 @@ impl Input {
     /// Queues all input that may go to the app now.
     pub(crate) fn advance(&mut self, now: Instant) {
         while self.has_room() && self.step(now) {}
-        let turn = self.turn.filter(|turn| turn.client != RETURNING);
-        if turn.is_some() || self.turn.is_none() {
-            self.queue.set_turn(turn.and_then(|turn| self.records.get(&turn.client).copied()));
-        }
+        self.keep_turn();
     }
 
     fn has_room(&self) -> bool {
@@ -364,33 +361,42 @@ impl Input {
 
     /// Queues the next bytes of a client, of which so many are left.
     fn pass(&mut self, id: ClientId, pieces: [&[u8]; 2], left: usize, now: Instant) {
-        let Some(writer) = self.writers.get_mut(&id) else { return };
+        let Some(writer) = self.writers.get(&id) else { return };
         self.last = Some(id);
-        let merge = writer.merge;
+        let ended = writer.ended && left == 0;
         let client = writer.kept.map(|kept| (kept.record, kept.position(left)));
-        let half = half_line(pieces);
+        if writer.merge == Merge::Lines {
+            let half = half_line(pieces);
+            let earlier = self.turn.filter(|_| half == pieces[0].len() + pieces[1].len());
+            self.turn = (half > 0 && !ended).then(|| {
+                let turn = earlier.unwrap_or(LineTurn { client: id, since: now, len: 0 });
+                LineTurn { len: turn.len + half, ..turn }
+            });
+            if self.turn.is_some() {
+                // Before its bytes: a mux that is killed leaves no half line without its turn.
+                self.keep_turn();
+            }
+        }
         self.queue.append(pieces, client);
-        if let (Some(kept), Some((_, position))) = (&mut writer.kept, client)
+        if let Some(Typist { kept: Some(kept), .. }) = self.writers.get_mut(&id)
+            && let Some((_, position)) = client
             && position - kept.acknowledged >= limits::ACKNOWLEDGED
         {
             kept.acknowledged = position;
             self.acknowledged.push_back((id, position));
         }
-        let ended = writer.ended && left == 0;
         if ended {
             self.ends.push_back((self.queue.end(), id));
             self.writers.remove(&id);
         }
-        if merge == Merge::AsTyped {
-            return;
+    }
+
+    /// Keeps for the next mux whose turn it is.
+    fn keep_turn(&self) {
+        let turn = self.turn.filter(|turn| turn.client != RETURNING);
+        if turn.is_some() || self.turn.is_none() {
+            self.queue.set_turn(turn.and_then(|turn| self.records.get(&turn.client).copied()));
         }
-        let earlier = self.turn.filter(|_| half == pieces[0].len() + pieces[1].len());
-        self.turn = if half == 0 || ended {
-            None
-        } else {
-            let turn = earlier.unwrap_or(LineTurn { client: id, since: now, len: 0 });
-            Some(LineTurn { len: turn.len + half, ..turn })
-        };
     }
 
     /// The first client with input after the one served last. While a client is in a line, other

@@ -1,8 +1,13 @@
 //! Tests of the queue in memory that outlives its mux: a process is killed between any two stores.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Instant;
 
 use super::*;
+use crate::core::hub::ClientId;
+use crate::core::hub::input::{Input, Merge};
+use crate::wire::InputIdentity;
 use proptest::prelude::*;
 
 /// Bytes of the ring of the model.
@@ -310,4 +315,29 @@ fn nobody_takes_the_place_of_a_client_that_is_connected_or_of_another_user() {
     }
     assert_eq!(queue.add(id(3000), 4, |_| false), None);
     assert!(queue.add(id(3000), 4, |record| record != own).is_some());
+}
+
+/// Otherwise the next mux would put another client's line into it.
+#[test]
+fn half_a_line_has_its_turn_whenever_the_mux_is_killed() {
+    let now = Instant::now();
+    let mut input = Input::new(InputQueue::open(InputMemory::new(), None), now);
+    let client = ClientId(1);
+    input.join(client, Merge::Lines, USER);
+    let identity = InputIdentity { id: id(1), returns: false, once: false };
+    assert!(input.identify(client, USER, identity).is_some());
+    let ((), stores) = recorded(|| {
+        for part in ["one ", "line\ntw", "o\n", "three\n", "fo", "ur"] {
+            input.push(client, part.as_bytes(), now);
+        }
+    });
+    let mut texts = BTreeSet::new();
+    for left in stores {
+        let queue = InputQueue::open(left.again(), None);
+        let text = queue.bytes(queue.rest()).concat();
+        let is_half = text.last().is_some_and(|last| *last != b'\n');
+        assert!(!is_half || queue.turn().is_some(), "{}", text.escape_ascii());
+        texts.insert(text);
+    }
+    assert!(texts.len() > 5, "{texts:?}");
 }
