@@ -41,6 +41,9 @@ const PAUSE: usize = 300;
 const PAUSES: usize = 20_000;
 /// A write of the app that takes longer was blocked, microseconds.
 const BLOCKED: u64 = 1000;
+/// About how long the next mux takes to read after a kill, microseconds. Writes that begin then are
+/// blocked by the kill.
+const MUX_STARTS: u64 = 50_000;
 /// Lines that the app writes at once, at most.
 const BATCH: usize = 600;
 /// The service that the one with the pipe is made of.
@@ -156,29 +159,47 @@ impl Flood {
     }
 }
 
-/// How long the app's writes were blocked around each kill.
+/// How long the app's writes were blocked around each kill: those that a kill met, and all until the
+/// next kill, which wait for slow clients and logs as well.
 struct Blocked {
+    met: Spread,
+    all: Spread,
+}
+
+/// The longest and the median of some times.
+struct Spread {
     longest: Duration,
     median: Duration,
 }
 
 impl Blocked {
-    /// Of the writes to these streams, the longest that ended after a kill and began before the next.
+    /// Of the writes to these streams.
     fn around(kills: &[u64], letters: &str, pod: &Pod) -> Self {
-        let mut writes = Vec::new();
+        let mut writes: Vec<(u64, u64)> = Vec::new();
         for letter in letters.chars() {
             let text = fs::read_to_string(pod.shared(&format!("blocked-{letter}"))).unwrap();
             for line in text.lines() {
                 let (began, took) = line.split_once(' ').unwrap();
-                writes.push((began.parse::<u64>().unwrap(), took.parse::<u64>().unwrap()));
+                writes.push((began.parse().unwrap(), took.parse().unwrap()));
             }
         }
         let next = kills.iter().skip(1).copied().chain([u64::MAX]);
-        let longest = |(kill, next): (&u64, u64)| {
-            let is_around = |(began, took): &&(u64, u64)| began + took >= *kill && *began < next;
+        // Before the next mux is there, another write can begin: its stage has room.
+        let begins = |kill: u64| kill + MUX_STARTS;
+        let longest = |kill: u64, until: u64| {
+            let is_around = |(began, took): &&(u64, u64)| began + took >= kill && *began < until;
             writes.iter().filter(is_around).map(|(_, took)| *took).max().unwrap_or(0)
         };
-        let mut each: Vec<u64> = kills.iter().zip(next).map(longest).collect();
+        let met = kills.iter().map(|kill| longest(*kill, begins(*kill)));
+        let all = kills.iter().zip(next).map(|(kill, next)| longest(*kill, next));
+        Self { met: Spread::of(met), all: Spread::of(all) }
+    }
+}
+
+impl Spread {
+    /// Of times in microseconds.
+    fn of(times: impl Iterator<Item = u64>) -> Self {
+        let mut each: Vec<u64> = times.collect();
         each.sort_unstable();
         let at = |index: usize| Duration::from_micros(each.get(index).copied().unwrap_or(0));
         Self { longest: at(each.len().saturating_sub(1)), median: at(each.len() / 2) }
@@ -187,7 +208,12 @@ impl Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "longest blocked write {:.1?}, median {:.1?}", self.longest, self.median)
+        let Self { met, all } = self;
+        write!(
+            f,
+            "longest blocked write {:.1?}, median {:.1?}; at a kill {:.1?}, {:.1?}",
+            all.longest, all.median, met.longest, met.median
+        )
     }
 }
 

@@ -349,7 +349,9 @@ fn what_is_asked_for() {
             "raw:/var/log/iottymux/app/log",
         ),
         (&["--log", "journal"], "journal"),
-        (&[], "journal:stdout"),
+        // What is not named stays.
+        (&[], "journal"),
+        (&["--reset"], "journal:stdout"),
     ] {
         pod.run(&["journalctl", "--rotate", "--vacuum-time=1us"]);
         enable(&pod, &[&STREAMS[..], words].concat());

@@ -53,9 +53,9 @@ fn a_running_service_keeps_each_of_its_streams() {
     pod.run(&enable(&[&both[..], &["--now"]].concat()));
     let pid = pod.property("game.service", "MainPID");
     for other in [
-        &["--stdout", "stream"][..],
-        &["--stderr", "stream"],
-        &["--stdin", "stream", "--stdout", "stream", "--stderr", "stream"],
+        &["--reset", "--stdout", "stream"][..],
+        &["--reset", "--stderr", "stream"],
+        &["--stdin", "stream"],
     ] {
         let said = refused(&pod, &enable(other));
         assert!(said.contains("is running with other streams"), "{said}");
@@ -66,8 +66,10 @@ fn a_running_service_keeps_each_of_its_streams() {
     // Its mux has both still.
     pod.connect("game", "sock-stderr").line_ending("y");
     pod.connect("game", "sock-stdout").line_ending("x");
+    // What is not named stays.
+    pod.run(&enable(&["--stdout", "stream"]));
     assert_eq!(pod.property("game.service", "MainPID"), pid);
-    pod.run(&enable(&["--stdout", "stream", "--now"]));
+    pod.run(&enable(&["--reset", "--stdout", "stream", "--now"]));
     assert_ne!(pod.property("game.service", "MainPID"), pid);
     pod.connect("game", "sock-stdout").line_ending("x");
     assert!(!pod.path("/run/iottymux/game/sock-stderr").exists());

@@ -85,11 +85,12 @@ fn the_input_has_no_end() {
 #[test]
 fn other_streams() {
     let Some(pod) = pod() else { return };
+    let to_streams = [&STREAMS[..], &["--reset"]].concat();
     let to_sockets = [&STREAMS[..], &SOCKETS].concat();
-    let to_tty = ["iottymux", "enable", "demo", "--tty"];
+    let to_tty = ["iottymux", "enable", "demo", "--reset", "--tty"];
     pod.run(&STREAMS);
     for round in 0..2 {
-        for (words, fifos) in [(&STREAMS[..], true), (&to_sockets, true), (&to_tty, false)] {
+        for (words, fifos) in [(&to_streams[..], true), (&to_sockets, true), (&to_tty, false)] {
             pod.run(words);
             pod.systemctl(&["start", "demo"]);
             if fifos {
@@ -99,7 +100,7 @@ fn other_streams() {
                 tty.say("typed\n");
                 tty.line_ending("typed");
             }
-            for other in [&STREAMS[..], &to_sockets, &to_tty] {
+            for other in [&to_streams[..], &to_sockets, &to_tty] {
                 let output = pod.try_run(other);
                 let said = String::from_utf8(output.stderr).unwrap();
                 assert_eq!(output.status.success(), other == words, "{words:?} {other:?}: {said}");
@@ -117,7 +118,7 @@ fn other_streams() {
         }
     }
     // At once, by stopping and starting it.
-    for words in [&to_sockets[..], &STREAMS, &to_tty, &to_sockets] {
+    for words in [&to_sockets[..], &to_streams, &to_tty, &to_sockets] {
         pod.run(&[words, &["--now"]].concat());
         assert_eq!(pod.property("demo.service", "ActiveState"), "active");
     }
@@ -208,7 +209,7 @@ fn to_the_other_layout_while_the_mux_ends() {
 fn hooks_are_warned_of() {
     let Some(pod) = pod() else { return };
     let enable = |more: &[&str]| {
-        let output = pod.try_run(&[&["iottymux", "enable", "demo"], more].concat());
+        let output = pod.try_run(&[&["iottymux", "enable", "demo", "--reset"], more].concat());
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
