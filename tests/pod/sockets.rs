@@ -196,7 +196,7 @@ fn to_the_other_layout_while_the_mux_ends() {
         });
         // What nobody has seen keeps the mux for a moment.
         fs::write(pod.path("/etc/systemd/system/demo.service"), UNIT).unwrap();
-        pod.run(&[&STREAMS[..], &["--now"]].concat());
+        pod.run(&[&STREAMS[..], &["--reset", "--now"]].concat());
         assert_echo(&pod, "it runs");
         pod.run(&["iottymux", "disable", "demo", "--now"]);
         pod.systemctl(&["stop", "demo"]);

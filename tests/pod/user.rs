@@ -116,7 +116,7 @@ fn the_journal_of_a_users_service() {
         shown() == twice
     });
     let reader = ["setpriv", "--reuid=1", "--regid=1", "--groups=systemd-journal", "env"];
-    let status = ["systemctl", "--user", "status", "bot"];
+    let status = ["systemctl", "--user", "status", "--lines=100", "bot"];
     let status = || pod.run(&[&reader[..], &ENV, &status].concat());
     // It looks at the end of several files of the journal, which journald is just writing.
     crate::proc::eventually("systemctl shows them", || status().contains(": err"));
