@@ -40,16 +40,19 @@ impl Fifo {
                 Ok(())
             }
             Err(Errno::EINTR) => Ok(()),
-            Err(Errno::EAGAIN) => {
-                let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
-                let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
-                match poll(&mut fds, wait) {
-                    Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
-                    _ => Ok(()),
-                }
-            }
+            Err(Errno::EAGAIN) => wait_for_reader(&self.0),
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+/// Waits until a full FIFO has room again, or a signal comes.
+pub(super) fn wait_for_reader(fifo: impl AsFd) -> io::Result<()> {
+    let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
+    match poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::POLLOUT)], wait) {
+        Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -14,7 +14,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use memchr::{memchr, memrchr};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Uid;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, renameat, statat,
@@ -30,6 +29,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::fifo::wait_for_reader;
 use super::opener::Opener;
 use crate::logfmt::chunk::{Chunk, Progress};
 use crate::logfmt::encoder::LogFormat;
@@ -441,14 +441,7 @@ impl LogFile {
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => Ok(0),
             // The reader of a FIFO is slow.
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                let mut fds = [PollFd::new(open.file.as_fd(), PollFlags::POLLOUT)];
-                let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
-                match poll(&mut fds, wait) {
-                    Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
-                    _ => Ok(0),
-                }
-            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => wait_for_reader(&open.file).map(|()| 0),
             Err(e) => {
                 let (kind, size) = (e.kind(), open.size);
                 if kind == ErrorKind::FileTooLarge
