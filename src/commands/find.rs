@@ -16,16 +16,16 @@ use strsim::osa_distance;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::limits;
 use crate::types::name::AppName;
-use crate::wire::AppState;
 use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
+use crate::wire::{AppState, NoRoom};
 
 /// Letters of a name that may be wrong, missing, too many or exchanged, for it to be similar.
 const MISTYPED: usize = 2;
 
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
-/// mux. With a `wait` of zero it tries once, and the error ends with `advice`; `None` waits without
+/// mux or no room for another client. With a `wait` of zero it tries once, and the error ends with `advice`; `None` waits without
 /// a limit. Sleeps until something changes.
 ///
 /// It fails with the last error, or with [`Ended`] if the app's last mux left its exit.
@@ -43,7 +43,7 @@ pub(crate) fn retry<T>(
         let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
         let error = match outcome {
             Ok(found) => return Ok(found),
-            Err(e) if is_absence(&e) => e,
+            Err(e) if is_absence(&e) || e.is::<NoRoom>() => e,
             Err(e) if is_forbidden(&e) => {
                 let (user, name) = (Uid::effective(), dir.name());
                 return Err(e.context(format!(
@@ -54,10 +54,11 @@ pub(crate) fn retry<T>(
         };
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(explain(error, dir, wait, advice));
+            let is_full = error.is::<NoRoom>();
+            return Err(if is_full { error } else { explain(error, dir, wait, advice) });
         }
         log::debug!("waiting for app {}", dir.name());
-        if !watched {
+        if !watched || error.is::<NoRoom>() {
             left = Some(left.map_or(limits::LOOK_AGAIN, |left| left.min(limits::LOOK_AGAIN)));
         }
         let timeout = left.map_or(PollTimeout::NONE, |left| {

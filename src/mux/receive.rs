@@ -15,7 +15,7 @@ use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{
     Answer, ControlRequest, Exclusive, FrameKind, Hello, InputIdentity, InputPosition, Item,
-    LifecycleEvent, VERSION, Want, Welcome,
+    LifecycleEvent, NoRoom, VERSION, Want, Welcome,
 };
 
 impl Mux {
@@ -171,7 +171,7 @@ impl Mux {
         let Some(client) = self.clients.get(id) else { return Ok(()) };
         let types = hello.stdin && client.right >= Right::Write;
         if self.admission.is_on_reserve(id) && (types || !hello.streams.is_empty()) {
-            bail!("the mux has no descriptor left for a client that stays");
+            bail!(NoRoom("the mux has no descriptor left for a client that stays".to_owned()));
         }
         self.check_hello(client, &hello, types)?;
         if let Some(asked) = hello.patience_ms {

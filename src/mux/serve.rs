@@ -20,7 +20,7 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::{Position, Stream};
 use crate::wire::container::NO_INPUT;
-use crate::wire::{Begin, FrameKind, Refusal, Rights, Want};
+use crate::wire::{Begin, FrameKind, NoRoom, Refusal, Rights, Want};
 
 impl Mux {
     /// Accepts up to `most` of those who wait at a listener: between two turns those who have gone
@@ -32,10 +32,8 @@ impl Mux {
                 Arrival::Surplus(e) => {
                     let idle = self.admission.give_way(index, &e, now, self.clients.is_silent());
                     let Some(idle) = idle else { break };
-                    self.lose(
-                        idle,
-                        &anyhow!("the mux has no descriptor left for a silent session"),
-                    );
+                    let why = "the mux has no descriptor left for a silent session";
+                    self.lose(idle, &NoRoom(why.to_owned()).into());
                     continue;
                 }
                 Arrival::Nobody => break,
@@ -290,7 +288,8 @@ impl Mux {
 
     fn send_reason(&mut self, id: ClientId, why: &Error) {
         if let Some(client) = self.clients.get_mut(id) {
-            let _ = client.notify(&FrameKind::Error.message(&Refusal { error: reason(why) }));
+            let refusal = Refusal { error: reason(why), full: why.is::<NoRoom>() };
+            let _ = client.notify(&FrameKind::Error.message(&refusal));
             let _ = client.flush(id, &mut self.hub, &mut self.pages);
         }
     }

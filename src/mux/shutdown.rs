@@ -257,7 +257,7 @@ impl Mux {
     pub(crate) fn abandon(&mut self, why: &anyhow::Error) {
         self.stop();
         self.close_listeners(Instant::now());
-        let refusal = FrameKind::Error.message(&Refusal { error: format!("{why:#}") });
+        let refusal = FrameKind::Error.message(&Refusal { error: format!("{why:#}"), full: false });
         for (id, mut client) in self.clients.take_all() {
             let sent = client
                 .notify(&refusal)

@@ -229,7 +229,22 @@ pub struct Rights {
 pub struct Refusal {
     /// One line for people.
     pub error: String,
+    /// Whether only room is missing, so that a later connection may be accepted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub full: bool,
 }
+
+/// There is no room for a client now, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRoom(pub String);
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoRoom {}
 
 /// How an app ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

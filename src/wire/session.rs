@@ -7,10 +7,10 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{Decoder, FrameKind, Hello, Item, Refusal, Welcome};
+use super::{Decoder, FrameKind, Hello, Item, NoRoom, Refusal, Welcome};
 use crate::os::state::AppDir;
 use crate::types::limits;
 
@@ -69,8 +69,10 @@ pub(crate) fn next(
         fill(socket, &mut buffer, until).map_err(ended).with_context(what)?;
         match decoder.next(&mut &buffer[..])? {
             Some(Item::Control(FrameKind::Error, body)) => {
-                let Refusal { error } = serde_json::from_slice(&body)?;
-                bail!("app {}: the mux refused: {}", dir.name(), error.escape_debug());
+                let Refusal { error, full } = serde_json::from_slice(&body)?;
+                let name = dir.name();
+                let error = format!("app {name}: the mux refused: {}", error.escape_debug());
+                return Err(if full { NoRoom(error).into() } else { anyhow!(error) });
             }
             Some(Item::Control(kind, body)) => return Ok((kind, body)),
             Some(Item::Data(stream, _)) => {

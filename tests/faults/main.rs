@@ -90,7 +90,6 @@ const UPGRADES: Setup = Setup {
     ends: &[EndQuietly, KillMuxAtEnd, RestartMuxAtEnd],
     ..STREAMS
 };
-/// Without a crowd: an attach that comes back then is refused.
 const ALL: Setup = Setup {
     faults: &[
         KillMux,
@@ -105,6 +104,7 @@ const ALL: Setup = Setup {
         FillDisk,
         TakeInodes,
         FillRun,
+        Crowd,
         LimitMemory,
         Hostile,
         StopClient,

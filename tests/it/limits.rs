@@ -240,6 +240,21 @@ fn without_a_free_descriptor_root_can_ask() {
     drop(crowd);
 }
 
+/// One that may wait does, also one that comes back after its mux has died.
+#[test]
+fn a_client_that_waits_gets_the_next_free_descriptor() {
+    let rig = Rig::new();
+    let mux = rig.few_descriptors(40, &[]);
+    let crowd: Vec<UnixStream> = (0..60).map(|_| rig.client("stdout")).collect();
+    mux.stderr.wait_for("trying again shortly");
+    let attach = rig.attach(&["--mode", "stdout", "--wait=60"]);
+    mux.stderr.wait_for("no descriptor left for a client that stays");
+    drop(crowd);
+    let mut app = rig.writer("stdout");
+    app.write_all(b"for all who wait\n").unwrap();
+    attach.stdout.wait_for("for all who wait\n");
+}
+
 /// Sessions of root that ask nothing, before and behind their hello: the hooks of the app's unit come
 /// through all the same, whether such sessions have all descriptors or only the last one.
 #[test]

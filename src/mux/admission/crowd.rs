@@ -8,6 +8,7 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::types::limits;
 use crate::types::rights::Right;
+use crate::wire::NoRoom;
 
 /// Places for clients of root and the mux's own user, so that an administrator can attach when
 /// other users have taken the rest. One place in four if the process may have few descriptors.
@@ -51,7 +52,7 @@ impl Crowd {
         if right == Right::Own {
             self.own += 1;
             if there >= self.most {
-                bail!("there are {there} clients already");
+                bail!(NoRoom(format!("there are {there} clients already")));
             }
             return Ok(());
         }
@@ -59,10 +60,12 @@ impl Crowd {
         *of_user += 1;
         self.others += 1;
         if *of_user > limits::USER_CLIENTS {
-            bail!("user {uid} has {} clients already", limits::USER_CLIENTS);
+            bail!(NoRoom(format!("user {uid} has {} clients already", limits::USER_CLIENTS)));
         }
         if self.others > self.most_others || there >= self.most {
-            bail!("there are {there} clients already, and the other places are reserved");
+            let why =
+                format!("there are {there} clients already, and the other places are reserved");
+            bail!(NoRoom(why));
         }
         Ok(())
     }

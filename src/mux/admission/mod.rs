@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, Result};
 use nix::errno::Errno;
 
 use crate::core::hub::ClientId;
@@ -24,6 +24,7 @@ use crate::os::sys;
 use crate::types::limits;
 use crate::types::rights::{Right, Rules};
 use crate::types::stream::Stream;
+use crate::wire::NoRoom;
 
 /// How long a session may take to send its first message.
 const HELLO: Duration = Duration::from_secs(10);
@@ -205,9 +206,10 @@ impl Admission {
         let refusal = allowed.and(crowded).err().or_else(|| {
             let may_not_type = *stream == Some(Stream::Stdin) && right < Right::Write;
             let is_too_much = *is_last && right < Right::Own;
+            let no_descriptor = || NoRoom("the mux has no descriptor left for it".to_owned());
             may_not_type
                 .then(|| peer.may_only_look())
-                .or_else(|| is_too_much.then(|| anyhow!("the mux has no descriptor left for it")))
+                .or_else(|| is_too_much.then(|| no_descriptor().into()))
         });
         Admitted { right, refusal }
     }
