@@ -32,7 +32,6 @@ pub(crate) fn prepare(
     if !process::is_of_user() {
         process::enter_main_mount_namespace()?;
     }
-    dir.pace_start()?;
     let kept = Manager::of_this_process().stored_descriptors(unit)?;
     if kept == 0 {
         check()?;

@@ -92,10 +92,6 @@ pub(crate) const LOG_RETRY: Duration = Duration::from_secs(1);
 /// Bytes of input that wait for a recording that is behind: as much as one client may have waiting.
 pub(crate) const RECORD_TYPED: usize = INPUT;
 
-/// Shortest time between two starts of a mux: one that cannot start costs little. systemd restarts it
-/// at once, since a `RestartSec=` above 0 takes up to 250 ms longer than it says (its timers are
-/// that coarse).
-pub(crate) const RESTART_PAUSE: Duration = Duration::from_millis(100);
 /// Niceness of a mux that competes with PID 1 for the same FIFOs: above ordinary processes, and
 /// below those that administrators prefer.
 pub(crate) const HURRY: i32 = -15;

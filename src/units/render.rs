@@ -45,7 +45,7 @@ const CONDITION: &str = concat!(
     "ExecCondition=+/bin/sh -c 'cd /proc/1/root/run/iottymux/%i || exit 0; test -d gate/prepared && exit 0; ",
     "for end in stage2-stdin stage2-stdout stage2-stderr stage2-pts; do ",
     "test -d mux && test -h $$end || test ! -e $$end && ln -sfn gone/$$end $$end; done; ",
-    "command -v \"$$0\" >/dev/null || { sleep .1; echo \"there is no $$0\"; exit 1; }'"
+    "command -v \"$$0\" >/dev/null || { echo \"there is no $$0\"; exit 1; }'"
 );
 /// The files as the system manager sees them; the mux's unit may hide them.
 const ROOT: &str = "/proc/1/root";
@@ -183,8 +183,6 @@ fn mux_drop_in(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> Stri
     if !setup.is_split() {
         let resets = ["ExecCondition=", "ExecStartPre=", "ExecStop=", "RuntimeDirectory="];
         service.extend(resets.map(String::from));
-        // Here no `prepare` paces the starts.
-        service.push("RestartSec=100ms".to_owned());
         if !setup.user {
             service.extend(AS_ROOT.map(String::from));
         }

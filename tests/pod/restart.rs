@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::chown;
-use std::time::{Duration, Instant};
 
 use crate::pod::{MUX_USER, Pod, rounds};
 use crate::wait::eventually;
@@ -126,30 +125,6 @@ fn restarting_the_mux() {
         assert_ne!(main_pid(&pod, kind.app), app);
         (kind.assert_works)(&pod, "restarted");
         stop_and_look(&pod, kind);
-    }
-}
-
-/// A mux that cannot start while the app runs costs little, though systemd does not wait between its
-/// starts; then it serves the same app.
-#[test]
-fn a_mux_that_fails_at_once_is_paced() {
-    let Some(pod) = Pod::delivered() else { return };
-    for kind in &KINDS {
-        pod.systemctl(&["start", kind.app]);
-        let app = main_pid(&pod, kind.app);
-        let drop_in = format!("{}.d/fail.conf", kind.mux);
-        pod.set_unit(&drop_in, "[Service]\nExecStart=\nExecStart=/bin/false\n");
-        let starts = || pod.property(kind.mux, "NRestarts").parse::<u32>().unwrap();
-        let begin = Instant::now();
-        pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", kind.mux]);
-        eventually("it has failed ten times", || starts() > 10);
-        // The first start is not paced: the killed one was earlier.
-        assert!(begin.elapsed() >= Duration::from_millis(900), "{:?}", begin.elapsed());
-        fs::remove_file(pod.path(&format!("/etc/systemd/system/{drop_in}"))).unwrap();
-        pod.systemctl(&["daemon-reload"]);
-        pod.await_mux(kind.app, kind.input);
-        (kind.assert_works)(&pod, "back");
-        assert_eq!(main_pid(&pod, kind.app), app, "the app noticed");
     }
 }
 

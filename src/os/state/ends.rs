@@ -7,15 +7,12 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::{AccessFlags, Uid, access};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
 use super::{AppDir, ENDPOINTS, ENDS, LOCK, LOGS, MUX, READABLE, close_dir};
 use crate::os::files::{CLOSED, make_dir, remove, replace_link, set_mode};
-use crate::types::limits::RESTART_PAUSE;
 use crate::types::stream::Stream;
 
 /// A directory that the service manager makes when the mux's unit starts and removes when it stops
@@ -26,8 +23,6 @@ pub(super) const GATE: &str = "gate";
 /// A directory in [`GATE`] that exists when the ends are prepared. If it is missing, the templates
 /// make the names of an earlier mux's ends dangle.
 pub(super) const GATE_PREPARED: &str = "gate/prepared";
-/// A directory in [`GATE`], changed when a mux last started.
-const GATE_STARTED: &str = "gate/started";
 /// A directory that never exists, for dangling links.
 const GONE: &str = "gone";
 /// A directory below [`ENDS`] for the app's input: a mux that ends the input replaces the FIFO,
@@ -143,21 +138,6 @@ impl AppDir {
         let path = self.path.join(GATE_PREPARED);
         let mark = || self.remove_dead_names().and_then(|()| make_dir(&path));
         mark().with_context(|| format!("cannot make directory {}", path.display()))
-    }
-
-    /// Waits until the mux's last start is [`RESTART_PAUSE`] ago, and notes this one.
-    pub(crate) fn pace_start(&self) -> Result<()> {
-        let path = self.path.join(GATE_STARTED);
-        let last = fs::symlink_metadata(&path).and_then(|started| started.modified());
-        // A clock that was put back shows a time to come.
-        if let Some(ago) = last.ok().and_then(|last| last.elapsed().ok()) {
-            thread::sleep(RESTART_PAUSE.saturating_sub(ago));
-        }
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let times = Timestamps { last_access: now, last_modification: now };
-        make_dir(&path)
-            .and_then(|()| Ok(utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW)?))
-            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Records the run of the app's service that does not have these ends, if there is one. The
