@@ -67,8 +67,13 @@ fn prepare_ends(
             Streams::Terminal { .. } => pty::place(dir)?,
             Streams::Console { .. } | Streams::Passed { .. } => {}
             Streams::Fifos { enabled, make } => {
-                let made = enabled.iter().filter(|_| *make);
-                made.map(|stream| fifo::make(dir, *stream)).collect::<Result<Vec<_>>>()?;
+                for stream in enabled {
+                    if *make {
+                        fifo::make(dir, *stream)?;
+                    } else if fifo::exists(dir, *stream) {
+                        fifo::renew_foreign(dir, *stream, &mut Stored::default(), notify)?;
+                    }
+                }
             }
         }
     }

@@ -499,6 +499,8 @@ pub(crate) fn open_ends(
                         fifo.display()
                     );
                     continue;
+                } else if fifo::is_stored(stored, *stream) {
+                    fifo::renew_foreign(dir, *stream, stored, notify)?;
                 }
                 ends.add_fifo(dir, *stream, stored, notify)?;
             }

@@ -42,6 +42,11 @@ impl Stored {
         self.0.remove(name)
     }
 
+    /// Adds a descriptor, in the place of one of this name.
+    pub(crate) fn insert(&mut self, name: &str, fd: OwnedFd) {
+        self.0.insert(name.to_owned(), fd);
+    }
+
     /// All of them, with their names.
     pub(crate) fn into_all(self) -> impl Iterator<Item = (String, OwnedFd)> {
         self.0.into_iter()

@@ -181,9 +181,8 @@ fn leftover_input_starts_nothing() {
     }
 }
 
-/// To the other layout at the moment when systemd has given the service up, and its mux is about to end.
-#[test]
-fn to_the_other_layout_while_the_mux_ends() {
+/// At the moment when systemd has given the service up, and its mux is about to end.
+fn enable_while_the_mux_ends(words: &[&str]) {
     let Some(pod) = pod() else { return };
     for _ in 0..rounds(2, 10) {
         let fails =
@@ -196,12 +195,22 @@ fn to_the_other_layout_while_the_mux_ends() {
         });
         // What nobody has seen keeps the mux for a moment.
         fs::write(pod.path("/etc/systemd/system/demo.service"), UNIT).unwrap();
-        pod.run(&[&STREAMS[..], &["--reset", "--now"]].concat());
+        pod.run(&[&STREAMS[..], words, &["--now"]].concat());
         assert_echo(&pod, "it runs");
         pod.run(&["iottymux", "disable", "demo", "--now"]);
         pod.systemctl(&["stop", "demo"]);
         pod.systemctl(&["reset-failed"]);
     }
+}
+
+#[test]
+fn to_the_other_layout_while_the_mux_ends() {
+    enable_while_the_mux_ends(&["--reset"]);
+}
+
+#[test]
+fn to_the_same_layout_while_the_mux_ends() {
+    enable_while_the_mux_ends(&SOCKETS);
 }
 
 /// A service with hooks is warned of, in one line, and only in this layout.

@@ -140,6 +140,27 @@ pub(crate) fn exists(dir: &AppDir, stream: Stream) -> bool {
     fs::metadata(dir.end(stream.stage2())).is_ok_and(|m| m.file_type().is_fifo())
 }
 
+/// Has systemd keep the FIFO that is there now. Socket units make another one for each of their
+/// starts, which systemd refuses under a running app: so nobody has the old one open.
+pub(crate) fn renew_foreign(
+    dir: &AppDir,
+    stream: Stream,
+    stored: &mut Stored,
+    notify: &Notify,
+) -> Result<()> {
+    let mut renew = |name: &str, how: &mut OpenOptions| -> Result<()> {
+        let fd = open(dir, stream, how)?;
+        notify.replace(name, &fd);
+        stored.insert(name, fd);
+        Ok(())
+    };
+    if stream == Stream::Stdin {
+        return renew(stream.name(), OpenOptions::new().read(true).write(true));
+    }
+    renew(stream.name(), OpenOptions::new().read(true))?;
+    renew(&held_name(stream), OpenOptions::new().write(true))
+}
+
 /// An output: from systemd's store, else from its FIFO. Both ends go to the store.
 pub(crate) fn source(
     dir: &AppDir,
@@ -201,10 +222,12 @@ fn take_or_open(
     stream: Stream,
     how: &mut OpenOptions,
 ) -> Result<OwnedFd> {
+    stored.remove(name).map_or_else(|| open(dir, stream, how), Ok)
+}
+
+/// Opens a FIFO.
+fn open(dir: &AppDir, stream: Stream, how: &mut OpenOptions) -> Result<OwnedFd> {
     let path = dir.end(stream.stage2());
-    if let Some(fd) = stored.remove(name) {
-        return Ok(fd);
-    }
     let what = || format!("cannot open FIFO {}", path.display());
     // Root opens it for a mux that is not, which could replace that of the input.
     let file: File = how.custom_flags(O_NONBLOCK | O_NOFOLLOW).open(&path).with_context(what)?;
