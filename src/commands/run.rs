@@ -39,12 +39,18 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
         prctl::set_dumpable(false)
             .context("cannot protect this process from others of its user")?;
     }
+    // Before anything else is allocated among what is left of the command line.
+    sys::give_back_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .context("cannot start the event loop")?;
-    runtime.block_on(async { Mux::open(plan, stored)?.serve().await })?;
+    let mux = {
+        let _context = runtime.enter();
+        Mux::open(plan, stored)?
+    };
+    runtime.block_on(mux.serve())?;
     Ok(Exit::Done)
 }
 

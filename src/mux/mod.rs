@@ -151,7 +151,7 @@ pub(crate) struct Mux {
 
 impl Mux {
     /// Serves until a signal ends it.
-    pub(crate) async fn serve(mut self) -> Result<()> {
+    pub(crate) async fn serve(mut self: Box<Self>) -> Result<()> {
         let outcome = self.work().await;
         if let Err(e) = &outcome {
             self.abandon(e);

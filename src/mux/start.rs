@@ -190,7 +190,7 @@ impl Streams {
 impl Mux {
     /// Opens everything that is not in systemd's store; from READY on clients are accepted. Needs a
     /// runtime with I/O.
-    pub(crate) fn open(plan: MuxPlan, mut stored: Stored) -> Result<Self> {
+    pub(crate) fn open(plan: MuxPlan, mut stored: Stored) -> Result<Box<Self>> {
         let MuxPlan {
             dir,
             service,
@@ -272,7 +272,7 @@ impl Mux {
         }
         let endpoints = MuxFile::Endpoints(Endpoints::new(&dir, &ends.streams));
         duty.unless_app_runs(missing.make(endpoints, &dir))?;
-        Ok(Self {
+        Ok(Box::new(Self {
             phase: Phase::Ready,
             since,
             files: AppFiles { dir, notify, made: ends.made, kept: ends.kept, _lock: lock },
@@ -290,7 +290,7 @@ impl Mux {
             logs,
             terminal,
             engine,
-        })
+        }))
     }
 
     /// Begins to accept clients and reports that.

@@ -253,8 +253,9 @@ pub(crate) fn forget_startup() -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes of the stack below a variable that calls made from its function may need meanwhile.
-const STACK_IN_USE: usize = 16 * 1024;
+/// Bytes of the stack below a variable that calls made from its function may need meanwhile: they are
+/// few and small.
+const STACK_IN_USE: usize = PAGE;
 
 /// Gives the system back the memory that the allocator has free. It does so by itself only with
 /// memory behind which nothing is in use.

@@ -29,8 +29,10 @@ const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Clients {
     all: BTreeMap<ClientId, Client>,
-    /// The buffer for input of clients; it is lent out while its content is handled.
-    buffer: Box<[u8]>,
+    /// The buffer for input of clients; it is lent out while its content is handled. Made for the
+    /// first client, since most muxes are idle.
+    buffer: Option<Box<[u8]>>,
+    is_buffer_lent: bool,
     /// The ids of a turn, kept for their memory.
     ids: Vec<ClientId>,
     /// The client of another user that was served last.
@@ -39,8 +41,13 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn new() -> Self {
-        let buffer = vec![0; limits::READ].into_boxed_slice();
-        Self { all: BTreeMap::new(), buffer, ids: Vec::new(), last_other: ClientId(0) }
+        Self {
+            all: BTreeMap::new(),
+            buffer: None,
+            is_buffer_lent: false,
+            ids: Vec::new(),
+            last_other: ClientId(0),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,19 +129,22 @@ impl Clients {
     /// Reads up to `room` bytes of a client, at most [`limits::READ`], into the buffer; `None` if
     /// nothing has come, 0 bytes at the end. The buffer must not be lent out.
     pub(crate) fn receive(&mut self, id: ClientId, room: usize) -> io::Result<Option<usize>> {
-        self.all.get(&id).map_or(Ok(Some(0)), |client| client.receive(&mut self.buffer[..room]))
+        let Some(client) = self.all.get(&id) else { return Ok(Some(0)) };
+        client.receive(&mut self.buffer.get_or_insert_with(new_buffer)[..room])
     }
 
     pub(crate) fn lend_buffer(&mut self) -> Box<[u8]> {
-        std::mem::take(&mut self.buffer)
+        self.is_buffer_lent = true;
+        self.buffer.take().unwrap_or_else(new_buffer)
     }
 
     pub(crate) fn return_buffer(&mut self, buffer: Box<[u8]>) {
-        self.buffer = buffer;
+        self.is_buffer_lent = false;
+        self.buffer = Some(buffer);
     }
 
     pub(crate) fn is_buffer_lent(&self) -> bool {
-        self.buffer.is_empty()
+        self.is_buffer_lent
     }
 
     /// The session of a user with this input.
@@ -255,6 +265,10 @@ impl Clients {
         }
         next.filter(|_| waits >= limits::SCREENS)
     }
+}
+
+fn new_buffer() -> Box<[u8]> {
+    vec![0; limits::READ].into_boxed_slice()
 }
 
 #[cfg(test)]
