@@ -41,9 +41,12 @@ const ENV_FILE: u64 = 64 << 10;
 /// Names that are tried for a container, while others have the first ones.
 const NAMES: u32 = 1000;
 
-/// Whether this is the command line of a logger.
+/// Whether this is the command line of a logger. Without its variables only the first word counts:
+/// the others are those of a user, such as of an app that `run` starts.
 pub(crate) fn is_logger(arguments: &[OsString]) -> bool {
-    arguments.iter().any(|word| word == KEY) && !process::is_kept()
+    let is_of_engine = [ID, NAMESPACE].into_iter().all(|name| env::var_os(name).is_some());
+    let words = if is_of_engine { arguments } else { arguments.get(..1).unwrap_or_default() };
+    words.iter().any(|word| word == KEY) && !process::is_kept()
 }
 
 /// Runs a logger.

@@ -2,8 +2,10 @@
 //! protocol buffers.
 //!
 //! Nothing here blocks: a request is small and is written at once, and an answer is read as it
-//! comes. An answer that breaks a limit or cannot be read ends the connection.
+//! comes. An answer that breaks a limit, cannot be read or was not asked for ends the connection: no
+//! shim can keep its client busy.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -34,6 +36,8 @@ pub(super) struct Client {
     received: Vec<u8>,
     /// The number of the next request: they are odd.
     next: u32,
+    /// The requests without an answer.
+    open: BTreeSet<u32>,
 }
 
 /// The answer to a request.
@@ -56,6 +60,7 @@ pub(super) struct Refused {
 enum Broken {
     TooLong(usize),
     Malformed,
+    NotAsked,
 }
 
 impl Client {
@@ -64,7 +69,7 @@ impl Client {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket: OwnedFd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(Self { socket: socket.into(), received: Vec::new(), next: 1 })
+        Ok(Self { socket: socket.into(), received: Vec::new(), next: 1, open: BTreeSet::new() })
     }
 
     /// Sends a request, and returns its number.
@@ -76,6 +81,7 @@ impl Client {
         if send(&self.socket, &frame, SendFlags::NOSIGNAL)? < frame.len() {
             return Err(io::Error::other("it does not take a request"));
         }
+        self.open.insert(number);
         Ok(number)
     }
 
@@ -83,6 +89,9 @@ impl Client {
     pub(super) fn receive(&mut self) -> io::Result<Option<Response>> {
         loop {
             if let Some(response) = take_response(&mut self.received).map_err(broken)? {
+                if !self.open.remove(&response.request) {
+                    return Err(broken(Broken::NotAsked));
+                }
                 return Ok(Some(response));
             }
             let mut piece = [0; READ];
@@ -109,6 +118,7 @@ fn broken(broken: Broken) -> io::Error {
             format!("its message of {len} bytes exceeds the limit of {MESSAGE_MAX}")
         }
         Broken::Malformed => "its message is malformed".to_owned(),
+        Broken::NotAsked => "its message answers no request".to_owned(),
     };
     io::Error::new(ErrorKind::InvalidData, why)
 }
@@ -120,27 +130,25 @@ fn request(number: u32, service: &str, method: &str, body: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes()[..], &number.to_be_bytes(), &[REQUEST, 0], &message].concat()
 }
 
-/// Takes the first answer out of what was received, if it is complete. Other messages are skipped.
+/// Takes the first answer out of what was received, if it is complete.
 fn take_response(received: &mut Vec<u8>) -> Result<Option<Response>, Broken> {
-    loop {
-        let Some([l0, l1, l2, l3, s0, s1, s2, s3, kind, _]) = received.first_chunk().copied()
-        else {
-            return Ok(None);
-        };
-        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
-        if length > MESSAGE_MAX {
-            return Err(Broken::TooLong(length));
-        }
-        if received.len() < HEADER + length {
-            return Ok(None);
-        }
-        let message: Vec<u8> = received.drain(..HEADER + length).skip(HEADER).collect();
-        if kind == RESPONSE {
-            let request = u32::from_be_bytes([s0, s1, s2, s3]);
-            let result = result(&message).map_err(|Malformed| Broken::Malformed)?;
-            return Ok(Some(Response { request, result }));
-        }
+    let Some([l0, l1, l2, l3, s0, s1, s2, s3, kind, _]) = received.first_chunk().copied() else {
+        return Ok(None);
+    };
+    let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
+    if length > MESSAGE_MAX {
+        return Err(Broken::TooLong(length));
     }
+    if kind != RESPONSE {
+        return Err(Broken::NotAsked);
+    }
+    if received.len() < HEADER + length {
+        return Ok(None);
+    }
+    let message: Vec<u8> = received.drain(..HEADER + length).skip(HEADER).collect();
+    let request = u32::from_be_bytes([s0, s1, s2, s3]);
+    let result = result(&message).map_err(|Malformed| Broken::Malformed)?;
+    Ok(Some(Response { request, result }))
 }
 
 /// The content of an answer.
@@ -160,6 +168,8 @@ fn result(message: &[u8]) -> Result<Result<Vec<u8>, Refused>, Malformed> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
 
     /// A frame of this kind.
     fn frame(kind: u8, number: u32, message: &[u8]) -> Vec<u8> {
@@ -175,12 +185,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_whole_in_any_pieces_and_other_messages_are_skipped() {
+    fn answers_come_whole_in_any_pieces() {
         let found = Message::default().bytes(2, b"body").done();
         let status = Message::default().number(1, NOT_FOUND).text(2, "no task").done();
         let missing = Message::default().bytes(1, &status).done();
-        let bytes =
-            [frame(3, 1, b"data"), frame(2, 1, &found), frame(2, 5, &missing), frame(2, 7, b"")];
+        let bytes = [frame(2, 1, &found), frame(2, 5, &missing), frame(2, 7, b"")];
         let (mut received, mut seen) = (Vec::new(), Vec::new());
         for byte in bytes.concat() {
             received.push(byte);
@@ -206,8 +215,29 @@ mod tests {
         assert!(matches!(take_response(&mut garbage), Err(Broken::TooLong(_))));
         let mut malformed = frame(2, 1, &[0x0a, 99]);
         assert_eq!(take_response(&mut malformed), Err(Broken::Malformed));
+        let mut other = frame(3, 1, b"data");
+        assert_eq!(take_response(&mut other), Err(Broken::NotAsked));
         let mut short = vec![0, 0, 0];
         assert_eq!(take_response(&mut short), Ok(None));
+    }
+
+    #[test]
+    fn a_request_is_answered_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("shim");
+        let listener = UnixListener::bind(&path).unwrap();
+        for (answers, want) in [(&[1, 3][..], 2), (&[1, 1], 1), (&[5], 0)] {
+            let mut client = Client::connect(&path).unwrap();
+            let mut shim = listener.accept().unwrap().0;
+            client.ask("s", "State", b"").unwrap();
+            client.ask("s", "Wait", b"").unwrap();
+            shim.write_all(&answers.iter().flat_map(|n| frame(2, *n, b"")).collect::<Vec<_>>())
+                .unwrap();
+            for _ in 0..want {
+                assert!(client.receive().unwrap().is_some(), "{answers:?}");
+            }
+            assert_eq!(client.receive().is_err(), want < answers.len(), "{answers:?}");
+        }
     }
 
     proptest! {

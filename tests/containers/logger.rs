@@ -241,6 +241,7 @@ fn garbage_of_a_shim_is_refused() {
         (&b"HTTP/1.1 400 Bad Request\r\n"[..], "exceeds the limit"),
         (&[0, 0x40, 0, 1, 0, 0, 0, 1, 2, 0], "exceeds the limit"),
         (&[0, 0, 0, 2, 0, 0, 0, 3, 2, 0, 0x0a, 99], "malformed"),
+        (&[0, 0, 0, 0, 0, 0, 0, 9, 2, 0], "answers no request"),
     ] {
         let bundle = Bundle::new(PLAIN);
         let shim = bundle.shim();
@@ -317,6 +318,16 @@ fn the_file_of_variables_counts_and_may_be_missing() {
     logger.log.wait_for("cannot read /none");
     logger.close();
     assert_eq!(logger.process.ends(), 0);
+}
+
+/// The word that makes a logger may be one of an app.
+#[test]
+fn words_of_a_user_make_no_logger() {
+    let bundle = Bundle::new(PLAIN);
+    let words = ["run", "--name=words", "--", "echo", "containerd-logger"];
+    let mut run = bundle.iottymux(&words);
+    assert_eq!(run.stdout.text(), "containerd-logger\n");
+    assert_eq!(run.ends(), 0);
 }
 
 /// What the logger sets itself, and a place that cannot be: it serves all the same.

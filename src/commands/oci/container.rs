@@ -70,14 +70,15 @@ enum Container {
 struct Running {
     process: ContainerProcess,
     /// The task of its shim, if the kernel will not know how the process ended.
-    task: Option<Task>,
+    task: Option<Box<Task>>,
     /// What the shim has said of that.
     said: Option<AppStatus>,
 }
 
 impl Running {
     fn new(process: ContainerProcess, bundle: &Path, now: Instant) -> Self {
-        let task = if process.status_is_kept() { None } else { Task::of_shim(bundle, now) };
+        let task =
+            if process.status_is_kept() { None } else { Task::of_shim(bundle, now).map(Box::new) };
         Self { process, task, said: None }
     }
 
@@ -103,7 +104,7 @@ impl App for Container {
                 vec![PollFd::new(starter.as_fd(), PollFlags::POLLIN)]
             }
             Self::Runs(Running { process, task, .. }) => {
-                let shim = task.as_ref().and_then(Task::socket);
+                let shim = task.as_deref().and_then(Task::socket);
                 let shim = shim.map(|socket| PollFd::new(socket, PollFlags::POLLIN));
                 process.watched().into_iter().chain(shim).collect()
             }
@@ -114,7 +115,7 @@ impl App for Container {
     fn due(&self) -> Option<Instant> {
         match self {
             Self::Runs(Running { process, task, .. }) => {
-                let shim = task.as_ref().and_then(Task::due);
+                let shim = task.as_deref().and_then(Task::due);
                 process.due().into_iter().chain(shim).min()
             }
             Self::Awaited { .. } | Self::Over(_) => None,
