@@ -38,11 +38,16 @@ pub(super) fn mux_words(options: &[(&str, &OsStr)]) -> Vec<OsString> {
 /// Prepares the directory of an app for its mux, which becomes the user of the muxes if this
 /// machine has one. Returns that user.
 pub(super) fn prepare(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Option<MuxUser> {
-    let given = |user: &MuxUser| {
-        let given = dir.give_to(user.uid, user.gid).and_then(|()| make_logs(dir, user));
-        given.inspect_err(|e| log::warn!("{e:#}")).is_ok()
+    let is_foreign = |log: &LogPath| !user::is_own_log(dir.name().as_str(), &log.path());
+    let given = |(mut user, logs): (MuxUser, Vec<LogPath>)| {
+        let count = logs.len();
+        user.logs = logs.into_iter().filter(is_foreign).collect();
+        let has_own = user.logs.len() < count;
+        let logs = || if has_own { make_logs(dir, &user) } else { Ok(()) };
+        let given = dir.give_to(user.uid, user.gid).and_then(|()| logs());
+        given.inspect_err(|e| log::warn!("{e:#}")).ok().map(|()| user)
     };
-    let user = mux_user(mux, state, dir).filter(given);
+    let user = mux_user(state).zip(salvage::log_files(mux)).and_then(given);
     if user.is_none()
         && let Err(e) = dir.join()
     {
@@ -52,7 +57,7 @@ pub(super) fn prepare(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Optio
 }
 
 /// The user of a mux, if this process may choose one.
-fn mux_user(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Option<MuxUser> {
+fn mux_user(state: &StateDir) -> Option<MuxUser> {
     if !state.is_of_system() || !Uid::effective().is_root() {
         return None;
     }
@@ -60,9 +65,7 @@ fn mux_user(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Option<MuxUser>
     let (uid, gid) = user::mux_user(&passwd)?;
     let program = fs::metadata(env::current_exe().ok()?).ok()?;
     let may_execute = program.mode() & 0o001 != 0;
-    let is_foreign = |log: &LogPath| !user::is_own_log(dir.name().as_str(), &log.path());
-    let logs = salvage::log_files(mux)?.into_iter().filter(is_foreign).collect();
-    may_execute.then_some(MuxUser { uid, gid, logs })
+    may_execute.then_some(MuxUser { uid, gid, logs: Vec::new() })
 }
 
 /// Makes the directory for the logs of an app, which its mux itself writes.

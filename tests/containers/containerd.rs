@@ -189,6 +189,8 @@ fn a_mux_is_the_user_of_the_muxes() {
         client.stdout.wait_for("up\n");
         let mux = engine.mux(id).unwrap();
         assert_user(mux);
+        // Nothing stays of a container without a log there.
+        assert_eq!(engine.path(&format!("logs/iottymux/{id}")).exists(), owner != 0);
         // Another tool rotates, too.
         let rotated = |number: u32| engine.path(&format!("{log}.{number}"));
         fs::rename(engine.path(log), engine.path("moved")).unwrap();
