@@ -149,8 +149,12 @@ impl Mux {
     }
 
     /// Whether a client that saw this app appear may still be on its way: as long as there is
-    /// output that no client has seen, the mux of a short-lived app lives for a moment.
+    /// output that no client has seen, the mux of a short-lived app lives for a moment. An engine
+    /// has seen it, and may start the app again at once.
     fn is_expected(&self, now: Instant) -> bool {
+        if self.engine.is_some() {
+            return false;
+        }
         let unseen = |s: Stream| self.hub.extent(s).is_some_and(|(_, unseen)| unseen > 0);
         now < self.since + LINGER && Stream::ALL.into_iter().any(unseen)
     }
