@@ -94,7 +94,9 @@ pub(crate) fn forget_ended(state: &StateDir) -> Result<()> {
     }
     let ended_at = |dir: &AppDir| {
         Container::read(dir)?;
-        Last::read(dir).ok().flatten().map(|last| last.ended_ms)
+        let last = Last::read(dir).ok().flatten().map(|last| last.ended_ms);
+        // A mux that was killed with its keeper has not noted its end.
+        last.or_else(|| (!dir.is_locked()).then_some(0))
     };
     let dirs = apps.iter().map(|app| state.app(app));
     let mut ended: Vec<(u64, AppDir)> =
