@@ -251,7 +251,7 @@ impl Config {
             Some((option, &**value))
         });
         let (allowed, refused): (Vec<_>, Vec<_>) =
-            ours.partition(|(option, _)| ALLOWED.contains(option));
+            ours.partition(|(option, value)| ALLOWED.contains(option) && !value.contains('\0'));
         let variable =
             |option: &str| format!("IOTTYMUX_{}", option.to_ascii_uppercase().replace('-', "_"));
         let allowed = allowed.into_iter().map(|(option, value)| (variable(option), value));

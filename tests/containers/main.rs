@@ -27,4 +27,5 @@ mod containerd;
 mod engine;
 mod logger;
 mod oci;
+mod refused;
 mod wrapped;

@@ -40,6 +40,8 @@ const MUX_READY: Duration = Duration::from_secs(2);
 /// How long it waits for the mux of an earlier container of the same id, which gives its last
 /// output to slow clients.
 const MUX_ENDS: Duration = Duration::from_secs(1);
+/// Annotations that a warning names at most: the author of a container chooses their number.
+const ANNOTATIONS_NAMED: usize = 8;
 /// Pause between two looks whether that mux has ended.
 const LOOK: Duration = Duration::from_millis(10);
 /// What the engine expects beside a descriptor on its console socket: as runc sends it.
@@ -53,8 +55,9 @@ pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Res
     let mut settings = runtime.settings.clone();
     let (of_container, refused) = config.settings();
     settings.extend(of_container.into_iter().map(|(name, value)| (name, value.to_owned())));
-    for option in refused {
-        let what = format!("container {}: an annotation cannot set {option}", create.id);
+    if !refused.is_empty() {
+        let named: Vec<&str> = refused.iter().copied().take(ANNOTATIONS_NAMED).collect();
+        let what = format!("container {}: annotations cannot set {}", create.id, named.join(", "));
         runtime::warn(create, &what);
     }
     let given = settings.iter().find(|(name, _)| name == "IOTTYMUX_STATE_DIR");
@@ -92,12 +95,11 @@ impl Starter<'_> {
         // From here on the container exists, or its runtime has said why not.
         let created = command.status();
         drop(command);
-        if !is_success(&created) {
-            return self.finish(created, Some(keeper));
-        }
         match keeper.ready() {
             Ok(keeper) => self.finish(created, Some(keeper)),
-            Err(e) => self.delete().and(Err(e)),
+            Err(e) if is_success(&created) => self.delete().and(Err(e)),
+            // What the runtime has said is lost. It says it again, to the engine.
+            Err(e) => Err(e),
         }
     }
 
@@ -209,6 +211,7 @@ impl Starter<'_> {
         let bundle = std::path::absolute(&self.create.bundle).context(what)?;
         command.arg(stream_names(streams)).arg(bundle);
         command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command.env("IOTTYMUX_STATE_DIR", self.app.state());
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
         command.env(process::KEEPER, std::process::id().to_string());
         let errors = runtime::journal().map_or_else(Stdio::null, Stdio::from);

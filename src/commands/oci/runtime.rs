@@ -1,8 +1,9 @@
 //! The real runtime, the settings of the administrator, and messages for the engine.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -48,8 +49,12 @@ pub(super) struct Runtime {
 impl Runtime {
     /// The runtime that the settings name, else the first usual one.
     pub(super) fn find() -> Result<Self> {
+        // Other variables of the engine may be anything.
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
         let mut settings: Vec<(String, String)> =
-            env::vars().filter(|(name, _)| name.starts_with(PREFIX)).collect();
+            env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with(PREFIX)).collect();
         let (found, complaint) = match of_administrator() {
             Ok(found) => (found, None),
             Err(e) => (Vec::new(), Some(format!("{e:#}"))),
@@ -76,7 +81,10 @@ fn of_administrator() -> Result<Vec<(String, String)>> {
         bail!("{SETTINGS}: only root may own and write it");
     }
     let text = fs::read_to_string(SETTINGS).with_context(|| format!("cannot read {SETTINGS}"))?;
-    let settings = process::variables(&text).filter(|(name, _)| name.starts_with(PREFIX));
+    let is_ours = |(name, value): &(&str, String)| {
+        name.starts_with(PREFIX) && !name.contains('\0') && !value.contains('\0')
+    };
+    let settings = process::variables(&text).filter(is_ours);
     Ok(settings.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
@@ -111,7 +119,7 @@ fn is_program(path: &Path) -> Option<bool> {
 
 /// Ends a call with an error, where the engine looks for it.
 pub(super) fn failed(create: Option<&Create>, why: &str) -> Exit {
-    eprintln!("iottymux: {}", line(why));
+    let _ = writeln!(io::stderr(), "iottymux: {}", line(why));
     if let Some(create) = create {
         log_for_engine(create, "error", why);
     }

@@ -1,0 +1,286 @@
+//! Containers that `iottymux-runc` leaves alone, and calls that fail.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::bundle::Rig;
+use crate::proc::Said;
+use crate::skip::skip;
+
+/// A user without rights.
+const USER: u32 = 1000;
+
+#[test]
+fn a_sandbox_and_a_container_that_says_so_are_left_alone() {
+    let Some(rig) = Rig::new() else { return };
+    for (id, annotation, value) in [
+        ("sandbox", "io.kubernetes.cri.container-type", "sandbox"),
+        ("off", "org.iottymux.enabled", "false"),
+    ] {
+        let mut bundle = rig.bundle(id, "echo out");
+        bundle.config["annotations"] = json!({ annotation: value });
+        assert_eq!(bundle.engine().run()[0], b"out\n");
+        assert_eq!(rig.status(id), None);
+    }
+}
+
+#[test]
+fn options_may_have_any_spelling() {
+    let Some(rig) = Rig::new() else { return };
+    let script = rig.path("fake");
+    let text = "#!/bin/sh\nprintf '%s\\n' \"$@\" >>arguments\nfor a; do shift; \
+                [ \"$a\" = --unknown ] || set -- \"$@\" \"$a\"; done\nexec runc \"$@\"\n";
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let log = rig.path("log");
+    let mut bundle = rig.bundle("spelled", "echo out");
+    bundle.globals = vec!["--unknown".to_owned(), format!("--log={}", log.display())];
+    // Without a file for the PID, the wrapper has one of its own.
+    bundle.options = vec!["--no-pivot".to_owned()];
+    bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".to_owned(), script.display().to_string())];
+    assert_eq!(bundle.engine().run()[0], b"out\n");
+    assert_eq!(rig.served("spelled", "stdout"), 4);
+    let arguments = fs::read_to_string(rig.path("arguments")).unwrap();
+    for word in ["--unknown", "--no-pivot", "--pid-file", "create", "spelled"] {
+        assert!(arguments.lines().any(|line| line == word), "{arguments}");
+    }
+}
+
+#[test]
+fn a_create_that_fails_says_what_the_runtime_says_and_leaves_nothing() {
+    let Some(rig) = Rig::new() else { return };
+    let fails = |plain: bool| {
+        let mut bundle = rig.bundle("fails", "echo out");
+        bundle.config["process"]["args"] = json!(["/bin/missing"]);
+        bundle.globals =
+            vec!["--log".to_owned(), rig.path(&format!("log-{plain}")).display().to_string()];
+        if plain { bundle.plain().output() } else { bundle.output() }
+    };
+    let (plain, wrapped) = (fails(true), fails(false));
+    assert_eq!(wrapped.status.code(), plain.status.code());
+    assert_eq!(String::from_utf8_lossy(&wrapped.stderr), String::from_utf8_lossy(&plain.stderr));
+    assert!(rig.processes().is_empty(), "{:?}", rig.processes());
+    let left: Vec<_> =
+        fs::read_dir(rig.path("state")).unwrap().map(|e| e.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The runtime itself then says what is wrong.
+#[test]
+fn an_engine_that_does_not_take_its_terminal_gets_the_runtimes_error() {
+    let Some(rig) = Rig::new() else { return };
+    let fails = |plain: bool| {
+        let mut bundle = rig.bundle("untaken", "echo out").terminal();
+        bundle.options.extend(["--console-socket", "/none/console"].map(String::from));
+        if plain { bundle.plain().output() } else { bundle.output() }
+    };
+    let (plain, wrapped) = (fails(true), fails(false));
+    assert!(!plain.status.success());
+    assert_eq!(wrapped.status.code(), plain.status.code());
+    // Without the time.
+    let said = |output: &std::process::Output| {
+        String::from_utf8_lossy(&output.stderr)
+            .split_once(" level")
+            .map(|(_, said)| said.to_owned())
+    };
+    assert_eq!(said(&wrapped), said(&plain));
+    assert!(rig.processes().is_empty(), "{:?}", rig.processes());
+}
+
+#[test]
+fn a_second_create_of_an_id_is_refused_by_the_runtime() {
+    let Some(rig) = Rig::new() else { return };
+    let mut container = rig.bundle("twice", "read x; echo out").engine();
+    let output = rig.bundle("twice", "read x; echo out").output();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("already exists"), "{said}");
+    let [stdout, _] = container.read();
+    container.start();
+    container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(stdout.text(), "out\n");
+    assert_eq!(rig.served("twice", "stdout"), 4);
+}
+
+#[test]
+fn without_a_mux_the_container_is_created_untouched() {
+    let Some(rig) = Rig::new() else { return };
+    // There can be no directory there.
+    fs::write(rig.path("state"), "a file").unwrap();
+    let log = rig.path("log");
+    let mut bundle = rig.bundle("untouched", "echo out");
+    bundle.globals =
+        ["--log", log.to_str().unwrap(), "--log-format", "json"].map(String::from).into();
+    assert_eq!(bundle.engine().run()[0], b"out\n");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("it has no mux") && log.contains("\"level\":\"warning\""), "{log}");
+    fs::remove_file(rig.path("state")).unwrap();
+}
+
+/// The mux fails beside the runtime, which has created the container by then.
+#[test]
+fn a_container_whose_mux_fails_is_created_again() {
+    let Some(rig) = Rig::new() else { return };
+    let (log, calls, script) = (rig.path("log"), rig.path("calls"), rig.path("counts"));
+    let text = "#!/bin/sh\nfor a; do case $a in create|delete) echo $a >>calls;; esac; done\n\
+                exec runc \"$@\"\n";
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    for is_terminal in [false, true] {
+        let id = format!("again-{is_terminal}");
+        fs::create_dir_all(rig.path("state")).unwrap();
+        // There can be no directory of the app.
+        fs::write(rig.path("state").join(&id), "a file").unwrap();
+        let mut bundle = rig.bundle(&id, "read x; echo out; exit 3");
+        bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+        bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".into(), script.display().to_string())];
+        let said = if is_terminal {
+            let (container, mut engine) = bundle.terminal().engine_terminal();
+            container.start();
+            let said = Said::follow(engine.try_clone().unwrap());
+            engine.write_all(b"\n").unwrap();
+            said.text()
+        } else {
+            let mut container = bundle.engine();
+            container.start();
+            container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+            container.read()[0].text()
+        };
+        assert!(said.ends_with("out\n") || said.ends_with("out\r\n"), "{said:?}");
+        let log = fs::read_to_string(&log).unwrap();
+        assert!(log.contains(&format!("container {id}: it has no mux")), "{log}");
+        fs::remove_file(rig.path("state").join(&id)).unwrap();
+    }
+    // With a terminal it need not be deleted. The last one each is the test's.
+    let calls = fs::read_to_string(calls).unwrap();
+    assert_eq!(calls, "create\ndelete\ncreate\ndelete\ncreate\ndelete\n");
+}
+
+/// The runtime then says it to a pipe that nobody reads.
+#[test]
+fn a_create_that_fails_without_a_mux_says_what_the_runtime_says() {
+    let Some(rig) = Rig::new() else { return };
+    fs::create_dir_all(rig.path("state")).unwrap();
+    // There can be no directory of the app.
+    fs::write(rig.path("state/mute"), "a file").unwrap();
+    let fails = |plain: bool| {
+        let mut bundle = rig.bundle("mute", "echo out");
+        bundle.config["process"]["args"] = json!(["/bin/missing"]);
+        let bundle = if plain { bundle.plain() } else { bundle };
+        let output = bundle.output();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said.split_once(" level").map(|(_, said)| said.to_owned()))
+    };
+    assert_eq!(fails(false), fails(true));
+    fs::remove_file(rig.path("state/mute")).unwrap();
+}
+
+/// Whatever the author of a container and the engine have set: calls work, and one line says what
+/// does not count.
+#[test]
+fn strange_annotations_and_variables_leave_calls_alone() {
+    let Some(rig) = Rig::new() else { return };
+    let mut bundle = rig.bundle("strange", "echo out");
+    let names = (0..2000).map(|n| format!("org.iottymux.x{n}")).chain(["a".to_owned()]);
+    bundle.config["annotations"] = names.map(|name| (name, json!("1"))).collect();
+    bundle.config["annotations"]["org.iottymux.client-patience"] = json!("1\0");
+    let log = rig.path("log");
+    bundle.globals = vec![format!("--log={}", log.display())];
+    assert_eq!(bundle.engine().run()[0], b"out\n");
+    assert_eq!(rig.served("strange", "stdout"), 4);
+    let log = fs::read_to_string(log).unwrap();
+    let of_mux: Vec<&str> = log.lines().filter(|line| line.contains("annotations")).collect();
+    assert!(of_mux.len() == 1 && of_mux[0].contains("client-patience"), "{}", log.len());
+    let mut list = rig.call(rig.wrapper());
+    list.arg("list").env("STRANGE", OsStr::from_bytes(b"\xff"));
+    let output = list.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// The keeper has no variables of the engine, such as that of a user's session.
+#[test]
+fn a_user_has_a_mux_as_well() {
+    let Some(rig) = Rig::new() else { return };
+    let program = fs::metadata(env!("CARGO_BIN_EXE_iottymux")).unwrap();
+    let home = rig.path("home");
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(USER), Some(USER)).unwrap();
+    fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let as_user = |program: &Path, words: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        command.uid(USER).gid(USER).args(words).current_dir(&home).env("XDG_RUNTIME_DIR", &home);
+        command.env_remove("IOTTYMUX_STATE_DIR");
+        // The container has them as well, so they have no end.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()
+    };
+    let call = |program: &Path, words: &[&str]| {
+        as_user(program, &[&["--root", "rootless"], words].concat()).unwrap()
+    };
+    let runc = Path::new("runc");
+    let is_allowed = program.permissions().mode() & 0o001 != 0
+        && as_user(&rig.wrapper(), &["--version"]).is_ok_and(|status| status.success())
+        && as_user(runc, &["spec", "--rootless"]).is_ok_and(|status| status.success());
+    if !is_allowed {
+        return skip("another user", "it cannot execute the program");
+    }
+    let config = home.join("config.json");
+    let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+    value["process"]["terminal"] = json!(false);
+    value["process"]["args"] = json!(["/bin/echo", "out"]);
+    value["root"] = json!({ "path": rig.path("root"), "readonly": true });
+    fs::write(&config, value.to_string()).unwrap();
+    for program in [runc, &rig.wrapper()] {
+        let created = call(program, &["create", "rootless"]);
+        if program == runc && !created.success() {
+            return skip("containers of users", "this machine has none");
+        }
+        assert!(created.success(), "{created:?}");
+        if program == runc {
+            assert!(call(program, &["delete", "--force", "rootless"]).success());
+        }
+    }
+    let has_mux = home.join("iottymux").read_dir().is_ok_and(|mut apps| apps.next().is_some());
+    let deleted = call(&rig.wrapper(), &["delete", "--force", "rootless"]);
+    assert!(has_mux && deleted.success(), "{deleted:?}");
+}
+
+#[test]
+fn a_missing_runtime_is_named() {
+    let Some(rig) = Rig::new() else { return };
+    let mut bundle = rig.bundle("missing", "echo out");
+    bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".to_owned(), "/no/runtime".to_owned())];
+    let output = bundle.output();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("IOTTYMUX_OCI_RUNTIME=/no/runtime: there is no such program"), "{said}");
+}
+
+#[test]
+fn under_conmon_it_says_what_to_do_instead() {
+    let Some(rig) = Rig::new() else { return };
+    // What counts is the name of the parent.
+    let conmon = rig.path("conmon");
+    fs::copy("/bin/sh", &conmon).unwrap();
+    let create = rig.bundle("conmon", "echo out").create();
+    let mut command = rig.call(conmon);
+    let words: Vec<String> =
+        create.get_args().map(|word| word.to_str().unwrap().to_owned()).collect();
+    let line = format!("{} {} || exit $?", rig.wrapper().display(), words.join(" "));
+    let mut command = {
+        let program = command.get_program().to_owned();
+        command = std::process::Command::new(program);
+        command.env("IOTTYMUX_STATE_DIR", rig.path("state")).args(["-c", &line]);
+        command
+    };
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("--log-driver passthrough"), "{said}");
+}
