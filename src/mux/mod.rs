@@ -276,6 +276,12 @@ impl Mux {
 
     fn on_signal(&mut self, asked: SignalRequest) {
         match asked {
+            SignalRequest::Stop(signal) if self.life.outlive_keeper() => {
+                let name = self.files.name();
+                log::error!("app {name}: its keeper died ({signal}), going on without it");
+                // Then a terminal has an end, too.
+                self.sources.release(&self.files.notify);
+            }
             SignalRequest::Stop(signal) => {
                 log::info!("app {}: ending on {signal}", self.files.name());
                 self.stop();
@@ -362,6 +368,10 @@ impl Mux {
         self.input.queue.advance(now);
         self.feed(now);
         self.on_lifecycle_events();
+        if self.life.is_alone() && self.sources.are_closed() {
+            self.life.lose_app();
+            self.stop();
+        }
         if let Some(error) = self.life.take_failure() {
             self.abandon(&anyhow!(error));
             self.phase = Phase::Done;

@@ -303,6 +303,29 @@ fn it_is_gone_soon_after_a_signal() {
     eventually("the mux has ended", || bundle.iottymux(&["status", "--app=web"]).ends() == 0);
 }
 
+/// Its mux goes on, and ends with the pipes.
+#[test]
+fn a_killed_logger_costs_the_container_nothing() {
+    let bundle = Bundle::new(PLAIN);
+    let shim = bundle.shim();
+    let mut logger = bundle.start(&["containerd-logger", ""]);
+    shim.asked("State").answer(&[0x18, 7]);
+    logger.say("first\n");
+    let mut client = bundle.attach(&[]);
+    client.stdout.wait_for("first\n");
+    eventually("the mux knows that it runs", || {
+        let mut status = bundle.iottymux(&["status", "--json", "--app=web"]);
+        status.stdout.text().contains("\"app_pid\":7,") && status.ends() == 0
+    });
+    kill(logger.process.pid(), Signal::SIGKILL).unwrap();
+    logger.process.ends();
+    logger.say("second\n");
+    client.stdout.wait_for("second\n");
+    logger.close();
+    client.ends();
+    assert_eq!(client.stdout.text(), "first\nsecond\n");
+}
+
 #[test]
 fn the_file_of_variables_counts_and_may_be_missing() {
     let bundle = Bundle::new(PLAIN);

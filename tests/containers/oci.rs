@@ -124,6 +124,45 @@ fn a_killed_mux_costs_the_engine_nothing() {
     assert_eq!(rig.served("killed", "stdout"), want.len() as u64);
 }
 
+/// It is not started again. The mux goes on, and ends with the container.
+#[test]
+fn a_killed_keeper_costs_the_container_nothing() {
+    let Some(rig) = Rig::new() else { return };
+    let script = "while read x; do echo \"got $x\"; done; seq 1 100000; exit 3";
+    let mut container = rig.bundle("alone", script).engine();
+    let [stdout, _] = container.read();
+    container.start();
+    let mut client = rig.client(&["attach", "--app", "alone", "--mode", "stdout"]);
+    eventually("it has attached", || {
+        rig.status("alone").is_some_and(|status| status["clients"].as_array().unwrap().len() >= 3)
+    });
+    let (terminal, mut engine) =
+        rig.bundle("alone-tty", "read x; echo \"got $x\"").terminal().engine_terminal();
+    let shown = Said::follow(engine.try_clone().unwrap());
+    terminal.start();
+    eventually("it runs", || rig.status("alone-tty").is_some_and(|s| s["app_pid"].is_i64()));
+    for id in ["alone", "alone-tty"] {
+        let mux = rig.mux(id);
+        let keeper = parent(mux);
+        kill(keeper, Signal::SIGKILL).unwrap();
+        eventually("it is gone", || parent(mux) != keeper);
+    }
+    container.stdin.as_ref().unwrap().write_all(b"a line\n").unwrap();
+    stdout.wait_for("got a line\n");
+    drop(container.stdin.take());
+    assert!(stdout.text().ends_with("\n100000\n"));
+    client.ends();
+    assert!(client.stdout.text() == stdout.text(), "{}", client.stderr.text());
+    engine.write_all(b"a line\n").unwrap();
+    shown.wait_for("got a line\r\n");
+}
+
+fn parent(pid: i32) -> Pid {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    Pid::from_raw(fields.split_whitespace().nth(1).unwrap().parse().unwrap())
+}
+
 #[test]
 fn the_engines_input_is_typed_and_its_end_is_the_end() {
     let Some(rig) = Rig::new() else { return };

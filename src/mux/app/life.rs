@@ -9,6 +9,7 @@ use nix::unistd::getppid;
 
 use crate::os::state::AppDir;
 use crate::systemd::app_status::Inquiry;
+use crate::systemd::process;
 use crate::types::service::ServiceName;
 use crate::types::stream::Offsets;
 use crate::wire::life::ReportedLife;
@@ -43,6 +44,8 @@ pub(crate) struct Lifecycle {
     failed: Option<String>,
     /// Whether the keeper knows that a client has attached.
     has_reported_client: bool,
+    /// Whether the keeper has died while its container ran.
+    is_alone: bool,
 }
 
 impl Lifecycle {
@@ -57,6 +60,7 @@ impl Lifecycle {
             events: VecDeque::new(),
             failed: None,
             has_reported_client: false,
+            is_alone: false,
         }
     }
 
@@ -87,6 +91,19 @@ impl Lifecycle {
     /// Whether children of an ended app may go on writing.
     pub(crate) fn leaves_children(&self) -> bool {
         self.kept == Some(KeptApp::Command)
+    }
+
+    /// Whether the keeper has died, which this mux learns by a signal, while its container runs. The
+    /// mux then goes on alone: without it the container would die of SIGPIPE. True once: the next
+    /// signal is to end the mux.
+    pub(crate) fn outlive_keeper(&mut self) -> bool {
+        let runs = self.kept == Some(KeptApp::Container) && self.pid.is_some();
+        runs && !process::is_kept() && !std::mem::replace(&mut self.is_alone, true)
+    }
+
+    /// Whether nobody will report that the app has ended.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone && self.pid.is_some()
     }
 
     /// How the app ended, if it has and does not run again.
