@@ -27,7 +27,6 @@ use crate::systemd::store::FIRST_FD;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
-use crate::wire::container::Container;
 
 /// The key that makes this program a logger. Its value is a file with variables, or empty.
 const KEY: &str = "containerd-logger";
@@ -217,8 +216,7 @@ fn is_own(option: &OsString) -> bool {
 fn free_name(state: &StateDir, name: &AppName) -> AppName {
     let is_free = |name: &AppName| {
         let dir = state.app(name);
-        // A directory that is split is that of a service, unless a container had it.
-        !dir.is_locked() && (!dir.is_split() || Container::read(&dir).is_some())
+        !dir.is_locked() && !dir.is_of_service()
     };
     let numbered = (2..NAMES).map(|number| name::numbered(name, number));
     let free = [name.clone()].into_iter().chain(numbered).find(is_free);

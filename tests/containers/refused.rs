@@ -125,6 +125,22 @@ fn without_a_mux_the_container_is_created_untouched() {
     fs::remove_file(rig.path("state")).unwrap();
 }
 
+/// Its mux may not run just now, and finds its files again.
+#[test]
+fn a_container_does_not_take_the_name_of_a_service() {
+    let Some(rig) = Rig::new() else { return };
+    for dir in ["mux", "ends"] {
+        fs::create_dir_all(rig.path("state/served").join(dir)).unwrap();
+    }
+    let log = rig.path("log");
+    let mut bundle = rig.bundle("served", "echo out");
+    bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+    assert_eq!(bundle.engine().run()[0], b"out\n");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("it has no mux: app served is a service"), "{log}");
+    assert!(!rig.path("state/served/mux/container.json").exists());
+}
+
 /// The mux fails beside the runtime, which has created the container by then.
 #[test]
 fn a_container_whose_mux_fails_is_created_again() {

@@ -223,8 +223,12 @@ impl Starter<'_> {
         Ok(Keeper { child: command.spawn().context(what)?, socket: ours, until })
     }
 
-    /// Waits until the mux of an earlier container of this name has ended.
+    /// Waits until the mux of an earlier container of this name has ended. A service whose mux does
+    /// not run just now keeps its name.
     fn await_earlier(&self) -> Result<()> {
+        if self.app.is_of_service() {
+            bail!("app {} is a service", self.name);
+        }
         let until = Instant::now() + MUX_ENDS;
         while self.app.is_locked() {
             if Instant::now() >= until {

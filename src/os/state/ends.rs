@@ -93,6 +93,11 @@ impl AppDir {
         make().with_context(|| format!("cannot set up directory {}", self.path.display()))
     }
 
+    /// Whether the app is a service with the split layout: those of containers have no ends.
+    pub(crate) fn is_of_service(&self) -> bool {
+        self.is_split() && fs::symlink_metadata(self.path.join(ENDS)).is_ok_and(|it| it.is_dir())
+    }
+
     /// Whether the layout is split and the mux's directory belongs to another user.
     pub(super) fn is_anothers(&self) -> bool {
         let owner = fs::symlink_metadata(self.path.join(MUX)).map(|there| there.uid());
