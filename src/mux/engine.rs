@@ -54,6 +54,9 @@ pub(crate) struct Engine {
     pub(crate) id: ClientId,
     outputs: Vec<Option<EngineOutput>>,
     input: Option<EngineInput>,
+    /// The size that its terminal is known to have: read last, or set last by us. Another one is a
+    /// resize by the engine.
+    known_window: Option<Size>,
     /// Separates the replies of its terminal to the app's queries from keys.
     replies: Option<Box<Replies>>,
 }
@@ -130,8 +133,13 @@ impl Engine {
         let memory = kept_memory::open(STORED, (WORDS, 0), stored, notify)?;
         let Some((epoch, offsets)) = memory.words.split_first() else { return Ok(None) };
         let is_same = epoch.load(Ordering::Acquire) == hub.epoch().0;
-        let mut engine =
-            Self { id: hub.join(Duration::ZERO), outputs: Vec::new(), input: None, replies: None };
+        let mut engine = Self {
+            id: hub.join(Duration::ZERO),
+            outputs: Vec::new(),
+            input: None,
+            known_window: None,
+            replies: None,
+        };
         for (stream, words) in Stream::ALL.into_iter().zip(offsets.chunks_exact(2)) {
             let offsets = Offsets { given: &words[0], put: &words[1] };
             if !is_same {
@@ -277,18 +285,32 @@ impl Engine {
         output.map(|output| &output.fd)
     }
 
-    /// The size that it has given its terminal.
-    pub(crate) fn window(&self) -> Option<Size> {
+    fn window(&self) -> Option<Size> {
         self.tty().and_then(|tty| pty::size(tty).ok())
     }
 
-    /// Its terminal gets the size of the app's.
-    pub(crate) fn resize(&self, size: Size) {
-        if let Some(tty) = self.tty()
-            && self.window() != Some(size)
-            && let Err(e) = pty::resize(tty, size)
-        {
-            log::debug!("the size of the engine's terminal: {e}");
+    /// The size that it has given its terminal, if that is new.
+    pub(crate) fn new_window(&mut self) -> Option<Size> {
+        let window = self.window().filter(|window| self.known_window != Some(*window))?;
+        self.known_window = Some(window);
+        Some(window)
+    }
+
+    /// Its terminal is known to have the size of the app's.
+    pub(crate) fn set_known_window(&mut self, size: Size) {
+        self.known_window = Some(size);
+    }
+
+    /// Its terminal gets the size of the app's, unless the engine has resized it meanwhile: that is
+    /// reported and followed next.
+    pub(crate) fn resize(&mut self, size: Size) {
+        if self.known_window == Some(size) || self.window() != self.known_window {
+            return;
+        }
+        let Some(tty) = self.tty() else { return };
+        match pty::resize(tty, size) {
+            Ok(()) => self.known_window = Some(size),
+            Err(e) => log::debug!("the size of the engine's terminal: {e}"),
         }
     }
 

@@ -19,6 +19,9 @@ impl Mux {
         }
         engine.report_resizes();
         let outputs = engine.outputs();
+        if let (Some(engine), Some(terminal)) = (&mut self.engine, &self.terminal) {
+            engine.set_known_window(terminal.sizes.size());
+        }
         self.follow_engine_window();
         for index in outputs {
             self.flush_engine(index);
@@ -115,9 +118,8 @@ impl Mux {
 
     /// The engine has resized its terminal: the app's gets that size.
     pub(crate) fn follow_engine_window(&mut self) {
-        if let (Some(engine), Some(terminal)) = (&self.engine, &mut self.terminal)
-            && let Some(window) = engine.window()
-            && window != terminal.sizes.size()
+        if let (Some(engine), Some(terminal)) = (&mut self.engine, &mut self.terminal)
+            && let Some(window) = engine.new_window()
         {
             terminal.sizes.resized(engine.id, window);
         }

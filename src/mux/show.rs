@@ -219,7 +219,7 @@ impl Mux {
         {
             log::error!("app {}: the size of its terminal: {e}", self.files.name());
         }
-        if let Some(engine) = &self.engine {
+        if let Some(engine) = &mut self.engine {
             engine.resize(size);
         }
         self.logs.resized(&mut self.hub, size);

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -293,6 +295,36 @@ fn a_terminal_is_shared_with_the_engine() {
     assert_eq!(attach.ends(), 4);
     shown.bytes();
     assert!(rig.served("tty", "tty") > 0);
+}
+
+#[test]
+fn the_last_of_quick_resizes_by_the_engine_counts() {
+    let Some(rig) = Rig::new() else { return };
+    let script = "stty -echo; while read line; do echo \"got $line\"; stty size; done";
+    let (container, engine) = rig.bundle("quick", script).terminal().engine_terminal();
+    let resize = |rows, cols| {
+        let size = Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&engine, size).unwrap();
+    };
+    container.start();
+    let shown = Said::follow(engine.try_clone().unwrap());
+    for rows in 30..40 {
+        // There and back, as docker's client does it to have the app redraw. The mux may see any of
+        // these sizes.
+        for (rows, cols) in [(rows, 100), (25, 81), (rows, 100)] {
+            resize(rows, cols);
+            thread::sleep(Duration::from_millis(5));
+        }
+        eventually("the app has the engine's last size", || {
+            nudge(&|| (&engine).write_all(format!("at {rows}.\n").as_bytes()).unwrap());
+            let text = shown.so_far();
+            let answers = text.split_once(&format!("got at {rows}."));
+            answers.is_some_and(|(_, answers)| answers.contains(&format!("{rows} 100\r\n")))
+        });
+        assert_eq!(size_of(&engine), (rows, 100));
+    }
+    (&engine).write_all(b"\x04").unwrap();
+    shown.bytes();
 }
 
 /// Types now and then only: the app starts a program for each line.
