@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{each, find};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
-use crate::types::escape::ascii_json;
+use crate::types::escape::{self, ascii_json};
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::time::Now;
@@ -277,7 +277,7 @@ fn text(report: &Report) -> String {
     let now = Now::read().stamp.millis();
     for ErrorReport { at_ms, error } in &report.errors {
         let ago = now.saturating_sub(*at_ms) / 1000;
-        let _ = writeln!(out, "{ago} s ago: {}", error.escape_debug());
+        let _ = writeln!(out, "{ago} s ago: {}", escape::line(error));
     }
     out
 }
@@ -288,7 +288,7 @@ fn last_text(dir: &AppDir, last: &Last) -> String {
     for StreamTail { stream, bytes, tail } in &last.streams {
         let _ = writeln!(out, "{:8} {bytes} bytes", stream.name());
         for line in tail.lines() {
-            let _ = writeln!(out, "  {}", line.escape_debug());
+            let _ = writeln!(out, "  {}", escape::line(line));
         }
     }
     out
