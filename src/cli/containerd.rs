@@ -35,6 +35,8 @@ const ID: &str = "CONTAINER_ID";
 const NAMESPACE: &str = "CONTAINER_NAMESPACE";
 /// The options of the mux that the logger itself sets.
 const OWN: [&str; 7] = ["app", "streams", "state-dir", "namespace", "id", "exec", "for-engine"];
+/// Pipes of the shim: stdout, stderr, and that by which it waits for the logger.
+const PIPES: usize = 3;
 /// Longest file with variables, bytes.
 const ENV_FILE: u64 = 64 << 10;
 /// Names that are tried for a container, while others have the first ones.
@@ -48,13 +50,24 @@ pub(crate) fn is_logger(arguments: &[OsString]) -> bool {
     words.iter().any(|word| word == KEY) && !process::is_kept()
 }
 
+/// Whether containerd has started this process, whatever the command line is: its container ends
+/// with a logger that refuses to serve.
+pub(crate) fn is_started_by_containerd() -> bool {
+    let is_pipe = |fd: i32| {
+        let file = fs::metadata(format!("/proc/self/fd/{fd}"));
+        file.is_ok_and(|file| file.file_type().is_fifo())
+    };
+    let is_container = [ID, NAMESPACE].iter().all(|name| env::var_os(name).is_some());
+    is_container && (FIRST_FD..).take(PIPES).all(is_pipe)
+}
+
 /// Runs a logger.
 pub(crate) fn main(arguments: &[OsString]) -> Exit {
     let words = Words::new(arguments);
     // It does not come back if the file has something new.
     let mistake = words.env_file.as_deref().and_then(|file| read_env_file(file).err());
     // From here on the descriptors of the shim are ours.
-    let fds = sys::adopt(FIRST_FD, 3);
+    let fds = sys::adopt(FIRST_FD, PIPES);
     let is_pipe = |fd: &OwnedFd| {
         let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
         file.is_ok_and(|file| file.file_type().is_fifo())
@@ -74,6 +87,10 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
     }
     if let Some(mistake) = mistake {
         log::error!("container {}: {mistake:#}", id.escape_debug());
+    }
+    if !is_logger(arguments) {
+        let id = id.escape_debug();
+        log::error!("container {id}: the address has no key {KEY}; the logger goes on without it");
     }
     let started = Started { id, namespace, bundle };
     let outcome = started.request(&words.options, [stdout, stderr], ready);

@@ -64,6 +64,7 @@ fn our_main(arguments: &[OsString]) -> Exit {
     let parsed = command(arguments).try_get_matches_from(std::env::args_os());
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
+        Err(_) if containerd::is_started_by_containerd() => return containerd::main(arguments),
         Err(e) => {
             if process::has_descriptors()
                 && let Some((cli, wrong)) = salvage::read(&command(arguments), arguments)

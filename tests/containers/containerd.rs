@@ -224,6 +224,21 @@ fn a_mux_is_the_user_of_the_muxes() {
     }
 }
 
+/// The key that makes this program a logger, misspelt or forgotten.
+#[test]
+fn a_logger_serves_without_its_key() {
+    let Some(engine) = Engine::start() else { return };
+    for (id, key) in [("misspelt", "containerd-loger=&"), ("forgotten", "")] {
+        let uri = engine.uri("").replace("containerd-logger=&", key);
+        engine.run(id, &uri, "echo served; exit 4");
+        let mut client = engine.attach(id);
+        client.ends();
+        assert!(engine.ask(&["status", "--app", id]).contains("served"), "{id}");
+        engine.wait_for_log(&format!("container {id}: the address has no key containerd-logger"));
+        engine.delete(id);
+    }
+}
+
 /// What a user may get wrong: the container runs, and containerd's log says what is wrong.
 #[test]
 fn a_logger_serves_whatever_it_is_asked_for() {
