@@ -38,16 +38,16 @@ pub(super) fn mux_words(options: &[(&str, &OsStr)]) -> Vec<OsString> {
 /// Prepares the directory of an app for its mux, which becomes the user of the muxes if this
 /// machine has one. Returns that user.
 pub(super) fn prepare(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Option<MuxUser> {
-    let is_foreign = |log: &LogPath| !user::is_own_log(dir.name().as_str(), &log.path());
-    let given = |(mut user, logs): (MuxUser, Vec<LogPath>)| {
-        let count = logs.len();
-        user.logs = logs.into_iter().filter(is_foreign).collect();
-        let has_own = user.logs.len() < count;
-        let logs = || if has_own { make_logs(dir, &user) } else { Ok(()) };
-        let given = dir.give_to(user.uid, user.gid).and_then(|()| logs());
+    let is_own = |log: &LogPath| user::is_own_log(dir.name().as_str(), &log.path());
+    let given = |logs: Vec<LogPath>| {
+        let (own, foreign): (Vec<_>, Vec<_>) = logs.into_iter().partition(is_own);
+        let user = mux_user(state, foreign)?;
+        let given = dir.give_to(user.uid, user.gid);
+        let given =
+            given.and_then(|()| if own.is_empty() { Ok(()) } else { make_logs(dir, &user) });
         given.inspect_err(|e| log::warn!("{e:#}")).ok().map(|()| user)
     };
-    let user = mux_user(state).zip(salvage::log_files(mux)).and_then(given);
+    let user = salvage::log_files(mux).and_then(given);
     if user.is_none()
         && let Err(e) = dir.join()
     {
@@ -56,8 +56,8 @@ pub(super) fn prepare(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Optio
     user
 }
 
-/// The user of a mux, if this process may choose one.
-fn mux_user(state: &StateDir) -> Option<MuxUser> {
+/// The user of a mux, if this process may choose one. The keeper opens these logs for it.
+fn mux_user(state: &StateDir, logs: Vec<LogPath>) -> Option<MuxUser> {
     if !state.is_of_system() || !Uid::effective().is_root() {
         return None;
     }
@@ -65,7 +65,7 @@ fn mux_user(state: &StateDir) -> Option<MuxUser> {
     let (uid, gid) = user::mux_user(&passwd)?;
     let program = fs::metadata(env::current_exe().ok()?).ok()?;
     let may_execute = program.mode() & 0o001 != 0;
-    may_execute.then_some(MuxUser { uid, gid, logs: Vec::new() })
+    may_execute.then_some(MuxUser { uid, gid, logs })
 }
 
 /// Makes the directory for the logs of an app, which its mux itself writes.

@@ -268,7 +268,9 @@ fn run_dir(args: &RunArgs, state: &StateDir) -> Result<AppDir> {
     let name = AppName::derived(&file).with_context(|| {
         format!("cannot derive an app name from {}: pass --name", file.escape_debug())
     })?;
-    let is_free = |dir: &AppDir| !dir.is_locked() && !dir.is_split();
+    // A directory that is split is that of a service, unless a container had it.
+    let is_free =
+        |dir: &AppDir| !dir.is_locked() && (!dir.is_split() || Container::read(dir).is_some());
     let numbered = (2..NAMES).map(|number| AppName::made(format!("{name}-{number}")));
     let mut dirs = [name.clone()].into_iter().chain(numbered).map(|name| state.app(&name));
     dirs.find(is_free).with_context(|| format!("{NAMES} apps are called {name}: pass --name"))

@@ -223,6 +223,10 @@ impl Mux {
             Some(keeper) => Notify::to_keeper(keeper),
             None => Notify::from_env(keeps_ends)?,
         };
+        if is_kept && !is_passed && Container::read(&dir).is_some() {
+            // A container had this name, and has left what it wrote.
+            dir.join()?;
+        }
         if is_kept && !is_passed && dir.is_split() {
             bail!(
                 "app {}: {} belongs to the mux of a service; use another name, or disable the service",

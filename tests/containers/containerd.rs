@@ -222,6 +222,11 @@ fn a_mux_is_the_user_of_the_muxes() {
         assert!(engine.ask(&["status", "own"]).contains("again"));
         engine.delete("own");
     }
+    assert!(!engine.path("logs/iottymux/foreign").exists(), "a directory for no log");
+    // Nor does a container that has ended keep its name from other apps.
+    let mut run = Proc::spawn(engine.iottymux(&["run", "--name", "own", "echo", "a command"]));
+    assert_eq!(run.ends(), 0, "{}", run.stderr.text());
+    assert_eq!(run.stdout.text(), "a command\n");
 }
 
 /// The key that makes this program a logger, misspelt or forgotten.
