@@ -2,9 +2,11 @@
 //!
 //! An id that is a valid name of an app, in the usual namespace, is the name. Any other id is
 //! changed to the characters of a name, and gets a hash of the namespace and the id, so that two
-//! containers have two names.
+//! containers have two names. An id that an engine has made up counts by its beginning, so that it
+//! may be written as the engine shows it.
 
 use crate::types::name::AppName;
+use crate::wire::container::short_id;
 
 /// The namespace whose ids are names of apps.
 const DEFAULT: &str = "default";
@@ -19,6 +21,7 @@ const PRIME: u32 = 0x0100_0193;
 
 /// The name of a container or of a process in one.
 pub(crate) fn app_name(namespace: &str, id: &str) -> AppName {
+    let id = short_id(id).unwrap_or(id);
     let as_it_is = || id.parse::<AppName>().ok().filter(|_| namespace == DEFAULT);
     as_it_is().filter(|_| id.len() <= ID_MAX).unwrap_or_else(|| hashed(namespace, id))
 }
@@ -82,6 +85,11 @@ mod tests {
             }
             assert_eq!(name.parse::<AppName>().map(|name| name.to_string()), Ok(name));
         }
+        let generated = "0123456789ab".to_owned() + &"cdef".repeat(13);
+        for namespace in ["default", "moby"] {
+            assert_eq!(app_name(namespace, &generated), app_name(namespace, "0123456789ab"));
+        }
+        assert_eq!(app_name("default", &generated).as_str(), "0123456789ab");
         assert_ne!(app_name("a", "x"), app_name("b", "x"));
         assert_ne!(app_name("default", "X"), app_name("default", "x"));
         // Users know it.

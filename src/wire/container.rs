@@ -16,6 +16,9 @@ const VERSION: u32 = 1;
 /// Why the input of a container is closed, if it never was open.
 pub(crate) const NO_INPUT: &str =
     "containerd gives its logger no input; try the OCI runtime iottymux-runc for this container";
+/// Digits of an id that an engine has made up, and of its beginning that engines show.
+const GENERATED_ID: usize = 64;
+const SHORT_ID: usize = 12;
 /// Bytes of the document that are read.
 const MOST: u64 = 64 * 1024;
 
@@ -45,10 +48,18 @@ impl Container {
         document::parse(&dir.read(CONTAINER, MOST).ok()?, VERSION).ok()
     }
 
-    /// Whether this is the id that a user has typed.
+    /// Whether this is the id that a user has typed, as a whole or as engines show it.
     pub(crate) fn has_id(&self, text: &str) -> bool {
-        self.exec.as_ref().unwrap_or(&self.id) == text
+        let id = self.exec.as_ref().unwrap_or(&self.id);
+        id == text || short_id(id) == Some(text)
     }
+}
+
+/// The beginning of an id that an engine has made up, such as that of a container of Docker.
+pub(crate) fn short_id(id: &str) -> Option<&str> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_generated = id.len() == GENERATED_ID && id.bytes().all(is_digit);
+    is_generated.then(|| &id[..SHORT_ID])
 }
 
 /// `NAMESPACE/ID`, and the process in it. Not escaped.
