@@ -43,6 +43,7 @@ use crate::core::hub::memory::{self, Memory};
 use crate::os::state::{AppDir, Lock};
 use crate::os::{filter, sys};
 use crate::systemd::notify::{self, Notify};
+use crate::systemd::process;
 use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
@@ -206,6 +207,8 @@ impl Mux {
         let keeper = stored.remove(notify::KEEPER).filter(|_| is_kept);
         // A hook may have stored the ends for the first mux, but only a mux has a memory.
         let is_passed = matches!(streams, Streams::Passed { .. });
+        // A runtime has started the container of this console, and no service.
+        let is_by_hand = matches!(streams, Streams::Console { .. }) && !process::is_of_unit();
         let kept = match is_kept {
             true if is_passed => Some(KeptApp::Container),
             true => Some(KeptApp::Command),
@@ -223,20 +226,7 @@ impl Mux {
             Some(keeper) => Notify::to_keeper(keeper),
             None => Notify::from_env(keeps_ends)?,
         };
-        if is_kept && !is_passed && Container::read(&dir).is_some() {
-            // A container had this name, and has left what it wrote.
-            dir.join()?;
-        }
-        if is_kept && !is_passed && dir.is_split() {
-            bail!(
-                "app {}: {} belongs to the mux of a service; use another name, or disable the service",
-                dir.name(),
-                dir.dir().display()
-            );
-        }
-        if !is_kept {
-            dir.join()?;
-        }
+        claim(&dir, kept)?;
         let mut missing = Missing::default();
         let (lock, reported) = enter(&dir, duty, takes_over, &mut missing)?;
         if let Some(container) = container {
@@ -259,7 +249,9 @@ impl Mux {
             }
         }
         let listeners = listen(&dir, &ends.streams, duty, &mut missing)?;
-        let life = Lifecycle::new(service.clone(), kept).taking_over(reported.as_ref());
+        let is_service = kept.is_none() && !is_by_hand;
+        let life = Lifecycle::new(is_service.then(|| service.clone()), kept);
+        let life = life.taking_over(reported.as_ref());
         let may_renew = keeps_ends && dir.may_renew_input();
         let ending = streams.input_ending(ends.input.is_some(), may_renew);
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
@@ -339,6 +331,23 @@ fn open_app_ends(dir: &AppDir, streams: &[Stream], notify: &Notify) -> Result<()
         how.write(stream.is_output());
         let end = how.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         notify.store(&notify::app_end(*stream), &end);
+    }
+    Ok(())
+}
+
+/// Makes the directory of an app one for a mux of this user, where it may. A container that had the
+/// name has left what its mux wrote.
+fn claim(dir: &AppDir, kept: Option<KeptApp>) -> Result<()> {
+    let is_command = kept == Some(KeptApp::Command);
+    if kept.is_none() || is_command && Container::read(dir).is_some() {
+        dir.join()?;
+    }
+    if is_command && dir.is_split() {
+        bail!(
+            "app {}: {} belongs to the mux of a service; use another name, or disable the service",
+            dir.name(),
+            dir.dir().display()
+        );
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ impl fmt::Display for Last {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
             Some(status) => write!(f, "ended {status}")?,
-            None => write!(f, "lost its mux, which did not know how the app ended")?,
+            None => write!(f, "ended or lost its mux, with an unknown exit status")?,
         }
         write!(f, ", {} s ago", self.age().as_secs())
     }

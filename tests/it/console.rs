@@ -91,6 +91,11 @@ fn a_console_that_comes_is_the_apps_terminal() {
         local.shown.wait_for("early");
         slave.write_all(b"hello\n").unwrap();
         local.shown.wait_for("hello");
+        // No service has started it.
+        assert_eq!(rig.status()["service"], serde_json::Value::Null);
+        let mut stop = rig.run(&["stop", APP]);
+        assert_eq!(stop.ends(), 1);
+        assert!(stop.stderr.text().contains("it is a container, which its runtime stops"));
         local.resize(40, 120);
         eventually("the size follows", || tcgetwinsize(&slave).unwrap().ws_col == 120);
         // The last bytes are read before the end.

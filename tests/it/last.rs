@@ -116,7 +116,7 @@ fn a_mux_that_does_not_know_says_so() {
     mux.ends();
     assert_eq!(read(&rig)["status"], Value::Null);
     let told = refusal(&rig, &[]);
-    assert!(told.contains("it lost its mux, which did not know how the app ended, "), "{told}");
+    assert!(told.contains("it ended or lost its mux, with an unknown exit status, "), "{told}");
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub(crate) enum KeptApp {
 /// See the module. Until something is reported nothing is known of the app.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    service: ServiceName,
+    /// The service that is the app, unless something else has started it.
+    service: Option<ServiceName>,
     /// The kind of the app, if a keeper has started this mux.
     kept: Option<KeptApp>,
     /// The app's process, while it is known to run.
@@ -49,7 +50,7 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(crate) fn new(service: ServiceName, kept: Option<KeptApp>) -> Self {
+    pub(crate) fn new(service: Option<ServiceName>, kept: Option<KeptApp>) -> Self {
         Self {
             service,
             kept,
@@ -85,7 +86,7 @@ impl Lifecycle {
 
     /// The service that is the app.
     pub(crate) fn service(&self) -> Option<&ServiceName> {
-        (!self.is_kept()).then_some(&self.service)
+        self.service.as_ref()
     }
 
     /// Whether children of an ended app may go on writing.
@@ -134,10 +135,11 @@ impl Lifecycle {
 
     /// Whether the keeper can send the app signals.
     pub(crate) fn check_signal(&self) -> Result<()> {
-        match self.kept {
-            Some(KeptApp::Command) => Ok(()),
-            Some(KeptApp::Container) => bail!("it is a container, which its engine stops"),
-            None => bail!("it is a service; try systemctl stop {}", self.service),
+        match (self.kept, &self.service) {
+            (Some(KeptApp::Command), _) => Ok(()),
+            (Some(KeptApp::Container), _) => bail!("it is a container, which its engine stops"),
+            (None, Some(service)) => bail!("it is a service; try systemctl stop {service}"),
+            (None, None) => bail!("it is a container, which its runtime stops"),
         }
     }
 
@@ -191,7 +193,8 @@ impl Lifecycle {
     /// Asks systemd how the app ended, unless that is known or the keeper reports it.
     pub(crate) fn inquire(&mut self, dir: &AppDir, age: Duration, now: Instant) {
         if !self.is_kept() && self.status().is_none() {
-            self.inquiry = Inquiry::begin(&self.service, dir, age, now);
+            let begin = |service| Inquiry::begin(service, dir, age, now);
+            self.inquiry = self.service.as_ref().and_then(begin);
         }
     }
 
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn an_app_has_a_status_until_it_is_started_again() {
         let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(service, None);
+        let mut life = Lifecycle::new(Some(service), None);
         assert_eq!((life.status(), life.restarts), (None, 0));
         life.report(LifecycleEvent::Started(Started { pid: 7 }), Offsets::default());
         life.report(LifecycleEvent::Ended(AppStatus::Status(3)), Offsets::default());
@@ -242,17 +245,15 @@ mod tests {
 
     #[test]
     fn of_an_app_of_run_only_the_keeper_reports() {
-        let service = ServiceName::of(&"web".parse().unwrap());
-        let life = Lifecycle::new(service.clone(), Some(KeptApp::Command));
+        let life = Lifecycle::new(None, Some(KeptApp::Command));
         assert!(life.check_reporter(i32::try_from(std::process::id()).unwrap()).is_err());
         assert!(life.check_reporter(getppid().as_raw()).is_ok());
-        assert!(Lifecycle::new(service, None).check_reporter(1).is_ok());
+        assert!(Lifecycle::new(None, None).check_reporter(1).is_ok());
     }
 
     #[test]
     fn the_first_client_is_reported_once() {
-        let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(service, Some(KeptApp::Command));
+        let mut life = Lifecycle::new(None, Some(KeptApp::Command));
         let reported = [false, true, true].map(|has_client| life.must_report_client(has_client));
         assert_eq!(reported, [false, true, false]);
     }
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn an_end_waits_until_all_is_read() {
         let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(service, None);
+        let mut life = Lifecycle::new(Some(service), None);
         let ended = LifecycleEvent::Ended(AppStatus::Status(3));
         let started = LifecycleEvent::Started(Started { pid: 7 });
         let at = |offset| [offset; Stream::ALL.len()];
