@@ -43,7 +43,7 @@ use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
 pub(crate) use crate::cli::mux::{
-    ContainerArgs, LogArgs, MuxArgs, PrepareArgs, RecordArgs, RunArgs, StreamArgs, TtyArgs,
+    ContainerArgs, LogArgs, MuxArgs, PrepareArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
 pub(crate) use crate::cli::name::{ExactAppArg, NamedAppArg};
 pub(crate) use crate::cli::units::{DeferredStep, DisableArgs, EnableArgs, ModeArgs, UnitsArgs};
@@ -286,6 +286,11 @@ pub(crate) struct AttachArgs {
     /// Default: screen. With --from, or if the output is not a terminal: none.
     #[arg(long, value_name = "WHAT", env = "IOTTYMUX_REDRAW", value_enum)]
     pub(crate) redraw: Option<Redraw>,
+    /// Do not print the lines above the screen of the app.
+    ///
+    /// These lines have scrolled off that screen. By default they are printed before it.
+    #[arg(long, env = "IOTTYMUX_NO_HISTORY", value_parser = BoolishValueParser::new())]
+    pub(crate) no_history: bool,
     #[command(flatten)]
     pub(crate) pass: PassArgs,
     /// Wait until the app appears, at most SECONDS if given.

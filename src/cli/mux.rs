@@ -117,7 +117,13 @@ pub(crate) struct LogArgs {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-pub(crate) struct RecordArgs {
+pub(crate) struct TerminalArgs {
+    /// Lines to keep when they scroll off the screen.
+    ///
+    /// 0 keeps none. `attach` prints them before the screen, and `logs` prints them if the app has no log.
+    #[arg(long, value_name = "LINES", env = "IOTTYMUX_SCROLLBACK",
+          default_value_t = limits::SCROLLBACK_LINES, value_parser = values::scrollback)]
+    pub(crate) scrollback: usize,
     #[arg(long, value_name = "SPEC", env = "IOTTYMUX_RECORD", value_delimiter = ',',
           value_parser = LogSpec::recording, help = spec::help(true), long_help = spec::long_help(true))]
     pub(crate) record: Vec<LogSpec>,
@@ -182,7 +188,7 @@ pub(crate) struct TtyArgs {
     #[arg(long, value_name = "PATH", env = "IOTTYMUX_CONSOLE_SOCKET")]
     pub(crate) console_socket: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) record: RecordArgs,
+    pub(crate) terminal: TerminalArgs,
     #[command(flatten)]
     pub(crate) mux: MuxArgs,
 }
@@ -213,7 +219,7 @@ pub(crate) struct ContainerArgs {
           value_parser = values::size)]
     pub(crate) size: Size,
     #[command(flatten)]
-    pub(crate) record: RecordArgs,
+    pub(crate) terminal: TerminalArgs,
     #[command(flatten)]
     pub(crate) mux: MuxArgs,
 }
@@ -294,7 +300,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) keys: KeyArgs,
     #[command(flatten)]
-    pub(crate) record: RecordArgs,
+    pub(crate) terminal: TerminalArgs,
     #[command(flatten)]
     pub(crate) mux: MuxArgs,
     /// The command and its arguments.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::values::LogTime;
 use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs,
-    PrepareArgs, RecordArgs, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    PrepareArgs, RequestArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
@@ -104,7 +104,7 @@ pub(crate) fn fifos(
     mux: &MuxArgs,
 ) -> Result<MuxPlan> {
     let make = !foreign && !go_bool("STAGE2_TTY");
-    plan(dir, Streams::Fifos { enabled, make }, mux, &RecordArgs::default(), false)
+    plan(dir, Streams::Fifos { enabled, make }, mux, &TerminalArgs::default(), false)
 }
 
 /// The plan of `tty`.
@@ -114,45 +114,46 @@ pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
         Some(socket) => Streams::Console { socket: socket.clone(), size },
         None => Streams::Terminal { size },
     };
-    plan(dir, streams, &args.mux, &args.record, false)
+    plan(dir, streams, &args.mux, &args.terminal, false)
 }
 
 /// The plan of the mux of a container.
 pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPlan> {
     let streams = Streams::Passed { enabled: args.streams.clone(), size: args.size };
-    let mut record = args.record.clone();
-    if !args.streams.contains(&Stream::Tty) && !record.record.is_empty() {
+    let mut terminal = args.terminal.clone();
+    if !args.streams.contains(&Stream::Tty) && !terminal.record.is_empty() {
         log::error!("--record is left out: only a terminal can be recorded");
-        record = RecordArgs::default();
+        terminal = TerminalArgs::default();
     }
     let (namespace, id) = (args.namespace.clone(), args.id.clone());
     let container = namespace.zip(id);
     let container =
         container.map(|(namespace, id)| Container::new(namespace, id, args.exec.clone()));
-    let plan = plan(state.app(&args.app.name), streams, &args.mux, &record, true)?;
+    let plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal, true)?;
     Ok(MuxPlan { container, ..plan })
 }
 
 /// The plan of a mux for a terminal.
 pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<MuxPlan> {
-    plan(dir, Streams::Terminal { size }, mux, &RecordArgs::default(), false)
+    let terminal = TerminalArgs { scrollback: limits::SCROLLBACK_LINES, ..TerminalArgs::default() };
+    plan(dir, Streams::Terminal { size }, mux, &terminal, false)
 }
 
 fn plan(
     dir: AppDir,
     streams: Streams,
     mux: &MuxArgs,
-    record: &RecordArgs,
+    terminal: &TerminalArgs,
     is_kept: bool,
 ) -> Result<MuxPlan> {
     let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, true);
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
     let others = mux.others.clone();
-    unless_app_runs(check_recording(record))?;
+    unless_app_runs(check_recording(terminal))?;
     let mut logs = log_plan(&mux.logs)?;
-    logs.logs.extend(record.record.iter().cloned());
+    logs.logs.extend(terminal.record.iter().cloned());
     logs.logs = without_shared_targets(logs.logs)?;
-    logs.format_options.record_input = record.record_input;
+    logs.format_options.record_input = terminal.record_input;
     let term = env::var("TERM").ok().filter(|term| !term.is_empty());
     logs.format_options.term = term.unwrap_or_else(|| app::TERM.to_owned());
     Ok(MuxPlan {
@@ -160,6 +161,7 @@ fn plan(
         service,
         streams,
         backlog,
+        scrollback: terminal.scrollback,
         patience,
         others,
         logs,
@@ -241,17 +243,17 @@ fn rkt_log() -> Result<Option<LogPath>> {
 
 /// Whether the options of `run` make sense together.
 fn check_run(args: &RunArgs) -> Result<()> {
-    if !args.tty && !args.record.record.is_empty() {
+    if !args.tty && !args.terminal.record.is_empty() {
         bail!("--record requires --tty: only a terminal can be recorded");
     }
     if !args.tty && args.size.is_some() {
         bail!("--size requires --tty: only a terminal has a size");
     }
-    check_recording(&args.record)?;
+    check_recording(&args.terminal)?;
     check_keys(&args.keys)
 }
 
-fn check_recording(args: &RecordArgs) -> Result<()> {
+fn check_recording(args: &TerminalArgs) -> Result<()> {
     if args.record_input && args.record.is_empty() {
         bail!("--record-input requires --record");
     }
@@ -299,7 +301,7 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     } else {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
-    plan(run_dir(args, state)?, streams, &args.mux, &args.record, true)
+    plan(run_dir(args, state)?, streams, &args.mux, &args.terminal, true)
 }
 
 /// The command for the keeper of `run`. It checks the options of the mux, which reads them again.
@@ -397,6 +399,7 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
         },
         from: args.from,
         redraw: args.redraw.unwrap_or_else(|| attach::default_redraw(args.from)),
+        history: !args.no_history,
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
         suspend_key: args.keys.suspend_key.clone(),

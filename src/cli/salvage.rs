@@ -41,7 +41,7 @@ pub(crate) fn state_dir(options: &[OsString]) -> Option<PathBuf> {
 pub(crate) fn log_files(arguments: &[OsString]) -> Option<Vec<LogPath>> {
     let (cli, _) = read(&Cli::command(), arguments)?;
     let super::Command::Container(args) = cli.command else { return None };
-    let specs = args.mux.logs.log.iter().chain(&args.record.record);
+    let specs = args.mux.logs.log.iter().chain(&args.terminal.record);
     let file = |spec: &LogSpec| match &spec.target {
         LogTarget::File(path) => Some(path.clone()),
         LogTarget::Journal(_) | LogTarget::Journald => None,

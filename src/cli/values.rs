@@ -191,6 +191,14 @@ pub(crate) fn backlog(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "expected a number of bytes from 4K to 1G".to_owned())
 }
 
+/// Parses a number of lines to keep.
+pub(crate) fn scrollback(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|lines| *lines <= limits::SCROLLBACK_MOST)
+        .ok_or_else(|| format!("expected a number of lines up to {}", limits::SCROLLBACK_MOST))
+}
+
 /// A number of bytes, with `K`, `M` or `G` behind it or not.
 fn bytes(text: &str) -> Option<usize> {
     let (digits, unit) = match text.as_bytes().last() {

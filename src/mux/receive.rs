@@ -203,6 +203,7 @@ impl Mux {
             session.stdin_once = hello.stdin_once || once && self.input.can_end();
             session.input = input.filter(|_| position.is_some()).map(|input| input.id);
             session.window = hello.size;
+            session.history = hello.history;
         }
         let welcome = Welcome {
             version: VERSION,
@@ -211,6 +212,7 @@ impl Mux {
             others,
             rights,
             input: position,
+            history: hello.history.is_some() && self.terminal.is_some(),
         };
         client.notify(&FrameKind::Welcome.message(&welcome))?;
         if let Some(status) = ended {

@@ -16,7 +16,7 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::Redraw;
+use crate::wire::{History, Redraw};
 
 impl Mux {
     /// The app has printed the last `len` bytes in the hub. This is called before any client gets
@@ -74,7 +74,11 @@ impl Mux {
         let Some(client) = self.clients.get_mut(id) else { return };
         let asked = client.session_mut().filter(|session| session.view == Some(View::Asked));
         let Some(session) = asked else { return };
-        session.view = Some(if session.fits(Some(size)) { View::Bytes } else { View::Screens });
+        let is_only = session.history == Some(History::Only);
+        if !is_only {
+            session.view = Some(if session.fits(Some(size)) { View::Bytes } else { View::Screens });
+            session.history = None;
+        }
         session.shown = Some(now);
         if let Some(at) = at {
             self.hub.go_back(id, Stream::Tty, at);
@@ -105,7 +109,7 @@ impl Mux {
         session.view = Some(View::Asked);
         terminal.turns.begin(id, uid);
         self.hub.skip(id, Stream::Tty);
-        terminal.worker.draw(id, session.window);
+        terminal.worker.draw(id, session.window, session.history);
     }
 
     /// Whether a client takes something now; if not it is watched for that.

@@ -102,6 +102,8 @@ pub(crate) struct MuxPlan {
     pub(crate) streams: Streams,
     /// Bytes kept per stream.
     pub(crate) backlog: usize,
+    /// Lines kept when they scroll off the terminal's screen.
+    pub(crate) scrollback: usize,
     /// How long a client may hold the app back, at most.
     pub(crate) patience: Duration,
     /// The users that may connect besides root and this one.
@@ -197,6 +199,7 @@ impl Mux {
             service,
             mut streams,
             backlog,
+            scrollback,
             patience,
             others,
             logs,
@@ -255,7 +258,8 @@ impl Mux {
         let may_renew = keeps_ends && dir.may_renew_input();
         let ending = streams.input_ending(ends.input.is_some(), may_renew);
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
-        let terminal = ends.size.map(|size| Terminal::open(size, &hub, &mut stored, &notify));
+        let terminal =
+            ends.size.map(|size| Terminal::open((size, scrollback), &hub, &mut stored, &notify));
         let terminal = terminal.transpose()?;
         let input = open_input(&mut ends, ending, &mut stored, &notify)?;
         let engine = duty.unless_app_runs(Engine::open(&mut hub, &mut stored, &notify))?.flatten();

@@ -69,6 +69,13 @@ pub(crate) const NUMBERS: usize = 32;
 /// screens takes 2 MiB, and the main one at most twice that while a smaller window hides text. The
 /// largest usual windows have 200 rows of 600 columns.
 pub const CELLS: usize = 128 * 1024;
+/// Default of `--scrollback`, lines: what terminals and multiplexers usually keep.
+pub const SCROLLBACK_LINES: usize = 1000;
+/// Largest `--scrollback`, lines.
+pub(crate) const SCROLLBACK_MOST: usize = 100_000;
+/// Most bytes of lines that scrolled off a screen: twenty thousand lines of 100 bytes. A mux has
+/// them once.
+pub const SCROLLBACK: usize = 2 * 1024 * 1024;
 /// Queries of the app that are kept at once: programs send a handful when they start.
 pub const QUERIES: usize = 64;
 

@@ -35,6 +35,10 @@ pub struct Hello {
     /// The first view of a terminal; without it, output starts at `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redraw: Option<Redraw>,
+    /// Which lines that scrolled off the terminal's screen it gets with the first screen; none if
+    /// it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
     /// How long it may hold the app back, in milliseconds; the mux's own limit if it is left out,
     /// and never more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +76,7 @@ impl Default for Hello {
             exclusive: None,
             size: None,
             redraw: None,
+            history: None,
             patience_ms: None,
             epoch: None,
             input: None,
@@ -161,6 +166,9 @@ pub struct Welcome {
     /// From where on its input is to be sent, if its name was given and the mux keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputPosition>,
+    /// Whether it gets the history that it asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub history: bool,
 }
 
 /// Where a stream begins.
@@ -194,6 +202,16 @@ pub enum Redraw {
     /// Output from the position of --from on.
     #[serde(skip)]
     None,
+}
+
+/// Lines that scrolled off the screen of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum History {
+    /// They are printed before the first screen, so that they scroll off the client's screen.
+    Before,
+    /// They come instead of a screen, with the lines on it, as text with colours. Nothing follows.
+    Only,
 }
 
 /// Bytes that this client lost.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use iottymux::core::screen::Screen;
 use iottymux::core::screen::modes::ScreenModes;
 use iottymux::core::screen::scan::Scanner;
+use iottymux::types::limits;
 use iottymux::types::size::Size;
 
 use super::table::median;
@@ -108,7 +109,7 @@ fn worst() {
     for (name, input) in inputs {
         for (rows, cols) in [(24, 80), (131, 1000), (500, 262)] {
             let size = Size { rows, cols };
-            let mut screen = Screen::new(size);
+            let mut screen = Screen::new(size).keeping(limits::SCROLLBACK_LINES);
             // Protected cells and others, in all places.
             screen.process(
                 "\x1b[1\"qx\x1b[0\"q-".repeat(usize::from(rows) * usize::from(cols) / 2).as_bytes(),
@@ -161,7 +162,7 @@ fn emulator(bytes: &[u8]) -> Duration {
 }
 
 fn screen(bytes: &[u8]) -> Duration {
-    let mut screen = Screen::new(SIZE);
+    let mut screen = Screen::new(SIZE).keeping(limits::SCROLLBACK_LINES);
     let began = Instant::now();
     for piece in bytes.chunks(PIECE) {
         screen.process(black_box(piece));

@@ -53,6 +53,7 @@ mod foreign;
 mod fuzz;
 mod guard;
 mod habits;
+mod history;
 mod hub;
 mod inquiry;
 mod last;

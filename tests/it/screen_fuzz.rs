@@ -19,8 +19,9 @@ use crate::pattern::volume;
 /// Sequences that are printed between two looks at everything.
 const ROUND: usize = 500;
 /// Memory that may be added to what the first rounds have used, KiB: of both subjects a screen of the largest
-/// size, what is kept for when the window is as large again, and what making that takes for a moment.
-const GROWTH: usize = 2 * 4 * 64 * limits::CELLS / 1024;
+/// size, what is kept for when the window is as large again, and what making that takes for a moment. And
+/// the lines that scrolled off.
+const GROWTH: usize = 2 * (4 * 64 * limits::CELLS + limits::SCROLLBACK) / 1024;
 
 /// Everything that the bytes of one terminal go through.
 struct Subject {
@@ -35,7 +36,7 @@ struct Subject {
 impl Subject {
     fn new(size: Size, now: Instant) -> Self {
         Self {
-            screen: Screen::new(size),
+            screen: Screen::new(size).keeping(limits::SCROLLBACK_LINES),
             strip: Strip::default(),
             scanner: Scanner::default(),
             modes: ScreenModes::default(),

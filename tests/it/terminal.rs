@@ -180,7 +180,7 @@ fn nothing_of_the_app_comes_after_the_terminal_was_put_back() {
 #[test]
 fn without_a_shell_to_go_back_to_it_is_not_suspended() {
     let mut desk = Desk::new(&["--suspend-key", "ctrl-z"]);
-    let screens = || desk.local.shown.so_far().matches("\x1b[H\x1b[J").count();
+    let screens = || desk.local.shown.so_far().matches("\x1b[2H\x1b[J").count();
     let before = screens();
     desk.attach.signal(Signal::SIGTSTP);
     // For a moment the terminal has its own modes, and takes such keys for itself.
@@ -407,7 +407,7 @@ fn messages_about_another_mux_are_on_its_screen() {
     let told = "app demo: attached again; output written meanwhile may be missing";
     local.shown.wait_for(told);
     let shown = local.shown_before_mark();
-    assert!(shown.rfind(told) > shown.rfind("\x1b[H\x1b[J"), "{shown:?}");
+    assert!(shown.rfind(told) > shown.rfind("\x1b[2H\x1b[J"), "{shown:?}");
 }
 
 /// In a full screen a line of ours has a place of its own, and moves nothing.

@@ -18,8 +18,8 @@ use crate::wire::container::{Container, NO_INPUT};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
 use crate::wire::{
-    Begin, Gap, Hello, InputId, InputIdentity, InputPosition, Redraw, Redrawn, Rights, VERSION,
-    Want, Welcome,
+    Begin, Gap, Hello, History, InputId, InputIdentity, InputPosition, Redraw, Redrawn, Rights,
+    VERSION, Want, Welcome,
 };
 
 /// A connection that no thread reads yet.
@@ -146,6 +146,8 @@ fn open_session(
     // A backlog that was shown is not shown again by the next mux.
     let redraws = wanted.outputs.contains(&Stream::Tty)
         && (request.redraw == Redraw::Screen || after.is_none());
+    // A terminal that was attached before has these lines.
+    let shows_history = request.history && request.redraw == Redraw::Screen && after.is_none();
     let new_input = || InputIdentity { id: random_input(), returns: false, once: false };
     let input = after.and_then(|after| after.input).unwrap_or_else(new_input);
     let hello = Hello {
@@ -159,6 +161,7 @@ fn open_session(
         patience_ms: only_terminals(&wanted).then_some(0),
         size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
         redraw: Some(request.redraw).filter(|redraw| redraws && *redraw != Redraw::None),
+        history: shows_history.then_some(History::Before),
         epoch: after.and_then(|after| after.progress.epoch),
         input: wanted.input.is_some().then_some(input),
     };

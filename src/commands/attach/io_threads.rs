@@ -208,6 +208,9 @@ fn handle_frames(
                 wiped.then_some(AttachEvent::LinesWiped)
             }
             Item::Screen(bytes) => {
+                if shown.contains(&Stream::Tty) {
+                    terminal::keep_text().map_err(Failure::Output)?;
+                }
                 write(Stream::Tty, bytes, shown)?;
                 progress.advance_screen(bytes.len()).then_some(AttachEvent::ScreenDrawn)
             }

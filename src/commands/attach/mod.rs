@@ -59,6 +59,7 @@ use crate::wire::{AppStatus, Exclusive, Redraw};
 
 /// The app to attach to, and the options.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct AttachRequest {
     pub(crate) dir: AppDir,
     pub(crate) mode: AttachMode,
@@ -70,6 +71,8 @@ pub(crate) struct AttachRequest {
     pub(crate) from: Position,
     /// The first view of a terminal.
     pub(crate) redraw: Redraw,
+    /// Whether the first screen comes with the lines that scrolled off it.
+    pub(crate) history: bool,
     /// Which control strings of the app reach a terminal.
     pub(crate) pass: Pass,
     /// Send no input.
@@ -98,6 +101,7 @@ impl AttachRequest {
             reconnect: Duration::ZERO,
             from: Position::Unseen,
             redraw: default_redraw(Position::Unseen),
+            history: true,
             pass: Pass::default(),
             read_only: false,
             stdin_once: false,

@@ -43,6 +43,8 @@ static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen {
     owner: ScreenOwner::App,
     wipe_notice: Vec::new(),
 });
+/// Set while the screen shows text from before attach or of the shell.
+static HAS_TEXT: AtomicBool = AtomicBool::new(false);
 /// Signals that the screen is the app's again.
 static SCREEN_FREED: Condvar = Condvar::new();
 /// Set while a thread waits for the screen: a flood of output then releases it for a moment.
@@ -108,6 +110,7 @@ pub(crate) fn size() -> Option<Size> {
 pub(crate) fn watch_screen() -> bool {
     let is_terminal = io::stdout().is_terminal();
     lock(&SCREEN).restorer = is_terminal.then(Restorer::default);
+    HAS_TEXT.store(is_terminal, Ordering::Relaxed);
     is_terminal
 }
 
@@ -319,6 +322,18 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
     Ok(wiped)
 }
 
+/// Scrolls text that is not the app's off the screen, before a redraw clears it. New lines scroll
+/// exactly the rows down to the cursor.
+pub(crate) fn keep_text() -> io::Result<()> {
+    if !HAS_TEXT.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let Some(_screen) = lock_for_output() else { return Ok(()) };
+    HAS_TEXT.store(false, Ordering::Relaxed);
+    let rows = size().map_or(0, |size| size.rows);
+    write_all(&io::stdout(), format!("\r{}", "\n".repeat(rows.into())).as_bytes())
+}
+
 /// Whether this output may move what is on the screen, or change to the other screen, which would
 /// keep our lines on this one.
 fn moves_output(chunk: &[u8]) -> bool {
@@ -415,6 +430,9 @@ fn hand_over(to: ScreenOwner, text: &str) -> bool {
         out.extend_from_slice(text.as_bytes());
     }
     let done = write_soon(&out, until);
+    if to == ScreenOwner::App && screen.owner == ScreenOwner::Shell {
+        HAS_TEXT.store(screen.restorer.is_some(), Ordering::Relaxed);
+    }
     if to == ScreenOwner::Shell {
         restore_title(&mut screen, until);
     }

@@ -6,6 +6,7 @@
 
 mod colours;
 mod files;
+mod history;
 mod lines;
 mod output;
 mod reader;
@@ -73,7 +74,11 @@ pub(crate) fn show(request: &LogsRequest) -> Result<()> {
 }
 
 fn read(request: &LogsRequest) -> Result<()> {
-    let (path, named) = path(request)?;
+    let (path, named) = match (path(request), &request.app) {
+        (Ok(found), _) => found,
+        (Err(_), Some(app)) if history::show(request, app)? => return Ok(()),
+        (Err(e), _) => return Err(e),
+    };
     let mut files = Files::new(path.clone(), named, request.wants.since);
     let watch = if request.follow { Some(FileWatch::new()?) } else { None };
     look(&mut files, watch.as_ref(), request)?;

@@ -70,8 +70,13 @@ pub(crate) fn set_tabs(model: &Model, cols: u16) -> String {
     out
 }
 
+/// Without protection from erasing, which lines that have scrolled off do not need.
+fn unprotected(look: Look) -> Look {
+    Look { flags: look.flags.without(Flags::PROTECTED), ..look }
+}
+
 /// Draws on a terminal, whose cursor and look it knows.
-struct Pen<'a> {
+pub(crate) struct Pen<'a> {
     out: String,
     extras: &'a Extras,
     at: Option<(usize, usize)>,
@@ -82,9 +87,53 @@ struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    fn new(extras: &'a Extras) -> Self {
+    pub(crate) fn new(extras: &'a Extras) -> Self {
+        Self::reusing(String::new(), extras)
+    }
+
+    /// With this memory for its bytes.
+    pub(crate) fn reusing(mut out: String, extras: &'a Extras) -> Self {
+        out.clear();
         let (look, underline) = (Look::default(), Colour::DEFAULT);
-        Self { out: String::new(), extras, at: None, look, underline, link: None }
+        Self { out, extras, at: None, look, underline, link: None }
+    }
+
+    /// The bytes.
+    pub(crate) fn finish(self) -> String {
+        self.out
+    }
+
+    /// Selects the look of a cursor.
+    pub(crate) fn choose(&mut self, style: &Style) {
+        let Style { look, underline, link } = style.clone();
+        self.select(unprotected(look), underline, link);
+    }
+
+    /// Prints a row on a line of its own, or the part of a line that it has. After it the look is
+    /// the usual one.
+    pub(crate) fn line(&mut self, row: &Row) {
+        let is_blank = |cell: &&Cell| cell.is_erased() && (row.wraps || **cell == row.rest);
+        let blank = row.cells.iter().rev().take_while(is_blank).count();
+        for cell in &row.cells[..row.cells.len() - blank] {
+            if cell.look == self.look && !cell.is_erased() {
+                // The usual case. A look with extras differs from that of the pen.
+                self.out.push(cell.text);
+            } else if cell.is_erased() {
+                let look = Look { back: cell.look.back, ..Look::default() };
+                self.select(look, Colour::DEFAULT, None);
+                self.out.push(' ');
+            } else if !cell.has(Flags::TAIL) {
+                self.print(Cell { look: unprotected(cell.look), ..*cell });
+            }
+        }
+        if !row.wraps && row.rest.is_erased() && row.rest.look != Look::default() {
+            self.select(row.rest.look, Colour::DEFAULT, None);
+            self.out.push_str("\x1b[K");
+        }
+        self.plain();
+        if !row.wraps {
+            self.out.push_str("\r\n");
+        }
     }
 
     /// Draws the first columns of a row. If it `goes_on`, the cursor is where printing wraps to it.

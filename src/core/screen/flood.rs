@@ -17,6 +17,8 @@ const NEWLINE: &[u8] = b"\r\n";
 pub(crate) struct Flood<'a> {
     /// Bytes of it.
     pub(crate) len: usize,
+    /// After these bytes the cursor is at the beginning of the last row.
+    pub(crate) head: usize,
     skipped: &'a [u8],
 }
 
@@ -32,29 +34,32 @@ impl<'a> Flood<'a> {
         // The row in which the flood ends scrolls away, too.
         let last = memchr_iter(b'\n', bytes).rev().nth(rows)? + 1;
         let len = memmem::rfind(&bytes[..last], NEWLINE)? + NEWLINE.len();
-        memchr_iter(b'\n', &bytes[..len]).nth(below)?;
-        Some(Self { len, skipped: &bytes[..len] })
+        let at_bottom = memchr_iter(b'\n', &bytes[..len]).nth(below)?;
+        // A line feed alone leaves the column.
+        let from = at_bottom.saturating_sub(1);
+        let head = from + memmem::find(&bytes[from..len], NEWLINE)? + NEWLINE.len();
+        Some(Self { len, head, skipped: &bytes[..len] })
     }
 
     /// The numbers of the sequences that select the look after it, in their order.
     pub(crate) fn looks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        // A sequence that resets the look hides those before it.
-        let mut from = self.skipped.len();
-        while let Some(at) = memrchr(ESC, &self.skipped[..from]) {
-            from = at;
-            if matches!(sequence(&self.skipped[at..]), Some((b"" | b"0", b'm'))) {
-                break;
-            }
-        }
-        let mut rest = &self.skipped[from..];
-        let sequences = std::iter::from_fn(move || {
-            let (numbers, last) = sequence(rest)?;
-            rest = &rest[numbers.len() + 3..];
-            rest = &rest[text_len(rest)..];
-            Some((numbers, last))
-        });
-        sequences.filter(|(_, last)| *last == b'm').map(|(numbers, _)| numbers)
+        looks(self.skipped)
     }
+}
+
+/// The numbers of the sequences that select the look after these bytes, in their order.
+pub(crate) fn looks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    // A sequence that resets the look hides those before it.
+    let mut from = bytes.len();
+    while let Some(at) = memrchr(ESC, &bytes[..from]) {
+        from = at;
+        if matches!(sequence(&bytes[at..]), Some((b"" | b"0", b'm'))) {
+            break;
+        }
+    }
+    let bytes = &bytes[from..];
+    let sequences = memchr_iter(ESC, bytes).filter_map(|at| sequence(&bytes[at..]));
+    sequences.filter(|(_, last)| *last == b'm').map(|(numbers, _)| numbers)
 }
 
 /// The length of the beginning that changes nothing but its own rows and the look.

@@ -16,6 +16,7 @@ mod draw;
 mod extras;
 mod flood;
 mod grid;
+mod history;
 mod model;
 pub mod modes;
 mod palette;
@@ -69,6 +70,13 @@ impl Screen {
         Self { scanner: Scanner::default(), state, begun: Vec::new() }
     }
 
+    /// Keeps the last lines that scroll off the main screen, this many at most.
+    #[must_use]
+    pub fn keeping(mut self, lines: usize) -> Self {
+        self.state.model.history.keeps = lines;
+        self
+    }
+
     /// Processes output of the app.
     pub fn process(&mut self, bytes: &[u8]) {
         let rest = &bytes[self.finish_character(bytes)..];
@@ -110,13 +118,25 @@ impl Screen {
     /// Processes bytes that do not end within a character, except inside a sequence.
     fn pieces(&mut self, bytes: &[u8]) {
         let mut at = 0;
-        if self.scanner.is_in_text() {
-            at += self.state.skip(bytes);
+        if self.scanner.is_in_text()
+            && let Some(flood) = self.state.flood(bytes)
+        {
+            if self.state.model.keeps_history() {
+                self.scan(&bytes[..flood.head], &mut at);
+                self.state.model.keep_flood(&bytes[at..flood.len]);
+            }
+            self.state.model.flooded(flood.looks());
+            at = flood.len;
         }
-        while let Some(piece) = self.scanner.next(bytes, &mut at) {
-            self.state.piece(piece, at);
-        }
+        self.scan(bytes, &mut at);
         self.state.before += bytes.len() as u64;
+    }
+
+    /// Processes bytes from `at` on.
+    fn scan(&mut self, bytes: &[u8], at: &mut usize) {
+        while let Some(piece) = self.scanner.next(bytes, at) {
+            self.state.piece(piece, *at);
+        }
     }
 
     /// Changes the size of the app's window.
@@ -140,6 +160,34 @@ impl Screen {
         &self.state.modes
     }
 
+    /// The bytes that print the lines above the screen, so that they scroll off a terminal with
+    /// this window. [`Screen::redraw`] follows them.
+    pub fn scrollback(&self, window: Size) -> Vec<u8> {
+        let (model, window) = (&self.state.model, self.window(window));
+        let cursor = if model.is_alternate() { model.saved(true) } else { &model.cursor() };
+        let lines = model.lines_above(top_row(cursor, window));
+        if lines.is_empty() {
+            return lines;
+        }
+        let down = "\n".repeat(usize::from(window.rows) - 1);
+        let parts: [&[u8]; 4] =
+            [b"\x18\x1b[?7h", DEFAULT_CURSOR.as_bytes(), CLEAR.as_bytes(), &lines];
+        [&parts.concat(), down.as_bytes()].concat()
+    }
+
+    /// The lines above the main screen and on it, as text with colours.
+    pub fn text(&self) -> Vec<u8> {
+        let model = &self.state.model;
+        history::plain_lines(&model.lines_above(model.used_rows()))
+    }
+
+    /// A window for which zeros mean the app's own.
+    fn window(&self, window: Size) -> Size {
+        let size = self.state.model.size();
+        let some = |wanted: u16, else_: u16| if wanted == 0 { else_ } else { wanted };
+        Size { rows: some(window.rows, size.rows), cols: some(window.cols, size.cols) }
+    }
+
     /// The bytes that draw the screen on a terminal with this window.
     ///
     /// In a larger window the screen is at the top left. A smaller window cuts columns on the
@@ -147,14 +195,12 @@ impl Screen {
     /// of the alternate screen at the bottom.
     pub fn redraw(&self, window: Size) -> Vec<u8> {
         let State { modes, model, title, .. } = &self.state;
-        let size = model.size();
-        let some = |wanted: u16, else_: u16| if wanted == 0 { else_ } else { wanted };
-        let window =
-            Size { rows: some(window.rows, size.rows), cols: some(window.cols, size.cols) };
+        let window = self.window(window);
         // CAN breaks off a sequence that the terminal may be in.
         let mut out = String::from("\x18\x1b[?1049l");
         out.push_str(&modes.reset());
-        out.push_str("\x1b[?25l\x1b[H\x1b[J");
+        out.push_str("\x1b[?25l");
+        out.push_str(CLEAR);
         out.push_str(&set_tabs(model, window.cols));
         if let Some(title) = title {
             let _ = write!(out, "\x1b]2;{title}\x1b\\");
@@ -198,6 +244,9 @@ impl Screen {
     }
 }
 
+/// Clears the screen. Some terminals keep a screen that is cleared from its first row on, and a
+/// redraw is no news.
+const CLEAR: &str = "\x1b[H\x1b[K\x1b[2H\x1b[J\x1b[H";
 /// Undoes what [`State::put_saved`] sets.
 const DEFAULT_CURSOR: &str = "\x1b(B\x1b)B\x0f\x1b[?6l\x1b[r\x1b[m";
 
@@ -258,16 +307,14 @@ impl State {
         out
     }
 
-    /// Skips what scrolls away. Returns how many bytes that are.
-    fn skip(&mut self, bytes: &[u8]) -> usize {
-        if self.modes.is_shifted() || !self.modes.wraps() {
-            return 0;
+    /// What scrolls away at the beginning of these bytes.
+    fn flood<'a>(&self, bytes: &'a [u8]) -> Option<Flood<'a>> {
+        let is_odd = self.model.keeps_history() && !self.model.is_usual(&self.modes);
+        if self.modes.is_shifted() || !self.modes.wraps() || is_odd {
+            return None;
         }
-        let scrolled = self.model.rows_until_scrolled(&self.modes);
-        let flood = scrolled.and_then(|(below, rows)| Flood::find(bytes, below, rows));
-        let Some(flood) = flood else { return 0 };
-        self.model.flooded(flood.looks());
-        flood.len
+        let (below, rows) = self.model.rows_until_scrolled(&self.modes)?;
+        Flood::find(bytes, below, rows)
     }
 
     /// Processes a piece that ends `end` bytes after `before`.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::extras::{Extra, Extras};
 use super::grid::{Cell, Row, scroll_down, scroll_up};
+use super::history::History;
 use super::modes::ScreenModes;
 use super::reflow::{CellPosition, reflow};
 use super::scan::{Control, ESC};
@@ -45,13 +46,16 @@ pub(crate) struct Model {
     pub(super) rows: usize,
     pub(super) cols: usize,
     /// The main and the alternate screen.
-    screens: [Vec<Row>; 2],
-    is_alternate: bool,
+    pub(super) screens: [Vec<Row>; 2],
+    pub(super) is_alternate: bool,
     /// Rows above the main screen, see [`Model::keeps`].
-    above: VecDeque<Row>,
+    pub(super) above: VecDeque<Row>,
     /// The most rows above. While the window is smaller than it was, rows that no longer fit are
     /// kept, so that they are there again when the client with the small window has gone.
-    keeps: usize,
+    pub(super) keeps: usize,
+    pub(crate) history: History,
+    /// Rows at the top of the main screen that a flood has replaced: it follows.
+    pub(super) stale: usize,
     /// The last large window.
     largest: Size,
     pub(super) cursor: CursorPlace,
@@ -76,6 +80,8 @@ impl Model {
             is_alternate: false,
             above: VecDeque::new(),
             keeps: 0,
+            history: History::default(),
+            stale: 0,
             largest: size,
             cursor: CursorPlace::default(),
             style: Style::default(),
@@ -293,7 +299,10 @@ impl Model {
             0 => (row + 1..self.rows, col..cols),
             1 => (0..row, 0..col + 1),
             2 => (0..self.rows, 0..0),
-            3 => return self.above.clear(),
+            3 => {
+                self.history.clear();
+                return self.above.clear();
+            }
             _ => return,
         };
         let erase = if selectively { Row::erase_selectively } else { Row::erase };
@@ -311,7 +320,7 @@ impl Model {
         let (top, bottom) = self.region(modes);
         let (cell, row) = (self.blank(), self.cursor.row);
         match control.last {
-            b'S' => self.scroll_region(top, bottom, count),
+            b'S' => self.scroll_region(top, bottom, count, true),
             // With more numbers it is a request to track the mouse.
             b'T' if control.numbers.contains(&b';') => {}
             b'L' | b'M' if !(top..=bottom).contains(&row) => {}
@@ -329,15 +338,17 @@ impl Model {
         }
     }
 
-    /// Scrolls these rows up.
-    fn scroll_region(&mut self, top: usize, bottom: usize, count: usize) {
+    /// Scrolls these rows up. At the top of the main screen they become history, without blank rows
+    /// at their end if these were scrolled at once.
+    fn scroll_region(&mut self, top: usize, bottom: usize, count: usize, at_once: bool) {
         let cell = self.blank();
-        let rows = &mut self.screens[usize::from(self.is_alternate)];
-        if self.keeps > 0 && !self.is_alternate && (top, bottom) == (0, self.rows - 1) {
-            let gone = rows.iter_mut().take(count).map(std::mem::take);
-            self.above.extend(gone);
-            self.above.drain(..self.above.len().saturating_sub(self.keeps));
+        if top == 0 && !self.is_alternate {
+            let count = count.min(bottom + 1);
+            let is_kept = |row: &Row| !at_once || !row.is_blank();
+            let kept = self.screens[0][..count].iter().rposition(is_kept);
+            self.scroll_off(kept.map_or(0, |last| last + 1));
         }
+        let rows = self.shown();
         scroll_up(&mut rows[top..=bottom], count, cell);
         self.end_line_above(top);
     }
@@ -359,7 +370,7 @@ impl Model {
         self.cursor.row = (row + count).min(bottom);
         let more = count - (self.cursor.row - row);
         if more > 0 {
-            self.scroll_region(top, bottom, more);
+            self.scroll_region(top, bottom, more, false);
         }
     }
 
@@ -443,6 +454,7 @@ impl Model {
         self.show(false);
         self.screens[0].iter_mut().for_each(|row| row.fill(Cell::default()));
         self.above.clear();
+        self.history.clear();
         self.cursor = CursorPlace::default();
         self.style = Style::default();
         self.saved = [StyledCursor::default(), StyledCursor::default()];
@@ -497,7 +509,7 @@ impl Model {
         if size == self.size() {
             return;
         }
-        self.keeps = 0;
+        (self.keeps, self.stale) = (0, 0);
         if size.rows >= self.largest.rows && size.cols >= self.largest.cols {
             self.largest = size;
         } else {
@@ -548,6 +560,9 @@ impl Model {
         self.screens[0] = screen;
         let from = top.saturating_sub(self.keeps);
         self.above = all.split_off(from).into();
+        for row in &all {
+            self.history.push(row, &self.extras);
+        }
         let here = |at: CellPosition| CellPosition { row: at.row.saturating_sub(top), col: at.col };
         self.saved[0].at = within(here(saved), rows, cols);
         if !self.is_alternate {

@@ -557,3 +557,115 @@ mod another {
         }
     }
 }
+
+/// The lines above a screen of four rows.
+fn lines_above(keeps: usize, pieces: &[&[u8]]) -> String {
+    let mut screen = Screen::new(Size { rows: 4, cols: 10 }).keeping(keeps);
+    for piece in pieces {
+        screen.process(piece);
+    }
+    String::from_utf8(screen.state.model.lines_above(0)).unwrap()
+}
+
+/// The same with `\r\n` as `|` and `ESC [` as `^`.
+fn history(keeps: usize, pieces: &[&[u8]]) -> String {
+    lines_above(keeps, pieces).replace("\r\n", "|").replace("\x1b[", "^")
+}
+
+#[test]
+fn lines_that_scroll_off_are_kept() {
+    for (bytes, want) in [
+        (&b"a\r\nb\r\nc\r\nd"[..], ""),
+        (b"a\r\nb\r\nc\r\nd\r\n", "a|"),
+        (b"a\r\n\r\n b\r\n\r\n\r\n\r\n", "a|| b|"),
+        // A long line is one line, also while its end is on the screen.
+        (b"0123456789abc\r\n\n\n\n", "0123456789abc|"),
+        (b"0123456789abc\r\n\n\n", "0123456789|"),
+        ("漢字漢字漢\r\n012345678漢\r\n\n\n\n".as_bytes(), "漢字漢字漢|012345678漢|"),
+        // Colours, and a background up to the end of the line.
+        (b"\x1b[31mred\x1b[m \x1b[44mx\x1b[K\x1b[m\r\n\n\n\n", "^0;31mred^0m ^0;44mx^K^0m|"),
+        (b"a\x1b[4Gb\r\n\n\n\n", "a  b|"),
+        (b"\x1b[1\"qkept\x1b[0\"q\r\n\n\n\n", "kept|"),
+        (b"e\xcc\x81\r\n\n\n\n", "e\u{301}|"),
+        // In a scroll region at the top, by `CSI S`, and in no other way.
+        (b"\x1b[1;2rab\r\ncd\r\n\n", "ab|cd|"),
+        (b"\x1b[2;4rab\r\ncd\r\n\n\n\n", ""),
+        (b"ab\r\n\ncd\x1b[4S", "ab||cd|"),
+        (b"ab\x1b[H\x1b[M", ""),
+        (b"\x1b[?1049hab\r\n\n\n\n\n", ""),
+        // Erased by the app.
+        (b"ab\r\n\n\n\n\x1b[3J", ""),
+        (b"ab\r\n\n\n\n\x1bc", ""),
+        // The oldest are forgotten.
+        (b"1\r\n2\r\n3\r\n4\r\n5\r\n6\r\n7\r\n8\r\n", "3|4|5|"),
+    ] {
+        assert_eq!(history(3, &[bytes]), want, "{:?}", bytes.escape_ascii().to_string());
+    }
+    assert_eq!(history(0, &[b"a\r\n\n\n\n\n\n"]), "");
+}
+
+/// Rows that a smaller window hides are lines above it, and are lines again in their order.
+#[test]
+fn a_smaller_window_makes_history() {
+    let mut screen = Screen::new(Size { rows: 6, cols: 10 }).keeping(100);
+    screen.process(b"1\r\n2\r\n3\r\n4\r\n5");
+    screen.resize(Size { rows: 2, cols: 10 });
+    let lines = |screen: &Screen| String::from_utf8(screen.text()).unwrap().replace('\n', "|");
+    assert_eq!(screen.state.model.lines_above(0), b"1\r\n2\r\n3\r\n");
+    screen.process(b"\r\n6\r\n7\r\n8\r\n9\r\n10\r\n11\r\n12");
+    assert_eq!(lines(&screen), "1|2|3|4|5|6|7|8|9|10|11|12|");
+    screen.resize(Size { rows: 6, cols: 10 });
+    assert_eq!(lines(&screen), "1|2|3|4|5|6|7|8|9|10|11|12|");
+    // A small window of a viewer shows the last rows; those before are above it.
+    let above = String::from_utf8(screen.scrollback(Size { rows: 3, cols: 10 })).unwrap();
+    assert!(above.ends_with("8\r\n9\r\n\n\n"), "{above:?}");
+}
+
+/// What scrolls away at once is copied, and everything else is drawn: the lines are the same.
+#[test]
+fn a_flood_leaves_the_same_lines() {
+    let mut all = b"\x1b[35mfirst".to_vec();
+    for number in 0..3000 {
+        let text: &[u8] =
+            [&b"plain"[..], b"\x1b[31mred", b"\x1b[0mno", b"", b"longer than a row"][number % 5];
+        all.extend_from_slice(text);
+        all.extend(format!(" {number}\r\n").as_bytes());
+    }
+    let plain = |text: String| {
+        let mut scanner = Scanner::default();
+        let (mut out, mut at) = (Vec::new(), 0);
+        while let Some(piece) = scanner.next(text.as_bytes(), &mut at) {
+            if let Piece::Text(text) = piece {
+                out.extend_from_slice(text);
+            }
+        }
+        String::from_utf8(out).unwrap()
+    };
+    for keeps in [1, 500, 2999, 100_000] {
+        let drawn: Vec<&[u8]> = all.chunks(100).collect();
+        let want = plain(lines_above(keeps, &drawn));
+        assert_eq!(want.matches('\n').count(), keeps.min(2999));
+        assert!(want.ends_with(" 2998\r\n"), "{want:?}");
+        for len in [1500, 7000, 16 * 1024, all.len()] {
+            let pieces: Vec<&[u8]> = all.chunks(len).collect();
+            assert_eq!(plain(lines_above(keeps, &pieces)), want, "{keeps} lines, by {len}");
+        }
+    }
+    // The look of the first line that is kept was selected before it.
+    let flood = [b"\x1b[31m\r\n", &b"red text\r\n".repeat(2000)[..]].concat();
+    assert!(history(20, &[&flood]).starts_with("^0;31mred text|red text|"));
+}
+
+#[test]
+fn lines_that_scrolled_off_are_bounded() {
+    let mut screen = Screen::new(Size { rows: 4, cols: 1000 }).keeping(usize::MAX);
+    let line = [&b"\x1b[1;31mx\x1b[32my"[..], &[b'z'; 900], b"\r\n"].concat();
+    for _ in 0..3 * limits::SCROLLBACK / line.len() {
+        screen.process(&line);
+    }
+    let len = screen.text().len();
+    assert!(
+        (limits::SCROLLBACK - 64 * 1024..=limits::SCROLLBACK + 64 * 1024).contains(&len),
+        "{len}"
+    );
+}

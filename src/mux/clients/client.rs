@@ -26,7 +26,7 @@ use crate::os::sys;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
-use crate::wire::{FrameKind, Gap, Redrawn};
+use crate::wire::{FrameKind, Gap, History, Redrawn};
 
 /// Send buffer requested for each client, bytes: the kernel doubles it, which gives the kernel's
 /// default.
@@ -351,8 +351,10 @@ impl Client {
     pub(crate) fn show(&mut self, id: ClientId, hub: &mut Hub, screen: &[u8]) {
         let offset = hub.at(id, Stream::Tty).unwrap_or(0);
         let redrawn = Redrawn { stream: Stream::Tty, offset, bytes: screen.len() as u64 };
-        // Other clients need not be given those bytes.
-        hub.accepted(id, Stream::Tty, 0);
+        if self.session().is_none_or(|session| session.history != Some(History::Only)) {
+            // Other clients need not be given those bytes.
+            hub.accepted(id, Stream::Tty, 0);
+        }
         self.outbox.show(&FrameKind::Redraw.message(&redrawn), screen);
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::core::hub::{ClientId, Hub};
 use crate::types::size::Size;
 use crate::types::stream::{Offsets, Stream};
-use crate::wire::{Decoder, InputId, LifecycleEvent};
+use crate::wire::{Decoder, History, InputId, LifecycleEvent};
 
 /// Lifecycle events that may wait for one slow session. The oldest are dropped first: an app that
 /// fails again and again repeats the same events.
@@ -28,6 +28,8 @@ pub(crate) struct SessionSide {
     pub(crate) window: Option<Size>,
     /// How it is shown the app's terminal, if it asked for the screen.
     pub(crate) view: Option<View>,
+    /// The lines above the screen that come with the next one.
+    pub(crate) history: Option<History>,
     /// When it was last shown a screen.
     pub(crate) shown: Option<Instant>,
     /// Events of the app's life, each with the ends of the streams at that time.

@@ -51,9 +51,10 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// A terminal of this size. It shows the screen of the previous mux, as far as that is known.
+    /// A terminal of this size, which keeps this many lines that scroll off its screen. It shows the
+    /// screen of the previous mux, as far as that is known, and has the lines of the backlog.
     pub(crate) fn open(
-        size: Size,
+        (size, scrollback): (Size, usize),
         hub: &Hub,
         stored: &mut Stored,
         notify: &Notify,
@@ -74,10 +75,13 @@ impl Terminal {
         // The output since then must be in the backlog.
         let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
         let every = hub.capacity(Stream::Tty) / SCREEN_KEPT_PART as u64;
-        let worker = ScreenWorker::new(size, kept.map(|kept| (kept, every)));
+        let worker = ScreenWorker::new((size, scrollback), kept.map(|kept| (kept, every)));
         let mut worker = worker.context("cannot make a waker for the screen")?;
-        let (from, drawn) = screen.unwrap_or_default();
-        worker.restore(drawn, from);
+        let (from, drawn) = screen.unwrap_or((start, Vec::new()));
+        // What scrolled off before is in no redraw, and the redraw hides all that was drawn here.
+        let before =
+            if scrollback > 0 { hub.bytes(Stream::Tty, start..from) } else { [&[][..]; 2] };
+        worker.restore([&before.concat(), &drawn[..]].concat(), from);
         worker.show(hub.bytes(Stream::Tty, from..end), end, false);
         Ok(Self {
             sizes: Sizes::new(size),

@@ -19,6 +19,7 @@ use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::os::sys;
 use crate::types::limits;
 use crate::types::size::Size;
+use crate::wire::History;
 
 /// Cells of a screen that leaves memory to give back to the system when its size changes: they take
 /// a MiB. That takes a millisecond, so smaller screens do without.
@@ -50,8 +51,8 @@ enum ScreenCommand {
     Resize(Size),
     /// The modes that the app has set are over.
     Reset,
-    /// A client with this window is to see the screen.
-    Draw(ClientId, Option<Size>),
+    /// A client with this window is to see the screen, and these lines above it.
+    Draw(ClientId, Option<Size>, Option<History>),
 }
 
 /// A message of the thread.
@@ -105,6 +106,8 @@ enum ScreenThread {
 /// The thread's side.
 struct WorkerState {
     size: Size,
+    /// Lines that are kept when they scroll off the screen.
+    scrollback: usize,
     /// From the beginning until it cannot go on.
     screen: Option<Screen>,
     events: Sender<ScreenEvent>,
@@ -123,11 +126,12 @@ struct WorkerState {
 }
 
 impl ScreenWorker {
-    /// A screen of this size. `kept` has the memory for snapshots and the number of bytes between
-    /// two of them. The thread starts with the first output: an idle mux needs none.
-    pub(crate) fn new(size: Size, kept: Option<(Kept, u64)>) -> io::Result<Self> {
+    /// A screen of this size, which keeps this many lines. `kept` has the memory for snapshots and
+    /// the number of bytes between two of them. The thread starts with the first output: an idle mux
+    /// needs none.
+    pub(crate) fn new(screen: (Size, usize), kept: Option<(Kept, u64)>) -> io::Result<Self> {
         let (events, mailbox) = mailbox()?;
-        let state = WorkerState::new(size, events, kept);
+        let state = WorkerState::new(screen, events, kept);
         let thread = ScreenThread::Waits(Box::new(state));
         Ok(Self {
             thread,
@@ -189,9 +193,9 @@ impl ScreenWorker {
     }
 
     /// A client is to see the screen in its window, or as it is.
-    pub(crate) fn draw(&mut self, id: ClientId, window: Option<Size>) {
+    pub(crate) fn draw(&mut self, id: ClientId, window: Option<Size>, history: Option<History>) {
         self.hand_over(false);
-        self.command(ScreenCommand::Draw(id, window));
+        self.command(ScreenCommand::Draw(id, window, history));
     }
 
     /// Bytes that were shown so far.
@@ -229,8 +233,8 @@ impl ScreenWorker {
     fn command(&mut self, command: ScreenCommand) {
         if let ScreenThread::Waits(state) = &mut self.thread {
             // If no thread can be started, this executes the commands without a screen.
-            let (size, events) = (state.size, state.events.clone());
-            let blind = WorkerState::new(size, events, None);
+            let (screen, events) = ((state.size, state.scrollback), state.events.clone());
+            let blind = WorkerState::new(screen, events, None);
             match std::mem::replace(&mut **state, blind).begin() {
                 Ok(commands) => self.thread = ScreenThread::Works(commands),
                 Err(e) => log::error!("a thread for the terminal's screen: {e}"),
@@ -251,10 +255,23 @@ impl fmt::Debug for WorkerState {
 }
 
 impl WorkerState {
-    fn new(size: Size, events: Sender<ScreenEvent>, kept: Option<(Kept, u64)>) -> Self {
-        let (inbox, waiting, draws) = (None, VecDeque::new(), None);
-        let was_busy = false;
-        Self { size, screen: None, events, kept, kept_at: 0, inbox, waiting, draws, was_busy }
+    fn new(
+        (size, scrollback): (Size, usize),
+        events: Sender<ScreenEvent>,
+        kept: Option<(Kept, u64)>,
+    ) -> Self {
+        Self {
+            size,
+            scrollback,
+            screen: None,
+            events,
+            kept,
+            kept_at: 0,
+            inbox: None,
+            waiting: VecDeque::new(),
+            draws: None,
+            was_busy: false,
+        }
     }
 
     /// Begins the thread.
@@ -262,7 +279,7 @@ impl WorkerState {
         let (commands, inbox) = channel();
         self.inbox = Some(inbox);
         let work = move || {
-            self.screen = Some(Screen::new(self.size));
+            self.screen = Some(Screen::new(self.size).keeping(self.scrollback));
             while let Some(command) = self.next_command() {
                 let Ok(()) = self.take(command) else { return };
             }
@@ -300,17 +317,18 @@ impl WorkerState {
         inbox.recv().ok()
     }
 
-    /// Draws for clients that wait for nothing but app output. Everything before the offset `at` is
-    /// shown.
+    /// Draws for clients that wait for nothing but app output, with which they continue. Everything
+    /// before the offset `at` is shown.
     fn draw_between(&mut self, at: u64) -> Result<(), Disconnected> {
         self.waiting.extend(self.inbox.iter().flat_map(Receiver::try_iter));
         let shows = |command: &ScreenCommand| matches!(command, ScreenCommand::Show { .. });
         while let Some(next) = self.waiting.iter().position(|command| !shows(command))
-            && let ScreenCommand::Draw(id, window) = self.waiting[next]
+            && let ScreenCommand::Draw(id, window, history) = self.waiting[next]
+            && history != Some(History::Only)
         {
             self.waiting.remove(next);
             self.draws = Some(id);
-            self.draw(id, window, Some(at))?;
+            self.draw(id, (window, history), Some(at))?;
             self.draws = None;
         }
         Ok(())
@@ -319,12 +337,16 @@ impl WorkerState {
     fn draw(
         &mut self,
         id: ClientId,
-        window: Option<Size>,
+        (window, history): (Option<Size>, Option<History>),
         at: Option<u64>,
     ) -> Result<(), Disconnected> {
         let window = window.unwrap_or(Size { rows: 0, cols: 0 });
         let began = Instant::now();
-        let screen = self.screen.as_ref().map(|screen| screen.redraw(window));
+        let screen = self.screen.as_ref().map(|screen| match history {
+            None => screen.redraw(window),
+            Some(History::Before) => [screen.scrollback(window), screen.redraw(window)].concat(),
+            Some(History::Only) => screen.text(),
+        });
         let (screen, took) = (screen.unwrap_or_default(), began.elapsed());
         self.events.send(ScreenEvent::Drawn { id, screen, at, took })
     }
@@ -334,7 +356,7 @@ impl WorkerState {
         let (mut len, mut draws) = (0, None);
         match &command {
             ScreenCommand::Show { bytes, .. } => len = bytes.len(),
-            ScreenCommand::Draw(id, _) => draws = Some(*id),
+            ScreenCommand::Draw(id, ..) => draws = Some(*id),
             ScreenCommand::Resize(_) | ScreenCommand::Reset => {}
         }
         let executed = catch_unwind(AssertUnwindSafe(|| self.execute(command)));
@@ -375,7 +397,9 @@ impl WorkerState {
                     self.draw_between(end)?;
                 }
             }
-            (ScreenCommand::Draw(id, window), _) => self.draw(id, window, None)?,
+            (ScreenCommand::Draw(id, window, history), _) => {
+                self.draw(id, (window, history), None)?;
+            }
             (ScreenCommand::Resize(size), Some(screen)) => {
                 screen.resize(size);
                 // The screen in its old size, and what it took to lay it out again.
@@ -416,7 +440,7 @@ mod tests {
     fn a_screen_waits_for_one_slice_of_what_the_app_prints() {
         const ID: ClientId = ClientId(7);
         let (events, mut mailbox) = mailbox().unwrap();
-        let mut state = WorkerState::new(Size { rows: 5, cols: 20 }, events, None);
+        let mut state = WorkerState::new((Size { rows: 5, cols: 20 }, 0), events, None);
         state.screen = Some(Screen::new(state.size));
         let (commands, inbox) = channel();
         state.inbox = Some(inbox);
@@ -430,10 +454,10 @@ mod tests {
         for number in 1..=20 {
             show(&piece, number * len);
         }
-        commands.send(ScreenCommand::Draw(ID, None)).unwrap();
+        commands.send(ScreenCommand::Draw(ID, None, None)).unwrap();
         // This one is behind another size.
         commands.send(ScreenCommand::Resize(Size { rows: 6, cols: 20 })).unwrap();
-        commands.send(ScreenCommand::Draw(ClientId(8), None)).unwrap();
+        commands.send(ScreenCommand::Draw(ClientId(8), None, None)).unwrap();
         drop(commands);
         while let Some(command) = state.next_command() {
             state.take(command).unwrap();

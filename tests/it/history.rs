@@ -1,0 +1,157 @@
+//! The lines that scrolled off an app's screen: at attach, in `logs`, and over a restart of the mux.
+
+use std::io::Write;
+
+use iottymux::types::size::Size;
+use iottymux::wire::FrameKind;
+use serde_json::json;
+
+use crate::proc::eventually;
+use crate::rig::{APP, Rig};
+use crate::run::change_mux;
+use crate::session::{Frame, Session};
+use crate::tmux::{Tmux, Window};
+
+const SIZE: Size = Size { rows: 10, cols: 150 };
+
+/// The first two words of each line that the terminal has, also above its screen. Messages of
+/// `attach` are at the right.
+fn lines(window: &Window) -> Vec<String> {
+    let text = window.run(&["capture-pane", "-p", "-S", "-"], &[]);
+    let words = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    text.lines().map(words).filter(|line| !line.is_empty()).collect()
+}
+
+/// A command on a terminal, in the background.
+fn run_on_terminal(rig: &Rig, options: &[&str], script: &str) {
+    let command = ["run", "--app", APP, "--tty", "--detach"];
+    let mut keeper = rig.run(&[&command, options, &["--", "sh", "-c", script]].concat());
+    assert_eq!(keeper.ends(), 0, "{}", keeper.stderr.text());
+}
+
+fn numbered(name: &str, numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
+    numbers.map(|number| format!("{name} {number}")).collect()
+}
+
+/// A shell with text in a terminal, which then runs this.
+fn shell(tmux: &Tmux, rig: &Rig, line: &str) -> Window {
+    let attach = format!("{} attach --app {APP}", env!("CARGO_BIN_EXE_iottymux"));
+    let command = format!(
+        "export IOTTYMUX_STATE_DIR={} IOTTYMUX_RECONNECT=0; seq -f 'shell %g' 25; {}; exec cat",
+        rig.state().display(),
+        line.replace("ATTACH", &attach)
+    );
+    tmux.window(SIZE, "record", &command)
+}
+
+#[test]
+fn the_lines_above_the_screen_come_first_and_nothing_is_wiped() {
+    let Some(tmux) = Tmux::start() else { return };
+    for (option, first) in [("", 1), ("--no-history", 52)] {
+        let rig = Rig::new();
+        let _mux = rig.mux(["tty", "--app", APP, "--size", "10x150"]);
+        let mut app = rig.slave();
+        for line in numbered("app", 1..=60) {
+            app.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        }
+        eventually("the mux has all", || rig.status()["streams"][0]["bytes"].as_u64() > Some(470));
+        let window = shell(&tmux, &rig, &format!("ATTACH {option}"));
+        window.wait_for("app 60");
+        // The app goes on where it was.
+        app.write_all(b"app 61\r\n").unwrap();
+        window.wait_for("app 61");
+        let want = [numbered("shell", 1..=25), numbered("app", first..=61)].concat();
+        let shown: Vec<String> = lines(&window)
+            .into_iter()
+            .filter(|line| line.starts_with("app") || line.starts_with("shell"))
+            .collect();
+        assert_eq!(shown, want, "{option}");
+    }
+}
+
+/// Text of the shell stays, too.
+#[test]
+fn what_the_shell_shows_while_attach_is_suspended_is_not_wiped() {
+    let Some(tmux) = Tmux::start() else { return };
+    let rig = Rig::new();
+    let _mux = rig.mux(["tty", "--app", APP, "--size", "10x150"]);
+    let mut app = rig.slave();
+    app.write_all(b"app 1\r\n").unwrap();
+    let line = "set -m; ATTACH --suspend-key ctrl-z; seq -f 'back %g' 12; fg";
+    let window = shell(&tmux, &rig, line);
+    window.wait_for("app 1");
+    window.press(&["C-z"]);
+    eventually("the app is shown again", || {
+        let shown = lines(&window);
+        shown.iter().any(|line| line == "back 12")
+            && window.text().contains("app 1")
+            && !window.text().contains("back 12")
+    });
+    let shown = lines(&window);
+    for line in [numbered("shell", 1..=25), numbered("back", 1..=12)].concat() {
+        assert!(shown.contains(&line), "{line} in {shown:?}");
+    }
+}
+
+#[test]
+fn a_terminal_without_a_log_has_lines_for_logs() {
+    let rig = Rig::new();
+    let script = "seq -f 'line %g' 100; printf '\\033[31mred\\033[m end'; exec sleep 1000";
+    run_on_terminal(&rig, &["--scrollback", "5"], script);
+    let logs = |options: &[&str]| {
+        let mut logs = rig.run(&[&["logs", "--app", APP], options].concat());
+        (logs.ends(), logs.stdout.text(), logs.stderr.text())
+    };
+    eventually("all is there", || logs(&[]).1.ends_with("end\n"));
+    // Those on the screen count, too.
+    let colours = "line 97\nline 98\nline 99\nline 100\n\x1b[0;31mred\x1b[0m end\n";
+    assert_eq!(logs(&[]).1, colours);
+    assert_eq!(logs(&["--tail", "2", "--grep", "9"]).1, "line 98\nline 99\n");
+    let (code, _, why) = logs(&["--follow"]);
+    assert!(code == 1 && why.contains("have no times; try attach"), "{why}");
+    // No output was seen by that.
+    assert_ne!(rig.status()["streams"][0]["unseen"], 0);
+    assert_eq!(rig.run(&["kill", APP]).ends(), 0);
+    eventually("its mux has ended", || !rig.exists("endpoints"));
+    assert!(logs(&[]).2.contains("no log file is known"));
+}
+
+#[test]
+fn the_lines_of_the_backlog_survive_another_mux() {
+    let rig = Rig::new();
+    let script = "seq -f 'line %g' 2000; exec sleep 1000";
+    run_on_terminal(&rig, &[], script);
+    let logs = || rig.run(&["logs", "--app", APP]).stdout.text();
+    eventually("all is there", || logs().ends_with("line 2000\n"));
+    let want = numbered("line", 1001..=2000).join("\n") + "\n";
+    assert!(logs() == want, "{}", logs());
+    for asks in [true, false] {
+        change_mux(&rig, asks);
+        assert!(logs() == want, "{}", logs());
+    }
+    assert_eq!(rig.run(&["kill", APP]).ends(), 0);
+}
+
+/// A client that does not ask for them gets no such lines.
+#[test]
+fn lines_above_the_screen_are_for_those_who_ask() {
+    let rig = Rig::new();
+    let _mux = rig.mux(["tty", "--app", APP, "--size", "3x20"]);
+    rig.slave().write_all(b"1\r\n2\r\n3\r\n4\r\n5").unwrap();
+    eventually("the mux has all", || rig.status()["streams"][0]["bytes"] == 13);
+    let mut hello =
+        json!({"version": 1, "streams": [{"stream": "tty", "from": "now"}], "redraw": "screen"});
+    for asks in [false, true] {
+        if asks {
+            hello["history"] = json!("before");
+        }
+        let mut session = Session::new(&rig, &hello);
+        assert_eq!(session.wait_told(FrameKind::Welcome)["history"] == true, asks);
+        let frames =
+            session.rest_until(|frames| frames.iter().any(|f| matches!(f, Frame::Screen(_))));
+        let Some(Frame::Screen(screen)) = frames.last() else { panic!("{frames:?}") };
+        let screen = String::from_utf8_lossy(screen);
+        assert_eq!(screen.contains("1\r\n2\r\n\n\n\x18"), asks, "{screen:?}");
+        assert!(screen.contains('5'), "{screen:?}");
+    }
+}
