@@ -43,6 +43,7 @@ mod window;
 mod allocations;
 mod arrows;
 mod attach;
+mod circle;
 mod cli;
 mod completion;
 mod console;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::connection::{Connection, EndOfInput, Uplink};
 use super::mode::{AttachMode, WantedStreams};
-use super::{AttachRequest, terminal};
+use super::{AttachRequest, circle, terminal};
 use crate::os::diagnostics;
 use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
@@ -124,6 +124,9 @@ pub(crate) fn dial(
         if wanted.outputs.is_empty() {
             bail!("cannot attach to app {name}: --read-only leaves nothing to attach");
         }
+    }
+    if wanted.all().any(|stream| stream == Stream::Tty) {
+        circle::check(&request.dir)?;
     }
     match endpoints.session() {
         Some(file) => open_session(request, file, wanted, after),

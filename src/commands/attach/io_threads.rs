@@ -12,8 +12,9 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SI
 use signal_hook::iterator::Signals;
 
 use super::dial::{Downlink, NewConnection, SessionProgress};
-use super::terminal;
+use super::{circle, terminal};
 use crate::os::mailbox::{self, Mailbox, Sender};
+use crate::os::state::AppDir;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::{
@@ -123,6 +124,8 @@ pub(crate) fn catch_signals(sender: &EventSender, job_control: bool) -> Result<(
     })
 }
 
+/// Reads after which is looked for a circle again: some tenths of a second in one.
+const CIRCLE_READS: u64 = 1024;
 /// Reads of all connections that have returned bytes.
 static READS: AtomicU64 = AtomicU64::new(0);
 
@@ -131,15 +134,17 @@ pub(crate) fn reads() -> u64 {
     READS.load(Ordering::Relaxed)
 }
 
-/// Forwards one downlink to this process's outputs until it ends. Streams that are not in `shown`
+/// Forwards one downlink of an app to this process's outputs until it ends. Streams that are not in `shown`
 /// are read and dropped.
 pub(crate) fn forward_output(
     sender: &EventSender,
     from: UnixStream,
     downlink: Downlink,
-    shown: Vec<Stream>,
+    (dir, shown): (AppDir, Vec<Stream>),
 ) -> Result<()> {
-    sender.spawn_with("output", move |sender| sender.send(forward(sender, from, downlink, &shown)))
+    sender.spawn_with("output", move |sender| {
+        sender.send(forward(sender, from, downlink, (&dir, &shown)));
+    })
 }
 
 /// Returns the event that says how it ended.
@@ -147,7 +152,7 @@ fn forward(
     sender: &EventSender,
     mut from: UnixStream,
     mut downlink: Downlink,
-    shown: &[Stream],
+    (dir, shown): (&AppDir, &[Stream]),
 ) -> AttachEvent {
     let mut buffer = vec![0; limits::READ];
     let mut decoder = Decoder::default();
@@ -158,7 +163,13 @@ fn forward(
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,
             Err(e) => break Err(e),
         };
-        READS.fetch_add(1, Ordering::Relaxed);
+        let reads = READS.fetch_add(1, Ordering::Relaxed);
+        if reads % CIRCLE_READS == CIRCLE_READS - 1
+            && shown.contains(&Stream::Tty)
+            && let Err(e) = circle::check(dir)
+        {
+            return AttachEvent::Refused(format!("{e:#}"));
+        }
         let forwarded = match &mut downlink {
             Downlink::Raw(stream) => write(*stream, bytes, shown).map(drop),
             Downlink::Session(progress) => {

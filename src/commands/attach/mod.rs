@@ -9,6 +9,7 @@
 //! | [`page`] | the page with the keys and the other clients |
 //! | [`io_threads`] | the threads that may block: output, signals, connecting |
 //! | [`dial`], [`connection`] | connecting to the mux; the connection |
+//! | [`circle`] | no attach to an app that shows this terminal |
 //! | [`terminal`] | the local terminal: raw while attached, restored on every way out |
 //! | [`filter`], [`restore`] | which sequences reach that terminal; how to undo the others |
 //! | [`class`] | the effects of sequences |
@@ -16,6 +17,7 @@
 //!
 //! Invariant: the local terminal is as before on every way out.
 
+mod circle;
 mod class;
 mod connection;
 mod dial;
