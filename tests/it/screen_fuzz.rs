@@ -62,8 +62,8 @@ impl Subject {
             let answer = self.screen.answer(asked).unwrap_or_default();
             assert!(answer.len() <= 64, "{asked:?}");
         }
-        let undo = self.modes.undo();
-        assert_eq!(undo, self.screen.modes().undo());
+        let undo = self.modes.undo(80);
+        assert_eq!(undo, self.screen.modes().undo(80));
         Outcome { asked: asked.len(), shown, typed, undo }
     }
 }

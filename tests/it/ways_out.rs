@@ -387,6 +387,30 @@ fn the_output_is_closed() {
     assert_eq!(fs::read(scene.tmux.file("head")).unwrap(), b"\x1b[?10");
 }
 
+/// What tmux can be asked for, and what is only in its input.
+#[test]
+fn tab_stops_title_colours_and_links_are_as_before() {
+    let Some(tmux) = Tmux::start() else { return };
+    let mut scene = Scene::new(tmux, &Runs("ATTACH --pass title"), false);
+    let known = |scene: &Scene| {
+        let asked = "#{pane_tabs} #{pane_title}";
+        scene.window.run(&["display-message", "-p"], &[asked])
+    };
+    eventually("it is attached", || scene.client().is_some());
+    let before = known(&scene);
+    scene.app.as_mut().unwrap().write_all(b"\x1b[3g\x1b[4G\x1bH\x1b]2;another\x07\x1b]4;1;#010203\x07\x1b]11;#010203\x07\x1b]8;;http://x\x07link").unwrap();
+    scene.window.wait_for("link");
+    eventually("all is changed", || known(&scene).starts_with("3 another"));
+    scene.detach();
+    scene.assert_over(0, true);
+    assert_eq!(known(&scene), before);
+    let shown = scene.shown();
+    let undone = shown.split("link").last().unwrap();
+    for sequence in ["\x1b]104\x1b\\", "\x1b]111\x1b\\", "\x1b]8;;\x1b\\", "\x1b[23;0t"] {
+        assert!(undone.contains(sequence), "{sequence:?} in {undone:?}");
+    }
+}
+
 /// The app's bytes and nothing else go into a pipe, and the keys detach.
 #[test]
 fn the_output_is_a_pipe() {

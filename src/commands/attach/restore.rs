@@ -70,9 +70,9 @@ impl Restorer {
         [47, 1047, 1049].into_iter().any(|mode| self.modes.is_set(true, mode) == Some(true))
     }
 
-    /// Undoes all changes.
-    pub(crate) fn sequence(&self) -> Vec<u8> {
-        let mut out = self.terminator().to_owned() + &self.modes.undo();
+    /// Undoes all changes, on a terminal of this width.
+    pub(crate) fn sequence(&self, cols: u16) -> Vec<u8> {
+        let mut out = self.terminator().to_owned() + &self.modes.undo(cols);
         if self.used {
             // Default colours and character set.
             out.push_str("\x1b[0m\x0f");
@@ -91,7 +91,7 @@ mod tests {
         for piece in shown {
             undo.observe(piece.as_bytes());
         }
-        String::from_utf8(undo.sequence()).unwrap()
+        String::from_utf8(undo.sequence(20)).unwrap()
     }
 
     #[test]
@@ -101,9 +101,9 @@ mod tests {
         assert!(undo.is_full_screen());
         undo.forget();
         assert!(!undo.is_full_screen());
-        assert_eq!(undo.sequence(), b"\x1b\\");
+        assert_eq!(undo.sequence(20), b"\x1b\\");
         undo.observe(b"?1049h");
-        assert_eq!(undo.sequence(), b"\x1b[?1049l\x1b[0m\x0f");
+        assert_eq!(undo.sequence(20), b"\x1b[?1049l\x1b[0m\x0f");
     }
 
     #[test]
@@ -133,6 +133,10 @@ mod tests {
             (&["\x1b[>1u\x1b[?1049h"], "\x1b[?1049l\x1b[<1u\x1b[0m\x0f"),
             (&["\x1b[2;20r"], "\x1b7\x1b[r\x1b8\x1b[0m\x0f"),
             (&["\x1b[2;20r\x1b[r"], CALM),
+            (&["\x1b[3g"], "\x1b7\x1b[3g\x1b[9G\x1bH\x1b[17G\x1bH\x1b8\x1b[?5W\x1b[0m\x0f"),
+            (&["\x1b[3g\x1b[?5W"], CALM),
+            (&["\x1b]4;1;red\x07\x1b]11;blue\x07"], "\x1b]104\x1b\\\x1b]111\x1b\\\x1b[0m\x0f"),
+            (&["\x1b]8;;http://x\x07"], "\x1b]8;;\x1b\\\x1b[0m\x0f"),
             (&["\x1b(0"], "\x1b(B\x1b[0m\x0f"),
             (&["\x1b(0\x1b(B"], CALM),
             (&["\x1b[?2026h\x1b[?1004h"], "\x1b[?1004l\x1b[?2026l\x1b[0m\x0f"),
@@ -181,7 +185,7 @@ mod tests {
             whole.observe(&bytes);
             split.observe(a);
             split.observe(b);
-            prop_assert_eq!(whole.sequence(), split.sequence());
+            prop_assert_eq!(whole.sequence(20), split.sequence(20));
         }
     }
 }

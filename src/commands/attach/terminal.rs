@@ -395,7 +395,7 @@ pub(crate) fn restore_on_panic() {
 pub(crate) fn undo_app_changes() {
     let until = Instant::now() + limits::STUCK;
     if let Some(mut screen) = lock_soon(until).filter(|screen| screen.owner == ScreenOwner::App) {
-        let undo = screen.restorer.as_ref().map(Restorer::sequence).unwrap_or_default();
+        let undo = undo(&screen);
         if write_soon(&undo, until) {
             screen.restorer.iter_mut().for_each(Restorer::forget);
         }
@@ -403,6 +403,12 @@ pub(crate) fn undo_app_changes() {
         screen.restorer.iter_mut().for_each(Restorer::cancel);
         screen.filter.iter_mut().for_each(|(filter, _)| filter.cancel_sequence());
     }
+}
+
+/// The bytes that undo the app's changes.
+fn undo(screen: &TerminalScreen) -> Vec<u8> {
+    let cols = size().map_or(0, |size| size.cols);
+    screen.restorer.as_ref().map(|restorer| restorer.sequence(cols)).unwrap_or_default()
 }
 
 /// Gives the screen to an owner, with this text on it, and undoes the changes of the owner before.
@@ -416,7 +422,7 @@ fn hand_over(to: ScreenOwner, text: &str) -> bool {
     let mut out = match screen.owner {
         from if from == to => Vec::new(),
         ScreenOwner::App => {
-            let undo = screen.restorer.as_ref().map(Restorer::sequence).unwrap_or_default();
+            let undo = undo(&screen);
             [std::mem::take(&mut screen.wipe_notice), undo].concat()
         }
         ScreenOwner::Page => LEAVE_ALTERNATE.to_vec(),

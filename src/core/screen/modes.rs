@@ -9,6 +9,7 @@ use memchr::memchr;
 
 use super::palette::Palette;
 use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT, string};
+use super::tabs::TAB;
 
 /// Keyboard modes that a program may push and pop.
 const KEYBOARDS: usize = 8;
@@ -202,8 +203,8 @@ impl ScreenModes {
         self.region = None;
     }
 
-    /// The bytes that undo all changes.
-    pub fn undo(&self) -> String {
+    /// The bytes that undo all changes, on a terminal of this width.
+    pub fn undo(&self, cols: u16) -> String {
         let mut out = self.palette.undo();
         if self.link == Some(true) {
             out.push_str(CLOSE_LINK);
@@ -212,7 +213,7 @@ impl ScreenModes {
             out.push_str(UNPROTECTED);
         }
         if self.tabs {
-            out.push_str("\x1b[?5W");
+            reset_tabs(&mut out, cols);
         }
         let (modes, alternates) = MODES.split_at(ALTERNATE);
         let (changed, alternate) = self.changed.split_at(ALTERNATE);
@@ -614,6 +615,15 @@ impl Charsets {
         }
         out
     }
+}
+
+/// Sets the usual tab stops. Few terminals know the one sequence for that, which comes last.
+fn reset_tabs(out: &mut String, cols: u16) {
+    out.push_str("\x1b7\x1b[3g");
+    for col in (0..cols).step_by(TAB).skip(1) {
+        let _ = write!(out, "\x1b[{}G\x1bH", col + 1);
+    }
+    out.push_str("\x1b8\x1b[?5W");
 }
 
 fn switch(out: &mut String, mode: &ModeNumber, on: bool) {

@@ -3,7 +3,7 @@
 use memchr::{memchr, memrchr};
 
 /// Columns from one usual stop to the next.
-const TAB: usize = 8;
+pub(super) const TAB: usize = 8;
 
 /// See the module.
 #[derive(Debug)]

@@ -408,7 +408,7 @@ impl WorkerState {
                 }
             }
             (ScreenCommand::Reset, Some(screen)) => {
-                let undo = screen.modes().undo();
+                let undo = screen.modes().undo(self.size.cols);
                 screen.process(undo.as_bytes());
             }
             (ScreenCommand::Resize(_) | ScreenCommand::Reset, None) => {}

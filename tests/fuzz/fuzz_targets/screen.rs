@@ -48,7 +48,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(pieces.queries().collect::<Vec<_>>(), asked);
     asked.iter().for_each(|asked| drop(whole.answer(asked)));
     assert_eq!(stripped(&[&redraw]), redraw);
-    assert_eq!(pieces.modes().undo(), whole.modes().undo());
+    assert_eq!(pieces.modes().undo(80), whole.modes().undo(80));
 
     pieces.resize(window);
     pieces.process(bytes);
