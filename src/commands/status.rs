@@ -255,9 +255,13 @@ fn text(report: &Report) -> String {
         for place in &client.streams {
             let _ = write!(
                 out,
-                ", {} at {} ({} behind, {} lost)",
+                ", {} at {} ({} behind, {} lost",
                 place.stream, place.position, place.lag, place.lost
             );
+            if place.skipped > 0 {
+                let _ = write!(out, ", {} skipped", place.skipped);
+            }
+            out.push(')');
         }
         let _ = writeln!(out);
     }

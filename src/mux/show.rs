@@ -1,6 +1,6 @@
 //! The loop and the app's terminal: its output, its window, and the viewers of its screen.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 
@@ -80,9 +80,7 @@ impl Mux {
             session.history = None;
         }
         session.shown = Some(now);
-        if let Some(at) = at {
-            self.hub.go_back(id, Stream::Tty, at);
-        }
+        session.continue_at(id, &mut self.hub, at);
         client.show(id, &mut self.hub, screen);
         self.touch(id);
     }
@@ -108,7 +106,7 @@ impl Mux {
         let Some(terminal) = &mut self.terminal else { return };
         session.view = Some(View::Asked);
         terminal.turns.begin(id, uid);
-        self.hub.skip(id, Stream::Tty);
+        session.skip(id, &mut self.hub);
         terminal.worker.draw(id, session.window, session.history);
     }
 
@@ -141,7 +139,10 @@ impl Mux {
             Some(Redraw::Screen) => {
                 let goes_on = resumes && session.fits(size);
                 session.view = Some(if goes_on { View::Bytes } else { View::Due });
-                self.hub.set_patience(id, Duration::ZERO);
+                if let Some(right) = self.clients.get(id).map(|client| client.right) {
+                    let patience = self.admission.patience(right) / limits::SCREEN_PATIENCE_PART;
+                    self.hub.set_patience(id, patience);
+                }
                 if !goes_on {
                     self.refresh(id);
                 }

@@ -2,6 +2,7 @@
 
 use nix::unistd::{Uid, getpid};
 
+use super::clients::client::Client;
 use super::{Mux, Phase};
 use crate::os::diagnostics;
 use crate::types::stream::Stream;
@@ -24,6 +25,10 @@ impl Mux {
         };
         // A client that has gone may have left input that the app does not take yet.
         let present = || self.clients.iter().filter(|(_, client)| !client.is_gone());
+        let skipped = |client: &Client, stream| {
+            let session = client.session().filter(|_| stream == Stream::Tty);
+            session.map_or(0, |session| session.skipped)
+        };
         let clients = present().take(REPORTED).map(|(id, client)| ClientReport {
             client: id.0,
             uid: client.peer.uid,
@@ -35,7 +40,8 @@ impl Mux {
                 .into_iter()
                 .filter_map(|stream| {
                     let (position, lag, lost) = self.hub.place(id, stream)?;
-                    Some(PlaceReport { stream, position, lag, lost })
+                    let skipped = skipped(client, stream);
+                    Some(PlaceReport { stream, position, lag, lost, skipped })
                 })
                 .collect(),
         });
@@ -67,7 +73,7 @@ impl Mux {
         let place = |(stream, position)| {
             let (end, _) = self.hub.extent(stream)?;
             let lag = end.saturating_sub(position);
-            Some(PlaceReport { stream, position, lag, lost: 0 })
+            Some(PlaceReport { stream, position, lag, lost: 0, skipped: 0 })
         };
         let streams: Vec<PlaceReport> = engine.places().filter_map(place).collect();
         (types || !streams.is_empty()).then(|| ClientReport {

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 /// Default of `--client-patience`: how long a client without progress may delay the app.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// A terminal that is shown the screen instead may delay the app for one part in this many of that:
+/// enough for one that keeps reading, and too little to be noticed with one that does not.
+pub(crate) const SCREEN_PATIENCE_PART: u32 = 4;
 /// All unproven clients together may delay the app for one part in this many of their patience.
 pub(crate) const UNPROVEN_PART: u32 = 2;
 /// That budget refills with one part in this many of the time that passes. So clients that connect

@@ -546,4 +546,7 @@ pub struct PlaceReport {
     pub lag: u64,
     /// Bytes that it has lost.
     pub lost: u64,
+    /// Bytes of a terminal in whose place it was shown the screen, since it was too slow.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
 }

@@ -1,5 +1,6 @@
 //! The lines that scrolled off an app's screen: at attach, in `logs`, and over a restart of the mux.
 
+use std::collections::HashSet;
 use std::io::Write;
 
 use iottymux::types::size::Size;
@@ -7,6 +8,7 @@ use iottymux::wire::FrameKind;
 use serde_json::json;
 
 use crate::proc::eventually;
+use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 use crate::run::change_mux;
 use crate::session::{Frame, Session};
@@ -154,4 +156,44 @@ fn lines_above_the_screen_are_for_those_who_ask() {
         assert_eq!(screen.contains("1\r\n2\r\n\n\n\x18"), asks, "{screen:?}");
         assert!(screen.contains('5'), "{screen:?}");
     }
+}
+
+/// A terminal that keeps reading gets each line. Its patience is a part of the mux's.
+#[test]
+fn a_terminal_that_reads_gets_all_of_a_flood() {
+    const COUNT: u32 = 200_000;
+    let rig = Rig::new();
+    let local = Pty::open(24, 80);
+    let count = COUNT.to_string();
+    let command = ["run", "--name", APP, "--tty", "--attach", "--client-patience", "60"];
+    let command = rig.command([&command[..], &["--", "seq", "1", &count]].concat());
+    let mut attach = local.spawn(command);
+    assert_eq!(attach.ends(), 0);
+    let shown = local.shown.so_far();
+    let shown: HashSet<&str> = shown.split(|c: char| !c.is_ascii_digit()).collect();
+    let missing = (1..=COUNT).filter(|number| !shown.contains(&*number.to_string())).count();
+    assert_eq!(missing, 0);
+}
+
+/// One that does not read delays the app for a moment only, and it is counted what it did not get.
+#[test]
+fn what_a_terminal_does_not_read_is_counted() {
+    let rig = Rig::new();
+    let _mux = rig.mux(["tty", "--app", APP, "--client-patience", "0.1"]);
+    let mut app = rig.slave();
+    let hello = json!({"version": 1, "streams": [{"stream": "tty"}], "redraw": "screen"});
+    let mut session = Session::new(&rig, &hello);
+    session.wait_told(FrameKind::Redraw);
+    let skipped = || rig.status()["clients"][0]["streams"][0]["skipped"].as_u64().unwrap_or(0);
+    assert_eq!(skipped(), 0);
+    app.write_all(&b"a line of the app\r\n".repeat(100_000)).unwrap();
+    app.write_all(b"the end").unwrap();
+    session.read_until(|frames| {
+        let ends = |bytes: &[u8]| bytes.windows(7).any(|part| part == b"the end");
+        frames.iter().any(
+            |frame| matches!(frame, Frame::Screen(bytes) | Frame::Bytes(_, bytes) if ends(bytes)),
+        )
+    });
+    assert!(skipped() > 500_000, "{}", skipped());
+    assert!(rig.run(&["status", APP]).stdout.text().contains(" skipped)"));
 }

@@ -119,7 +119,7 @@ impl<'a> Attached<'a> {
 
     /// Handles everything that is due.
     fn on_time(&mut self, now: Instant) -> Result<()> {
-        if self.notices.needs_redraw(now) {
+        if self.notices.needs_redraw(now, io_threads::reads()) {
             self.redraw();
         }
         self.check_liveness(now)?;

@@ -133,7 +133,11 @@ fn client_lines(report: &Report, own: u32) -> Vec<String> {
         if *engine {
             return format!("  client {number}  container engine  {does}");
         }
-        format!("  client {number}  uid {uid}  pid {pid}  {does}{own}")
+        let skipped = match client.streams.iter().map(|place| place.skipped).sum::<u64>() {
+            0 => String::new(),
+            bytes => format!(", {bytes} bytes skipped"),
+        };
+        format!("  client {number}  uid {uid}  pid {pid}  {does}{skipped}{own}")
     };
     let listed = report.clients.iter().filter(is_attached).map(line);
     let more = (report.unlisted > 0).then(|| format!("  and {} more", report.unlisted));
@@ -155,7 +159,13 @@ mod tests {
             types: number != 2,
             exclusive: false,
             engine: false,
-            streams: vec![PlaceReport { stream: Stream::Tty, position: 0, lag: 0, lost: 0 }],
+            streams: vec![PlaceReport {
+                stream: Stream::Tty,
+                position: 0,
+                lag: 0,
+                lost: 0,
+                skipped: 0,
+            }],
         };
         let clients: Vec<_> = (1..=clients).map(client).collect();
         serde_json::from_value(json!({

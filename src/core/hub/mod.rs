@@ -409,18 +409,21 @@ impl Hub {
     }
 
     /// The connection is shown the rest of a stream in another way: nothing of that is lost to it.
-    pub(crate) fn skip(&mut self, id: ClientId, stream: Stream) {
+    /// Returns how many bytes that is.
+    pub(crate) fn skip(&mut self, id: ClientId, stream: Stream) -> u64 {
         let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
         else {
-            return;
+            return 0;
         };
+        let mut skipped = 0;
         if let Some(cursor) = &mut client.cursors[stream as usize] {
-            if let Some(from) = cursor.gap.take() {
-                cursor.lost = cursor.lost.saturating_sub(cursor.at - from);
-            }
+            let gap = cursor.gap.take().map_or(0, |from| cursor.at - from);
+            cursor.lost = cursor.lost.saturating_sub(gap);
+            skipped = gap + lane.end() - cursor.at;
             cursor.at = lane.end();
         }
         self.earn(id);
+        skipped
     }
 
     /// Moves the connection to another offset of a stream, up to which it has seen the stream in

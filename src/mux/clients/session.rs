@@ -32,6 +32,10 @@ pub(crate) struct SessionSide {
     pub(crate) history: Option<History>,
     /// When it was last shown a screen.
     pub(crate) shown: Option<Instant>,
+    /// Whether it is to be shown a screen because it was too slow for the app's bytes.
+    is_slow: bool,
+    /// Bytes that it got only in such screens.
+    pub(crate) skipped: u64,
     /// Events of the app's life, each with the ends of the streams at that time.
     events: VecDeque<(LifecycleEvent, Offsets)>,
 }
@@ -82,7 +86,7 @@ impl SessionSide {
     pub(crate) fn view_bytes(&mut self, id: ClientId, hub: &mut Hub) -> bool {
         let Some(view) = &mut self.view else { return true };
         match view {
-            View::Bytes if hub.missed(id, Stream::Tty) => *view = View::Due,
+            View::Bytes if hub.missed(id, Stream::Tty) => (*view, self.is_slow) = (View::Due, true),
             View::Screens if !hub.is_caught_up(id) => *view = View::Due,
             _ => {}
         }
@@ -91,9 +95,30 @@ impl SessionSide {
             // Where it stands is where its next bytes come from.
             View::Asked => false,
             View::Screens | View::Due => {
-                hub.skip(id, Stream::Tty);
+                self.skip(id, hub);
                 true
             }
+        }
+    }
+
+    /// The rest of the terminal's bytes comes in a screen.
+    pub(crate) fn skip(&mut self, id: ClientId, hub: &mut Hub) {
+        let skipped = hub.skip(id, Stream::Tty);
+        if self.is_slow {
+            self.skipped += skipped;
+        }
+    }
+
+    /// A screen has come that shows the terminal up to an offset, or all of it.
+    pub(crate) fn continue_at(&mut self, id: ClientId, hub: &mut Hub, at: Option<u64>) {
+        let Some((from, at)) = hub.at(id, Stream::Tty).zip(at).filter(|(from, at)| at < from)
+        else {
+            self.is_slow = false;
+            return;
+        };
+        hub.go_back(id, Stream::Tty, at);
+        if std::mem::take(&mut self.is_slow) {
+            self.skipped = self.skipped.saturating_sub(from - at);
         }
     }
 }
