@@ -113,6 +113,9 @@ Examples:
   iottymux logs demo --stream stderr --since '2026-11-21 21:00' --json
   iottymux logs --file /var/log/pods/x/0.log       read any log in the kubelet's or docker's format
 
+An app without a log file has its lines in the journal, which journalctl reads, or else in the
+memory of its mux: these have no times.
+
 The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control
 sequences other than colours are escaped; to see the original bytes, pipe the output to cat.";
 
@@ -188,7 +191,7 @@ pub(crate) enum Command {
     ///
     /// In the text format, for the textfile collector of node_exporter.
     Metrics,
-    /// Show the log of an app, if it has one that can be read.
+    /// Show the log of an app: its file, the journal, or the output that its mux keeps.
     #[command(after_help = LOGS_EXAMPLES)]
     Logs(LogsArgs),
     /// Control the mux of an app.

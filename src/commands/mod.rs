@@ -8,11 +8,11 @@
 //! | [`oci`] | being the runtime of a container engine |
 //! | [`containerd_logger`] | logging a container of containerd |
 //! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
-//! | [`enable`] | making a service attachable, and no longer |
 //! | [`stop`], [`send`] | ending an app of `run`; typing a line |
 //! | [`install`] | copying the program and its files |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
+//! | [`enable`] | making a service attachable, and no longer |
 //! | [`each`] | asking all apps |
 //! | [`find`] | finding an app and waiting for it |
 //! | [`journal_writer`] | taking a service's lines from a mux to the journal |

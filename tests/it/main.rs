@@ -65,6 +65,7 @@ mod log;
 mod log_failure;
 mod log_readers;
 mod log_rotation;
+mod log_sources;
 mod logs;
 mod man_pages;
 mod metrics;

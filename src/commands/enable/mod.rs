@@ -68,6 +68,17 @@ pub(crate) fn of_service(user: bool, service: &ServiceName) -> Option<EnabledSer
     enabled_by(user).ok()?.into_iter().find(|found| found.service == *service)
 }
 
+/// The manager of the service that is this app.
+pub(crate) fn manager_of(app: &AppDir) -> Manager {
+    Manager { user: !Uid::effective().is_root() && !app.is_of_system() }
+}
+
+/// The service that is this app, if it is enabled.
+pub(crate) fn service_of(app: &AppDir) -> Option<String> {
+    let place = UnitDirectory::new(manager_of(app).units().ok()?);
+    app.is_default().then(|| place.names().ok()?.remove(app.name())).flatten()
+}
+
 /// Whether this machine has a service of this name.
 pub(crate) fn exists(app: &AppName) -> bool {
     let manager = Manager { user: false };

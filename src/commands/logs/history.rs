@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::io::{ErrorKind, Read};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::LogsRequest;
+use super::backlog;
 use super::output::Output;
 use super::whole::WholeLines;
 use crate::commands::find;
@@ -26,15 +27,9 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir) -> Result<bool> {
         Err(e) if find::is_absence(&e) => return Ok(false),
         Err(e) => return Err(e),
     };
-    let wants = &request.wants;
-    if request.follow || wants.stamps || wants.json || wants.until.is_some() || wants.since.0 > 0 {
-        bail!(
-            "app {}: it has no log, and the lines of its terminal have no times; try attach",
-            app.name()
-        );
-    }
+    backlog::check(request, app)?;
     let whole = WholeLines::new(request.grep.clone(), request.tail);
-    let mut output = Output::new(*wants, Some(whole));
+    let mut output = Output::new(request.wants, Some(whole));
     let lines = lines.strip_suffix(b"\n").unwrap_or(&lines);
     for text in lines.split(|byte| *byte == b'\n') {
         let (stamp, written, stream) = (Stamp::default(), Cow::Borrowed(""), Stream::Stdout);

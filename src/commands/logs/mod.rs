@@ -1,12 +1,15 @@
-//! `iottymux logs`: prints the log of an app as the app wrote it.
+//! `iottymux logs`: prints the log of an app as the app wrote it: from its files, else from the
+//! journal, else from what its mux keeps of the output.
 //!
-//! It reads the files of the log itself, since the mux may have ended. One thread reads, prints,
+//! It reads the files itself, since the mux may have ended. One thread reads, prints,
 //! and sleeps until a file changes. It writes only to its two outputs. The files may belong to
 //! another user: all input is checked.
 
+mod backlog;
 mod colours;
 mod files;
 mod history;
+mod journal;
 mod lines;
 mod output;
 mod reader;
@@ -23,14 +26,18 @@ use nix::errno::Errno;
 use regex_lite::Regex;
 
 use super::logs::files::{Files, Named};
+use super::logs::journal::JournalEntries;
 pub(crate) use super::logs::lines::Wants;
 use super::logs::output::Output;
 use super::logs::reader::Reader;
 use super::logs::tail::Start;
 use super::logs::watch::{FileWatch, Woken, ends_in};
 use super::logs::whole::WholeLines;
+use super::{enable, find, status};
 use crate::logfmt::format;
 use crate::os::state::AppDir;
+use crate::wire::Report;
+use crate::wire::last::Last;
 use crate::wire::logged::Logged;
 
 /// The arguments of `logs`.
@@ -56,9 +63,9 @@ impl LogsRequest {
         self.grep.is_some() || self.wants.until.is_some()
     }
 
-    /// For options that need whole lines.
-    fn whole_lines(&self) -> Option<WholeLines> {
-        let tail = self.tail.filter(|_| self.has_conditions());
+    /// For options that need whole lines. `counts`: the last lines are found by reading all.
+    fn whole_lines(&self, counts: bool) -> Option<WholeLines> {
+        let tail = self.tail.filter(|_| counts);
         let is_needed = self.grep.is_some() || self.wants.json || tail.is_some();
         is_needed.then(|| WholeLines::new(self.grep.clone(), tail))
     }
@@ -74,12 +81,20 @@ pub(crate) fn show(request: &LogsRequest) -> Result<()> {
 }
 
 fn read(request: &LogsRequest) -> Result<()> {
-    let (path, named) = match (path(request), &request.app) {
-        (Ok(found), _) => found,
-        (Err(_), Some(app)) if history::show(request, app)? => return Ok(()),
-        (Err(e), _) => return Err(e),
-    };
-    let mut files = Files::new(path.clone(), named, request.wants.since);
+    match source(request)? {
+        Source::Files(path, named) => read_files(request, &path, named),
+        Source::Journal(entries, last) => match (journal::show(request, &entries)?, last) {
+            (false, Some(last)) => backlog::show_last(request, &entries.app, &last),
+            _ => Ok(()),
+        },
+        Source::Backlog(app, _) if !request.follow && history::show(request, app)? => Ok(()),
+        Source::Backlog(app, report) => backlog::show(request, app, &report),
+        Source::Last(app, last) => backlog::show_last(request, app, &last),
+    }
+}
+
+fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<()> {
+    let mut files = Files::new(path.to_owned(), named, request.wants.since);
     let watch = if request.follow { Some(FileWatch::new()?) } else { None };
     look(&mut files, watch.as_ref(), request)?;
     if files.open().is_empty() && watch.is_none() {
@@ -95,7 +110,7 @@ fn read(request: &LogsRequest) -> Result<()> {
         log::warn!("skipping {} and older files: they are compressed", compressed.display());
     }
     let mut reader = Reader::new(files, start);
-    let mut output = Output::new(request.wants, request.whole_lines());
+    let mut output = Output::new(request.wants, request.whole_lines(request.has_conditions()));
     let mut hidden = false;
     loop {
         // Checked before reading: after the end of the app, nothing is added.
@@ -180,32 +195,64 @@ fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> 
     files.look(request.tail.is_some() && !request.has_conditions())
 }
 
-/// The path of the log, and who named it. The path of a mux in another root is below that root.
-fn path(request: &LogsRequest) -> Result<(PathBuf, Named)> {
+/// Where the lines are.
+enum Source<'a> {
+    /// In the files of this log.
+    Files(PathBuf, Named),
+    /// In the journal, or else in the last output.
+    Journal(JournalEntries, Option<Last>),
+    /// In the memory of the mux.
+    Backlog(&'a AppDir, Box<Report>),
+    /// In the last output.
+    Last(&'a AppDir, Last),
+}
+
+fn source(request: &LogsRequest) -> Result<Source<'_>> {
     if let Some(file) = &request.file {
         let path = std::path::absolute(file);
         let path = path.with_context(|| format!("cannot open {}", file.display()))?;
-        return Ok((path, Named::ByUser));
+        return Ok(Source::Files(path, Named::ByUser));
     }
     let Some(app) = &request.app else { bail!("logs: expected an app or a file") };
-    let Some(logged) = Logged::read(app)? else {
-        bail!(
-            "app {}: no log file is known (its mux writes none, or has never run; see journalctl)",
-            app.name()
-        );
-    };
     let readers = |name: &str| format::find(name)?.reader;
-    let Some((reader, path)) = logged.readable(readers) else {
-        bail!(
-            "app {}: it has no log in a file, as {} (see journalctl)",
-            app.name(),
-            format::readable()
-        );
+    if let Some((reader, path)) = Logged::read(app)?.as_ref().and_then(|log| log.readable(readers))
+    {
+        let root = app.root().with_context(|| format!("app {}", app.name()))?;
+        // The path of a mux in another root is below that root.
+        let path = match (root, path.strip_prefix("/")) {
+            (Some(root), Ok(below)) => root.join(below),
+            _ => path.to_owned(),
+        };
+        return Ok(Source::Files(path, Named::ByMux(reader)));
+    }
+    without_files(app)
+}
+
+/// Where the lines of an app without a log file are.
+fn without_files(app: &AppDir) -> Result<Source<'_>> {
+    let entries = |service| {
+        let manager = enable::manager_of(app);
+        JournalEntries { app: app.clone(), manager, service }
     };
-    let root = app.root().with_context(|| format!("app {}", app.name()))?;
-    let path = match (root, path.strip_prefix("/")) {
-        (Some(root), Ok(below)) => root.join(below),
-        _ => path.to_owned(),
-    };
-    Ok((path, Named::ByMux(reader)))
+    match status::report(app) {
+        Ok(mut report) => {
+            let is_logged = report.logs.iter().any(|log| log.log.starts_with("journal"));
+            match report.service.take() {
+                // A service without output streams has them in the journal.
+                Some(service) if is_logged || report.streams.is_empty() => {
+                    Ok(Source::Journal(entries(service), None))
+                }
+                _ => Ok(Source::Backlog(app, Box::new(report))),
+            }
+        }
+        Err(e) => {
+            let service = enable::service_of(app);
+            let last = e.downcast_ref::<find::Ended>().map(|ended| ended.last.clone());
+            match (service, last) {
+                (Some(service), last) => Ok(Source::Journal(entries(service), last)),
+                (None, Some(last)) => Ok(Source::Last(app, last)),
+                (None, None) => Err(e),
+            }
+        }
+    }
 }

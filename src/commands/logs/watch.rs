@@ -1,7 +1,7 @@
 //! Waits for new entries, for the end of the app, or for a closed output.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,6 +69,16 @@ impl FileWatch {
 
     /// Waits for a change, for ever or this long.
     pub(crate) fn wait(&self, wants: &Wants, time: Option<Duration>) -> Result<Woken> {
+        self.wait_also(wants, time, None).map(|(woken, _)| woken)
+    }
+
+    /// The same, also until this can be read; whether it can be read.
+    pub(crate) fn wait_also(
+        &self,
+        wants: &Wants,
+        time: Option<Duration>,
+        also: Option<BorrowedFd<'_>>,
+    ) -> Result<(Woken, bool)> {
         let timeout = time.map_or(PollTimeout::NONE, |time| {
             // Rounded up, so that the last wait is not a busy one.
             PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
@@ -82,14 +92,18 @@ impl FileWatch {
         if wants.includes(Stream::Stderr) {
             fds.push(PollFd::new(stderr.as_fd(), PollFlags::empty()));
         }
+        let outputs = 1..fds.len();
+        fds.extend(also.map(|also| PollFd::new(also, PollFlags::POLLIN)));
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(e) => return Err(e).context("cannot wait for more of a log"),
         }
-        if fds[1..].iter().any(|fd| fd.any() == Some(true)) {
-            return Ok(Woken::Closed);
+        let is_ready = |fd: &PollFd| fd.any() == Some(true);
+        if fds[outputs.clone()].iter().any(is_ready) {
+            return Ok((Woken::Closed, false));
         }
-        Ok(if self.names_changed()? { Woken::Names } else { Woken::Writing })
+        let can_be_read = fds[outputs.end..].iter().any(is_ready);
+        Ok((if self.names_changed()? { Woken::Names } else { Woken::Writing }, can_be_read))
     }
 }
 

@@ -31,12 +31,6 @@ fn readers() -> impl Iterator<Item = &'static FormatReader> {
     FORMATS.into_iter().filter_map(|format| format.reader.as_ref())
 }
 
-/// The names of the formats that can be read, for people.
-pub(crate) fn readable() -> String {
-    let readable = FORMATS.into_iter().filter(|format| format.reader.is_some());
-    readable.map(|format| format.name).collect::<Vec<_>>().join(" or ")
-}
-
 /// Parses an entry of any format. An entry without a line end is incomplete or torn off, and does
 /// not end a line. If no format matches, the error is that of the first one.
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {

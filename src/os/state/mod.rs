@@ -245,6 +245,16 @@ impl AppDir {
         self.path.parent().unwrap_or(&self.path)
     }
 
+    /// Whether its mux is one of the system.
+    pub(crate) fn is_of_system(&self) -> bool {
+        self.state() == Path::new(SYSTEM)
+    }
+
+    /// Whether it is in the directory of the system or of this user, and not in a given one.
+    pub(crate) fn is_default(&self) -> bool {
+        self.is_of_system() || StateDir::resolve(None).is_ok_and(|own| own.0 == self.state())
+    }
+
     /// The apps of the same state directory, as far as it can be read.
     pub(crate) fn neighbours(&self) -> Vec<AppName> {
         let state = self.path.parent().map(|path| StateDir(path.to_owned()));

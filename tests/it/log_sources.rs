@@ -1,0 +1,157 @@
+//! `logs` of an app that has no log file: from the journal, by a journalctl that the test makes, or
+//! from what the mux keeps of the output.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use crate::proc::Proc;
+use crate::rig::{APP, Rig};
+
+/// Runs it, and returns what it prints on both outputs; it must succeed.
+fn says(rig: &Rig, options: &[&str]) -> (String, String) {
+    let mut logs = rig.run(&[&["logs", APP], options].concat());
+    assert_eq!(logs.ends(), 0, "{options:?}: {}", logs.stderr.so_far());
+    (logs.stdout.text(), logs.stderr.text())
+}
+
+#[test]
+fn the_mux_has_the_output_of_an_app_without_a_log() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    let (mut stdout, mut stderr) = (rig.writer("stdout"), rig.writer("stderr"));
+    let seen = rig.attach(&["--mode", "stdout,stderr"]);
+    stdout.write_all(b"one\ntwo\nTwo\nthr").unwrap();
+    stderr.write_all(b"oh\n").unwrap();
+    seen.stdout.wait_for("thr");
+    seen.stderr.wait_for("oh\n");
+    assert_eq!(says(&rig, &[]), ("one\ntwo\nTwo\nthr".into(), "oh\n".into()));
+    assert_eq!(says(&rig, &["--stream", "stdout", "-n", "2"]), ("Two\nthr".into(), String::new()));
+    assert_eq!(says(&rig, &["--grep", "^two"]).0, "two\nTwo\n");
+    for option in [&["--since", "1h"][..], &["-t"], &["--json"], &["--until", "1h"]] {
+        let mut logs = rig.run(&[&["logs", APP], option].concat());
+        assert_eq!(logs.ends(), 1);
+        assert!(logs.stderr.text().contains("app demo has no log, so its lines have no times"));
+    }
+
+    let mut following = rig.run(&["logs", APP, "-f", "-n", "1", "--stream", "stdout"]);
+    following.stdout.wait_for("Two\n");
+    stdout.write_all(b"ee\nfour\n").unwrap();
+    following.stdout.wait_for("four\n");
+    drop((stdout, stderr));
+    mux.signal(Signal::SIGTERM);
+    mux.ends();
+    assert_eq!((following.ends(), following.stdout.text()), (0, "Two\nthree\nfour\n".into()));
+    // What it has left.
+    assert_eq!(says(&rig, &["-n", "1", "--stream", "stdout"]).0, "four\n");
+    assert_eq!(says(&rig, &[]).1, "oh\n");
+}
+
+#[test]
+fn a_terminal_without_a_log() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let seen = rig.attach(&["--mode", "tty-out"]);
+    rig.slave().write_all(b"\x1b[1mup\x1b[m\nready\n").unwrap();
+    seen.stdout.wait_for("ready\n");
+    assert_eq!(says(&rig, &["-n", "2"]), ("\x1b[1mup\x1b[m\nready\n".into(), String::new()));
+}
+
+/// A journalctl that has these entries after any cursor but the last one, and keeps its arguments.
+const JOURNALCTL: &str = r#"#!/bin/sh
+echo "$*" >>"$0.calls"
+case $* in
+*--sync*) ;;
+*--after-cursor=c3*--follow* | *--follow*--after-cursor=c3*)
+  echo '{"__CURSOR":"c4","__REALTIME_TIMESTAMP":"1577836804000000","MESSAGE":"new"}'
+  exec sleep 1000 ;;
+*--after-cursor=c4*)
+  echo '{"__CURSOR":"c5","__REALTIME_TIMESTAMP":"1577836805000000","MESSAGE":"bye"}' ;;
+*)
+  echo '{"__CURSOR":"c1","__REALTIME_TIMESTAMP":"1577836801000000","MESSAGE":"up"}'
+  echo '{"__CURSOR":"c2","__REALTIME_TIMESTAMP":"1577836802500000","MESSAGE":[111,104,255],"IOTTYMUX_STREAM":"stderr"}'
+  echo '{"__CURSOR":"c3","__REALTIME_TIMESTAMP":"1577836803000000","MESSAGE":"ready","IOTTYMUX_STREAM":"stdout"}'
+  echo '-- No entries --' ;;
+esac
+"#;
+
+/// A mux without output streams: then the service has them in the journal.
+struct Journal {
+    rig: Rig,
+    mux: Proc,
+}
+
+impl Journal {
+    fn new() -> Self {
+        let rig = Rig::new();
+        fs::create_dir(rig.file("bin")).unwrap();
+        let journalctl = rig.file("bin/journalctl");
+        fs::write(&journalctl, JOURNALCTL).unwrap();
+        fs::set_permissions(&journalctl, fs::Permissions::from_mode(0o755)).unwrap();
+        let mux = rig.mux(["stream", "--app", APP, "--streams", "stdin"]);
+        Self { rig, mux }
+    }
+
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = self.rig.command([&["logs", APP], options].concat());
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", self.rig.file("bin").display()));
+        command
+    }
+
+    fn says(&self, options: &[&str]) -> (Vec<u8>, Vec<u8>) {
+        let mut logs = Proc::spawn(self.command(options));
+        assert_eq!(logs.ends(), 0, "{options:?}: {}", logs.stderr.so_far());
+        (logs.stdout.bytes(), logs.stderr.bytes())
+    }
+
+    /// The arguments of journalctl in the last run.
+    fn asked(&self) -> String {
+        let calls = fs::read_to_string(self.rig.file("bin/journalctl.calls")).unwrap();
+        calls.lines().last().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn the_journal_has_the_lines_of_a_service() {
+    let journal = Journal::new();
+    assert_eq!(journal.says(&[]), (b"up\nready\n".to_vec(), b"oh\xff\n".to_vec()));
+    let asked = journal.asked();
+    let entries = "_SYSTEMD_UNIT=demo.service + _UID=0 OBJECT_SYSTEMD_UNIT=demo.service";
+    if nix::unistd::Uid::effective().is_root() {
+        assert!(asked.ends_with(entries), "{asked}");
+    }
+    journal.says(&["-n", "7", "--since", "2020-01-01T00:00:01.25Z"]);
+    let asked = journal.asked();
+    assert!(asked.contains(" --lines=7 --since=@1577836801.250000 "), "{asked}");
+    // Some options are not journalctl's, or mean another thing there.
+    assert_eq!(journal.says(&["-n", "1", "--stream", "stdout"]).0, b"ready\n");
+    assert!(!journal.asked().contains("--lines"));
+    assert_eq!(journal.says(&["--grep", "^UP$"]).0, b"");
+    assert_eq!(journal.says(&["--grep", "^u"]).0, b"up\n");
+    let stamped = journal.says(&["-t", "--stream", "stderr"]).1;
+    assert_eq!(stamped, b"2020-01-01T00:00:02.500000Z oh\xff\n");
+    let json = journal.says(&["--json", "-n", "1", "--stream", "stdout"]).0;
+    let want =
+        "{\"time\":\"2020-01-01T00:00:03.000000Z\",\"stream\":\"stdout\",\"text\":\"ready\"}\n";
+    assert_eq!(json, want.as_bytes());
+}
+
+#[test]
+fn new_lines_in_the_journal_until_the_app_ends() {
+    let mut journal = Journal::new();
+    let mut logs = Proc::spawn(journal.command(&["-f", "-n", "1", "--stream", "stdout"]));
+    logs.stdout.wait_for("ready\nnew\n");
+    let ended = Command::new(env!("CARGO_BIN_EXE_iottymux"))
+        .args(["control", "--app", APP, "ended"])
+        .env("IOTTYMUX_STATE_DIR", journal.rig.state())
+        .envs([("SERVICE_RESULT", "success"), ("EXIT_CODE", "exited"), ("EXIT_STATUS", "0")])
+        .status();
+    assert!(ended.unwrap().success());
+    journal.mux.signal(Signal::SIGTERM);
+    journal.mux.ends();
+    assert_eq!((logs.ends(), logs.stdout.text()), (0, "ready\nnew\nbye\n".into()));
+}
