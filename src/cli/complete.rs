@@ -12,6 +12,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use log::LevelFilter;
 
 use super::Cli;
+use super::name::TypedName;
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::enable;
 use crate::os::print::print;
@@ -172,7 +173,7 @@ impl<'a> Line<'a> {
             return visible.map(|value| described(value.get_name(), value.get_help())).collect();
         }
         let kind = argument.get_value_parser().type_id();
-        if kind == TypeId::of::<AppName>() {
+        if kind == TypeId::of::<AppName>() || kind == TypeId::of::<TypedName>() {
             return self.apps();
         } else if kind == TypeId::of::<ServiceName>() {
             return self.services();
@@ -191,7 +192,7 @@ impl<'a> Line<'a> {
         let mut apps: Vec<_> =
             states.iter().filter_map(|state| state.apps().ok()).flatten().collect();
         if self.state.is_none() {
-            apps.extend(enable::enabled().into_keys());
+            apps.extend(enable::enabled_for_all().into_keys());
         }
         apps.iter().map(ToString::to_string).collect()
     }

@@ -199,27 +199,29 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::Status(args) => status::show(&named(&args.app)?, args.json).map(|()| Exit::Done),
         Command::Logs(args) => {
-            let has_app = args.file.is_none() || args.app.given()?.is_some();
+            let has_app = args.file.is_none() || args.app.is_given()?;
             let app = has_app.then(|| named(&args.app)).transpose()?;
             if_valid(resolve::logs(&args, app), |request| logs::show(&request).map(|()| Exit::Done))
         }
         Command::Control(args) => {
             args.app.require()?;
-            let dir = args.app.resolve(given.clone(), Guess::Nothing)?;
+            let dir = args.app.resolve(given.clone(), Guess::Service)?;
             if let Some(request) = resolve::request(&args, &dir)? {
                 status::control(&dir, &request)?;
             }
             Ok(Exit::Done)
         }
-        Command::Send(args) => send::send(&args.app.resolve(given)?, &args.line.join(" ")),
+        Command::Send(args) => {
+            send::send(&args.app.resolve(given, Guess::Service)?, &args.line.join(" "))
+        }
         Command::Stop(args) => {
-            stop::stop(&args.app.resolve(given)?, args.time).map(|()| Exit::Done)
+            stop::stop(&args.app.resolve(given, Guess::Nothing)?, args.time).map(|()| Exit::Done)
         }
         Command::Kill(args) => {
-            stop::kill(&args.app.resolve(given)?, args.signal).map(|()| Exit::Done)
+            stop::kill(&args.app.resolve(given, Guess::Nothing)?, args.signal).map(|()| Exit::Done)
         }
         Command::Rm(args) => {
-            stop::remove(&args.app.resolve(given)?, args.force).map(|()| Exit::Done)
+            stop::remove(&args.app.resolve(given, Guess::Nothing)?, args.force).map(|()| Exit::Done)
         }
         Command::Enable(args) => {
             if args.list || args.show {
@@ -239,16 +241,16 @@ fn execute(cli: Cli) -> Result<Exit> {
             })
         }
         Command::Install { prefix } => install::install(&prefix).map(|()| Exit::Done),
-        Command::List(args) => match args.app.given()? {
-            Some(_) => list::one(&named(&args.app)?, "\n"),
-            None => all(given.clone()).and_then(|(mut states, enabled)| {
-                if args.all && given.is_none() {
-                    states.extend(StateDir::of_others());
-                }
-                list::all(&states, &enabled, (args.form(), args.all))
-            }),
+        Command::List(args) if args.app.is_given()? => {
+            list::one(&named(&args.app)?, "\n").map(|()| Exit::Done)
         }
-        .map(|()| Exit::Done),
+        Command::List(args) => {
+            let (mut states, enabled) = all(given.clone())?;
+            if args.all && given.is_none() {
+                states.extend(StateDir::of_others());
+            }
+            list::all(&states, &enabled, (args.form(), args.all)).map(|()| Exit::Done)
+        }
     }
 }
 

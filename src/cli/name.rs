@@ -12,7 +12,7 @@ use clap::Args;
 use super::values;
 use crate::commands::{enable, find};
 use crate::os::state::{AppDir, StateDir};
-use crate::types::name::AppName;
+use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 
 /// The variable with the name of the app.
@@ -39,26 +39,40 @@ pub(crate) struct NamedAppArg {
     /// its id, or by NAMESPACE/ID, as `list` shows it. For attach, list, logs and status the
     /// beginning of a name suffices, if no other app begins so. Default: the only app; for `attach`
     /// at a terminal your choice; for `list` all apps; for `control` none.
-    #[arg(value_name = "NAME", value_parser = values::app)]
-    name: Option<AppName>,
+    #[arg(value_name = "NAME", value_parser = TypedName::parse)]
+    name: Option<TypedName>,
     /// Same as NAME.
     #[arg(long, short_alias = 'u', alias = "unit", value_name = "NAME", env = VARIABLE,
-          value_parser = values::app)]
-    app: Option<AppName>,
+          value_parser = TypedName::parse)]
+    app: Option<TypedName>,
 }
 
 /// The app of a command that changes something.
 #[derive(Debug, Args)]
 pub(crate) struct ExactAppArg {
     /// App, or its service or container.
-    #[arg(value_name = "NAME", value_parser = values::app)]
-    name: AppName,
+    #[arg(value_name = "NAME", value_parser = TypedName::parse)]
+    name: TypedName,
 }
 
 impl ExactAppArg {
     /// The app with this name.
-    pub(crate) fn resolve(&self, given: Option<PathBuf>) -> Result<AppDir> {
-        named(given, &self.name)
+    pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: Guess) -> Result<AppDir> {
+        found(given, &self.name, guess)
+    }
+}
+
+/// A name that may be that of an app, of its service, or of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TypedName {
+    app: AppName,
+    /// The service that has this name, if it can be one.
+    service: Option<ServiceName>,
+}
+
+impl TypedName {
+    fn parse(text: &str) -> Result<Self, NameError> {
+        values::app(text).map(|app| Self { app, service: text.parse().ok() })
     }
 }
 
@@ -70,15 +84,21 @@ fn named(given: Option<PathBuf>, name: &AppName) -> Result<AppDir> {
 
 impl NamedAppArg {
     /// The name, if one was given. What is typed goes before the variable.
-    pub(crate) fn given(&self) -> Result<Option<&AppName>, WhichApp> {
-        if let (Some(name), Some(app)) = (&self.name, &self.app)
+    fn given(&self) -> Result<Option<&TypedName>, WhichApp> {
+        let variable = || TypedName::parse(&env::var(VARIABLE).ok()?).ok();
+        if let (Some(TypedName { app: name, .. }), Some(TypedName { app, .. })) =
+            (&self.name, &self.app)
             && name != app
-            && env::var(VARIABLE).ok().and_then(|text| values::app(&text).ok()).as_ref()
-                != Some(app)
+            && variable().as_ref() != self.app.as_ref()
         {
             return Err(WhichApp(format!("expected one app, got {name} and --app {app}")));
         }
         Ok(self.name.as_ref().or(self.app.as_ref()))
+    }
+
+    /// Whether a name was given.
+    pub(crate) fn is_given(&self) -> Result<bool, WhichApp> {
+        self.given().map(|name| name.is_some())
     }
 
     /// Fails if no name was given: what changes something does not guess.
@@ -90,11 +110,8 @@ impl NamedAppArg {
     /// The app with this name, or the only one that this user can see.
     pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: Guess) -> Result<AppDir> {
         if let Some(name) = self.given()? {
-            let dir = named(given.clone(), name)?;
             // A unit gives the whole name.
-            let is_typed = self.name.is_some() && guess != Guess::Nothing;
-            let is_known = dir.dir().is_dir() || !is_typed;
-            return if is_known { Ok(dir) } else { nearest(given, dir) };
+            return found(given, name, if self.name.is_some() { guess } else { Guess::Nothing });
         }
         let apps = all(given)?;
         let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
@@ -108,12 +125,14 @@ impl NamedAppArg {
     }
 }
 
-/// What may stand for the name of an app.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What may stand for the name of an app, beside its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Guess {
-    /// Its name only.
+    /// Nothing.
     Nothing,
-    /// Its beginning, if no other app begins so.
+    /// A name of its service.
+    Service,
+    /// The same, or its beginning, if no other app begins so.
     Prefix,
     /// The same, or a person's choice.
     PrefixOrPick,
@@ -130,25 +149,50 @@ fn all(given: Option<PathBuf>) -> Result<Vec<AppDir>> {
     Ok(apps)
 }
 
-/// The only app that begins with the name of this one, which is not there. Fails if it is a service
-/// that is not enabled.
-fn nearest(given: Option<PathBuf>, dir: AppDir) -> Result<AppDir> {
-    let name = dir.name().as_str();
-    let enabled = if given.is_none() { enable::enabled() } else { BTreeMap::new() };
-    if enabled.contains_key(dir.name()) {
+/// The app that is meant by a name. Fails if that is a service which is not enabled.
+fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppDir> {
+    let dir = named(given.clone(), &typed.app)?;
+    if guess == Guess::Nothing || dir.dir().is_dir() {
         return Ok(dir);
     }
     let is_default = given.is_none();
+    let enabled = if is_default { enable::enabled_for_all() } else { BTreeMap::new() };
+    if enabled.contains_key(&typed.app) {
+        return Ok(dir);
+    }
+    let service = typed.service.as_ref().filter(|_| is_default);
+    let has = |name: &str| enabled.iter().find(|(_, service)| service.as_str() == name);
+    if let Some((app, _)) = service.and_then(|service| has(service.as_str())) {
+        return named(given, app);
+    }
+    if guess >= Guess::Prefix
+        && let Some(app) = nearest(given.clone(), &typed.app)?
+    {
+        return Ok(app);
+    }
+    // systemd also knows the other names of a service.
+    match service.and_then(enable::existing) {
+        Some((manager, id)) => match has(&id) {
+            Some((app, _)) => named(given, app),
+            None => {
+                let name = id.strip_suffix(".service").unwrap_or(&id).escape_debug();
+                let sudo = if manager.user { "" } else { "sudo " };
+                let user = manager.option();
+                bail!("{name}.service is not attachable; try {sudo}iottymux enable{user} {name}")
+            }
+        },
+        None => Ok(dir),
+    }
+}
+
+/// The only app that begins with this name.
+fn nearest(given: Option<PathBuf>, name: &AppName) -> Result<Option<AppDir>> {
     let mut apps = all(given)?;
-    apps.retain(|app| app.name().as_str().starts_with(name));
+    apps.retain(|app| app.name().as_str().starts_with(name.as_str()));
     let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
     match &apps[..] {
-        [app] => Ok(app.clone()),
-        [] if is_default && enable::exists(dir.name()) => {
-            let service = ServiceName::of(dir.name());
-            bail!("{service} is not attachable; try sudo iottymux enable {name}")
-        }
-        [] => Ok(dir),
+        [app] => Ok(Some(app.clone())),
+        [] => Ok(None),
         _ => Err(WhichApp(format!("{name} may be one of {}", names.join(", "))).into()),
     }
 }

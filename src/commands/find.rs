@@ -188,14 +188,29 @@ fn explain(
     }
 }
 
-/// The apps with a similar name, for an error.
+/// The apps with a similar name, and where else an app was looked for, for an error.
 fn similar(dir: &AppDir) -> String {
     let name = dir.name().as_str();
     let is_near = |other: &AppName| {
         let other = other.as_str();
         other != name && (other.starts_with(name) || osa_distance(other, name) <= MISTYPED)
     };
-    let near: Vec<String> =
-        dir.neighbours().into_iter().filter(is_near).map(|n| n.to_string()).collect();
-    if near.is_empty() { String::new() } else { format!(" (similar: {})", near.join(", ")) }
+    let states =
+        if dir.is_default() { StateDir::all(None).unwrap_or_default() } else { Vec::new() };
+    let others: Vec<&StateDir> =
+        states.iter().filter(|state| state.path() != dir.state()).collect();
+    let mut near = dir.neighbours();
+    near.extend(others.iter().flat_map(|state| state.apps().unwrap_or_default()));
+    near.retain(is_near);
+    near.sort();
+    near.dedup();
+    let near: Vec<&str> = near.iter().map(AppName::as_str).collect();
+    let mut text = String::new();
+    if !near.is_empty() {
+        text = format!(" (similar: {})", near.join(", "));
+    }
+    if !dir.dir().is_dir() {
+        text.extend(others.iter().map(|state| format!(" (it is not in {state} either)")));
+    }
+    text
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::Read;
+use std::process::Stdio;
 
 use crate::pod::{Plan, Pod, rounds};
+use crate::proc::Proc;
 
 /// A service as somebody else has written it: what it prints goes to the journal.
 const GAME: &str = "[Service]\nExecStart=/bin/sh -c 'echo up; cat; exec sleep 1000'\nExecReload=/bin/echo loading\nExecStop=/bin/echo saving\n";
@@ -101,6 +103,52 @@ fn a_console_for_a_service_that_runs() {
     pod.systemctl(&["start", "game"]);
     assert_eq!(pod.property("game.service", "StandardOutput"), before);
     assert_eq!(fs::read_to_string(pod.path("/etc/systemd/system/game.service")).unwrap(), GAME);
+}
+
+/// What a command that fails says.
+fn refused(pod: &Pod, words: &[&str]) -> String {
+    let output = pod.try_run(&[&["iottymux"], words].concat());
+    assert!(!output.status.success(), "{words:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_service_by_its_other_names() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("game.service", GAME).unit("game@.service", GAME).boot();
+    pod.run(&["ln", "-s", "game.service", "/etc/systemd/system/console.service"]);
+    pod.systemctl(&["daemon-reload"]);
+    for (words, service) in [
+        (&["attach", "console"][..], "game"),
+        (&["logs", "game.service"], "game"),
+        (&["status", "game@eu"], "game@eu"),
+        (&["send", "game@eu.service", "x"], "game@eu"),
+    ] {
+        let said = refused(&pod, words);
+        let hint =
+            format!("{service}.service is not attachable; try sudo iottymux enable {service}\n");
+        assert!(said.ends_with(&hint), "{words:?}: {said}");
+    }
+    assert!(refused(&pod, &["status", "nothing"]).contains("app nothing is not running"));
+
+    pod.run(&["iottymux", "enable", "game", "--app", "eu", "--now"]);
+    for name in ["eu", "game", "game.service", "console"] {
+        let status = pod.run(&["iottymux", "status", name]);
+        assert!(status.starts_with("app eu: running"), "{name}: {status}");
+        assert!(!status.contains("restarts"), "{status}");
+    }
+    // The journal has what it printed, and `logs` follows it.
+    let mut logs = pod.command(&["iottymux", "logs", "-f", "console"]);
+    logs.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut logs = Proc::spawn(logs);
+    logs.stdout.wait_for("up\n");
+    pod.run(&["iottymux", "send", "console", "hello"]);
+    logs.stdout.wait_for("hello\n");
+    pod.systemctl(&["stop", "game"]);
+    assert_eq!(logs.ends(), 0, "{}", logs.stderr.text());
+    let printed = logs.stdout.text();
+    assert!(!printed.contains("Started"), "{printed}");
+    assert!(pod.run(&["iottymux", "logs", "eu"]).starts_with("up\n"));
 }
 
 /// What is not named stays as it was asked for before.
@@ -367,7 +415,7 @@ fn an_instance_has_a_name_of_its_own() {
     assert_eq!(pod.connect("game-eu-1", "sock-stdout").line(), "Eu_1");
     // How it ends is asked of the service, whose name is not the app's.
     let attach = ["timeout", "30", "iottymux", "attach", "--app", "game-b", "--mode", "stdout"];
-    let mut attached = pod.command(&attach).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut attached = pod.command(&attach).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = [0; 2];
     attached.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
     assert_eq!(&line, b"b\n");

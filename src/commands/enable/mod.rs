@@ -39,9 +39,19 @@ const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "
 /// The apps that have units here, with their services: those of the system for root, those of the user for others. Apps
 /// that cannot be read are left out.
 pub(crate) fn enabled() -> BTreeMap<AppName, String> {
-    let manager = Manager { user: !Uid::effective().is_root() };
-    let Ok(place) = manager.units().map(UnitDirectory::new) else { return BTreeMap::new() };
-    place.names().unwrap_or_default()
+    enabled_in(Manager { user: !Uid::effective().is_root() })
+}
+
+/// The same, with those of the system for all users: their muxes may let a user in.
+pub(crate) fn enabled_for_all() -> BTreeMap<AppName, String> {
+    let mut all = enabled_in(Manager { user: false });
+    all.extend(enabled());
+    all
+}
+
+fn enabled_in(manager: Manager) -> BTreeMap<AppName, String> {
+    let place = manager.units().map(UnitDirectory::new);
+    place.and_then(|place| place.names()).unwrap_or_default()
 }
 
 /// A service that is enabled.
@@ -79,10 +89,12 @@ pub(crate) fn service_of(app: &AppDir) -> Option<String> {
     app.is_default().then(|| place.names().ok()?.remove(app.name())).flatten()
 }
 
-/// Whether this machine has a service of this name.
-pub(crate) fn exists(app: &AppName) -> bool {
-    let manager = Manager { user: false };
-    manager.show(ServiceName::of(app).as_str()).is_ok_and(|shown| shown.is_loaded)
+/// The service of this name on this machine, by its main name: one of the system, or of this user.
+pub(crate) fn existing(service: &ServiceName) -> Option<(Manager, String)> {
+    let managers = [false, true].map(|user| Manager { user }).into_iter();
+    let mut shown =
+        managers.filter_map(|manager| Some((manager, manager.show(service.as_str()).ok()?)));
+    shown.find(|(_, shown)| shown.is_loaded).map(|(manager, shown)| (manager, shown.id))
 }
 
 /// The path of iottymux for units of this machine; `None` if systemd finds it by its bare name.
