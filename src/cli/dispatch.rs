@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::name::{Guess, WhichApp};
 use super::{
-    Cli, Command, DeferredStep, DisableArgs, NamedAppArg, PrepareArgs, UnitsArgs, complete,
+    Cli, Command, DeferredStep, DisableArgs, GLOBAL, NamedAppArg, PrepareArgs, UnitsArgs, complete,
     container, containerd, enabled, habits, remote, resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable::{self, DisableTime};
@@ -143,13 +143,19 @@ fn command_in(arguments: &[OsString]) -> Option<&OsString> {
     arguments.iter().find(|word| cli.find_subcommand(word).is_some())
 }
 
-/// The commands and options. `-h` does not show the variables: it has one line for each option.
+/// The commands and options. `-h` fits a screen: it has one line for each option, without its
+/// variable, and leaves out the options of groups that few need.
 fn command(arguments: &[OsString]) -> clap::Command {
-    fn without_variables(command: clap::Command) -> clap::Command {
-        command.mut_args(|option| option.hide_env(true)).mut_subcommands(without_variables)
+    fn short(command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|option| {
+            let is_rare = option.get_help_heading().is_some_and(|title| title != GLOBAL);
+            let is_rare = is_rare || option.is_hide_short_help_set();
+            option.hide_env(true).hide_short_help(is_rare)
+        });
+        command.mut_subcommands(short)
     }
     let command = Cli::command();
-    if arguments.iter().any(|word| word == "-h") { without_variables(command) } else { command }
+    if arguments.iter().any(|word| word == "-h") { short(command) } else { command }
 }
 
 fn execute(cli: Cli) -> Result<Exit> {

@@ -14,6 +14,8 @@
 //! | [`enabled`] | what `enable` was asked before |
 //! | [`remote`] | the same command on another machine |
 //! | [`mux`] | the arguments of the commands that are a mux |
+//! | [`running`] | the arguments of `send`, `stop`, `kill` and `rm` |
+//! | [`examples`] | the ends of the long helps |
 //! | [`name`] | the app that a person names |
 //! | [`units`] | the arguments of the commands that write units |
 //! | [`values`] | the values of options |
@@ -23,6 +25,7 @@ mod container;
 mod containerd;
 pub(crate) mod dispatch;
 mod enabled;
+mod examples;
 mod habits;
 mod mux;
 mod name;
@@ -30,6 +33,7 @@ mod remote;
 pub(crate) mod resolve;
 pub(crate) mod resolve_units;
 pub(crate) mod rkt;
+mod running;
 mod salvage;
 mod units;
 pub(crate) mod values;
@@ -39,13 +43,13 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
 pub(crate) use crate::cli::mux::{
     ContainerArgs, LogArgs, MuxArgs, PrepareArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
-pub(crate) use crate::cli::name::{ExactAppArg, NamedAppArg};
+pub(crate) use crate::cli::name::NamedAppArg;
+pub(crate) use crate::cli::running::{KillArgs, RemoveArgs, SendArgs, StopArgs};
 pub(crate) use crate::cli::units::{DeferredStep, DisableArgs, EnableArgs, ModeArgs, UnitsArgs};
 
 use crate::cli::values::{LogTime, Wait};
@@ -60,71 +64,12 @@ use crate::types::size::Size;
 use crate::types::stream::{Position, Stream};
 use crate::wire::Redraw;
 
-const EXAMPLES: &str = "\
-Examples:
-  iottymux run -it --name demo bash                run a shell; ctrl-p ctrl-q detaches
-  iottymux attach demo                             attach again, from any terminal
-  iottymux attach demo --mode stdout | less        read the output of a service
-  echo reload | iottymux attach demo --mode stdin
-  iottymux list                                    list the apps
-  iottymux enable demo.service --tty --now         make a service attachable, and restart it
-
-Containers (engines start these; see docs/containers.md):
-  iottymux-runc (or iottymux oci-runtime)          OCI runtime that wraps runc or crun
-  binary:///usr/local/bin/iottymux?containerd-logger=    logger of containerd
-
-Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost.
-Otherwise attach and run exit with the app's own status (128 + n for signal n).";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  iottymux run -it bash                            run a shell that you can leave: ctrl-p ctrl-q
-  iottymux run -d --name web ./server --port 80    run in the background; iottymux attach web
-  iottymux run make | tee log                      in a pipe, like the command itself
-  iottymux run -t --record cast:demo.cast bash     record a terminal
-
-Exit status: that of the command; 125 if it cannot be started.";
-
-const SEND_EXAMPLES: &str = "\
-Examples:
-  iottymux send game save-all                      type save-all and Enter
-  iottymux send game 'say \"hello\"'               with blanks and quotes
-  echo reload | iottymux attach game --mode stdin  several lines, or a file";
-
-const STOP_EXAMPLES: &str = "\
-Examples:
-  iottymux stop web                                SIGTERM; after ten seconds SIGKILL
-  iottymux kill -s HUP web                         another signal
-  iottymux rm web                                  forget an app that has ended
-  systemctl stop game.service                      a service is stopped by systemd";
-
-const LIST_EXAMPLES: &str = "\
-Examples:
-  iottymux list                                    all apps that you may see
-  iottymux list --json | jq '.[].app'              for scripts
-  iottymux list --all                              as root: those of other users and pods, too
-  iottymux list demo                               the sockets of one app";
-
-const LOGS_EXAMPLES: &str = "\
-Examples:
-  iottymux logs demo -n 20 -f                      show the last lines and all new ones
-  iottymux logs demo --since 10m                   show the last ten minutes
-  iottymux logs demo --since yesterday --until 21:00 --grep error --timestamps
-  iottymux logs demo --stream stderr --since '2026-11-21 21:00' --json
-  iottymux logs --file /var/log/pods/x/0.log       read any log in the kubelet's or docker's format
-
-An app without a log file has its lines in the journal, which journalctl reads, or else in the
-memory of its mux: these have no times.
-
-The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control
-sequences other than colours are escaped; to see the original bytes, pipe the output to cat.";
-
 /// Attach any number of clients to the standard streams or terminal of a service.
 #[derive(Debug, Parser)]
 #[command(
     name = "iottymux",
     version,
-    after_help = EXAMPLES
+    after_long_help = examples::PROGRAM
 )]
 pub(crate) struct Cli {
     /// State directory [default: /run/iottymux or $XDG_RUNTIME_DIR/iottymux]
@@ -167,8 +112,10 @@ const GLOBAL: &str = "Global options";
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the mux of an app with FIFOs (started by iomux@.service).
+    #[command(after_long_help = examples::STREAM)]
     Stream(StreamArgs),
     /// Run the mux of an app with a terminal (started by ttymux@.service).
+    #[command(after_long_help = examples::TTY)]
     Tty(TtyArgs),
     /// Make the FIFOs or the terminal of an app as root, for a mux that is not root.
     ///
@@ -179,22 +126,26 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Container(ContainerArgs),
     /// Attach standard input and output to an app.
+    #[command(after_long_help = examples::ATTACH)]
     Attach(AttachArgs),
     /// List the apps, or show the endpoints of one.
-    #[command(visible_aliases = ["ls", "ps"], after_help = LIST_EXAMPLES)]
+    #[command(visible_aliases = ["ls", "ps"], after_long_help = examples::LIST)]
     List(ListArgs),
     /// Show clients, stream offsets and lost bytes; or how the app ended.
     ///
     /// After the mux has exited, shows the app's exit status and its last output.
+    #[command(after_long_help = examples::STATUS)]
     Status(StatusArgs),
     /// Print the state of all apps as metrics for Prometheus.
     ///
     /// In the text format, for the textfile collector of node_exporter.
+    #[command(after_long_help = examples::METRICS)]
     Metrics,
     /// Show the log of an app: its file, the journal, or the output that its mux keeps.
-    #[command(after_help = LOGS_EXAMPLES)]
+    #[command(after_long_help = examples::LOGS)]
     Logs(LogsArgs),
     /// Control the mux of an app.
+    #[command(after_long_help = examples::CONTROL)]
     Control(ControlArgs),
     /// Run a command as an app, together with its mux.
     ///
@@ -202,40 +153,42 @@ pub(crate) enum Command {
     /// its mux run in the background: they go on after a detach, or when this terminal closes.
     /// Without --tty, SIGINT, SIGTERM and SIGQUIT are passed on to the command. If the mux dies,
     /// another one takes over, and the command runs on.
-    #[command(after_help = RUN_EXAMPLES)]
+    #[command(after_long_help = examples::RUN)]
     Run(RunArgs),
     /// Type a line into an app.
     ///
     /// Reports when the line is in the app's input, which may be before the app reads it.
-    #[command(after_help = SEND_EXAMPLES)]
+    #[command(after_long_help = examples::SEND)]
     Send(SendArgs),
     /// Stop an app of `run`: SIGTERM, and SIGKILL after a while.
     ///
     /// Returns when the app has ended. For a service, use systemctl.
-    #[command(after_help = STOP_EXAMPLES)]
+    #[command(after_long_help = examples::STOP)]
     Stop(StopArgs),
     /// Send a signal to an app of `run`.
-    #[command(after_help = STOP_EXAMPLES)]
+    #[command(after_long_help = examples::STOP)]
     Kill(KillArgs),
     /// Remove what an app of `run` has left after its end.
     ///
     /// That is its last output and its status. Log files stay.
-    #[command(visible_alias = "forget", after_help = STOP_EXAMPLES)]
+    #[command(visible_alias = "forget", after_long_help = examples::STOP)]
     Rm(RemoveArgs),
     /// Make a service attachable.
-    #[command(after_help = units::ENABLE_EXAMPLES)]
+    #[command(after_long_help = examples::ENABLE)]
     Enable(EnableArgs),
     /// Undo `enable`: restore the service's own streams.
+    #[command(after_long_help = examples::DISABLE)]
     Disable(DisableArgs),
     /// Write the unit files that make services attachable.
     ///
     /// For each service: a drop-in, the options of its mux, and the units that both need.
-    #[command(after_help = units::UNITS_EXAMPLES)]
+    #[command(after_long_help = examples::UNITS)]
     Units(UnitsArgs),
     /// Install this program and its files, for example after `cargo install`.
     ///
     /// These are the templates of the units, the user of the muxes (sysusers.d), and completion for
     /// bash, zsh and fish. A package has all of them.
+    #[command(after_long_help = examples::INSTALL)]
     Install {
         /// Directory to install below.
         ///
@@ -304,7 +257,7 @@ pub(crate) struct AttachArgs {
     /// Time to reconnect if the mux goes away; 0 to disable.
     ///
     /// In seconds.
-    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_RECONNECT",
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_RECONNECT",
           default_value = values::seconds_text(limits::RECONNECT), value_parser = values::seconds)]
     pub(crate) reconnect: Duration,
     /// Do not type, and do not resize the terminal.
@@ -325,7 +278,13 @@ pub(crate) struct PassArgs {
     ///
     /// Words for the app's sequences: title, clipboard, notify and other, separated by commas; or
     /// all, or none. Output to pipes and files is never filtered.
-    #[arg(long, value_name = "WORDS", env = "IOTTYMUX_PASS", default_value = "none")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "WORDS",
+        env = "IOTTYMUX_PASS",
+        default_value = "none"
+    )]
     pub(crate) pass: Pass,
 }
 
@@ -357,6 +316,7 @@ pub(crate) struct KeyArgs {
     /// In the syntax of --detach-keys. Default: no keys. `fg` resumes attach.
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "KEYS",
         env = "IOTTYMUX_SUSPEND_KEY",
         default_value = "",
@@ -445,44 +405,6 @@ pub(crate) struct LogsArgs {
     /// Read this log file and its rotated files.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SendArgs {
-    #[command(flatten)]
-    pub(crate) app: ExactAppArg,
-    /// The line; several words are joined by blanks.
-    #[arg(required = true, trailing_var_arg = true, value_name = "LINE")]
-    pub(crate) line: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StopArgs {
-    #[command(flatten)]
-    pub(crate) app: ExactAppArg,
-    /// Time until SIGKILL, in seconds.
-    #[arg(short, long, value_name = "SECONDS", default_value = "10",
-          value_parser = values::seconds)]
-    pub(crate) time: Duration,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct KillArgs {
-    #[command(flatten)]
-    pub(crate) app: ExactAppArg,
-    /// Signal: a name such as HUP, or a number.
-    #[arg(short, long, value_name = "SIGNAL", default_value = "KILL",
-          value_parser = values::signal)]
-    pub(crate) signal: Signal,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RemoveArgs {
-    #[command(flatten)]
-    pub(crate) app: ExactAppArg,
-    /// Kill the app first, if it is running.
-    #[arg(short, long)]
-    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

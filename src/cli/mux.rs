@@ -26,7 +26,7 @@ pub(crate) struct MuxArgs {
     ///
     /// The mux asks systemd how this service ended, and `journalctl -u SERVICE` shows the lines
     /// that the mux logs with `--log journal`.
-    #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
+    #[arg(long, hide_short_help = true, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
     pub(crate) service: Option<ServiceName>,
     /// Output kept per stream for slow and late clients.
     ///
@@ -39,7 +39,7 @@ pub(crate) struct MuxArgs {
     /// Longest time that a stalled client delays the app.
     ///
     /// In seconds. After this time the client loses output, and the mux reports the gap to it.
-    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_CLIENT_PATIENCE",
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_CLIENT_PATIENCE",
           default_value = values::seconds_text(limits::PATIENCE), value_parser = values::seconds)]
     pub(crate) client_patience: Duration,
     #[command(
@@ -128,7 +128,8 @@ pub(crate) struct TerminalArgs {
           value_parser = LogSpec::recording, help = spec::help(true), long_help = spec::long_help(true))]
     pub(crate) record: Vec<LogSpec>,
     /// Also record the input, passwords included.
-    #[arg(long, env = "IOTTYMUX_RECORD_INPUT", value_parser = BoolishValueParser::new())]
+    #[arg(long, hide_short_help = true, env = "IOTTYMUX_RECORD_INPUT",
+          value_parser = BoolishValueParser::new())]
     pub(crate) record_input: bool,
 }
 
@@ -164,6 +165,7 @@ pub(crate) struct StreamArgs {
     /// /run/containerd/io.containerd.runtime.v2.task/default/web.
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "BUNDLE",
         env = "IOTTYMUX_CONTAINERD_TASK",
         conflicts_with = "foreign_fifos"
@@ -185,7 +187,7 @@ pub(crate) struct TtyArgs {
     ///
     /// The mux listens on this socket, which is the --console-socket of the runtime, for one
     /// terminal. It ends with the container. Started by systemd, it then waits for the next one.
-    #[arg(long, value_name = "PATH", env = "IOTTYMUX_CONSOLE_SOCKET")]
+    #[arg(long, hide_short_help = true, value_name = "PATH", env = "IOTTYMUX_CONSOLE_SOCKET")]
     pub(crate) console_socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) terminal: TerminalArgs,

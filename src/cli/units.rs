@@ -10,33 +10,6 @@ use crate::types::service::ServiceName;
 use crate::units::manifest::Annotation;
 use crate::units::{Layout, StreamMode};
 
-pub(crate) const ENABLE_EXAMPLES: &str = "\
-Examples:
-  iottymux enable game --now                       use a terminal, and restart the service now
-  iottymux enable game --env IOTTYMUX_ALLOW_GID=games   let a group attach; the rest stays
-  iottymux enable --list                           show what is enabled, and how
-  iottymux enable game@eu.service --tty            an instance; its app is game-eu
-  iottymux enable bot --stdin stream --stdout stream --stderr log
-  iottymux enable web --stdout stream --stderr stream --log cri:/var/log/iottymux/web/log
-  iottymux disable game.service                    when it stops; with --now, at once
-  iottymux disable --all --now                     before you remove iottymux";
-
-pub(crate) const UNITS_EXAMPLES: &str = "\
-Examples:
-  iottymux units --app demo --stdin stream --stdout stream      show the units
-  iottymux units --app demo --tty --output /etc/systemd/system
-  iottymux units --app demo --remove --output /etc/systemd/system
-  iottymux units --pod-manifest pod --state-dir /rkt/iottymux --binary /iottymux \\
-      --output rootfs/etc/systemd/system --seen-as /etc/systemd/system
-
-Modes:
-  stream, tty  clients can attach
-  log          the journal
-  null         /dev/null
-  interactive  the terminal from which the machine or pod was started
-
-The default of stdin is null; the default of stdout and stderr is log.";
-
 #[derive(Debug, Args)]
 pub(crate) struct ModeArgs {
     /// Use one terminal for stdin, stdout and stderr.

@@ -23,6 +23,9 @@ fn help_and_version_are_no_errors() {
     }
 }
 
+/// Lines of a terminal.
+const SCREEN: usize = 24;
+
 /// In `-h`, and of commands: one line each, which begins with the option and fits 100 columns. Its text
 /// has less than 80.
 #[test]
@@ -30,7 +33,7 @@ fn the_short_help_has_one_line_for_each_option() {
     let rig = Rig::new();
     let commands = [
         "", "stream", "tty", "attach", "list", "status", "logs", "control", "run", "send", "stop",
-        "kill", "rm", "enable", "disable", "units", "metrics",
+        "kill", "rm", "enable", "disable", "units", "metrics", "install",
     ];
     for command in commands {
         let words: Vec<&str> = command.split_whitespace().collect();
@@ -52,9 +55,13 @@ fn the_short_help_has_one_line_for_each_option() {
             }
         }
         assert!(options >= 3, "{command}: {text}");
+        let is_long = ["", "enable", "units"].contains(&command);
+        assert!(is_long || text.lines().count() <= SCREEN, "{command}: {text}");
         let mut long = rig.run(&[&words[..], &["--help"]].concat());
         assert_eq!(long.ends(), 0, "{command}");
-        assert!(long.stdout.text().contains("[env: IOTTYMUX_STATE_DIR="), "{command}");
+        let long = long.stdout.text();
+        assert!(long.contains("[env: IOTTYMUX_STATE_DIR="), "{command}");
+        assert!(long.contains("\nExamples:\n  "), "{command}");
     }
 }
 

@@ -67,7 +67,7 @@ fn each_command_has_a_page_with_its_options() {
 fn examples_are_as_in_the_help() {
     let Some(pages) = rendered() else { return };
     let program = iottymux::command_line();
-    let help = program.get_after_help().unwrap().to_string();
+    let help = program.get_after_long_help().unwrap().to_string();
     let examples: Vec<_> = help.lines().filter(|line| line.starts_with("  iottymux ")).collect();
     assert!(examples.len() > 2, "{help}");
     for example in examples {

@@ -1,0 +1,138 @@
+//! The ends of the long helps: an example for each command.
+
+pub(super) const PROGRAM: &str = "\
+Examples:
+  iottymux run -it --name demo bash                run a shell; ctrl-p ctrl-q detaches
+  iottymux attach demo                             attach again, from any terminal
+  iottymux attach demo --mode stdout | less        read the output of a service
+  echo reload | iottymux attach demo --mode stdin
+  iottymux list                                    list the apps
+  iottymux enable demo.service --tty --now         make a service attachable, and restart it
+
+Containers (engines start these; see docs/containers.md):
+  iottymux-runc (or iottymux oci-runtime)          OCI runtime that wraps runc or crun
+  binary:///usr/local/bin/iottymux?containerd-logger=    logger of containerd
+
+Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost.
+Otherwise attach and run exit with the app's own status (128 + n for signal n).";
+
+pub(super) const STREAM: &str = "\
+Examples:
+  systemctl start iomux@demo.service               the usual way to start it
+  iottymux stream --app demo --streams stdin,stdout
+  iottymux stream --app demo --log cri:/var/log/iottymux/demo/log --log-max-size 10M
+  iottymux stream --app demo --allow-gid 1000 --view-uid 1001";
+
+pub(super) const TTY: &str = "\
+Examples:
+  systemctl start ttymux@demo.service              the usual way to start it
+  iottymux tty --app demo --size 40x132
+  iottymux tty --app demo --record cast:/var/log/iottymux/demo/cast";
+
+pub(super) const ATTACH: &str = "\
+Examples:
+  iottymux attach game                             ctrl-p ctrl-q detaches; the app runs on
+  iottymux attach --read-only game                 watch it, and type nothing
+  iottymux attach --from start --mode stdout game  all output that its mux keeps
+  iottymux attach --mode stdout game | grep error
+  iottymux attach --wait=60 --mode stdin game <commands.txt";
+
+pub(super) const LIST: &str = "\
+Examples:
+  iottymux list                                    all apps that you may see
+  iottymux list --json | jq '.[].app'              for scripts
+  iottymux list --all                              as root: those of other users and pods, too
+  iottymux list demo                               the sockets of one app";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  iottymux status game
+  iottymux status game --json | jq .clients        who is attached
+  iottymux status --all --json                     for monitoring";
+
+pub(super) const METRICS: &str = "\
+Examples:
+  iottymux metrics
+  iottymux metrics >/var/lib/node_exporter/.iottymux.prom
+  mv /var/lib/node_exporter/.iottymux.prom /var/lib/node_exporter/iottymux.prom";
+
+pub(super) const LOGS: &str = "\
+Examples:
+  iottymux logs demo -n 20 -f                      show the last lines and all new ones
+  iottymux logs demo --since 10m                   show the last ten minutes
+  iottymux logs demo --since yesterday --until 21:00 --grep error --timestamps
+  iottymux logs demo --stream stderr --since '2026-11-21 21:00' --json
+  iottymux logs --file /var/log/pods/x/0.log       read any log in the kubelet's or docker's format
+
+An app without a log file has its lines in the journal, which journalctl reads, or else in the
+memory of its mux: these have no times.
+
+The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control
+sequences other than colours are escaped; to see the original bytes, pipe the output to cat.";
+
+pub(super) const CONTROL: &str = "\
+Examples:
+  iottymux control game detach 3                   client 3 of `iottymux status game`
+  iottymux control game resize 40x132
+  iottymux control game reopen-logs                after logrotate has renamed them";
+
+pub(super) const RUN: &str = "\
+Examples:
+  iottymux run -it bash                            run a shell that you can leave: ctrl-p ctrl-q
+  iottymux run -d --name web ./server --port 80    run in the background; iottymux attach web
+  iottymux run make | tee log                      in a pipe, like the command itself
+  iottymux run -t --record cast:demo.cast bash     record a terminal
+
+Exit status: that of the command; 125 if it cannot be started.";
+
+pub(super) const SEND: &str = "\
+Examples:
+  iottymux send game save-all                      type save-all and Enter
+  iottymux send game 'say \"hello\"'               with blanks and quotes
+  echo reload | iottymux attach game --mode stdin  several lines, or a file";
+
+pub(super) const STOP: &str = "\
+Examples:
+  iottymux stop web                                SIGTERM; after ten seconds SIGKILL
+  iottymux kill -s HUP web                         another signal
+  iottymux rm web                                  forget an app that has ended
+  systemctl stop game.service                      a service is stopped by systemd";
+
+pub(super) const ENABLE: &str = "\
+Examples:
+  iottymux enable game --now                       use a terminal, and restart the service now
+  iottymux enable game --env IOTTYMUX_ALLOW_GID=games   let a group attach; the rest stays
+  iottymux enable --list                           show what is enabled, and how
+  iottymux enable game@eu.service --tty            an instance; its app is game-eu
+  iottymux enable bot --stdin stream --stdout stream --stderr log
+  iottymux enable web --stdout stream --stderr stream --log cri:/var/log/iottymux/web/log
+  iottymux disable game.service                    when it stops; with --now, at once
+  iottymux disable --all --now                     before you remove iottymux";
+
+pub(super) const DISABLE: &str = "\
+Examples:
+  iottymux disable game                            when it stops next
+  iottymux disable --now game                      restart it on its own streams
+  iottymux disable --all --now                     before you remove iottymux";
+
+pub(super) const UNITS: &str = "\
+Examples:
+  iottymux units --app demo --stdin stream --stdout stream      show the units
+  iottymux units --app demo --tty --output /etc/systemd/system
+  iottymux units --app demo --remove --output /etc/systemd/system
+  iottymux units --pod-manifest pod --state-dir /rkt/iottymux --binary /iottymux \\
+      --output rootfs/etc/systemd/system --seen-as /etc/systemd/system
+
+Modes:
+  stream, tty  clients can attach
+  log          the journal
+  null         /dev/null
+  interactive  the terminal from which the machine or pod was started
+
+The default of stdin is null; the default of stdout and stderr is log.";
+
+pub(super) const INSTALL: &str = "\
+Examples:
+  sudo iottymux install                            below /usr/local
+  iottymux install --prefix ./root/usr             for an image
+  systemd-sysusers                                 then make the user of the muxes";
