@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use log::LevelFilter;
 
-use super::Cli;
 use super::name::TypedName;
+use super::{Cli, NamedServices};
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::enable;
 use crate::os::print::print;
@@ -175,7 +175,7 @@ impl<'a> Line<'a> {
         let kind = argument.get_value_parser().type_id();
         if kind == TypeId::of::<AppName>() || kind == TypeId::of::<TypedName>() {
             return self.apps();
-        } else if kind == TypeId::of::<ServiceName>() {
+        } else if kind == TypeId::of::<ServiceName>() || kind == TypeId::of::<NamedServices>() {
             return self.services();
         } else if kind == TypeId::of::<PathBuf>() {
             return vec![":files".to_owned()];

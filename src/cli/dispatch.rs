@@ -1,13 +1,14 @@
 //! From the command line to the command, and from its outcome to the exit code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::name::{Guess, WhichApp};
 use super::{
-    Cli, Command, DeferredStep, DisableArgs, GLOBAL, NamedAppArg, PrepareArgs, UnitsArgs, complete,
-    container, containerd, enabled, habits, remote, resolve, resolve_units, rkt, salvage,
+    Cli, Command, DeferredStep, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices,
+    PrepareArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote, resolve,
+    resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
@@ -25,7 +26,7 @@ use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, hooks, write};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
@@ -233,14 +234,9 @@ fn execute(cli: Cli) -> Result<Exit> {
             if args.list || args.show {
                 return enabled::show(&args).map(|()| Exit::Done);
             }
-            let manager = Manager { user: args.modes.user };
-            let how = How { now: args.now, force: args.force };
-            let asked = resolve_units::enable(args, given.as_deref());
-            if_valid(asked, |(app, setup)| {
-                enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
-            })
+            enable(args, given)
         }
-        Command::Disable(args) => disable(&args).map(|()| Exit::Done),
+        Command::Disable(args) => disable(&args),
         Command::Units(args) => {
             if_valid(resolve_units::units(&args, given.as_deref()), |(apps, setup)| {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
@@ -277,8 +273,54 @@ fn prepare(args: &PrepareArgs, state: &StateDir) -> Result<()> {
     Ok(())
 }
 
-/// Disables one service or all.
-fn disable(args: &DisableArgs) -> Result<()> {
+/// Enables one service, or the instances of a template.
+fn enable(args: EnableArgs, given: Option<PathBuf>) -> Result<Exit> {
+    let manager = Manager { user: args.modes.user };
+    let how = How { now: args.now, force: args.force };
+    let one = |args| {
+        if_valid(resolve_units::enable(args, given.as_deref()), |(app, setup)| {
+            enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
+        })
+    };
+    let Some(NamedServices::Instances(template)) = &args.service else { return one(args) };
+    if let Some(app) = &args.app {
+        return Ok(invalid(&anyhow!("--app {app} can name only one instance of {template}")));
+    }
+    let instances = enable::instances(manager, template);
+    if instances.is_empty() {
+        bail!("systemd knows no instance of {template}; try iottymux enable {template}NAME");
+    }
+    each(&instances, "enable", |service| {
+        let service = Some(NamedServices::Service(service.clone()));
+        one(EnableArgs { service, ..args.clone() })
+    })
+}
+
+/// Does the same to each of these services, also after one has failed.
+fn each(
+    services: &BTreeSet<ServiceName>,
+    verb: &str,
+    does: impl Fn(&ServiceName) -> Result<Exit>,
+) -> Result<Exit> {
+    let mut failed = 0;
+    for service in services {
+        match does(service) {
+            Ok(Exit::Done) => {}
+            Ok(_) => failed += 1,
+            Err(e) => {
+                log::error!("{e:#}");
+                failed += 1;
+            }
+        }
+    }
+    if failed > 0 {
+        bail!("cannot {verb} {failed} of {} services", services.len());
+    }
+    Ok(Exit::Done)
+}
+
+/// Disables one service, the instances of a template, or all.
+fn disable(args: &DisableArgs) -> Result<Exit> {
     let when = match args.later {
         Some(DeferredStep::Wait) => DisableTime::Await,
         Some(DeferredStep::Finish) => DisableTime::AtStop,
@@ -286,9 +328,18 @@ fn disable(args: &DisableArgs) -> Result<()> {
         None => DisableTime::Stopped,
     };
     let manager = Manager { user: args.user };
+    let one = |service: &ServiceName| disable::disable(manager, service, when).map(|()| Exit::Done);
     match &args.service {
-        Some(service) => disable::disable(manager, service, when),
-        None => disable::disable_all(manager, when),
+        Some(NamedServices::Service(service)) => one(service),
+        Some(NamedServices::Instances(template)) => {
+            let mut instances = enable::enabled_services(manager);
+            instances.retain(|service| service.as_str().starts_with(template));
+            if instances.is_empty() {
+                bail!("no instance of {template} is enabled");
+            }
+            each(&instances, "disable", one)
+        }
+        None => disable::disable_all(manager, when).map(|()| Exit::Done),
     }
 }
 

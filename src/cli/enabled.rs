@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use clap::Parser;
 
-use super::{Cli, Command, EnableArgs, ModeArgs, remote};
+use super::{Cli, Command, EnableArgs, ModeArgs, NamedServices, remote};
 use crate::commands::enable::{self, EnabledService};
 use crate::os::print::print;
 use crate::units::Layout;
@@ -43,7 +43,9 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
 /// The arguments with the options of an earlier command for this service, unless they are named
 /// now. Prints which.
 pub(super) fn with_earlier(mut args: EnableArgs) -> Result<EnableArgs> {
-    let Some(service) = args.service.clone().filter(|_| !args.reset) else { return Ok(args) };
+    let Some(NamedServices::Service(service)) = args.service.clone().filter(|_| !args.reset) else {
+        return Ok(args);
+    };
     let earlier = enable::of_service(args.modes.user, &service).and_then(|found| parse(&found));
     let Some(earlier) = earlier else { return Ok(args) };
     let (typed, before) = (words(&args), words(&earlier));
@@ -117,13 +119,13 @@ fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
 
 /// Prints the commands that enabled the services, or that of one service.
 pub(super) fn show(args: &EnableArgs) -> Result<()> {
-    let found = match &args.service {
-        Some(service) => {
-            let found = enable::of_service(args.modes.user, service);
-            vec![found.with_context(|| format!("{service} is not enabled"))?]
+    let mut found = enable::enabled_by(args.modes.user)?;
+    if let Some(target) = &args.service {
+        found.retain(|found| target.includes(&found.service));
+        if found.is_empty() {
+            bail!("{target} is not enabled");
         }
-        None => enable::enabled_by(args.modes.user)?,
-    };
+    }
     let line = |found: &EnabledService| match &found.words[..] {
         [] => format!("# {} is app {}, by an earlier version\n", found.service, found.app),
         words => format!("iottymux enable {}\n", remote::line(words)),

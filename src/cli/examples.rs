@@ -104,6 +104,7 @@ Examples:
   iottymux enable game --env IOTTYMUX_ALLOW_GID=games   let a group attach; the rest stays
   iottymux enable --list                           show what is enabled, and how
   iottymux enable game@eu.service --tty            an instance; its app is game-eu
+  iottymux enable game@ --tty                      all instances that systemd knows
   iottymux enable bot --stdin stream --stdout stream --stderr log
   iottymux enable web --stdout stream --stderr stream --log cri:/var/log/iottymux/web/log
   iottymux disable game.service                    when it stops; with --now, at once

@@ -50,7 +50,9 @@ pub(crate) use crate::cli::mux::{
 };
 pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::running::{KillArgs, RemoveArgs, SendArgs, StopArgs};
-pub(crate) use crate::cli::units::{DeferredStep, DisableArgs, EnableArgs, ModeArgs, UnitsArgs};
+pub(crate) use crate::cli::units::{
+    DeferredStep, DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs,
+};
 
 use crate::cli::values::{LogTime, Wait};
 use crate::commands::attach::filter::Pass;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgAction, CommandFactory, Parser};
 
 use super::resolve::KUBERNETES_LOGS;
-use super::{Cli, EnableArgs, ModeArgs, UnitsArgs, enabled};
+use super::{Cli, EnableArgs, ModeArgs, NamedServices, UnitsArgs, enabled};
 use crate::commands::enable::{self, account};
 use crate::logfmt::path::LogPath;
 use crate::os::diagnostics;
@@ -37,7 +37,9 @@ const TAKEN: [&str; 5] = [
 /// The app that `enable` is to make of a service.
 pub(crate) fn enable(args: EnableArgs, state: Option<&Path>) -> Result<(AppUnits, Setup)> {
     let mut args = enabled::with_earlier(args)?;
-    let Some(service) = args.service.clone() else { bail!("expected a service") };
+    let Some(NamedServices::Service(service)) = args.service.clone() else {
+        bail!("expected a service")
+    };
     if is_mux(service.as_str()) {
         bail!("{service} is a mux, not an app");
     }

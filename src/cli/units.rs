@@ -1,16 +1,56 @@
 //! The command line of `enable`, `disable` and `units`.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use super::values;
 use crate::types::name::AppName;
-use crate::types::service::ServiceName;
+use crate::types::service::{ServiceError, ServiceName};
 use crate::units::manifest::Annotation;
 use crate::units::{Layout, StreamMode};
 
-#[derive(Debug, Args)]
+/// What `enable` and `disable` name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NamedServices {
+    Service(ServiceName),
+    /// The instances of a template, whose name ends with this `@`.
+    Instances(String),
+}
+
+impl NamedServices {
+    fn parse(text: &str) -> Result<Self, ServiceError> {
+        match text.parse() {
+            Err(ServiceError::Template) => {
+                let stem = text.strip_suffix(".service").unwrap_or(text);
+                let instance: ServiceName = format!("{stem}0").parse()?;
+                let template = instance.as_str().split_inclusive('@').next();
+                Ok(Self::Instances(template.unwrap_or_default().to_owned()))
+            }
+            service => service.map(Self::Service),
+        }
+    }
+
+    /// Whether it names this service.
+    pub(crate) fn includes(&self, service: &ServiceName) -> bool {
+        match self {
+            Self::Service(one) => one == service,
+            Self::Instances(template) => service.as_str().starts_with(template),
+        }
+    }
+}
+
+impl fmt::Display for NamedServices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(service) => service.fmt(f),
+            Self::Instances(template) => f.write_str(template),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ModeArgs {
     /// Use one terminal for stdin, stdout and stderr.
     #[arg(long, conflicts_with_all = ["stdin", "stdout", "stderr"])]
@@ -53,12 +93,15 @@ impl ModeArgs {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct EnableArgs {
     /// Name of the service, as in systemctl.
-    #[arg(value_name = "SERVICE", required_unless_present_any = ["list", "show"])]
-    pub(crate) service: Option<ServiceName>,
+    ///
+    /// NAME@ names all instances of a template that systemd knows.
+    #[arg(value_name = "SERVICE", required_unless_present_any = ["list", "show"],
+          value_parser = NamedServices::parse)]
+    pub(crate) service: Option<NamedServices>,
     /// App name, for `attach --app` [default: from the service's name].
     ///
     /// Default: the service's name in lower case, with '-' instead of other characters.
@@ -93,8 +136,10 @@ pub(crate) struct EnableArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DisableArgs {
     /// Name of the service, as in systemctl.
-    #[arg(value_name = "SERVICE", required_unless_present = "all")]
-    pub(crate) service: Option<ServiceName>,
+    ///
+    /// NAME@ names all instances of a template that are enabled.
+    #[arg(value_name = "SERVICE", required_unless_present = "all", value_parser = NamedServices::parse)]
+    pub(crate) service: Option<NamedServices>,
     /// Disable all enabled services.
     ///
     /// Do this before you remove iottymux.

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,30 @@ use crate::types::limits;
 
 /// How long unneeded socket units may take to end: systemd stops them at once.
 const UNNEEDED: Duration = Duration::from_secs(10);
+
+/// Verbs of systemctl that wait for a service.
+const VERBS: [&str; 4] = ["start", "stop", "restart", "try-restart"];
+/// How long a person waits without being told for what.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits. If that takes longer than a person expects, says on a terminal for what.
+fn telling<T>(what: &str, wait: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return wait();
+    }
+    let text = format!("iottymux: waiting for {what}");
+    let (done, is_done) = mpsc::channel::<()>();
+    let teller = thread::spawn(move || {
+        if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("{text}");
+        }
+    });
+    let waited = wait();
+    drop(done);
+    // It only prints.
+    let _ = teller.join();
+    waited
+}
 
 /// A manager of services: the system's, or that of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +216,9 @@ impl Manager {
         systemctl.args(words).stdin(Stdio::null());
         // ^C ends it, also where this process waits with its own end.
         sys::taking_signals(&mut systemctl);
-        let output = systemctl.output().with_context(what)?;
+        let waits = words.first().is_some_and(|verb| VERBS.contains(verb));
+        let mut run = || systemctl.output().with_context(what);
+        let output = if waits { telling(&what().replace(" -- ", " "), run) } else { run() }?;
         if output.status.signal().is_some() {
             return Err(anyhow::Error::new(Interrupted).context(what()));
         }
@@ -238,13 +266,15 @@ impl Manager {
 
     /// The status of a unit once it is not stopping any more, alone or for a restart.
     pub(crate) fn show_settled(self, unit: &str) -> Result<UnitStatus> {
-        loop {
-            let shown = self.show(unit)?;
-            if !shown.stops() && (shown.runs() || !shown.has_job) {
-                return Ok(shown);
+        telling(&format!("{} to start or stop", unit.escape_debug()), || {
+            loop {
+                let shown = self.show(unit)?;
+                if !shown.stops() && (shown.runs() || !shown.has_job) {
+                    return Ok(shown);
+                }
+                thread::sleep(limits::LOOK_AGAIN);
             }
-            thread::sleep(limits::LOOK_AGAIN);
-        }
+        })
     }
 
     /// The outcome of a start; `before` is the status before it, `started` the result of systemctl.

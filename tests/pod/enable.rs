@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use crate::pod::{Plan, Pod, rounds};
 use crate::proc::Proc;
+use crate::pty::Pty;
 
 /// A service as somebody else has written it: what it prints goes to the journal.
 const GAME: &str = "[Service]\nExecStart=/bin/sh -c 'echo up; cat; exec sleep 1000'\nExecReload=/bin/echo loading\nExecStop=/bin/echo saving\n";
@@ -149,6 +150,47 @@ fn a_service_by_its_other_names() {
     let printed = logs.stdout.text();
     assert!(!printed.contains("Started"), "{printed}");
     assert!(pod.run(&["iottymux", "logs", "eu"]).starts_with("up\n"));
+}
+
+#[test]
+fn all_instances_of_a_template() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("game@.service", GAME).boot();
+    let said = refused(&pod, &["enable", "game@"]);
+    assert!(
+        said.contains("systemd knows no instance of game@; try iottymux enable game@NAME"),
+        "{said}"
+    );
+    let wants = "/etc/systemd/system/multi-user.target.wants";
+    pod.run(&["mkdir", "-p", wants]);
+    pod.run(&["ln", "-s", "../game@.service", &format!("{wants}/game@us.service")]);
+    pod.systemctl(&["daemon-reload"]);
+    pod.systemctl(&["start", "game@eu"]);
+    assert!(refused(&pod, &["enable", "game@", "--app", "x"]).contains("only one instance"));
+    pod.run(&["iottymux", "enable", "game@.service", "--tty", "--now"]);
+    for (service, app) in [("game@eu", "game-eu"), ("game@us", "game-us")] {
+        let status = pod.run(&["iottymux", "status", service]);
+        assert!(status.starts_with(&format!("app {app}: running")), "{status}");
+    }
+    let shown = pod.run(&["iottymux", "enable", "--show", "game@"]);
+    let want = "iottymux enable game@eu.service --tty\niottymux enable game@us.service --tty\n";
+    assert_eq!(shown, want);
+    pod.run(&["iottymux", "disable", "--now", "game@"]);
+    assert_eq!(pod.run(&["iottymux", "enable", "--list"]), "");
+    assert!(refused(&pod, &["disable", "game@"]).contains("no instance of game@ is enabled"));
+}
+
+/// A person sees for what `enable` waits.
+#[test]
+fn progress_on_a_terminal() {
+    let Some(plan) = Plan::new() else { return };
+    let text = "[Service]\nExecStartPre=/bin/sh -c 'read x </shared/go'\nExecStart=/bin/cat\n";
+    let pod = plan.unit("game.service", text).shared_fifo("go").boot();
+    let local = Pty::open(24, 80);
+    let mut enable = local.spawn(pod.command(&["iottymux", "enable", "game", "--now"]));
+    local.shown.wait_for("iottymux: waiting for systemctl restart game.service\r\n");
+    fs::write(pod.shared("go"), "\n").unwrap();
+    assert_eq!(enable.ends(), 0);
 }
 
 /// What is not named stays as it was asked for before.

@@ -1,4 +1,4 @@
-//! The services that can be named to `enable` and `disable`, for completion. Errors count as none.
+//! The services that can be named to `enable` and `disable`. Errors count as none.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,6 +33,19 @@ pub(crate) fn services(manager: Manager) -> BTreeSet<ServiceName> {
             && guard::protected([name.as_str()]).is_none()
     };
     names.iter().filter(|name| can_be(name)).filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The instances of a template, whose name ends with `@`, that systemd knows: they run, have run, or
+/// are enabled for the next boot.
+pub(crate) fn instances(manager: Manager, template: &str) -> BTreeSet<ServiceName> {
+    let pattern = format!("{template}*.service");
+    let names = [&["list-units", "--all"][..], &["list-unit-files"]].into_iter().map(|query| {
+        let options = ["--plain", "--no-legend", "--full", "--", &pattern];
+        manager.systemctl(&[query, &options].concat()).unwrap_or_default()
+    });
+    let names: Vec<String> = names.collect();
+    let names = names.iter().flat_map(|text| text.lines());
+    names.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
 }
 
 fn names_in(dir: &Path) -> Vec<String> {

@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 use self::deferred::DeferredDisable;
-pub(crate) use self::known::{enabled_services, services};
+pub(crate) use self::known::{enabled_services, instances, services};
 use self::switch::Switch;
 use crate::os::print::print;
 use crate::os::state::AppDir;
