@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::name::{Guess, WhichApp};
 use super::{
@@ -234,7 +234,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             if args.list || args.show {
                 return enabled::show(&args).map(|()| Exit::Done);
             }
-            enable(args, given)
+            enable(args, given.as_deref())
         }
         Command::Disable(args) => disable(&args),
         Command::Units(args) => {
@@ -274,11 +274,11 @@ fn prepare(args: &PrepareArgs, state: &StateDir) -> Result<()> {
 }
 
 /// Enables one service, or the instances of a template.
-fn enable(args: EnableArgs, given: Option<PathBuf>) -> Result<Exit> {
+fn enable(args: EnableArgs, given: Option<&Path>) -> Result<Exit> {
     let manager = Manager { user: args.modes.user };
     let how = How { now: args.now, force: args.force };
     let one = |args| {
-        if_valid(resolve_units::enable(args, given.as_deref()), |(app, setup)| {
+        if_valid(resolve_units::enable(args, given), |(app, setup)| {
             enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
         })
     };
