@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::getpid;
 use serde::Serialize;
 
 use super::{each, find};
@@ -147,11 +148,15 @@ fn ended_app(dir: &AppDir, last: Last) -> EndedApp {
     EndedApp { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
 }
 
-/// The status of an app's mux.
+/// The status of an app's mux, without the client that asks for it here.
 pub(crate) fn report(dir: &AppDir) -> Result<Report> {
     let wait = (Duration::ZERO, limits::ANSWER);
     let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait)?;
-    Ok(serde_json::from_slice(&body)?)
+    let mut report: Report = serde_json::from_slice(&body)?;
+    // The mux of another pid namespace does not see this process.
+    let own = [0, getpid().as_raw()];
+    report.clients.retain(|client| client.is_attached() || !own.contains(&client.pid));
+    Ok(report)
 }
 
 /// Sends a request to a mux. Waits for a mux that is restarting if a hook of the app's unit asks.
@@ -240,7 +245,7 @@ fn text(report: &Report) -> String {
             stream.unseen
         );
     }
-    for client in report.clients.iter().filter(|c| c.types || !c.streams.is_empty()) {
+    for client in report.clients.iter().filter(|client| client.is_attached()) {
         let types = match client {
             ClientReport { exclusive: true, .. } => " types alone",
             ClientReport { types: true, .. } => " types",
@@ -248,6 +253,9 @@ fn text(report: &Report) -> String {
         };
         let who = if client.engine {
             "container engine".to_owned()
+        } else if client.pid == 0 {
+            // Of a process in another pid namespace.
+            format!("uid {}", client.uid)
         } else {
             format!("uid {} pid {}", client.uid, client.pid)
         };

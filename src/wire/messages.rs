@@ -391,9 +391,8 @@ impl AppState {
 impl Report {
     /// The clients that read or type.
     pub(crate) fn attached(&self) -> usize {
-        let is_attached =
-            |client: &&ClientReport| !client.engine && (client.types || !client.streams.is_empty());
-        self.clients.iter().filter(is_attached).count() + self.unlisted
+        let is_person = |client: &&ClientReport| !client.engine && client.is_attached();
+        self.clients.iter().filter(is_person).count() + self.unlisted
     }
 
     /// Where the app is in its life.
@@ -522,7 +521,7 @@ pub struct ClientReport {
     pub client: u64,
     /// Its user.
     pub uid: u32,
-    /// Its process.
+    /// Its process; 0 if the mux cannot see its pid namespace.
     pub pid: i32,
     /// Whether its input goes to the app now.
     pub types: bool,
@@ -533,6 +532,13 @@ pub struct ClientReport {
     pub engine: bool,
     /// The streams that it reads.
     pub streams: Vec<PlaceReport>,
+}
+
+impl ClientReport {
+    /// Whether it reads or types.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.types || !self.streams.is_empty()
+    }
 }
 
 /// A client's place on one stream.

@@ -120,7 +120,6 @@ pub(crate) fn text(
 }
 
 fn client_lines(report: &Report, own: u32) -> Vec<String> {
-    let is_attached = |client: &&ClientReport| client.types || !client.streams.is_empty();
     let line = |client: &ClientReport| {
         let ClientReport { client: number, uid, pid, types, exclusive, engine, .. } = client;
         let does = match (types, exclusive) {
@@ -137,9 +136,11 @@ fn client_lines(report: &Report, own: u32) -> Vec<String> {
             0 => String::new(),
             bytes => format!(", {bytes} bytes skipped"),
         };
-        format!("  client {number}  uid {uid}  pid {pid}  {does}{skipped}{own}")
+        // The mux cannot see a process in another pid namespace.
+        let pid = if *pid == 0 { String::new() } else { format!("  pid {pid}") };
+        format!("  client {number}  uid {uid}{pid}  {does}{skipped}{own}")
     };
-    let listed = report.clients.iter().filter(is_attached).map(line);
+    let listed = report.clients.iter().filter(|client| client.is_attached()).map(line);
     let more = (report.unlisted > 0).then(|| format!("  and {} more", report.unlisted));
     ["Attached clients:".to_owned()].into_iter().chain(listed).chain(more).collect()
 }
@@ -155,7 +156,8 @@ mod tests {
         let client = |number| ClientReport {
             client: number,
             uid: 1000,
-            pid: i32::try_from(number).unwrap() + 70,
+            // The last one of four is in another pid namespace.
+            pid: if number == 4 { 0 } else { i32::try_from(number).unwrap() + 70 },
             types: number != 2,
             exclusive: false,
             engine: false,
@@ -185,7 +187,7 @@ mod tests {
 
     #[test]
     fn it_shows_the_keys_and_the_clients() {
-        let lines = shown(&ClientList::Known(report(3)), 24, 80);
+        let lines = shown(&ClientList::Known(report(4)), 24, 80);
         for line in [
             "iottymux: attached to app demo",
             "  ctrl-p ctrl-q    detach; the app keeps running",
@@ -194,6 +196,7 @@ mod tests {
             "  client 1  uid 1000  pid 71  types (here)",
             "  client 2  uid 1000  pid 72  reads only",
             "  client 3  uid 1000  pid 73  types",
+            "  client 4  uid 1000  types",
         ] {
             assert!(lines.iter().any(|shown| shown == line), "{line:?} is not in {lines:?}");
         }
