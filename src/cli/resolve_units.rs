@@ -105,7 +105,9 @@ pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUn
             binary.escape_debug()
         );
     }
-    Ok((apps, setup(&args.modes, state, (args.binary.clone(), &seen_as))?))
+    let of_pod = args.pod_manifest.is_some() || !args.annotation.is_empty();
+    let setup = setup(&args.modes, state, (args.binary.clone(), &seen_as))?;
+    Ok((apps, Setup { of_pod, ..setup }))
 }
 
 /// Each mux is attached to by a name of its own.
@@ -216,6 +218,7 @@ fn setup(
         binary,
         seen_as: text(seen_as)?,
         user: args.user,
+        of_pod: false,
     })
 }
 

@@ -129,6 +129,8 @@ pub(crate) struct Setup {
     pub(crate) seen_as: String,
     /// Whether the services are a user's own.
     pub(crate) user: bool,
+    /// Whether the services are the apps of a rkt pod, whose console shows their logs.
+    pub(crate) of_pod: bool,
 }
 
 /// A file of an app's units.

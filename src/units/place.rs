@@ -486,7 +486,7 @@ pub(crate) fn ends(text: &str) -> BTreeSet<String> {
         ["StandardInput", "StandardOutput", "StandardError", "TTYPath", "Sockets"];
     let is_end = |line: &&str| {
         let (key, value) = line.split_once('=').unwrap_or_default();
-        KEYS.contains(&key) && !["null", "journal"].contains(&value)
+        KEYS.contains(&key) && !["null", "journal", "journal+console"].contains(&value)
     };
     text.lines().filter(is_end).map(str::to_owned).collect()
 }

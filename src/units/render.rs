@@ -270,6 +270,7 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
                 format!("fd:{}", stream.name())
             }
             (_, Some(mux)) => format!("file:{}", setup.path(mux, stream.stage2())),
+            (StreamMode::Log, None) if setup.of_pod => "journal+console".to_owned(),
             (StreamMode::Log, None) => "journal".to_owned(),
             (StreamMode::Null | StreamMode::Stream, None) => "null".to_owned(),
         };

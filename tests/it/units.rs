@@ -194,11 +194,13 @@ fn what_rkts_manifests_ask_for() {
     };
     let state = "/rkt/iottymux/demo";
     let file = |stream: &str| format!("file:{state}/stage2-{stream}");
+    // As rkt does.
+    let console = "journal+console";
     for (modes, log, input, output, error) in [
-        (["null", "log", "log"], false, "null".into(), "journal".into(), "journal".into()),
+        (["null", "log", "log"], false, "null".into(), console.into(), console.into()),
         (["stream"; 3], false, file("stdin"), file("stdout"), file("stderr")),
         (["tty"; 3], false, "tty-force".into(), "tty".into(), "tty".into()),
-        (["null", "stream", "log"], false, "null".into(), file("stdout"), "journal".into()),
+        (["null", "stream", "log"], false, "null".into(), file("stdout"), console.into()),
         (["null", "stream", "log"], true, "null".into(), file("stdout"), file("stderr")),
         (["tty", "stream", "null"], false, "tty-force".into(), file("stdout"), "null".to_owned()),
     ] {
@@ -225,7 +227,7 @@ fn what_rkts_manifests_ask_for() {
         }
         if !log {
             let quiet = lines(&files["quiet.service.d/50-iottymux.conf"]);
-            assert!(quiet.contains(&"StandardOutput=journal"), "{quiet:?}");
+            assert!(quiet.contains(&"StandardOutput=journal+console"), "{quiet:?}");
         }
         let env = files.get("iomux@demo.service.d/iottymux.env").map(|text| lines(text));
         let env = env.unwrap_or_default();
