@@ -104,7 +104,7 @@ pub(crate) fn fifos(
     mux: &MuxArgs,
 ) -> Result<MuxPlan> {
     let make = !foreign && !go_bool("STAGE2_TTY");
-    plan(dir, Streams::Fifos { enabled, make }, mux, &TerminalArgs::default(), false)
+    plan(dir, Streams::Fifos { enabled, make }, mux, &TerminalArgs::default())
 }
 
 /// The plan of `tty`.
@@ -114,7 +114,7 @@ pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
         Some(socket) => Streams::Console { socket: socket.clone(), size },
         None => Streams::Terminal { size },
     };
-    plan(dir, streams, &args.mux, &args.terminal, false)
+    plan(dir, streams, &args.mux, &args.terminal)
 }
 
 /// The plan of the mux of a container.
@@ -129,26 +129,19 @@ pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPla
     let container = namespace.zip(id);
     let container =
         container.map(|(namespace, id)| Container::new(namespace, id, args.exec.clone()));
-    let plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal, true)?;
-    Ok(MuxPlan { container, ..plan })
+    let plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal)?;
+    Ok(MuxPlan { container, is_kept: true, ..plan })
 }
 
 /// The plan of a mux for a terminal.
 pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<MuxPlan> {
     let terminal = TerminalArgs { scrollback: limits::SCROLLBACK_LINES, ..TerminalArgs::default() };
-    plan(dir, Streams::Terminal { size }, mux, &terminal, false)
+    plan(dir, Streams::Terminal { size }, mux, &terminal)
 }
 
-fn plan(
-    dir: AppDir,
-    streams: Streams,
-    mux: &MuxArgs,
-    terminal: &TerminalArgs,
-    is_kept: bool,
-) -> Result<MuxPlan> {
-    let (backlog, patience, keeps_ends) = (mux.backlog, mux.client_patience, true);
+/// The plan of a mux that has no keeper.
+fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -> Result<MuxPlan> {
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
-    let others = mux.others.clone();
     unless_app_runs(check_recording(terminal))?;
     let mut logs = log_plan(&mux.logs)?;
     logs.logs.extend(terminal.record.iter().cloned());
@@ -160,13 +153,13 @@ fn plan(
         dir,
         service,
         streams,
-        backlog,
+        backlog: mux.backlog,
         scrollback: terminal.scrollback,
-        patience,
-        others,
+        patience: mux.client_patience,
+        others: mux.others.clone(),
         logs,
-        keeps_ends,
-        is_kept,
+        keeps_ends: true,
+        is_kept: false,
         container: None,
     })
 }
@@ -301,7 +294,8 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     } else {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
-    plan(run_dir(args, state)?, streams, &args.mux, &args.terminal, true)
+    let plan = plan(run_dir(args, state)?, streams, &args.mux, &args.terminal)?;
+    Ok(MuxPlan { is_kept: true, ..plan })
 }
 
 /// The command for the keeper of `run`. It checks the options of the mux, which reads them again.
