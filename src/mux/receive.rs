@@ -150,7 +150,9 @@ impl Mux {
             Item::Data(Stream::Stdin, _) => {}
             Item::Data(stream, _) => bail!("a client does not send data of {stream}"),
             Item::Screen(_) => bail!("a client does not send a screen"),
-            Item::Control(kind, _) => bail!("a client does not send {kind:?} here"),
+            Item::Control(kind, _) => {
+                bail!("a client does not send frames of kind {} here", kind as u8)
+            }
         }
         Ok(())
     }
