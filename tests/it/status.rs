@@ -76,7 +76,7 @@ fn a_client_is_detached_by_its_number_and_nobody_else_notices() {
     leaves.stdout.wait_len(5);
     let status = rig.status();
     let number = |pid: i32| {
-        let of = attached(&status).into_iter().find(|c| c["pid"] == pid).unwrap()["client"].clone();
+        let of = attached(&status).iter().find(|c| c["pid"] == pid).unwrap()["client"].clone();
         of.to_string()
     };
     let leaving = number(leaves.pid().as_raw());
