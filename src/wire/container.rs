@@ -14,8 +14,7 @@ use crate::os::state::{AppDir, CONTAINER};
 /// The version that is written and understood.
 const VERSION: u32 = 1;
 /// Why the input of a container is closed, if it never was open.
-pub(crate) const NO_INPUT: &str =
-    "containerd gives its logger no input; try the OCI runtime iottymux-runc for this container";
+pub(crate) const NO_INPUT: &str = "its engine gives it no input; try `docker run -i`, or the OCI runtime iottymux-runc in the place of containerd's logger";
 /// Digits of an id that an engine has made up, and of its beginning that engines show.
 const GENERATED_ID: usize = 64;
 const SHORT_ID: usize = 12;
