@@ -218,7 +218,8 @@ const PAGE: usize = 4096;
 /// Releases the memory that only the start needed: parsing a command line touches nearly all of the
 /// program's code, and much of the heap and the stack; serving an app takes a small part of each. The
 /// kernel reads pages of code again from the page cache when they are needed. To be called in the
-/// main thread.
+/// main thread. In a frame of its own: amid a large one, it would not know what is in use.
+#[inline(never)]
 pub(crate) fn forget_startup() -> io::Result<()> {
     let ours = std::fs::read_link("/proc/self/exe")?;
     let maps = std::fs::read_to_string("/proc/self/maps")?;
