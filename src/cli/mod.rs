@@ -242,7 +242,7 @@ pub(crate) struct AttachArgs {
     /// Initial terminal content.
     ///
     /// Default: screen. With --from, or if the output is not a terminal: none.
-    #[arg(long, value_name = "WHAT", env = "IOTTYMUX_REDRAW", value_enum)]
+    #[arg(long, hide_short_help = true, value_name = "WHAT", env = "IOTTYMUX_REDRAW", value_enum)]
     pub(crate) redraw: Option<Redraw>,
     /// Do not print the lines above the screen of the app.
     ///

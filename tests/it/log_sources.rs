@@ -55,9 +55,11 @@ fn a_terminal_without_a_log() {
     let rig = Rig::new();
     let _mux = rig.tty();
     let seen = rig.attach(&["--mode", "tty-out"]);
-    rig.slave().write_all(b"\x1b[1mup\x1b[m\nready\n").unwrap();
-    seen.stdout.wait_for("ready\n");
-    assert_eq!(says(&rig, &["-n", "2"]), ("\x1b[1mup\x1b[m\nready\n".into(), String::new()));
+    rig.slave().write_all(b"one\r\n\x1b[1mup\x1b[m\r\nready\r\n").unwrap();
+    seen.stdout.wait_for("ready\r\n");
+    // It prints the lines that the terminal shows, with their colours.
+    let lines = "\x1b[0;1mup\x1b[0m\nready\n";
+    assert_eq!(says(&rig, &["-n", "2"]), (lines.into(), String::new()));
 }
 
 /// A journalctl that has these entries after any cursor but the last one, and keeps its arguments.
