@@ -23,7 +23,7 @@ const MODEL_ROWS: u16 = 500;
 /// Fewest and most columns of that model: a wide character takes two.
 const MODEL_COLS: std::ops::RangeInclusive<u16> = 2..=1000;
 /// Characters that one sequence repeats (`CSI … b`): more than a row has.
-const REPEATS: u16 = 2048;
+const REPEATS: u16 = 1024;
 
 /// Where the next character goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
