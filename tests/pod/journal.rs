@@ -166,7 +166,10 @@ fn whatever_is_restarted() {
         for unit in [MUX, WRITER, journald] {
             for words in [&["kill", "--signal=KILL"][..], &["restart"]] {
                 say(&pod, true);
+                let before = pod.property(unit, "MainPID");
                 pod.systemctl(&[words, &[unit]].concat());
+                // What a process that dies still reads is lost with it.
+                eventually("it has died", || pod.property(unit, "MainPID") != before);
                 if unit == MUX {
                     pod.await_mux("app", "stdin");
                 }
