@@ -344,7 +344,7 @@ impl<'a> Stage<'a> {
         eventually("the clients are attached", || {
             let status = self.pod.try_run(&["iottymux", "status", "--json", "--app", self.app]);
             let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
-            // The asker itself has no streams.
+            // Those that only type have no streams.
             let reads =
                 |client: &&Value| client["streams"].as_array().is_some_and(|s| !s.is_empty());
             let listed = status["clients"].as_array();

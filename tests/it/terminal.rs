@@ -301,7 +301,7 @@ fn a_new_client_learns_about_others() {
     assert!(!desk.local.shown_before_mark().contains("attached"));
     // Those who only ask are nobody.
     let asked = desk.rig.status();
-    assert_eq!(asked["clients"].as_array().unwrap().len(), 2);
+    assert_eq!(asked["clients"].as_array().unwrap().len(), 1);
     let second = Pty::open(24, 80);
     let _second = second.spawn(desk.rig.command(["attach", "--app", APP]));
     second.shown.wait_for("iottymux: app demo: 1 other is attached (ctrl-p ? shows them)");

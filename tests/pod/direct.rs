@@ -16,10 +16,9 @@ fn a_service_with_streams() {
             ["endpoints", "ends", "gate", "mux", "stage2-stderr", "stage2-stdin", "stage2-stdout"]
         );
         let sockets = ["sock-session", "sock-stderr", "sock-stdin", "sock-stdout"];
-        assert_eq!(
-            pod.names("/run/iottymux/demo/mux"),
-            [&["endpoints", "life.json", "lock"][..], &sockets].concat()
-        );
+        let all = [&["endpoints", "life.json", "lock"][..], &sockets].concat();
+        // The hook that the app has started is answered before that is written down.
+        eventually("all files are there", || pod.names("/run/iottymux/demo/mux") == all);
         let mut stdin = pod.connect("demo", "sock-stdin");
         let mut stdout = pod.connect("demo", "sock-stdout");
         let mut stderr = pod.connect("demo", "sock-stderr");

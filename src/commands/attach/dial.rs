@@ -125,7 +125,8 @@ pub(crate) fn dial(
             bail!("cannot attach to app {name}: --read-only leaves nothing to attach");
         }
     }
-    if wanted.all().any(|stream| stream == Stream::Tty) {
+    let types_here = wanted.input == Some(Stream::Tty) && io::stdin().is_terminal();
+    if types_here || wanted.outputs.contains(&Stream::Tty) {
         circle::check(&request.dir)?;
     }
     match endpoints.session() {
