@@ -45,8 +45,7 @@ const NAMES: u32 = 1000;
 /// Whether this is the command line of a logger. Without its variables only the first word counts:
 /// the others are those of a user, such as of an app that `run` starts.
 pub(crate) fn is_logger(arguments: &[OsString]) -> bool {
-    let is_of_engine = [ID, NAMESPACE].into_iter().all(|name| env::var_os(name).is_some());
-    let words = if is_of_engine { arguments } else { arguments.get(..1).unwrap_or_default() };
+    let words = if has_variables() { arguments } else { arguments.get(..1).unwrap_or_default() };
     words.iter().any(|word| word == KEY) && !process::is_kept()
 }
 
@@ -57,8 +56,12 @@ pub(crate) fn is_started_by_containerd() -> bool {
         let file = fs::metadata(format!("/proc/self/fd/{fd}"));
         file.is_ok_and(|file| file.file_type().is_fifo())
     };
-    let is_container = [ID, NAMESPACE].iter().all(|name| env::var_os(name).is_some());
-    is_container && (FIRST_FD..).take(PIPES).all(is_pipe)
+    has_variables() && (FIRST_FD..).take(PIPES).all(is_pipe)
+}
+
+/// Whether the variables of a logger are set.
+fn has_variables() -> bool {
+    [ID, NAMESPACE].iter().all(|name| env::var_os(name).is_some())
 }
 
 /// Runs a logger.

@@ -43,7 +43,7 @@ pub(crate) fn retry<T>(
         let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
         let error = match outcome {
             Ok(found) => return Ok(found),
-            Err(e) if is_absence(&e) || e.is::<NoRoom>() => e,
+            Err(e) if is_absence(&e) || is_full(&e) => e,
             Err(e) if is_forbidden(&e) => {
                 let (user, name) = (Uid::effective(), dir.name());
                 return Err(e.context(format!(
@@ -54,11 +54,10 @@ pub(crate) fn retry<T>(
         };
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            let is_full = error.is::<NoRoom>();
-            return Err(if is_full { error } else { explain(error, dir, wait, advice) });
+            return Err(if is_full(&error) { error } else { explain(error, dir, wait, advice) });
         }
         log::debug!("waiting for app {}", dir.name());
-        if !watched || error.is::<NoRoom>() {
+        if !watched || is_full(&error) {
             left = Some(left.map_or(limits::LOOK_AGAIN, |left| left.min(limits::LOOK_AGAIN)));
         }
         let timeout = left.map_or(PollTimeout::NONE, |left| {
@@ -128,6 +127,11 @@ pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
     error.is::<Ended>()
         || error.downcast_ref().is_some_and(is_gone)
         || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
+}
+
+/// Whether an error means that the mux has no room for another client now.
+fn is_full(error: &anyhow::Error) -> bool {
+    error.is::<NoRoom>()
 }
 
 /// Whether an error means that the mux lets no user but its own and root in.

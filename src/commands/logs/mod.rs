@@ -87,8 +87,11 @@ fn read(request: &LogsRequest) -> Result<()> {
             (false, Some(last)) => backlog::show_last(request, &entries.app, &last),
             _ => Ok(()),
         },
-        Source::Backlog(app, _) if !request.follow && history::show(request, app)? => Ok(()),
-        Source::Backlog(app, report) => backlog::show(request, app, &report),
+        Source::Backlog(app, report) => {
+            // A terminal's lines are those of its screen.
+            let is_shown = !request.follow && history::show(request, app)?;
+            if is_shown { Ok(()) } else { backlog::show(request, app, &report) }
+        }
         Source::Last(app, last) => backlog::show_last(request, app, &last),
     }
 }
