@@ -5,6 +5,7 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | [`workload`] | fixed work for the pure parts, whose instructions a check counts |
 //! | [`cli`] | the command line: arguments, rkt's spelling, and what they mean |
 //! | [`commands`] | what each command does: attach, logs, run, enable, … |
 //! | [`units`] | the unit files that make a service attachable |
@@ -28,6 +29,7 @@ pub mod systemd;
 pub mod types;
 pub mod units;
 pub mod wire;
+pub mod workload;
 
 pub use cli::command_line;
 pub use cli::dispatch::main;

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread::{self, Builder};
 
 use super::name::{Guess, WhichApp};
 use super::{
     Cli, Command, DeferredStep, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices,
-    PrepareArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote, resolve,
-    resolve_units, rkt, salvage,
+    PrepareArgs, RunArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote,
+    resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable::{self, DisableTime};
 use crate::commands::enable::{self, How};
@@ -17,8 +19,8 @@ use crate::commands::{
 };
 use crate::mux;
 use crate::mux::MuxPlan;
-use crate::os::diagnostics;
 use crate::os::state::{AppDir, StateDir};
+use crate::os::{diagnostics, sys};
 use crate::systemd::manager::Manager;
 use crate::systemd::process;
 use crate::types::exit::Exit;
@@ -62,8 +64,7 @@ pub fn main() -> i32 {
 
 /// The command line as we spell it.
 fn our_main(arguments: &[OsString]) -> Exit {
-    let parsed = command(arguments).try_get_matches_from(std::env::args_os());
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match parse(arguments) {
         Ok(cli) => cli,
         Err(_) if containerd::is_started_by_containerd() => return containerd::main(arguments),
         Err(e) => {
@@ -73,11 +74,26 @@ fn our_main(arguments: &[OsString]) -> Exit {
                 return begin(cli, &wrong);
             }
             let exit = usage(&e, arguments);
-            let is_mux = command_in(arguments).is_some_and(salvage::is_mux);
+            let is_mux = command_in(arguments).is_some_and(|name| salvage::is_mux(&name.into()));
             return if is_mux { of_mux(exit) } else { exit };
         }
     };
     begin(cli, &[])
+}
+
+/// Parses in a thread. The allocator keeps thousands of free pieces for each thread until its end,
+/// and those of parsing would scatter the memory of a mux over many pages.
+fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
+    let parse = || {
+        let matches = command(arguments).try_get_matches_from(std::env::args_os())?;
+        Cli::from_arg_matches(&matches)
+    };
+    sys::share_heap();
+    thread::scope(|scope| match Builder::new().spawn_scoped(scope, parse) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        // A service may have as many as it is allowed, and its hooks have to work.
+        Err(_) => parse(),
+    })
 }
 
 /// Executes a command line from which these mistakes were left out.
@@ -120,28 +136,42 @@ fn of_mux(exit: Exit) -> Exit {
 /// Reports an invalid command line, what to try instead, and the help of the typed command.
 fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
     let is_command = error.kind() != ErrorKind::InvalidSubcommand;
-    let command = command_in(arguments).filter(|_| is_command).and_then(|word| word.to_str());
-    let way = habits::way(error, command).map_or(String::new(), |way| format!("{way}, or "));
-    diagnostics::usage(error, &(way + &help_of(arguments)))
+    let command = command_in(arguments).filter(|_| is_command);
+    let word = habits::word(error);
+    let typed: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+    let way = word.and_then(|word| habits::way(word, &typed, command.as_deref()));
+    let way = way.map(str::to_owned);
+    let way = way.or_else(|| resolve_units::variable_of(word?, command.as_deref()?));
+    let way = way.or_else(|| attach_to(word.filter(|_| !is_command)?));
+    diagnostics::usage(error, way.as_deref(), &help_of(command.as_deref()))
+}
+
+/// How to attach to the app that has this name instead of a command.
+fn attach_to(word: &str) -> Option<String> {
+    let name: AppName = word.parse().ok()?;
+    let is_app = |state: StateDir| state.apps().is_ok_and(|apps| apps.contains(&name));
+    let state = std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into);
+    let is_there = StateDir::all(state).ok()?.into_iter().any(is_app);
+    is_there.then(|| format!("iottymux attach {name}"))
 }
 
 /// Reports arguments that do not fit together, or do not fit this machine.
 fn invalid(error: &anyhow::Error) -> Exit {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let help = help_of(&arguments);
+    let help = help_of(command_in(&arguments).as_deref());
     diagnostics::failed(&anyhow!("{error:#}; try {help}"), Exit::Usage)
 }
 
-/// The help command for the typed command.
-fn help_of(arguments: &[OsString]) -> String {
-    let command = command_in(arguments).and_then(|word| word.to_str());
-    command.map_or("iottymux --help".to_owned(), |word| format!("iottymux {word} --help"))
+/// The help command for a command, or for the program.
+fn help_of(command: Option<&str>) -> String {
+    command.map_or("iottymux --help".to_owned(), |name| format!("iottymux {name} --help"))
 }
 
-/// The name of the command that was typed.
-fn command_in(arguments: &[OsString]) -> Option<&OsString> {
+/// The name of the command that was typed, also for an alias.
+fn command_in(arguments: &[OsString]) -> Option<String> {
     let cli = Cli::command();
-    arguments.iter().find(|word| cli.find_subcommand(word).is_some())
+    let command = arguments.iter().find_map(|word| cli.find_subcommand(word));
+    command.map(|command| command.get_name().to_owned())
 }
 
 /// The commands and options. `-h` fits a screen: it has one line for each option, without its
@@ -185,10 +215,16 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Prepare(args) => prepare(&args, &state()?).map(|()| Exit::Done),
         Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?)),
         Command::Run(args) if args.keeps() => {
-            if_valid(resolve::keep(&args, &state()?), keeper::keep)
+            if_valid(resolve::keep(&args, &state()?), |request| {
+                refusal(&args, &request.dir).map_or_else(|| keeper::keep(request), Ok)
+            })
         }
         Command::Run(args) => if_valid(resolve::run_attached(&args, &state()?), |request| {
-            if args.detach { run::detached(&request) } else { run::attached(request) }
+            match refusal(&args, &request.dir) {
+                Some(exit) => Ok(exit),
+                None if args.detach => run::detached(&request),
+                None => run::attached(request),
+            }
         }),
         Command::Attach(args) => {
             // An app that is awaited has its own name.
@@ -221,15 +257,9 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Send(args) => {
             send::send(&args.app.resolve(given, Guess::Service)?, &args.line.join(" "))
         }
-        Command::Stop(args) => {
-            stop::stop(&args.app.resolve(given, Guess::Nothing)?, args.time).map(|()| Exit::Done)
-        }
-        Command::Kill(args) => {
-            stop::kill(&args.app.resolve(given, Guess::Nothing)?, args.signal).map(|()| Exit::Done)
-        }
-        Command::Rm(args) => {
-            stop::remove(&args.app.resolve(given, Guess::Nothing)?, args.force).map(|()| Exit::Done)
-        }
+        Command::Stop(args) => args.apps.each(given.as_ref(), |dir| stop::stop(dir, args.time)),
+        Command::Kill(args) => args.apps.each(given.as_ref(), |dir| stop::kill(dir, args.signal)),
+        Command::Rm(args) => args.apps.each(given.as_ref(), |dir| stop::remove(dir, args.force)),
         Command::Enable(args) => {
             if args.list || args.show {
                 return enabled::show(&args).map(|()| Exit::Done);
@@ -256,6 +286,11 @@ fn execute(cli: Cli) -> Result<Exit> {
     }
 }
 
+/// Refuses a `run` that cannot work.
+fn refusal(args: &RunArgs, dir: &AppDir) -> Option<Exit> {
+    run::refusal(dir, args.command.first()?)
+}
+
 /// The directories with all apps of this user, and the apps that are enabled.
 fn all(given: Option<PathBuf>) -> Result<(Vec<StateDir>, BTreeMap<AppName, String>)> {
     // A state directory of elsewhere has nothing to do with the units here.
@@ -278,8 +313,8 @@ fn enable(args: EnableArgs, given: Option<&Path>) -> Result<Exit> {
     let manager = Manager { user: args.modes.user };
     let how = How { now: args.now, force: args.force };
     let one = |args| {
-        if_valid(resolve_units::enable(args, given), |(app, setup)| {
-            enable::enable(manager, &app, &setup, how).map(|()| Exit::Done)
+        if_valid(resolve_units::enable(args, given), |(app, setup, told)| {
+            enable::enable(manager, (&app, &told), &setup, how).map(|()| Exit::Done)
         })
     };
     let Some(NamedServices::Instances(template)) = &args.service else { return one(args) };

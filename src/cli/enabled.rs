@@ -40,29 +40,30 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
     words
 }
 
-/// The arguments with the options of an earlier command for this service, unless they are named
-/// now. Prints which.
-pub(super) fn with_earlier(mut args: EnableArgs) -> Result<EnableArgs> {
+/// Adds the options of an earlier command for this service, unless they are named now. Returns what a
+/// person is told of that.
+pub(super) fn add_earlier(args: &mut EnableArgs) -> Vec<String> {
     let Some(NamedServices::Service(service)) = args.service.clone().filter(|_| !args.reset) else {
-        return Ok(args);
+        return Vec::new();
     };
     let earlier = enable::of_service(args.modes.user, &service).and_then(|found| parse(&found));
-    let Some(earlier) = earlier else { return Ok(args) };
-    let (typed, before) = (words(&args), words(&earlier));
-    keep(&mut args, earlier);
-    let now = words(&args);
+    let Some(earlier) = earlier else { return Vec::new() };
+    let (typed, before) = (words(args), words(&earlier));
+    keep(args, earlier);
+    let now = words(args);
+    let mut told = Vec::new();
     let kept = without(&now, &typed);
     if !kept.is_empty() {
-        print(&format!("kept    {} (of the earlier enable)\n", remote::line(&kept)))?;
+        told.push(format!("kept    {} (of the earlier enable)\n", remote::line(&kept)));
     }
     let changed = without(&now, &before);
     if !changed.is_empty() {
         let gone = without(&before, &now);
         let instead =
             if gone.is_empty() { String::new() } else { format!(" (was {})", remote::line(&gone)) };
-        print(&format!("changed {}{instead}\n", remote::line(&changed)))?;
+        told.push(format!("changed {}{instead}\n", remote::line(&changed)));
     }
-    Ok(args)
+    told
 }
 
 /// The options of the first words, with their values, that the others do not have.

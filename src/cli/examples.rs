@@ -83,7 +83,8 @@ Examples:
   iottymux run make | tee log                      in a pipe, like the command itself
   iottymux run -t --record cast:demo.cast bash     record a terminal
 
-Exit status: that of the command; 125 if it cannot be started.";
+Exit status: that of the command; 127 if it is not found, 126 if it cannot be executed, 125 for
+another failure to start it.";
 
 pub(super) const SEND: &str = "\
 Examples:

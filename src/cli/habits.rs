@@ -8,37 +8,72 @@ use clap::error::{ContextKind, ContextValue};
 /// and what to try here.
 type Habit = (&'static str, &'static [&'static str], &'static str);
 
+const KILL: &str = "iottymux kill --signal SIGNAL NAME";
+const ALLOW_GROUP: &str = "--env IOTTYMUX_ALLOW_GID=GROUP";
+const ALLOW_USER: &str = "--env IOTTYMUX_ALLOW_UID=USER";
+
 const HABITS: &[Habit] = &[
     ("", &["exec", "shell", "login", "enter", "console", "a", "at"], "iottymux attach NAME"),
     ("", &["-r", "-x", "-dr", "-d", "-R"], "iottymux attach NAME"),
+    ("", &["-dm", "-dmS", "-dmLS", "-dmLSU"], "iottymux run -dt --name NAME COMMAND"),
+    ("", &["has-session"], "iottymux status NAME"),
+    ("", &["-X"], "iottymux send NAME LINE, or iottymux stop NAME"),
     ("", &["-ls", "-l", "get", "list-units", "list-sessions"], "iottymux list"),
-    ("", &["inspect", "describe", "show", "top", "stats"], "iottymux status NAME"),
-    ("", &["is-active", "list-clients"], "iottymux status NAME"),
-    ("", &["new", "new-session", "create", "-S", "-dmS"], "iottymux run --tty NAME"),
+    ("", &["inspect", "describe", "show", "info", "top", "stats"], "iottymux status NAME"),
+    ("", &["is-active", "list-clients", "clients", "who", "wait"], "iottymux status NAME"),
+    ("", &["is-enabled"], "iottymux enable --list"),
+    ("", &["version", "-v"], "iottymux --version"),
+    ("", &["new", "new-session", "create", "-S"], "iottymux run -it --name NAME COMMAND"),
     ("", &["detach", "detach-client"], "ctrl-p ctrl-q in attach, or iottymux control NAME detach"),
+    ("", &["kick", "unattach"], "iottymux control NAME detach"),
+    ("", &["prune"], "iottymux rm NAME"),
+    ("", &["mask"], "iottymux disable SERVICE"),
     ("", &["journalctl", "capture-pane", "tail", "log"], "iottymux logs NAME"),
     ("", &["send-keys", "type", "write"], "iottymux send NAME LINE"),
     ("", &["kill-session", "terminate", "poweroff", "delete"], "iottymux stop NAME"),
     ("run", &["--rm"], "iottymux rm NAME afterwards"),
+    ("run", &["--restart"], "iottymux enable SERVICE, for a service with Restart="),
+    ("run", &["-u", "--user"], "sudo -u USER iottymux run COMMAND"),
+    ("run", &["-e", "--env"], "iottymux run env VARIABLE=VALUE COMMAND"),
+    ("run", &["-w", "--workdir"], "iottymux run env --chdir=DIR COMMAND"),
+    ("list", &["-l", "--format", "-o", "--output"], "iottymux list --json"),
+    ("kill", &["-9", "-1", "-2", "-15"], KILL),
+    ("kill", &["-KILL", "-TERM", "-HUP", "-INT", "-USR1", "-USR2"], KILL),
+    ("kill", &["-SIGKILL", "-SIGTERM", "-SIGHUP", "-SIGINT", "-SIGUSR1", "-SIGUSR2"], KILL),
+    ("status", &["--format", "-o", "--output"], "iottymux status --json NAME"),
     ("", &["cat", "edit"], "iottymux enable --show SERVICE"),
     ("", &["start", "restart", "reload"], "systemctl restart SERVICE"),
     ("attach", &["-t", "-it", "-i", "--tty", "--target"], "iottymux attach NAME without it"),
     ("attach", &["--no-stdin"], "iottymux attach --read-only NAME"),
     ("attach", &["--sig-proxy", "-d"], "iottymux attach NAME; ^C goes to a terminal's app"),
     ("logs", &["-o", "--output"], "iottymux logs --timestamps NAME"),
+    ("logs", &["--no-pager"], "iottymux logs NAME, which has no pager"),
     ("logs", &["-r", "--reverse", "-e", "--pager-end"], "iottymux logs NAME | tac"),
     ("logs", &["-p", "--priority", "-b", "--boot", "-k"], "journalctl --unit SERVICE"),
     ("enable", &["-t", "-it"], "iottymux enable SERVICE --tty"),
+    ("enable", &["--allow-group", "--group", "--groups", "-g"], ALLOW_GROUP),
+    ("enable", &["--allow-user", "--allow", "--users", "-u"], ALLOW_USER),
+    ("enable", &["--view-group", "--viewers"], "--env IOTTYMUX_VIEW_GID=GROUP"),
+    ("enable", &["--view-user", "--viewer"], "--env IOTTYMUX_VIEW_UID=USER"),
 ];
 
-/// What to try instead of the word at which clap stopped.
-pub(super) fn way(error: &clap::Error, command: Option<&str>) -> Option<&'static str> {
+/// The word at which clap stopped.
+pub(super) fn word(error: &clap::Error) -> Option<&str> {
     let word = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].into_iter();
-    let word = word.filter_map(|kind| error.get(kind)).find_map(|value| match value {
+    word.filter_map(|kind| error.get(kind)).find_map(|value| match value {
         ContextValue::String(word) => Some(word.as_str()),
         _ => None,
-    })?;
+    })
+}
+
+/// What to try instead of this word, of which clap knows only the first letter if it is options in a
+/// row.
+pub(super) fn way(word: &str, typed: &[&str], command: Option<&str>) -> Option<&'static str> {
     let command = command.unwrap_or_default();
-    let is_it = |habit: &&Habit| habit.0 == command && habit.1.contains(&word);
-    HABITS.iter().find(is_it).map(|(_, _, way)| *way)
+    let whole = typed.iter().find(|typed| typed.starts_with(word));
+    let find = |word: &str| {
+        let is_it = |habit: &&Habit| habit.0 == command && habit.1.contains(&word);
+        HABITS.iter().find(is_it).map(|(_, _, way)| *way)
+    };
+    whole.and_then(|whole| find(whole)).or_else(|| find(word))
 }

@@ -54,7 +54,7 @@ pub(crate) use crate::cli::units::{
     DeferredStep, DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs,
 };
 
-use crate::cli::values::{LogTime, Wait};
+use crate::cli::values::{LogTime, Tail, Wait};
 use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
@@ -113,20 +113,6 @@ const GLOBAL: &str = "Global options";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the mux of an app with FIFOs (started by iomux@.service).
-    #[command(after_long_help = examples::STREAM)]
-    Stream(StreamArgs),
-    /// Run the mux of an app with a terminal (started by ttymux@.service).
-    #[command(after_long_help = examples::TTY)]
-    Tty(TtyArgs),
-    /// Make the FIFOs or the terminal of an app as root, for a mux that is not root.
-    ///
-    /// For ExecStartPre= of the templates.
-    #[command(hide = true)]
-    Prepare(PrepareArgs),
-    /// Run the mux of a container, for its keeper.
-    #[command(hide = true)]
-    Container(ContainerArgs),
     /// Attach standard input and output to an app.
     #[command(after_long_help = examples::ATTACH)]
     Attach(AttachArgs),
@@ -162,17 +148,17 @@ pub(crate) enum Command {
     /// Reports when the line is in the app's input, which may be before the app reads it.
     #[command(after_long_help = examples::SEND)]
     Send(SendArgs),
-    /// Stop an app of `run`: SIGTERM, and SIGKILL after a while.
+    /// Stop apps of `run`: SIGTERM, and SIGKILL after a while.
     ///
-    /// Returns when the app has ended. For a service, use systemctl.
+    /// Returns when they have ended. For a service, use systemctl.
     #[command(after_long_help = examples::STOP)]
     Stop(StopArgs),
-    /// Send a signal to an app of `run`.
+    /// Send a signal to apps of `run`.
     #[command(after_long_help = examples::STOP)]
     Kill(KillArgs),
-    /// Remove what an app of `run` has left after its end.
+    /// Remove what apps of `run` have left after their end.
     ///
-    /// That is its last output and its status. Log files stay.
+    /// That is the last output and the status. Log files stay.
     #[command(visible_alias = "forget", after_long_help = examples::STOP)]
     Rm(RemoveArgs),
     /// Make a service attachable.
@@ -198,6 +184,20 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR", default_value = "/usr/local")]
         prefix: PathBuf,
     },
+    /// Run the mux of an app with FIFOs (started by iomux@.service).
+    #[command(after_long_help = examples::STREAM)]
+    Stream(StreamArgs),
+    /// Run the mux of an app with a terminal (started by ttymux@.service).
+    #[command(after_long_help = examples::TTY)]
+    Tty(TtyArgs),
+    /// Make the FIFOs or the terminal of an app as root, for a mux that is not root.
+    ///
+    /// For ExecStartPre= of the templates.
+    #[command(hide = true)]
+    Prepare(PrepareArgs),
+    /// Run the mux of a container, for its keeper.
+    #[command(hide = true)]
+    Container(ContainerArgs),
 }
 
 #[derive(Debug, Args)]
@@ -305,7 +305,8 @@ pub(crate) struct KeyArgs {
     /// Keys that detach from a terminal.
     ///
     /// In docker's syntax; empty to disable. The first of these keys followed by ? shows the keys
-    /// and the other clients.
+    /// and the other clients. attach holds the first key back until another one follows, for 250 ms
+    /// at most. A single key is never held back: ctrl-] detaches at once, and shells do not use it.
     #[arg(
         long,
         value_name = "KEYS",
@@ -362,7 +363,7 @@ pub(crate) struct StatusArgs {
     /// Show the status of all apps.
     ///
     /// With --json, an array. An app without a mux has only its name and state there.
-    #[arg(long, conflicts_with = "name")]
+    #[arg(short, long, conflicts_with = "name")]
     pub(crate) all: bool,
     /// Print JSON.
     #[arg(long)]
@@ -392,9 +393,9 @@ pub(crate) struct LogsArgs {
     /// As in journalctl, a pattern without capital letters ignores case.
     #[arg(short, long, value_name = "PATTERN", value_parser = values::pattern)]
     pub(crate) grep: Option<Regex>,
-    /// Show the last N matching lines.
-    #[arg(short = 'n', long, alias = "lines", value_name = "N")]
-    pub(crate) tail: Option<usize>,
+    /// Show the last N matching lines, or all.
+    #[arg(short = 'n', long, alias = "lines", value_name = "N", value_parser = values::tail)]
+    pub(crate) tail: Option<Tail>,
     /// Show the time of each line.
     #[arg(short, long)]
     pub(crate) timestamps: bool,
@@ -422,7 +423,7 @@ pub(crate) enum RequestArgs {
     /// Detach a client.
     Detach {
         /// Number of the client, as shown by `status`.
-        #[arg(value_name = "CLIENT")]
+        #[arg(value_name = "CLIENT", value_parser = values::client)]
         client: u64,
     },
     /// Reopen the log files after an external tool has renamed them.

@@ -11,7 +11,9 @@ use clap::Args;
 
 use super::values;
 use crate::commands::{enable, find};
+use crate::os::diagnostics;
 use crate::os::state::{AppDir, StateDir};
+use crate::types::exit::Exit;
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 
@@ -125,11 +127,41 @@ impl NamedAppArg {
     }
 }
 
+/// The apps of a command that ends them.
+#[derive(Debug, Args)]
+pub(crate) struct ExactAppsArg {
+    /// Apps, or their services or containers.
+    #[arg(value_name = "NAME", required = true, value_parser = TypedName::parse)]
+    names: Vec<TypedName>,
+}
+
+impl ExactAppsArg {
+    /// Does the same to each of these apps, also after one has failed. Returns the last failure.
+    pub(crate) fn each(
+        &self,
+        given: Option<&PathBuf>,
+        does: impl Fn(&AppDir) -> Result<()>,
+    ) -> Result<Exit> {
+        let mut failure = None;
+        for name in &self.names {
+            let done = found(given.cloned(), name, Guess::OfRun).and_then(|dir| does(&dir));
+            if let Err(e) = done
+                && let Some(earlier) = failure.replace(e)
+            {
+                diagnostics::failed(&earlier, Exit::Failed);
+            }
+        }
+        failure.map_or(Ok(Exit::Done), Err)
+    }
+}
+
 /// What may stand for the name of an app, beside its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Guess {
     /// Nothing.
     Nothing,
+    /// Nothing. A service that is not an app has another command.
+    OfRun,
     /// A name of its service.
     Service,
     /// The same, or its beginning, if no other app begins so.
@@ -165,24 +197,23 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
     if let Some((app, _)) = service.and_then(|service| has(service.as_str())) {
         return named(given, app);
     }
-    if guess >= Guess::Prefix
-        && let Some(app) = nearest(given.clone(), &typed.app)?
-    {
-        return Ok(app);
-    }
     // systemd also knows the other names of a service.
-    match service.and_then(enable::existing) {
-        Some((manager, id)) => match has(&id) {
-            Some((app, _)) => named(given, app),
-            None => {
-                let name = id.strip_suffix(".service").unwrap_or(&id).escape_debug();
-                let sudo = if manager.user { "" } else { "sudo " };
-                let user = manager.option();
-                bail!("{name}.service is not attachable; try {sudo}iottymux enable{user} {name}")
-            }
-        },
-        None => Ok(dir),
+    if let Some((manager, id)) = service.and_then(enable::existing) {
+        if let Some((app, _)) = has(&id) {
+            return named(given, app);
+        }
+        let name = id.strip_suffix(".service").unwrap_or(&id).escape_debug();
+        if guess == Guess::OfRun {
+            bail!("{name}.service is not an app of iottymux; try systemctl{}", manager.option());
+        }
+        let sudo = if manager.user { "" } else { "sudo " };
+        let user = manager.option();
+        bail!("{name}.service is not attachable; try {sudo}iottymux enable{user} {name}");
     }
+    // Input of a script must not reach an app that it has not named.
+    let may_complete = guess == Guess::Prefix || guess == Guess::PrefixOrPick && by_person();
+    let nearest = if may_complete { nearest(given, &typed.app)? } else { None };
+    Ok(nearest.unwrap_or(dir))
 }
 
 /// The only app that begins with this name.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::values::LogTime;
+use super::values::{LogTime, Tail};
 use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs,
     PrepareArgs, RequestArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
@@ -326,7 +326,7 @@ pub(crate) fn logs(args: &LogsArgs, app: Option<AppDir>) -> Result<logs::LogsReq
         app,
         file: args.file.clone(),
         follow: args.follow,
-        tail: args.tail,
+        tail: args.tail.and_then(|Tail(count)| count),
         wants: logs::Wants { stream, since, until, stamps, json },
         grep: args.grep.clone(),
     })
@@ -342,7 +342,7 @@ pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<Control
         RequestArgs::Restart => Some(ControlRequest::Restart),
         RequestArgs::Ended => {
             // A run that has other streams than those of this mux is not the app.
-            let is_other = process::invocation().is_some_and(|run| dir.is_earlier(&run));
+            let is_other = process::invocation().is_some_and(|run| dir.earlier_run() == Some(run));
             let ended = app_status::ended().with_context(|| what("ended"))?;
             ended.filter(|_| !is_other).map(ControlRequest::Ended)
         }
@@ -385,6 +385,7 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
         reconnect: args.reconnect,
         read_only: args.read_only,
+        must_deliver: false,
         stdin_once: args.stdin_once,
         exclusive: match &args.alone {
             AloneArgs { take_over: true, .. } => Some(Exclusive::Take),

@@ -12,7 +12,6 @@ use crate::commands::enable::{self, account};
 use crate::logfmt::path::LogPath;
 use crate::os::diagnostics;
 use crate::os::files::read_plain;
-use crate::os::print::print;
 use crate::os::state::StateDir;
 use crate::systemd::manager::Manager;
 use crate::types::name::AppName;
@@ -34,9 +33,12 @@ const TAKEN: [&str; 5] = [
     "IOTTYMUX_FOREIGN_FIFOS",
 ];
 
-/// The app that `enable` is to make of a service.
-pub(crate) fn enable(args: EnableArgs, state: Option<&Path>) -> Result<(AppUnits, Setup)> {
-    let mut args = enabled::with_earlier(args)?;
+/// The app that `enable` is to make of a service, and what a person is told of its options.
+pub(crate) fn enable(
+    mut args: EnableArgs,
+    state: Option<&Path>,
+) -> Result<(AppUnits, Setup, String)> {
+    let mut told = enabled::add_earlier(&mut args);
     let Some(NamedServices::Service(service)) = args.service.clone() else {
         bail!("expected a service")
     };
@@ -45,9 +47,9 @@ pub(crate) fn enable(args: EnableArgs, state: Option<&Path>) -> Result<(AppUnits
     }
     if asked(&args.modes) == [None; 3] {
         args.modes.tty = true;
-        print(&format!(
+        told.push(format!(
             "{service} gets a terminal (--tty); for streams, pass --stdin, --stdout or --stderr\n"
-        ))?;
+        ));
     }
     let words = enabled::words(&args);
     let asked = asked(&args.modes);
@@ -69,7 +71,7 @@ pub(crate) fn enable(args: EnableArgs, state: Option<&Path>) -> Result<(AppUnits
     // Where `attach` and the others look.
     let of_rkt = StateDir::of_rkt().filter(|_| !args.modes.user);
     let state = state.or(of_rkt.as_ref().map(StateDir::path));
-    Ok((app, setup(&args.modes, state, (enable::binary()?, &seen_as))?))
+    Ok((app, setup(&args.modes, state, (enable::binary()?, &seen_as))?, told.concat()))
 }
 
 /// The apps that `units` is to write or take away.
@@ -237,6 +239,18 @@ fn with_numbers(name: &str, value: &str) -> Result<String> {
     Ok(numbers.with_context(|| format!("{name}={}", value.escape_debug()))?.join(","))
 }
 
+/// How `enable` and `units` take an option of a mux that is typed as of the mux.
+pub(super) fn variable_of(option: &str, command: &str) -> Option<String> {
+    let long = option.strip_prefix("--").filter(|_| ["enable", "units"].contains(&command))?;
+    let cli = Cli::command();
+    let muxes = [UnitKind::Streams, UnitKind::Terminal];
+    let muxes = muxes.iter().filter_map(|kind| cli.find_subcommand(kind.command()));
+    let option =
+        muxes.flat_map(clap::Command::get_arguments).find(|arg| arg.get_long() == Some(long));
+    let variable = option?.get_env()?.to_str().filter(|name| !TAKEN.contains(name))?;
+    Some(format!("--env {variable}=VALUE"))
+}
+
 /// An option of a mux, which its own command line has to take.
 fn variable(name: &str, value: &str) -> Result<Variable> {
     let refuse = |why: &str| anyhow!("{}={}: {why}", name.escape_debug(), value.escape_debug());
@@ -261,7 +275,12 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
             }
         } else {
             let words = ["iottymux", kind.command(), "--app", "x", &format!("--{long}={value}")];
-            Cli::try_parse_from(words).map_err(|e| refuse(&diagnostics::one_line(&e)))?;
+            let why = |e: clap::Error| {
+                let line = diagnostics::one_line(&e);
+                // The person has named the variable, and not the option.
+                refuse(line.split_once(">': ").map_or(&*line, |(_, why)| why))
+            };
+            Cli::try_parse_from(words).map_err(why)?;
         }
         kinds.push(kind);
     }

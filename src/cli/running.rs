@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use nix::sys::signal::Signal;
 
-use super::name::ExactAppArg;
+use super::name::{ExactAppArg, ExactAppsArg};
 use super::values;
 
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(crate) struct SendArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     #[command(flatten)]
-    pub(crate) app: ExactAppArg,
+    pub(crate) apps: ExactAppsArg,
     /// Time until SIGKILL, in seconds.
     #[arg(short, long, value_name = "SECONDS", default_value = "10",
           value_parser = values::seconds)]
@@ -30,7 +30,7 @@ pub(crate) struct StopArgs {
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
     #[command(flatten)]
-    pub(crate) app: ExactAppArg,
+    pub(crate) apps: ExactAppsArg,
     /// Signal: a name such as HUP, or a number.
     #[arg(short, long, value_name = "SIGNAL", default_value = "KILL",
           value_parser = values::signal)]
@@ -40,8 +40,8 @@ pub(crate) struct KillArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
     #[command(flatten)]
-    pub(crate) app: ExactAppArg,
-    /// Kill the app first, if it is running.
+    pub(crate) apps: ExactAppsArg,
+    /// Kill an app first, if it is running.
     #[arg(short, long)]
     pub(crate) force: bool,
 }

@@ -77,8 +77,9 @@ pub(crate) struct ModeArgs {
     pub(crate) log: Vec<String>,
     /// Another option of the mux, such as IOTTYMUX_BACKLOG=1M.
     ///
-    /// Options are named by their variables. Repeat the option for several. Lists of users and
-    /// groups (IOTTYMUX_ALLOW_GID=games) take names, too, and have their numbers from then on.
+    /// Options are named by their variables, see iottymux.env(5). Repeat the option for several. To
+    /// admit others, name users (IOTTYMUX_ALLOW_UID=anna,bob) or groups (IOTTYMUX_ALLOW_GID=games),
+    /// or viewers (IOTTYMUX_VIEW_UID=, IOTTYMUX_VIEW_GID=). They are kept as numbers.
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::assignment)]
     pub(crate) env: Vec<(String, String)>,
     /// Use your own service manager (systemctl --user).
@@ -109,7 +110,8 @@ pub(crate) struct EnableArgs {
     pub(crate) app: Option<AppName>,
     /// Restart or start the service now; roll back if a restart fails.
     ///
-    /// Without --now, clients can attach after the next start of the service.
+    /// Without --now, clients can attach after the next start of the service. A service that has
+    /// these streams already is not restarted; only its mux is, with the new options.
     #[arg(long)]
     pub(crate) now: bool,
     /// Enable even a service that the machine needs.

@@ -157,6 +157,24 @@ pub(crate) fn signal(text: &str) -> Result<Signal, String> {
     number.or_else(named).ok_or_else(|| "expected a signal such as TERM, SIGHUP or 9".to_owned())
 }
 
+/// How many lines `logs` begins with: `None` for all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail(pub(crate) Option<usize>);
+
+/// Parses such a number. All lines are `all` as in docker and journalctl, and -1 as in kubectl.
+pub(crate) fn tail(text: &str) -> Result<Tail, String> {
+    match text {
+        "all" | "-1" => Ok(Tail(None)),
+        _ => text.parse().map(|count| Tail(Some(count))),
+    }
+    .map_err(|_| "expected a number of lines, or all".to_owned())
+}
+
+/// Parses the number of a client.
+pub(crate) fn client(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected the number of a client, as in `status`".to_owned())
+}
+
 /// Parses a log level.
 pub(crate) fn level(text: &str) -> Result<LevelFilter, String> {
     text.parse().map_err(|_| "expected off, error, warn, info, debug or trace".to_owned())

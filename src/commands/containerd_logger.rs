@@ -183,7 +183,7 @@ impl App for TaskApp {
         due.filter(|_| !self.is_over)
     }
 
-    fn look(&mut self, _: Option<&OwnedFd>, now: Instant) -> Result<Option<AppEvent>> {
+    fn look(&mut self, now: Instant) -> Result<Option<AppEvent>> {
         if self.is_over {
             return Ok(None);
         }

@@ -1,8 +1,8 @@
 //! All apps that a user can see, each asked for something.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::panic::resume_unwind;
-use std::thread::{self, ScopedJoinHandle};
+use std::thread::{self, Builder};
 
 use anyhow::Result;
 
@@ -36,7 +36,12 @@ pub(crate) fn app<T: Send>(
             names.insert((name.clone(), 0));
         }
     }
-    let names: Vec<_> = names.into_iter().collect();
+    // The mux of a service has a view of its own of the directory with its app.
+    let mut seen = HashSet::new();
+    let is_new = |(name, number): &(AppName, usize)| {
+        states[*number].app(name).id().is_none_or(|id| seen.insert(id))
+    };
+    let names: Vec<_> = names.into_iter().filter(is_new).collect();
     let ask = |(name, number): &(AppName, usize)| {
         ask(states[*number].app(name), enabled.contains_key(name))
     };
@@ -45,9 +50,13 @@ pub(crate) fn app<T: Send>(
     for names in names.chunks(ASKED) {
         thread::scope(|scope| {
             let ask = &ask;
-            let asked: Vec<_> = names.iter().map(|name| scope.spawn(|| ask(name))).collect();
-            let got = asked.into_iter().map(ScopedJoinHandle::join);
-            answers.extend(got.map(|answer| answer.unwrap_or_else(|panic| resume_unwind(panic))));
+            let start = |name| (name, Builder::new().spawn_scoped(scope, move || ask(name)));
+            let asked: Vec<_> = names.iter().map(start).collect();
+            answers.extend(asked.into_iter().map(|(name, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // This user may have no more.
+                Err(_) => ask(name),
+            }));
         });
     }
     Ok(answers)

@@ -13,6 +13,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::Uid;
 use strsim::osa_distance;
 
+use super::enable;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -25,14 +26,13 @@ use crate::wire::{AppState, NoRoom};
 const MISTYPED: usize = 2;
 
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
-/// mux or no room for another client. With a `wait` of zero it tries once, and the error ends with `advice`; `None` waits without
-/// a limit. Sleeps until something changes.
-///
-/// It fails with the last error, or with [`Ended`] if the app's last mux left its exit.
+/// mux or no room for another client. With a `wait` of zero it tries once; `None` waits without a
+/// limit. Sleeps until something changes. A missing mux is an [`Ended`] if the app's last mux left its
+/// exit, else [`Unreachable::Absent`]; both name a `cure`.
 pub(crate) fn retry<T>(
     dir: &AppDir,
     wait: Option<Duration>,
-    advice: &str,
+    cure: Cure,
     mut attempt: impl FnMut(&Endpoints) -> Result<T>,
 ) -> Result<T> {
     let until = wait.map(|wait| Instant::now() + wait);
@@ -45,16 +45,14 @@ pub(crate) fn retry<T>(
             Ok(found) => return Ok(found),
             Err(e) if is_absence(&e) || is_full(&e) => e,
             Err(e) if is_forbidden(&e) => {
-                let (user, name) = (Uid::effective(), dir.name());
-                return Err(e.context(format!(
-                    "user {user} may not attach to app {name} (--allow-uid and --view-uid of its mux let others in)"
-                )));
+                log::debug!("{e:#}");
+                return Err(Unreachable::Forbidden(forbid(dir)).into());
             }
             Err(e) => return Err(e),
         };
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(if is_full(&error) { error } else { explain(error, dir, wait, advice) });
+            return Err(if is_full(&error) { error } else { explain(error, dir, wait, cure) });
         }
         log::debug!("waiting for app {}", dir.name());
         if !watched || is_full(&error) {
@@ -125,6 +123,7 @@ pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
     };
     // A document that ends too early is being written in place.
     error.is::<Ended>()
+        || matches!(error.downcast_ref(), Some(Unreachable::Absent(_)))
         || error.downcast_ref().is_some_and(is_gone)
         || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
 }
@@ -137,7 +136,8 @@ fn is_full(error: &anyhow::Error) -> bool {
 /// Whether an error means that the mux lets no user but its own and root in.
 pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
     let is_denied = |e: &std::io::Error| e.kind() == ErrorKind::PermissionDenied;
-    error.downcast_ref().is_some_and(is_denied)
+    matches!(error.downcast_ref(), Some(Unreachable::Forbidden(_)))
+        || error.downcast_ref().is_some_and(is_denied)
 }
 
 /// Whether a mux has not answered in time.
@@ -157,43 +157,107 @@ pub(crate) fn state_without_mux(dir: &AppDir, is_enabled: bool) -> AppState {
     }
 }
 
+/// What a person may do about a missing mux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cure {
+    /// Nothing: the command is about an app that runs.
+    Nothing,
+    /// Start the app.
+    Start,
+    /// The same, or wait for it.
+    StartOrWait,
+}
+
 /// The mux is gone because the app has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     hint: String,
+    cure: String,
     /// The document that its mux has left.
     pub(crate) last: Last,
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hint, last } = self;
-        write!(f, "{hint}: it {last}; try `iottymux status` for its last output")
+        let Self { hint, cure, last } = self;
+        write!(f, "{hint}: it {last}{cure}")
     }
 }
 
 impl std::error::Error for Ended {}
 
+/// A mux is out of reach, in one line for a person.
+#[derive(Debug)]
+enum Unreachable {
+    /// It does not run, or there is no such app.
+    Absent(String),
+    /// It does not let this user in.
+    Forbidden(String),
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Absent(line) | Self::Forbidden(line)) = self;
+        f.write_str(line)
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+fn forbid(dir: &AppDir) -> String {
+    let (user, name) = (Uid::effective(), dir.name());
+    let cure = match enable::service_of(dir) {
+        Some(service) => format!("sudo iottymux enable {service} --env IOTTYMUX_ALLOW_UID={user}"),
+        None => format!("--allow-uid {user} for its mux"),
+    };
+    format!("user {user} may not attach to app {name}; try {cure}")
+}
+
 fn explain(
     error: anyhow::Error,
     dir: &AppDir,
     wait: Option<Duration>,
-    advice: &str,
+    cure: Cure,
 ) -> anyhow::Error {
+    log::debug!("{error:#}");
     let name = dir.name();
-    let (hint, advice) = match wait {
-        Some(wait) if !wait.is_zero() => (format!("app {name} did not start within {wait:?}"), ""),
-        _ => (format!("app {name} is not running under a mux"), advice),
+    let service = enable::service_of(dir);
+    let is_known = dir.dir().is_dir() || service.is_some();
+    let waited = wait.filter(|wait| !wait.is_zero());
+    let hint = match waited {
+        Some(wait) => format!("app {name} did not start within {wait:?}"),
+        None if is_known => format!("app {name} is not running"),
+        None => unknown(dir),
     };
-    match Last::read(dir) {
-        Ok(Some(last)) => Ended { hint, last }.into(),
-        Ok(None) => error.context(hint + &similar(dir) + advice),
-        Err(unreadable) => unreadable.context(hint + advice),
+    let last = match Last::read(dir) {
+        Ok(last) => last,
+        Err(unreadable) => return unreadable.context(hint),
+    };
+    let mut ways = Vec::new();
+    if let Some(service) = service.filter(|_| waited.is_none() && cure != Cure::Nothing) {
+        ways.push(format!("systemctl{} start {service}", enable::manager_of(dir).option()));
+    }
+    if last.is_some() {
+        ways.push(format!("iottymux status {name} for its last output"));
+    }
+    if !is_known {
+        ways.push("iottymux list".to_owned());
+    }
+    if waited.is_none() && cure == Cure::StartOrWait {
+        ways.push("attach --wait".to_owned());
+    }
+    let cure =
+        if ways.is_empty() { String::new() } else { format!("; try {}", ways.join(", or ")) };
+    match last {
+        Some(last) => Ended { hint, cure, last }.into(),
+        // The document is damaged, or not whole yet.
+        None if error.is::<serde_json::Error>() => error.context(hint + &cure),
+        None => Unreachable::Absent(hint + &cure).into(),
     }
 }
 
-/// The apps with a similar name, and where else an app was looked for, for an error.
-fn similar(dir: &AppDir) -> String {
+/// Says that there is no such app, where it was looked for, and which apps have a similar name.
+pub(crate) fn unknown(dir: &AppDir) -> String {
     let name = dir.name().as_str();
     let is_near = |other: &AppName| {
         let other = other.as_str();
@@ -205,16 +269,17 @@ fn similar(dir: &AppDir) -> String {
         states.iter().filter(|state| state.path() != dir.state()).collect();
     let mut near = dir.neighbours();
     near.extend(others.iter().flat_map(|state| state.apps().unwrap_or_default()));
+    if dir.is_default() {
+        near.extend(enable::enabled_for_all().into_keys());
+    }
     near.retain(is_near);
     near.sort();
     near.dedup();
     let near: Vec<&str> = near.iter().map(AppName::as_str).collect();
-    let mut text = String::new();
+    let mut text = format!("there is no app {name} in {}", dir.state().display());
+    text.extend(others.iter().map(|state| format!(" or {state}")));
     if !near.is_empty() {
-        text = format!(" (similar: {})", near.join(", "));
-    }
-    if !dir.dir().is_dir() {
-        text.extend(others.iter().map(|state| format!(" (it is not in {state} either)")));
+        text = format!("{text} (similar: {})", near.join(", "));
     }
     text
 }

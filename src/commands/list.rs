@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
+use super::find::Cure;
 use super::{each, find, status};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
@@ -23,8 +25,8 @@ const ALWAYS: usize = 3;
 
 /// Prints the endpoints of an app, with a line end for people or as rkt does without one.
 pub(crate) fn one(dir: &AppDir, line_end: &str) -> Result<()> {
-    let endpoints =
-        Endpoints::read(dir).with_context(|| format!("cannot list app {}", dir.name()))?;
+    let now = Some(Duration::ZERO);
+    let endpoints = find::retry(dir, now, Cure::Start, |endpoints| Ok(endpoints.clone()))?;
     show(&endpoints, line_end)
 }
 
@@ -109,7 +111,7 @@ fn row(dir: &AppDir, enabled: &BTreeMap<AppName, String>) -> Row {
     }
     match status::report(dir) {
         Ok(report) => {
-            row.state = report.app_state().word();
+            row.state = status::app_state(dir, &report).word();
             row.clients = Some(report.attached());
             (row.app_pid, row.mux_pid) = (report.app_pid, Some(report.mux_pid));
             row.uptime_ms = Some(report.uptime_ms);

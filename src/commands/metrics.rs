@@ -77,7 +77,7 @@ fn metrics(apps: &[(String, Known)]) -> Vec<Metric> {
     let running: Vec<(&str, &Report)> = apps
         .iter()
         .filter_map(|(app, known)| match known {
-            Known::Report(report) => Some((app.as_str(), &**report)),
+            Known::Report(report, _) => Some((app.as_str(), &**report)),
             _ => None,
         })
         .collect();

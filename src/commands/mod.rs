@@ -12,9 +12,9 @@
 //! | [`install`] | copying the program and its files |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
+//! | [`find`] | finding an app and waiting for it |
 //! | [`enable`] | making a service attachable, and no longer |
 //! | [`each`] | asking all apps |
-//! | [`find`] | finding an app and waiting for it |
 //! | [`journal_writer`] | taking a service's lines from a mux to the journal |
 
 pub(crate) mod attach;

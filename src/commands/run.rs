@@ -1,14 +1,15 @@
 //! Being a mux; and `run`: the keeper of a command in the background, and an attach in front.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,12 +20,14 @@ use nix::sys::socket::{
     bind, recvmsg, setsockopt, socket, sockopt,
 };
 use nix::unistd::Pid;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::attach::{AttachRequest, attach};
 use super::keeper::{AWAIT_CLIENT, NAME, OUTPUT_CLOSED};
 use crate::mux::{Mux, MuxPlan};
 use crate::os::print::print;
-use crate::os::sys;
+use crate::os::state::AppDir;
+use crate::os::{diagnostics, sys};
 use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -41,17 +44,48 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
     }
     // Before anything else is allocated among what is left of the command line.
     sys::give_back_memory();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()
-        .context("cannot start the event loop")?;
-    let mux = {
-        let _context = runtime.enter();
-        Mux::open(plan, stored)?
-    };
-    runtime.block_on(mux.serve())?;
+    Mux::open(plan, stored)?.serve()?;
     Ok(Exit::Done)
+}
+
+/// Reports why this command cannot be the app of this name, if that can be known before anything is
+/// started.
+pub(crate) fn refusal(dir: &AppDir, program: &OsStr) -> Option<Exit> {
+    let name = dir.name();
+    let (why, exit) = if dir.is_locked() {
+        let ways =
+            format!("iottymux attach {name}, iottymux stop {name}, or iottymux rm --force {name}");
+        (anyhow!("app {name} is running already; try {ways}"), Exit::Failed)
+    } else {
+        let exit = not_executable(program)?;
+        let what = match exit {
+            Exit::NotFound if is_path(program) => "there is no such file",
+            Exit::NotFound => "command not found",
+            _ => "it is not an executable file",
+        };
+        (anyhow!("cannot start {}: {what}", program.display()), exit)
+    };
+    Some(diagnostics::failed(&why, exit))
+}
+
+fn is_path(program: &OsStr) -> bool {
+    program.as_encoded_bytes().contains(&b'/')
+}
+
+/// Why execvp(3) will not find a program, if it is so.
+fn not_executable(program: &OsStr) -> Option<Exit> {
+    let candidates: Vec<PathBuf> = if is_path(program) {
+        vec![program.into()]
+    } else {
+        env::split_paths(&env::var_os("PATH")?).map(|dir| dir.join(program)).collect()
+    };
+    let is_executable =
+        |path: &Path| accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+    if candidates.iter().any(|path| path.is_file() && is_executable(path)) {
+        return None;
+    }
+    let is_there = |path: &PathBuf| path.is_file() || is_path(program) && path.exists();
+    Some(if candidates.iter().any(is_there) { Exit::NotExecutable } else { Exit::NotFound })
 }
 
 /// Starts the keeper in the background, in a session of its own, and attaches to its mux. If the
@@ -106,7 +140,7 @@ fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
     let address: SocketAddr = ready.local_addr()?;
     let name = address.as_abstract_name().ok_or_else(|| io::Error::other("no address"))?;
     let mut notify = OsString::from("@");
-    notify.push(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
+    notify.push(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
     let mut command = Command::new(env::current_exe()?);
     // The same arguments again; AWAIT_CLIENT selects the keeper.
     command.args(env::args_os().skip(1));

@@ -10,16 +10,17 @@ use nix::unistd::dup2_stdin;
 
 use super::attach::mode::{AttachMode, WantedStreams};
 use super::attach::{AttachRequest, attach};
-use super::find;
+use super::find::{self, Cure};
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
-/// Types a line. Returns when the app has taken it.
+/// Types a line. Returns when the app has taken it, also if the app ends on it. The line and its end
+/// are sent in one piece: otherwise the app's end could overtake the mux's answer.
 pub(crate) fn send(dir: &AppDir, line: &str) -> Result<Exit> {
-    let has_terminal = find::retry(dir, Some(Duration::ZERO), "", |endpoints| {
+    let has_terminal = find::retry(dir, Some(Duration::ZERO), Cure::Start, |endpoints| {
         Ok(endpoints.streams().iter().any(|(stream, _)| *stream == Stream::Tty))
     })?;
     // A key of a terminal, which may be raw.
@@ -28,7 +29,8 @@ pub(crate) fn send(dir: &AppDir, line: &str) -> Result<Exit> {
     dup2_stdin(line).context("cannot replace standard input")?;
     let only = WantedStreams { input: Some(stream), outputs: Vec::new() };
     let plain = AttachRequest::new(dir.clone(), AttachMode::Only(only));
-    let exit = attach(&AttachRequest { reconnect: limits::RECONNECT, ..plain })?;
+    let exit =
+        attach(&AttachRequest { reconnect: limits::RECONNECT, must_deliver: true, ..plain })?;
     if exit == Exit::Done {
         print(&format!("app {} took the line\n", dir.name()))?;
     }

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::getpid;
 use serde::Serialize;
 
-use super::{each, find};
+use super::find::{self, Cure};
+use super::{each, enable};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};
@@ -23,10 +24,13 @@ use crate::wire::{
     LogReport, Report,
 };
 
+/// Lines of each stream of an ended app that `status` shows, as many as systemctl does.
+const LAST_LINES: usize = 10;
+
 /// What is known of an app.
 pub(crate) enum Known {
-    /// What its mux reports.
-    Report(Box<Report>),
+    /// What its mux reports, and the app's state.
+    Report(Box<Report>, AppState),
     /// What its last mux has left.
     Last(Last),
     /// Only its state.
@@ -37,7 +41,7 @@ impl Known {
     /// Asks the mux of an app.
     pub(crate) fn of(dir: &AppDir, is_enabled: bool) -> Self {
         let error = match report(dir) {
-            Ok(report) => return Self::Report(Box::new(report)),
+            Ok(report) => return Self::reported(dir, report),
             Err(e) => e,
         };
         match error.downcast() {
@@ -52,10 +56,15 @@ impl Known {
         }
     }
 
+    fn reported(dir: &AppDir, report: Report) -> Self {
+        let state = app_state(dir, &report);
+        Self::Report(Box::new(report), state)
+    }
+
     /// The word for the app's state.
     pub(crate) fn state(&self) -> &'static str {
         match self {
-            Self::Report(report) => report.app_state().word(),
+            Self::Report(_, state) => state.word(),
             Self::Last(_) => AppState::Exited.word(),
             Self::State(state) => state,
         }
@@ -64,7 +73,7 @@ impl Known {
     /// How the app ended last, if that is known.
     pub(crate) fn exit_code(&self) -> Option<u8> {
         match self {
-            Self::Report(report) => report.app_ended.map(AppStatus::code),
+            Self::Report(report, _) => report.app_ended.map(AppStatus::code),
             Self::Last(last) => last.status.map(AppStatus::code),
             Self::State(_) => None,
         }
@@ -72,7 +81,7 @@ impl Known {
 
     fn text(&self, dir: &AppDir) -> String {
         match self {
-            Self::Report(report) => text(report),
+            Self::Report(report, state) => text(report, *state) + &waits_for_restart(dir, *state),
             Self::Last(last) => last_text(dir, last),
             Self::State(state) => format!("app {}: {state}\n", dir.name()),
         }
@@ -80,8 +89,8 @@ impl Known {
 
     fn json(self, dir: &AppDir) -> serde_json::Result<String> {
         match self {
-            Self::Report(rest) => {
-                serde_json::to_string(&JsonStatus { app_state: rest.app_state().word(), rest })
+            Self::Report(rest, state) => {
+                serde_json::to_string(&JsonStatus { app_state: state.word(), rest })
             }
             Self::Last(last) => {
                 let app_state = AppState::Exited.word();
@@ -98,7 +107,7 @@ impl Known {
 /// Prints the status of an app's mux, as text or JSON; or `last.json`, if the mux has ended.
 pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     let known = match report(dir) {
-        Ok(report) => Known::Report(Box::new(report)),
+        Ok(report) => Known::reported(dir, report),
         Err(e) => Known::Last(e.downcast::<find::Ended>()?.last),
     };
     print(&if json { ascii_json(&known.json(dir)?) + "\n" } else { known.text(dir) })
@@ -151,12 +160,25 @@ fn ended_app(dir: &AppDir, last: Last) -> EndedApp {
 /// The status of an app's mux, without the client that asks for it here.
 pub(crate) fn report(dir: &AppDir) -> Result<Report> {
     let wait = (Duration::ZERO, limits::ANSWER);
-    let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait)?;
+    let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait, Cure::Start)?;
     let mut report: Report = serde_json::from_slice(&body)?;
     // The mux of another pid namespace does not see this process.
     let own = [0, getpid().as_raw()];
     report.clients.retain(|client| client.is_attached() || !own.contains(&client.pid));
     Ok(report)
+}
+
+/// The app's state: as its mux reports it, unless the app does not have the mux's streams yet.
+pub(crate) fn app_state(dir: &AppDir, report: &Report) -> AppState {
+    match report.app_state() {
+        AppState::Prepared if enable::with_earlier_streams(dir).is_some() => AppState::Pending,
+        state => state,
+    }
+}
+
+fn waits_for_restart(dir: &AppDir, state: AppState) -> String {
+    let why = (state == AppState::Pending).then(|| enable::waits_for_restart(dir)).flatten();
+    why.map_or(String::new(), |why| why + "\n")
 }
 
 /// Sends a request to a mux. Waits for a mux that is restarting if a hook of the app's unit asks.
@@ -178,9 +200,14 @@ pub(crate) fn tell(
     request: &ControlRequest,
     wait: (Duration, Duration),
 ) -> Result<()> {
-    let body = ask(dir, &FrameKind::Request.message(request), FrameKind::Answer, wait)?;
+    // A hook of the app's unit is run by the start that one would be told of.
+    let cure = match request {
+        ControlRequest::Ended(_) | ControlRequest::Started(_) => Cure::Nothing,
+        _ => Cure::Start,
+    };
+    let body = ask(dir, &FrameKind::Request.message(request), FrameKind::Answer, wait, cure)?;
     match serde_json::from_slice::<Answer>(&body)?.error {
-        Some(error) => bail!("app {}: {}", dir.name(), error.escape_debug()),
+        Some(error) => bail!("app {}: {}", dir.name(), escape::line(&error)),
         None => Ok(()),
     }
 }
@@ -192,12 +219,13 @@ fn ask(
     question: &[u8],
     answer: FrameKind,
     (appears, answers): (Duration, Duration),
+    cure: Cure,
 ) -> Result<Vec<u8>> {
     let name = dir.name();
     let until = Instant::now() + answers;
     // A timeout of zero would mean none.
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    find::retry(dir, Some(appears), "", |endpoints| {
+    find::retry(dir, Some(appears), cure, |endpoints| {
         let Some(file) = endpoints.session() else {
             bail!("app {name}: its mux does not support sessions (it is rkt's own)")
         };
@@ -213,7 +241,7 @@ fn ask(
 }
 
 /// The report as text. It contains no bytes of the app or a client.
-fn text(report: &Report) -> String {
+fn text(report: &Report, state: AppState) -> String {
     let mut out = String::new();
     let seconds = report.uptime_ms / 1000;
     // Writing into a string does not fail.
@@ -221,7 +249,7 @@ fn text(report: &Report) -> String {
         out,
         "app {}: {}, mux {} {} and up {seconds} s",
         report.app.escape_debug(),
-        report.app_state().word(),
+        state.word(),
         report.mux_pid,
         report.state.escape_debug(),
     );
@@ -294,12 +322,18 @@ fn text(report: &Report) -> String {
     out
 }
 
-/// `last.json` as text, with the app's output escaped and indented.
+/// `last.json` as text, with the app's last lines escaped and indented.
 fn last_text(dir: &AppDir, last: &Last) -> String {
-    let mut out = format!("app {}: {last}\n", dir.name());
+    let name = dir.name();
+    let mut out = format!("app {name}: {last}\n");
     for StreamTail { stream, bytes, tail } in &last.streams {
         let _ = writeln!(out, "{:8} {bytes} bytes", stream.name());
-        for line in tail.lines() {
+        let lines: Vec<&str> = tail.lines().collect();
+        let more = lines.len().saturating_sub(LAST_LINES);
+        if more > 0 {
+            let _ = writeln!(out, "  (more: iottymux logs {name})");
+        }
+        for line in &lines[more..] {
             let _ = writeln!(out, "  {}", escape::line(line));
         }
     }

@@ -1,38 +1,50 @@
 //! `stop`, `kill` and `rm`: ending an app of `run`, and removing what an app has left.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 
-use super::find;
+use super::find::{self, Cure};
+use super::status;
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::limits;
 use crate::wire::last::Last;
 use crate::wire::session::{self, Patience};
-use crate::wire::{Answer, ControlRequest, FrameKind, Hello};
+use crate::wire::{ControlRequest, Hello};
 
 /// How long an app may take to end after SIGKILL, with its mux, which delivers the last output.
 const KILLED: Duration = Duration::from_secs(30);
+/// Bytes per read of what a mux sends while it is waited for: a few small frames.
+const FRAME: usize = 4096;
 
 /// Sends SIGTERM to an app, and SIGKILL after this time. Returns when its mux has ended.
 pub(crate) fn stop(dir: &AppDir, time: Duration) -> Result<()> {
     let mut app = RunningApp::connect(dir)?;
-    app.send(Signal::SIGTERM)?;
-    if !app.ends_within(time) {
-        app.send(Signal::SIGKILL)?;
+    send(dir, Signal::SIGTERM)?;
+    if !app.ends_within(time)? {
+        send(dir, Signal::SIGKILL)?;
     }
     app.report_end()
 }
 
 /// Sends a signal to an app. Returns when the signal was sent; after SIGKILL when the mux has ended.
 pub(crate) fn kill(dir: &AppDir, signal: Signal) -> Result<()> {
-    let mut app = RunningApp::connect(dir)?;
-    app.send(signal)?;
+    let app = RunningApp::connect(dir)?;
+    send(dir, signal)?;
     if signal == Signal::SIGKILL { app.report_end() } else { Ok(()) }
+}
+
+/// Has the keeper of an app send it a signal, unless the app has ended meanwhile.
+fn send(dir: &AppDir, signal: Signal) -> Result<()> {
+    let number = u8::try_from(signal as i32).unwrap_or_default();
+    match status::control(dir, &ControlRequest::Signal { number }) {
+        Err(e) if find::is_absence(&e) => Ok(()),
+        sent => sent,
+    }
 }
 
 /// Removes what an app has left. With `force` a running one is killed first.
@@ -45,7 +57,7 @@ pub(crate) fn remove(dir: &AppDir, force: bool) -> Result<()> {
         bail!("app {name} is a service; try iottymux disable {name}");
     }
     if !dir.dir().is_dir() {
-        bail!("there is no app {name} in {}", dir.state().display());
+        bail!("{}; try iottymux list", find::unknown(dir));
     }
     if !dir.clear()? {
         bail!("app {name} is running; try iottymux stop {name}, or iottymux rm --force {name}");
@@ -53,7 +65,8 @@ pub(crate) fn remove(dir: &AppDir, force: bool) -> Result<()> {
     print(&format!("removed app {name}\n"))
 }
 
-/// A session without streams, which ends with the mux.
+/// A session without streams, whose end is that of the mux. Nothing else in it is looked at, so a
+/// wait may end in the middle of a frame.
 struct RunningApp<'a> {
     dir: &'a AppDir,
     socket: UnixStream,
@@ -62,7 +75,7 @@ struct RunningApp<'a> {
 impl<'a> RunningApp<'a> {
     fn connect(dir: &'a AppDir) -> Result<Self> {
         let hello = Hello::default();
-        let socket = find::retry(dir, Some(Duration::ZERO), "", |endpoints| {
+        let socket = find::retry(dir, Some(Duration::ZERO), Cure::Nothing, |endpoints| {
             let file = endpoints.session().with_context(|| {
                 format!("app {}: its mux does not support sessions (it is rkt's own)", dir.name())
             })?;
@@ -71,38 +84,24 @@ impl<'a> RunningApp<'a> {
         Ok(Self { dir, socket })
     }
 
-    /// Has the keeper of the app send it a signal.
-    fn send(&mut self, signal: Signal) -> Result<()> {
-        let number = u8::try_from(signal as i32).unwrap_or_default();
-        let request = FrameKind::Request.message(&ControlRequest::Signal { number });
-        match self.socket.write_all(&request) {
-            // It has ended meanwhile.
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            sent => sent.context("cannot send the request")?,
-        }
-        let until = Some(Instant::now() + limits::ANSWER);
-        loop {
-            match session::next(&mut self.socket, self.dir, until) {
-                Ok((FrameKind::Answer, body)) => {
-                    let Some(error) = serde_json::from_slice::<Answer>(&body)?.error else {
-                        return Ok(());
-                    };
-                    bail!("app {}: {}", self.dir.name(), error.escape_debug());
-                }
-                Ok(_) => {}
-                Err(e) if find::is_absence(&e) => return Ok(()),
-                Err(e) => return Err(e),
-            }
-        }
-    }
-
     /// Whether the mux, and so the app, ends within this time.
-    fn ends_within(&mut self, time: Duration) -> bool {
+    fn ends_within(&mut self, time: Duration) -> Result<bool> {
         let until = Instant::now() + time;
         loop {
-            match session::next(&mut self.socket, self.dir, Some(until)) {
-                Ok(_) => {}
-                Err(e) => return find::is_absence(&e),
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            match self.socket.read(&mut [0; FRAME]) {
+                Ok(0) => return Ok(true),
+                Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(true),
+                Err(e) if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    let name = self.dir.name();
+                    return Err(e)
+                        .with_context(|| format!("cannot wait for the end of app {name}"));
+                }
+                _ => {}
             }
         }
     }
@@ -110,7 +109,7 @@ impl<'a> RunningApp<'a> {
     /// Waits for the end, and prints how the app ended.
     fn report_end(mut self) -> Result<()> {
         let name = self.dir.name();
-        if !self.ends_within(KILLED) {
+        if !self.ends_within(KILLED)? {
             bail!("app {name} has not ended in {KILLED:?}");
         }
         self.dir.await_unlocked()?;

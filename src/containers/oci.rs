@@ -212,18 +212,19 @@ impl Create {
     }
 }
 
-/// The part of a bundle's config.json that matters here.
+/// The part of a bundle's config.json that matters here. As for the runtimes, null is the same as a
+/// missing value.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Config {
-    process: Process,
-    annotations: BTreeMap<String, String>,
+    process: Option<Process>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Process {
-    terminal: bool,
+    terminal: Option<bool>,
 }
 
 impl Config {
@@ -233,20 +234,27 @@ impl Config {
     }
 
     pub(crate) fn has_terminal(&self) -> bool {
-        self.process.terminal
+        self.process.as_ref().and_then(|process| process.terminal).unwrap_or(false)
+    }
+
+    fn annotations(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.annotations.iter().flatten()
     }
 
     /// Whether the container is left to the real runtime: one that holds the namespaces of a pod, or
     /// one whose annotation says so.
     pub(crate) fn is_left_alone(&self) -> bool {
-        let has = |name: &str, value: &str| self.annotations.get(name).is_some_and(|v| v == value);
-        CONTAINER_TYPES.iter().any(|name| has(name, SANDBOX)) || has(ENABLED, "false")
+        self.annotations().any(|(name, value)| match value.as_str() {
+            SANDBOX => CONTAINER_TYPES.contains(&name.as_str()),
+            "false" => name == ENABLED,
+            _ => false,
+        })
     }
 
     /// The options of the mux in the annotations, as variables; and the annotations that may not be
     /// set there.
     pub(crate) fn settings(&self) -> (Vec<(String, &str)>, Vec<&str>) {
-        let ours = self.annotations.iter().filter_map(|(name, value)| {
+        let ours = self.annotations().filter_map(|(name, value)| {
             let option = name.strip_prefix(SETTINGS).filter(|_| name != ENABLED)?;
             Some((option, &**value))
         });
@@ -343,7 +351,11 @@ mod tests {
     #[test]
     fn a_config_says_what_is_to_be_done() {
         let config = |text: &str| Config::parse(text.as_bytes()).unwrap();
-        assert!(!config("{}").has_terminal() && !config("{}").is_left_alone());
+        for empty in
+            ["{}", r#"{"process":null,"annotations":null}"#, r#"{"process":{"terminal":null}}"#]
+        {
+            assert!(!config(empty).has_terminal() && !config(empty).is_left_alone());
+        }
         assert!(config(r#"{"process":{"terminal":true,"args":["sh"]}}"#).has_terminal());
         for alone in [
             r#"{"annotations":{"io.kubernetes.cri.container-type":"sandbox"}}"#,

@@ -57,14 +57,9 @@ mod start;
 mod status;
 mod terminal;
 
-use std::future::pending;
-use std::io::Read as _;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use tokio::task::yield_now;
-use tokio::time::sleep_until;
 
 pub(crate) use crate::mux::engine::stored_name as engine_end;
 pub(crate) use crate::mux::logs::{LogPlan, opener};
@@ -84,9 +79,10 @@ use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
 use crate::mux::missing::Missing;
 use crate::mux::pages::Pages;
-use crate::mux::poll::{Event, Interest, Poller, Registration, Token};
-use crate::mux::signals::{SignalRequest, Signals};
+use crate::mux::poll::{Event, Poller, Registration, Token};
+use crate::mux::signals::SignalRequest;
 use crate::mux::terminal::Terminal;
+use crate::os::signals::CaughtSignals;
 use crate::os::sys;
 use crate::systemd::watchdog::Watchdog;
 use crate::types::limits;
@@ -102,11 +98,6 @@ const ACCEPTS_PER_TURN: usize = 32;
 const OVERDUE: u32 = 8;
 /// Pause of a stuck loop, so that a defect does not use a whole processor.
 const OVERDUE_PAUSE: Duration = Duration::from_millis(100);
-/// How long the loop waits for the next events before it asks the runtime, which turns two system
-/// calls into five. A signal may wait as long.
-const LINGER_EVENTS: Duration = Duration::from_millis(1);
-/// Such waits in a row before the runtime handles signals and timers.
-const LINGERS: u32 = 16;
 
 /// The phase of a mux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,12 +138,13 @@ pub(crate) struct Mux {
     terminal: Option<Terminal>,
     /// The engine that started the app as a container, if it has an end.
     engine: Option<Engine>,
+    signals: CaughtSignals,
 }
 
 impl Mux {
     /// Serves until a signal ends it.
-    pub(crate) async fn serve(mut self: Box<Self>) -> Result<()> {
-        let outcome = self.work().await;
+    pub(crate) fn serve(mut self: Box<Self>) -> Result<()> {
+        let outcome = self.work();
         if let Err(e) = &outcome {
             self.abandon(e);
         }
@@ -160,59 +152,32 @@ impl Mux {
         outcome
     }
 
-    async fn work(&mut self) -> Result<()> {
-        let mut signals = Signals::new().context("cannot set up signals")?;
+    fn work(&mut self) -> Result<()> {
         let mut events = Vec::with_capacity(limits::EVENTS);
-        // The first turn is the runtime's: a signal may have come before the waker was there.
-        let mut lingered = LINGERS;
         let mut overdue = Overdue::default();
         let mut watchdog = Watchdog::new(&self.files.notify);
         self.begin();
-        let waker = self.hurry()?;
-        let mut starts = true;
+        if self.is_foreign() {
+            hurry();
+        }
+        // Just before the first wait, since the memory of the start is not needed again.
+        if let Err(e) = sys::forget_startup() {
+            log::debug!("cannot give back the memory of starting up: {e}");
+        }
         while self.phase != Phase::Done {
             let due = overdue.put_off(self.deadline());
-            let deadline = due.into_iter().chain(watchdog.due()).min();
-            let mut is_due = false;
-            // At the last moment before the first wait, since the memory of the start is not
-            // needed again.
-            if std::mem::take(&mut starts)
-                && let Err(e) = sys::forget_startup()
-            {
-                log::debug!("cannot give back the memory of starting up: {e}");
-            }
-            if lingered < LINGERS && self.linger(&mut events, deadline, waker.is_some())? {
-                lingered += 1;
-            } else {
-                // Signals come by the runtime, which has to get its turn.
-                let is_busy = lingered == LINGERS || self.sources.is_any_paced();
-                lingered = 0;
-                events.clear();
-                tokio::select! {
-                    biased;
-                    asked = signals.next() => self.on_signal(asked),
-                    ready = self.poller.wait(&mut events) => ready.context("cannot wait for events")?,
-                    () = at(deadline) => is_due = true,
-                    () = yield_now(), if is_busy => {}
-                }
-            }
+            // A paced source is read in each turn.
+            let now = self.sources.is_any_paced().then(Instant::now);
+            let until = [due, watchdog.due(), now].into_iter().flatten().min();
+            self.poller.wait(&mut events, until).context("cannot wait for events")?;
             self.report_alive(&mut watchdog, !events.is_empty(), due);
-            if let Some(waker) = waker.as_ref()
-                && events.iter().any(|event| event.token == Token::Signals)
-            {
-                while matches!((&mut &*waker).read(&mut [0; 64]), Ok(1..)) {}
-                // Here the runtime learns of them.
-                yield_now().await;
-                while let Some(asked) = signals.now().await {
-                    self.on_signal(asked);
-                }
-            }
+            let is_idle = events.is_empty();
             self.on_events(&mut events);
             let began = Instant::now();
             self.settle();
             // Everything that was due has been done, or is due later. Otherwise the clock would
             // wake the loop for ever.
-            let is_late = is_due && self.deadline().is_some_and(|at| at <= began);
+            let is_late = is_idle && self.deadline().is_some_and(|at| at <= began);
             if overdue.count(is_late) {
                 log::error!("app {}: a deadline has passed and does not move", self.files.name());
                 debug_assert!(false, "the loop is woken by the clock, and nothing comes of it");
@@ -234,44 +199,10 @@ impl Mux {
         !self.input.can_end() && self.terminal.is_none() && !self.life.is_kept()
     }
 
-    /// If systemd has the app's FIFOs open as well, it discards unread output when the app ends.
-    /// Then this thread raises its priority, as far as it may (logs and screens do not), and waits
-    /// without the runtime, which wakes up later. The returned waker reports signals.
-    fn hurry(&self) -> Result<Option<UnixStream>> {
-        if !self.is_foreign() {
-            return Ok(None);
+    fn on_signals(&mut self) {
+        for request in self.signals.take().into_iter().filter_map(SignalRequest::of) {
+            self.on_signal(request);
         }
-        if let Err(e) = sys::run_first() {
-            log::debug!("running before others: {e}");
-            if let Err(e) = rustix::process::setpriority_process(None, limits::HURRY) {
-                log::debug!("raising the priority: {e}");
-            }
-        }
-        let waker = Signals::waker().context("cannot set up signals")?;
-        let wanted = Some(Interest { read: true, write: false });
-        // It stays in the set for as long as the waker lives.
-        let watched =
-            self.poller.watch(&mut Registration::default(), &waker, Token::Signals, wanted);
-        watched.context("cannot watch signals")?;
-        Ok(Some(waker))
-    }
-
-    /// Waits a moment for the next events without the runtime: typed input has its echo, and a
-    /// client that sends one request sends another. With a waker for signals the wait has no limit.
-    /// Returns whether there were any events.
-    fn linger(
-        &self,
-        events: &mut Vec<Event>,
-        deadline: Option<Instant>,
-        has_waker: bool,
-    ) -> Result<bool> {
-        if events.is_empty() && !has_waker || self.sources.is_any_paced() {
-            return Ok(false);
-        }
-        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let most = (!has_waker).then_some(LINGER_EVENTS);
-        let time = left.into_iter().chain(most).min();
-        self.poller.take(events, time).context("cannot wait for events")
     }
 
     fn on_signal(&mut self, asked: SignalRequest) {
@@ -290,8 +221,6 @@ impl Mux {
                 self.reopen_logs();
             }
             SignalRequest::Window => self.follow_engine_window(),
-            // A question to systemd may be answered.
-            SignalRequest::Child => {}
         }
     }
 
@@ -343,8 +272,7 @@ impl Mux {
             Token::Log(index) => self.on_log(index, Instant::now()),
             Token::Screen => self.on_screen_events(Instant::now()),
             Token::Console => self.on_console(Instant::now()),
-            // Handled before.
-            Token::Signals => {}
+            Token::Signals => self.on_signals(),
             Token::Engine(index) => self.on_engine(index, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
@@ -424,10 +352,13 @@ impl Overdue {
     }
 }
 
-/// Waits for a time, or for ever.
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline.into()).await,
-        None => pending().await,
+/// Systemd has the app's FIFOs open as well, and discards unread output when the app ends: the loop
+/// runs before others, as far as it may (logs and screens do not).
+fn hurry() {
+    if let Err(e) = sys::run_first() {
+        log::debug!("running before others: {e}");
+        if let Err(e) = rustix::process::setpriority_process(None, limits::HURRY) {
+            log::debug!("raising the priority: {e}");
+        }
     }
 }

@@ -19,8 +19,10 @@ use crate::wire::{LifecycleEvent, Started};
 /// Bytes per read from a source. Each read of a full pipe wakes the app, which costs as much as
 /// copying about ten KiB. The size is small enough to stay in the cache until the clients get it.
 const SOURCE_READ: usize = 128 * 1024;
-/// A read from a terminal below this size, in bytes, is the echo of typing, not a flood.
-const PTY_PIECE: usize = 1024;
+/// A read below this size, in bytes, is an echo or a few lines, not a flood: then a further read
+/// would find nothing. Of a terminal's flood all that a turn reads is passed on at once: a terminal
+/// gives 4 KiB at most, and sending these costs more than reading them.
+const SMALL_READ: usize = 1024;
 
 impl Mux {
     /// A source may have bytes.
@@ -46,11 +48,13 @@ impl Mux {
     /// Reads from a source into the hub for one turn, and passes the output on. `Bytes` means that
     /// there may be more.
     pub(crate) fn pump(&mut self, index: usize, now: Instant) -> io::Result<Read> {
+        let Some(stream) = self.sources.stream(index) else { return Ok(Read::End) };
+        let mut unsent = 0;
         for _ in 0..limits::READS_PER_TURN {
-            let Some(stream) = self.sources.stream(index) else { return Ok(Read::End) };
             let shares = self.shares_pages(index, stream);
             let want = match self.room(stream, now) {
                 Room::Free(room) => room.min(if shares { SHARED_READ } else { SOURCE_READ }),
+                Room::Held(_) if unsent > 0 => break,
                 Room::Held(until) => {
                     self.sources.hold(index, Some(until), &self.poller);
                     return Ok(Read::Bytes(0));
@@ -62,22 +66,26 @@ impl Mux {
             let len = if let Ok(Read::Bytes(len)) = read { len } else { 0 };
             let clock = Now::read();
             self.hub.commit(stream, len, clock);
-            let read = read?;
             if len > 0 {
                 self.show_on_screen(len, now);
-                self.flush_all(stream);
-                self.serve_engine(stream);
-                self.write_logs(now);
+                unsent += len;
             }
+            // With less room, clients that got nothing yet would be judged as slow.
+            if stream == Stream::Tty && len >= SMALL_READ && want == SOURCE_READ {
+                continue;
+            }
+            let sent = std::mem::take(&mut unsent);
+            if sent > 0 {
+                self.pass_on(stream, now);
+            }
+            let read = read?;
             match read {
                 Read::End => return Ok(Read::End),
+                // There may be more by now.
+                Read::Empty if sent > 0 => {}
                 Read::Bytes(len) if len == want => {}
                 // The pages were not full.
                 Read::Bytes(_) if shares && self.sources.has_pages(index) => {}
-                // An echo: the next key should not wait until a further read finds nothing.
-                Read::Bytes(len) if stream == Stream::Tty && len < PTY_PIECE => {
-                    return Ok(read);
-                }
                 Read::Bytes(_) | Read::Empty => {
                     let (gives_all, nap) = self.sources.rest(index, clock.at, &self.poller);
                     match nap {
@@ -89,12 +97,24 @@ impl Mux {
                             return Ok(Read::Bytes(0));
                         }
                         None if gives_all || read == Read::Empty => return Ok(Read::Empty),
+                        // If there is more after all, epoll reports it.
+                        None if len < SMALL_READ => return Ok(read),
                         None => {}
                     }
                 }
             }
         }
+        if unsent > 0 {
+            self.pass_on(stream, now);
+        }
         Ok(Read::Bytes(0))
+    }
+
+    /// Passes new bytes of a stream on to all but the screen.
+    fn pass_on(&mut self, stream: Stream, now: Instant) {
+        self.flush_all(stream);
+        self.serve_engine(stream);
+        self.write_logs(now);
     }
 
     /// Reads again from sources that no client delays any more.

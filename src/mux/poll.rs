@@ -1,20 +1,15 @@
-//! Readiness: one epoll set for all descriptors of a mux, itself watched by the runtime.
+//! Readiness: one epoll set for everything that a mux waits for.
 //!
-//! Reasons against one runtime object per descriptor: an event costs the same with one client as
-//! with a thousand, FIFOs, terminals and sockets are watched alike, and the events of the mux are
-//! one closed enum. Level-triggered: an unhandled event is reported again.
+//! Level-triggered: an unhandled event is reported again.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags as Flags, EpollTimeout};
-use tokio::io::unix::AsyncFd;
 
 use crate::core::hub::ClientId;
-use crate::os::mailbox::Mailbox;
-use crate::os::sys;
 use crate::types::limits;
 
 /// The role of a descriptor.
@@ -41,6 +36,8 @@ pub(crate) enum Token {
 }
 
 const KIND_SHIFT: u32 = 60;
+/// Rounds a time up to whole milliseconds: a wait that ended too early would be repeated in vain.
+const ALMOST_MILLISECOND: Duration = Duration::from_nanos(999_999);
 
 impl Token {
     fn pack(self) -> u64 {
@@ -106,17 +103,12 @@ pub(crate) struct Registration(Option<Interest>);
 
 /// The set.
 #[derive(Debug)]
-pub(crate) struct Poller {
-    epoll: Epoll,
-    ready: AsyncFd<OwnedFd>,
-}
+pub(crate) struct Poller(Epoll);
 
 impl Poller {
-    /// An empty set. Needs a runtime with I/O.
+    /// An empty set.
     pub(crate) fn new() -> io::Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let ready = sys::watch(epoll.0.try_clone()?)?;
-        Ok(Self { epoll, ready })
+        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
     /// Watches a descriptor for these events, or not at all (then not even for a hangup).
@@ -131,47 +123,36 @@ impl Poller {
             return Ok(());
         }
         match (watch.0, wanted) {
-            (None, Some(interest)) => self.epoll.add(fd, interest.event(token))?,
-            (Some(_), Some(interest)) => self.epoll.modify(fd, &mut interest.event(token))?,
-            (_, None) => self.epoll.delete(fd)?,
+            (None, Some(interest)) => self.0.add(fd, interest.event(token))?,
+            (Some(_), Some(interest)) => self.0.modify(fd, &mut interest.event(token))?,
+            (_, None) => self.0.delete(fd)?,
         }
         watch.0 = wanted;
         Ok(())
     }
 
-    /// Watches for the messages of a thread.
-    pub(crate) fn listen<T>(&self, mailbox: &Mailbox<T>, token: Token) -> io::Result<()> {
+    /// Watches what is read for as long as it lives, such as the messages of a thread.
+    pub(crate) fn listen(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
         let interest = Some(Interest { read: true, write: false });
-        // It stays in the set for as long as the mailbox lives.
-        self.watch(&mut Registration::default(), mailbox, token, interest)
+        self.watch(&mut Registration::default(), fd, token, interest)
     }
 
-    /// Waits until something is ready, and takes it.
-    pub(crate) async fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
-        loop {
-            let mut guard = self.ready.readable().await?;
-            if self.take(events, Some(Duration::ZERO))? {
-                return Ok(());
-            }
-            guard.clear_ready();
-        }
-    }
-
-    /// Takes the ready descriptors within `time`, of which whole milliseconds count. Without a
-    /// time, it waits until something is ready. Returns whether there was anything. Meanwhile the
-    /// runtime does nothing.
-    pub(crate) fn take(&self, events: &mut Vec<Event>, time: Option<Duration>) -> io::Result<bool> {
+    /// Waits until something is ready, at most until `until`, and takes it. It may be late by up to
+    /// a millisecond, since the kernel counts whole ones.
+    pub(crate) fn wait(&self, events: &mut Vec<Event>, until: Option<Instant>) -> io::Result<()> {
         let mut buffer = [EpollEvent::empty(); limits::EVENTS];
-        let timeout = time.map_or(EpollTimeout::NONE, |time| {
-            EpollTimeout::try_from(time).unwrap_or(EpollTimeout::ZERO)
+        let timeout = until.map_or(EpollTimeout::NONE, |until| {
+            let left = until.saturating_duration_since(Instant::now());
+            EpollTimeout::try_from(left + ALMOST_MILLISECOND).unwrap_or(EpollTimeout::MAX)
         });
-        let count = match self.epoll.wait(&mut buffer, timeout) {
+        let count = match self.0.wait(&mut buffer, timeout) {
+            // A signal has come, and the next wait reports it.
             Err(Errno::EINTR) => 0,
             count => count?,
         };
         events.clear();
         events.extend(buffer[..count].iter().map(Event::from));
-        Ok(count > 0)
+        Ok(())
     }
 }
 

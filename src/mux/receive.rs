@@ -43,6 +43,8 @@ impl Mux {
                         // epoll would report more. The received bytes should not wait for that.
                         return Ok(self.clients.contains(id));
                     }
+                    // What the app takes now makes room, and the client is watched all the time.
+                    self.feed(Instant::now());
                 }
             }
         }
@@ -323,7 +325,7 @@ impl Mux {
                 Ok(())
             }
             ControlRequest::Signal { number } => {
-                self.life.check_signal().map(|()| self.files.notify.signal(number))
+                self.life.check_signal(number).map(|()| self.files.notify.signal(number))
             }
         });
         if error.is_ok() && is_answered_later {
@@ -431,15 +433,16 @@ impl Mux {
 
     /// All that a client typed before its end is with the app.
     fn input_delivered(&mut self, id: ClientId) {
+        // First: a client that knows of this does not tell the next mux that the input ends.
+        if self.input.ends_with(id) {
+            self.close_input();
+        }
         if let Some(client) = self.clients.get(id) {
             if client.is_gone() || matches!(client.role, Role::Raw(Stream::Stdin)) {
                 self.drop_client(id);
             } else {
                 self.notify(id, &FrameKind::StdinDone.frame(b""));
             }
-        }
-        if self.input.ends_with(id) {
-            self.close_input();
         }
     }
 
@@ -472,6 +475,7 @@ impl Mux {
 
     /// The app's input has ended, for everybody.
     fn close_input(&mut self) {
+        let undelivered = self.input.queue.undelivered();
         let closed = self.input.close(&self.poller);
         if let Some(engine) = &mut self.engine {
             engine.close_input(&self.poller, &self.files.notify);
@@ -484,7 +488,7 @@ impl Mux {
         }
         // Only now the app sees the end: an app that is started again finds the next one.
         drop(closed);
-        for id in self.clients.writers() {
+        for id in undelivered {
             if let Some(client) = self.clients.get_mut(id) {
                 client.inbound.end(Sending::Open);
             }

@@ -29,7 +29,7 @@ use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
 use super::missing::{Missing, MuxFile};
 use super::pages::Pages;
-use super::poll::{Poller, Registration};
+use super::poll::{Poller, Registration, Token, log_watch};
 use super::source::pty::Master;
 use super::source::stage::Stage;
 use super::source::{AppInput, Source, fifo, passed, pty};
@@ -191,8 +191,7 @@ impl Streams {
 }
 
 impl Mux {
-    /// Opens everything that is not in systemd's store; from READY on clients are accepted. Needs a
-    /// runtime with I/O.
+    /// Opens everything that is not in systemd's store; from READY on clients are accepted.
     pub(crate) fn open(plan: MuxPlan, mut stored: Stored) -> Result<Box<Self>> {
         let MuxPlan {
             dir,
@@ -290,6 +289,8 @@ impl Mux {
             logs,
             terminal,
             engine,
+            // Until here a signal ends the process, also if opening waits.
+            signals: signals::catch().context("cannot set up signals")?,
         }))
     }
 
@@ -301,6 +302,7 @@ impl Mux {
         for index in 0..self.admission.listeners() {
             self.admission.watch(index, &self.poller);
         }
+        log_watch(self.poller.listen(&self.signals, Token::Signals));
         self.watch_console();
         self.begin_logs();
         if let Some(terminal) = &mut self.terminal {
@@ -315,7 +317,7 @@ impl Mux {
 /// Refuses what no mux does. The mux of a container has no unit that does the rest.
 fn give_up_rights(has_no_unit: bool) {
     if has_no_unit
-        && let Err(e) = sys::reduce_capabilities().and_then(|()| filter::refuse_other_calls())
+        && let Err(e) = sys::reduce_capabilities().and_then(|()| filter::refuse_other_calls(&[]))
     {
         log::warn!("cannot give up rights: {e}");
     }

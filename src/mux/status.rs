@@ -3,6 +3,7 @@
 use nix::unistd::{Uid, getpid};
 
 use super::clients::client::Client;
+use super::source::pty;
 use super::{Mux, Phase};
 use crate::os::diagnostics;
 use crate::types::stream::Stream;
@@ -55,6 +56,7 @@ impl Mux {
             app_ended: self.life.ended,
             service: self.life.service().map(ToString::to_string),
             restarts: self.life.restarts,
+            terminal: self.sources.tty().and_then(|source| pty::id(&source.fd)),
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
             logs: self.log_reports(),

@@ -196,7 +196,9 @@ pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
 }
 
 /// Reports an invalid command line and the `help` command for it, or prints the requested help.
-pub(crate) fn usage(error: &clap::Error, help: &str) -> Exit {
+///
+/// With a `way` to do what was meant, names that are similar would only distract from it.
+pub(crate) fn usage(error: &clap::Error, way: Option<&str>, help: &str) -> Exit {
     if !error.use_stderr() {
         // A reader that closes its end is not an error.
         let _ = error.print();
@@ -206,22 +208,29 @@ pub(crate) fn usage(error: &clap::Error, help: &str) -> Exit {
         let _ = error.print();
         return Exit::Usage;
     }
-    say(&format!("{}; try {help}", one_line(error)));
+    match way {
+        Some(way) => say(&format!("{}; try {way}, or {help}", message(&error.to_string()))),
+        None => say(&format!("{}; try {help}", one_line(error))),
+    }
     Exit::Usage
 }
 
 /// The error in a command line, with the names that clap found to be similar.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let message: Vec<&str> =
-        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    let message = message.join(" ");
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    let message = message(&text);
     let mut tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
     match tips.find(|tip| tip.contains("similar")) {
         Some(tip) => format!("{message}; {tip}"),
-        None => message.to_owned(),
+        None => message,
     }
+}
+
+/// The first paragraph of an error in a command line.
+fn message(error: &str) -> String {
+    let lines = error.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let message = lines.collect::<Vec<_>>().join(" ");
+    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 
 /// Prints one line. Ignores failures, and does not wait for a stuck terminal.
@@ -234,9 +243,10 @@ pub(crate) fn say_on_new_line(text: &str) {
     say_between("\n", text, "\n");
 }
 
-/// Like [`say`], on a terminal that is or was raw: the text begins on a new line.
-pub(crate) fn say_on_screen(text: &str) {
-    say_between("\r\n", text, "\r\n");
+/// Like [`say`], on a terminal that is or was raw: the text begins on a new line if this one is
+/// not empty.
+pub(crate) fn say_on_screen(text: &str, is_inside_line: bool) {
+    say_between(if is_inside_line { "\r\n" } else { "\r" }, text, "\r\n");
 }
 
 fn say_between(before: &str, text: &str, after: &str) {

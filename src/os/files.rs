@@ -10,7 +10,9 @@ use std::time::SystemTime;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fchmod, fsync, openat, renameat, unlinkat};
+use rustix::fs::{
+    Access, AtFlags, CWD, Dir, Mode, OFlags, accessat, fchmod, fsync, openat, renameat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::walk::{Walk, refusal};
@@ -19,6 +21,11 @@ use super::walk::{Walk, refusal};
 pub(crate) const PRIVATE: u32 = 0o600;
 /// Mode of a directory that only its owner may enter.
 pub(crate) const CLOSED: u32 = 0o700;
+
+/// Whether this user has no right to read a file or a directory.
+pub(crate) fn is_closed_to_user(path: &Path) -> bool {
+    accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) == Err(Errno::ACCESS)
+}
 
 /// Reads a regular file of at most `limit` bytes; also returns its modification time.
 pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {

@@ -102,7 +102,7 @@ const ALLOWED: &[(&str, libc::c_long)] = calls! {
     SYS_sigaltstack SYS_signalfd4 SYS_timerfd_create SYS_timerfd_gettime SYS_timerfd_settime
 
     SYS_flock SYS_getcpu SYS_getpriority SYS_ioctl SYS_madvise SYS_memfd_create SYS_mremap
-    SYS_name_to_handle_at SYS_pipe2 SYS_splice SYS_sysinfo SYS_umask SYS_uname
+    SYS_name_to_handle_at SYS_pipe2 SYS_splice SYS_sysinfo SYS_tee SYS_umask SYS_uname
 };
 
 /// The older calls for the same, which some machines still have.
@@ -118,9 +118,9 @@ const ALLOWED_OLD: &[(&str, libc::c_long)] = calls! { SYS_renameat };
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ALLOWED_OLD: &[(&str, libc::c_long)] = &[];
 
-/// Makes this thread and what it starts get EPERM for all calls but those of [`ALLOWED`], and for
-/// sockets that are not unix sockets. It fails as [`sys::filter`] does.
-pub(crate) fn refuse_other_calls() -> io::Result<()> {
+/// Makes this thread and what it starts get EPERM for all calls but those of [`ALLOWED`] and the
+/// given ones, and for sockets that are not unix sockets. It fails as [`sys::filter`] does.
+pub fn refuse_other_calls(besides: &[libc::c_long]) -> io::Result<()> {
     let refuse = instruction(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
     let allow = instruction(RETURN, libc::SECCOMP_RET_ALLOW);
     let mut program = Vec::new();
@@ -130,7 +130,8 @@ pub(crate) fn refuse_other_calls() -> io::Result<()> {
         program.extend([instruction(LOAD, MACHINE_OFFSET), is_ours, refuse]);
     }
     program.push(instruction(LOAD, NUMBER));
-    for (_, call) in ALLOWED.iter().chain(ALLOWED_OLD) {
+    let allowed = ALLOWED.iter().chain(ALLOWED_OLD).map(|(_, call)| call);
+    for call in allowed.chain(besides) {
         let call = u32::try_from(*call).map_err(io::Error::other)?;
         program.extend([unless(call, 1), allow]);
     }
@@ -189,7 +190,7 @@ mod tests {
     fn calls_that_no_mux_makes_are_refused() {
         let tries = || {
             prctl::set_no_new_privs().unwrap();
-            refuse_other_calls().unwrap();
+            refuse_other_calls(&[]).unwrap();
             let refused = |result: io::Result<()>| {
                 result.is_err_and(|e| e.raw_os_error() == Some(libc::EPERM))
             };
@@ -224,23 +225,32 @@ mod tests {
         Some(calls)
     }
 
+    /// The words of `SystemCallFilter=` in the templates that allow something, or that refuse it.
+    fn words_of_the_templates(are_refused: bool) -> impl Iterator<Item = &'static str> {
+        let unit = include_str!("../../units/iomux@.service");
+        let lines = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter="));
+        let lines = lines.filter(move |line| line.starts_with('~') == are_refused);
+        lines.flat_map(|line| line.trim_start_matches('~').split_whitespace())
+    }
+
+    #[test]
+    fn calls_that_the_templates_name_are_allowed() {
+        for call in words_of_the_templates(false).filter(|word| !word.starts_with('@')) {
+            let is_it = |(name, _): &(&str, _)| name.strip_prefix("SYS_") == Some(call);
+            assert!(ALLOWED.iter().chain(ALLOWED_OLD).any(is_it), "{call}");
+        }
+    }
+
     #[test]
     fn the_templates_allow_all_of_it() {
-        let unit = include_str!("../../units/iomux@.service");
-        let words = || {
-            let lines = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter="));
-            lines.flat_map(str::split_whitespace)
-        };
-        let allowed = words().filter(|word| !word.starts_with('~')).chain(["@default"]);
-        let Some(allowed) = expanded(allowed) else {
+        let Some(allowed) = expanded(words_of_the_templates(false).chain(["@default"])) else {
             println!("skipped: this machine has no systemd-analyze");
             return;
         };
         for (name, _) in ALLOWED.iter().chain(ALLOWED_OLD) {
             let name = name.trim_start_matches("SYS_");
             assert!(allowed.contains(name), "{name}");
-            let refused = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=~"));
-            assert!(!refused.flat_map(str::split_whitespace).any(|word| word == name), "{name}");
+            assert!(!words_of_the_templates(true).any(|word| word == name), "{name}");
         }
     }
 }

@@ -7,16 +7,17 @@
 //! | [`walk`] | opening files without others' links |
 //! | [`fd_message`] | messages with descriptors |
 //! | [`diagnostics`], [`print`] | messages and output |
-//! | [`mailbox`] | threads and their messages to an event loop |
+//! | [`mailbox`], [`signals`] | threads and signals, for an event loop |
 //! | [`filter`] | the system calls of a mux |
 //! | [`sys`] | all unsafe code |
 
 pub(crate) mod diagnostics;
 pub(crate) mod fd_message;
 pub(crate) mod files;
-pub(crate) mod filter;
+pub mod filter;
 pub(crate) mod mailbox;
 pub(crate) mod print;
+pub(crate) mod signals;
 pub mod state;
 pub mod sys;
 pub(crate) mod walk;

@@ -20,7 +20,6 @@ use nix::sys::prctl::{self, set_pdeathsig};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction, signal};
 use nix::sys::stat::fstat;
 use nix::unistd::{getpid, getppid, setsid};
-use tokio::io::unix::AsyncFd;
 
 /// Takes over descriptors that systemd passed, `first` to `first + count - 1`, and keeps them from
 /// children. Ends at the first number that is not open.
@@ -84,6 +83,9 @@ pub fn in_own_session(command: &mut Command, terminal: bool) {
 pub(crate) fn ending_with_parent(command: &mut Command) {
     let parent = getpid();
     let prepare = move || -> io::Result<()> {
+        // Up to exec(2) a handler of this process would catch it, and the command would run on.
+        // SAFETY: no handler is set, and the new process has one thread.
+        unsafe { signal(Signal::SIGTERM, SigHandler::SigDfl) }?;
         set_pdeathsig(Signal::SIGTERM)?;
         if getppid() != parent {
             raise(Signal::SIGTERM)?;
@@ -203,13 +205,28 @@ pub(crate) fn map_memory(
 /// Gives the whole pages of shared memory back to the system: they are zero when they are used
 /// again.
 pub(crate) fn give_back(memory: &mut [u8]) {
-    let before = memory.as_ptr().align_offset(PAGE).min(memory.len());
-    let pages = (memory.len() - before) / PAGE * PAGE;
-    if let Some(start) = NonNull::new(memory[before..].as_mut_ptr().cast()).filter(|_| pages > 0) {
+    if let Some((start, len)) = whole_pages(memory.as_mut_ptr(), memory.len()) {
         // SAFETY: the pages are within memory that the caller alone uses; all that changes is that
         // its bytes become zero. For other than shared memory it fails, and changes nothing.
-        let _ = unsafe { madvise(start, pages, MmapAdvise::MADV_REMOVE) };
+        let _ = unsafe { madvise(start, len, MmapAdvise::MADV_REMOVE) };
     }
+}
+
+/// Gives the whole pages of a vector's unused memory back to the system. The allocator would keep
+/// them, if memory behind them is in use.
+pub(crate) fn give_back_unused(memory: &mut Vec<u8>) {
+    let unused = memory.spare_capacity_mut();
+    if let Some((start, len)) = whole_pages(unused.as_mut_ptr().cast(), unused.len()) {
+        // SAFETY: the pages are within memory of the vector that holds no values.
+        let _ = unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) };
+    }
+}
+
+/// The whole pages within memory: where they begin, and their length in bytes.
+fn whole_pages(start: *mut u8, len: usize) -> Option<(NonNull<libc::c_void>, usize)> {
+    let before = start.align_offset(PAGE).min(len);
+    let pages = (len - before) / PAGE * PAGE;
+    NonNull::new(start.wrapping_add(before).cast()).filter(|_| pages > 0).map(|at| (at, pages))
 }
 
 /// A page, or a part of a larger one: then the system refuses to take it.
@@ -257,6 +274,15 @@ pub(crate) fn forget_startup() -> io::Result<()> {
 /// Bytes of the stack below a variable that calls made from its function may need meanwhile: they are
 /// few and small.
 const STACK_IN_USE: usize = PAGE;
+
+/// Makes all threads allocate in one heap, so that none has free memory that others need.
+pub(crate) fn share_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets a number. Failing leaves a heap to each thread.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
 
 /// Gives the system back the memory that the allocator has free. It does so by itself only with
 /// memory behind which nothing is in use.
@@ -462,16 +488,11 @@ pub(crate) fn unread_by_peer(socket: impl AsFd) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// Watches a descriptor with the runtime.
-pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and lives in the
-    // returned value.
-    unsafe { AsyncFd::register(fd) }.map_err(|e| e.into_parts().1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::signals::CaughtSignals;
+    use std::os::unix::process::ExitStatusExt;
     use std::sync::atomic::Ordering;
 
     /// In a thread of its own, since a filter cannot be removed.
@@ -510,6 +531,17 @@ mod tests {
             assert_eq!(all(), [false, false, false, false, false, true, true]);
         };
         std::thread::spawn(tries).join().unwrap();
+    }
+
+    #[test]
+    fn a_command_ends_whose_parent_goes_before_it_is_executed() {
+        let _caught = CaughtSignals::new(&[Signal::SIGTERM]).unwrap();
+        let mut command = Command::new("true");
+        ending_with_parent(&mut command);
+        // SAFETY: a system call. The kernel does the same for a parent that goes now.
+        unsafe { command.pre_exec(|| Ok(raise(Signal::SIGTERM)?)) };
+        let ended = command.status().unwrap();
+        assert_eq!(ended.signal(), Some(Signal::SIGTERM as i32), "{ended}");
     }
 
     #[test]

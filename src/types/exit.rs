@@ -17,6 +17,10 @@ pub(crate) enum Exit {
     Incomplete,
     /// `attach` and `run`, after they had begun: the connection or the start failed.
     Lost,
+    /// The command of `run` cannot be executed. As in shells, like the next one.
+    NotExecutable,
+    /// The command of `run` does not exist.
+    NotFound,
     /// Any failure under rkt's own spelling of the command line.
     Rkt,
     /// The app's own status, or 128 + n when signal n ended it.
@@ -34,6 +38,8 @@ impl Exit {
             Self::Config => 78,
             Self::Incomplete => 124,
             Self::Lost => 125,
+            Self::NotExecutable => 126,
+            Self::NotFound => 127,
             Self::Rkt => 254,
             Self::App(status) => i32::from(status),
         }

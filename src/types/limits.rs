@@ -43,7 +43,7 @@ pub(crate) const MARKS: usize = 4096;
 pub const INPUT: usize = 64 * 1024;
 /// Bytes of one client that are queued between two acknowledgements: one costs the client and the
 /// mux a system call each.
-pub const ACKNOWLEDGED: u64 = 64 * 1024;
+pub const ACKNOWLEDGED: u64 = 128 * 1024;
 /// Inputs of one user whose positions are kept for the next mux: users do not take each other's
 /// places.
 pub(crate) const USER_RECORDS: usize = 64;

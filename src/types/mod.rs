@@ -3,7 +3,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`service`] | names of services |
-//! | [`name`], [`stream`], [`size`], [`time`] | apps, streams, sizes, times |
+//! | [`name`], [`stream`], [`size`], [`terminal`], [`time`] | apps, streams, sizes, terminals, times |
 //! | [`rights`] | who may do what |
 //! | [`record`] | records in memory that outlives a process |
 //! | [`escape`], [`exit`], [`limits`] | escaping for terminals, exit codes, every shared limit |
@@ -17,4 +17,5 @@ pub(crate) mod rights;
 pub(crate) mod service;
 pub mod size;
 pub mod stream;
+pub mod terminal;
 pub mod time;

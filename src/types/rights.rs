@@ -69,7 +69,10 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlisted(uid) => {
-                write!(f, "user {uid} may not attach (see --allow-uid and --view-uid of the mux)")
+                write!(
+                    f,
+                    "user {uid} may not attach (IOTTYMUX_ALLOW_UID= and IOTTYMUX_VIEW_UID= of its mux admit users)"
+                )
             }
             Self::Hidden => write!(
                 f,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{FrameKind, VERSION};
 use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
+use crate::types::terminal::TerminalId;
 
 /// The first message of a client: its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -342,6 +343,9 @@ pub struct Report {
     /// How often the app was started again, also under earlier muxes of this run.
     #[serde(default)]
     pub restarts: u64,
+    /// The app's terminal, as long as that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalId>,
     /// The app's output streams.
     pub streams: Vec<StreamReport>,
     /// The connected clients, oldest first, the one that asks included; at most a frame holds.
@@ -366,6 +370,8 @@ pub(crate) enum AppState {
     Preparing,
     /// It can be started and attached; no hook has reported that it runs.
     Prepared,
+    /// It runs with other streams than those of its mux, until it is restarted.
+    Pending,
     /// It runs, or has said something.
     Running,
     /// Its mux delivers the last output.
@@ -381,6 +387,7 @@ impl AppState {
             Self::Unknown => "unknown",
             Self::Preparing => "preparing",
             Self::Prepared => "prepared",
+            Self::Pending => "pending",
             Self::Running => "running",
             Self::Stopping => "stopping",
             Self::Exited => "exited",

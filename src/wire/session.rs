@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Decoder, FrameKind, Hello, Item, NoRoom, Refusal, Welcome};
 use crate::os::state::AppDir;
-use crate::types::limits;
+use crate::types::{escape, limits};
 
 /// How long to wait for a mux that does not answer.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ pub(crate) fn next(
             Some(Item::Control(FrameKind::Error, body)) => {
                 let Refusal { error, full } = serde_json::from_slice(&body)?;
                 let name = dir.name();
-                let error = format!("app {name}: the mux refused: {}", error.escape_debug());
+                let error = format!("app {name}: the mux refused: {}", escape::line(&error));
                 return Err(if full { NoRoom(error).into() } else { anyhow!(error) });
             }
             Some(Item::Control(kind, body)) => return Ok((kind, body)),

@@ -1,46 +1,92 @@
-//! What the runs gave, for people.
+//! The results as text: a table of figures, and what was asked.
 
-use super::cases::Case;
-use super::peer::{Outcome, Tool};
+use std::fmt::Write;
 
-/// Prints a case: speed and CPU of each tool, and ours beside the others.
-pub fn print(case: &Case, tools: &[Tool], outcomes: &[Vec<Outcome>]) {
-    println!("\n{}", case.name);
-    println!("  {:<16} {:>6} {:>13}  {:>9}", "", "MB/s", "(spread)", "CPU s/GiB");
-    for (tool, theirs) in tools.iter().zip(outcomes) {
-        let (low, speed, high) = spread(theirs.iter().map(|outcome| outcome.speed / 1e6));
-        let (_, cpu, _) = spread(theirs.iter().map(|outcome| outcome.cpu));
-        print!(
-            "  {:<16} {speed:>6.0} {:>13}  {cpu:>9.2}",
-            tool.name(),
-            format!("({low:.0}-{high:.0})")
-        );
-        let at = tools.iter().position(|ours| *ours == tool.ours()).unwrap_or(0);
-        let pairs = || outcomes[at].iter().zip(theirs);
-        let (_, speed, _) = spread(pairs().map(|(ours, theirs)| ours.speed / theirs.speed));
-        let (_, cpu, _) = spread(pairs().map(|(ours, theirs)| ours.cpu / theirs.cpu));
-        if *tool != Tool::Iottymux {
-            let ours = tool.ours().name();
-            print!("   {ours}: {speed:.2} x its speed, {cpu:.2} x its CPU");
+use super::cases::{Bound, Case, Target};
+use super::sample::{Metric, Results, Sample};
+
+/// Runs that a median should have.
+const ENOUGH: usize = 5;
+
+/// One run, in a line.
+pub fn run(sample: &Sample) -> String {
+    let mut line = format!("  {:<18} run {}:", sample.tool.name(), sample.round + 1);
+    for (metric, value) in &sample.values {
+        let _ = write!(line, " {value:.*} {},", metric.digits(), metric.unit());
+    }
+    let _ = write!(line, " foreign load {:.0} %", sample.foreign * 100.0);
+    if let Some(reason) = &sample.dropped {
+        let _ = write!(line, ", dropped: {reason}");
+    }
+    line
+}
+
+/// A Markdown table of the medians, with the ratios of each tool to ours.
+pub fn medians(cases: &[&Case], results: &Results) -> String {
+    let mut text =
+        "| case | program | median | ours beside it | runs |\n|---|---|---|---|---|\n".to_owned();
+    for case in cases {
+        for tool in case.tools {
+            let all = results.runs(case.name, *tool).count();
+            if all == 0 {
+                continue;
+            }
+            let mut figures = Vec::new();
+            let mut ratios = Vec::new();
+            for metric in Metric::ALL {
+                let Some(median) = results.median(case.name, *tool, metric) else { continue };
+                figures.push(format!("{median:.*} {}", metric.digits(), metric.unit()));
+                let ours = case.tools[0];
+                if *tool != ours
+                    && let Some(ratio) = results.ratio(case.name, ours, *tool, metric)
+                    && ratio.is_finite()
+                {
+                    ratios.push(format!("{ratio:.2}"));
+                }
+            }
+            let kept = results.kept(case.name, *tool).count();
+            let few = if kept < ENOUGH { " (few)" } else { "" };
+            let (figures, ratios) = (figures.join(", "), ratios.join(", "));
+            let (case, tool) = (case.name, tool.name());
+            let _ =
+                writeln!(text, "| {case} | {tool} | {figures} | {ratios} | {kept} of {all}{few} |");
         }
-        if let Some((_, least, most)) = case.asks.iter().find(|(asked, ..)| asked == tool) {
-            let cpu_asked = if most.is_finite() { format!(", {most:.2}") } else { String::new() };
-            let word = if speed >= *least && cpu <= *most { "met" } else { "MISSED" };
-            print!("   (asked: {least:.1}{cpu_asked}: {word})");
+    }
+    text
+}
+
+/// A Markdown table of what is asked of the tools, and whether it is met.
+pub fn targets(cases: &[&Case], results: &Results) -> String {
+    let mut text = "| case | asked | measured | |\n|---|---|---|---|\n".to_owned();
+    for case in cases {
+        for target in case.targets {
+            let figure = measured(case, target, results);
+            let (shown, word) = match figure {
+                None => ("–".to_owned(), "not measured"),
+                Some(figure) if target.bound.is_met_by(figure) => (format!("{figure:.2}"), "met"),
+                Some(figure) => (format!("{figure:.2}"), "**not met**"),
+            };
+            let _ = writeln!(text, "| {} | {} | {shown} | {word} |", case.name, asked(target));
         }
-        println!();
+    }
+    text
+}
+
+fn measured(case: &Case, target: &Target, results: &Results) -> Option<f64> {
+    match target.beside {
+        Some(beside) => results.ratio(case.name, target.tool, beside, target.metric),
+        None => results.median(case.name, target.tool, target.metric),
     }
 }
 
-/// Least, median and greatest.
-fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    (values[0], values[values.len() / 2], values[values.len() - 1])
-}
-
-/// The one in the middle.
-pub fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
+fn asked(target: &Target) -> String {
+    let bound = match target.bound {
+        Bound::Least(least) => format!("at least {least}"),
+        Bound::Most(most) => format!("at most {most}"),
+    };
+    let (tool, unit) = (target.tool.name(), target.metric.unit());
+    match target.beside {
+        Some(beside) => format!("{tool}, {unit}: {bound} x {}", beside.name()),
+        None => format!("{tool}: {bound} {unit}"),
+    }
 }

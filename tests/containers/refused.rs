@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -30,6 +30,16 @@ fn a_sandbox_and_a_container_that_says_so_are_left_alone() {
         assert_eq!(bundle.engine().run()[0], b"out\n");
         assert_eq!(rig.status(id), None);
     }
+}
+
+/// For the runtimes this is the same as none.
+#[test]
+fn a_container_whose_annotations_are_null_has_a_mux() {
+    let Some(rig) = Rig::new() else { return };
+    let mut bundle = rig.bundle("null", "echo out");
+    bundle.config["annotations"] = json!(null);
+    assert_eq!(bundle.engine().run()[0], b"out\n");
+    assert_eq!(rig.served("null", "stdout"), 4);
 }
 
 #[test]
@@ -71,6 +81,23 @@ fn a_create_that_fails_says_what_the_runtime_says_and_leaves_nothing() {
     let left: Vec<_> =
         fs::read_dir(rig.path("state")).unwrap().map(|e| e.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Its files are gone after the next call.
+#[test]
+fn a_wrapper_that_was_killed_leaves_nothing_for_ever() {
+    let Some(rig) = Rig::new() else { return };
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let [left, others] =
+        [ended.id(), std::process::id()].map(|pid| rig.path(&format!("state/.process-{pid}")));
+    for dir in [&left, &others] {
+        fs::create_dir_all(dir).unwrap();
+        fs::write(dir.join("pid"), "1").unwrap();
+    }
+    assert_eq!(rig.bundle("next", "echo out").engine().run()[0], b"out\n");
+    assert!(!left.exists() && others.exists());
+    fs::remove_dir_all(others).unwrap();
 }
 
 /// The runtime itself then says what is wrong.
@@ -231,7 +258,7 @@ fn a_user_has_a_mux_as_well() {
     chown(&home, Some(USER), Some(USER)).unwrap();
     fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     let as_user = |program: &Path, words: &[&str]| {
-        let mut command = std::process::Command::new(program);
+        let mut command = Command::new(program);
         command.uid(USER).gid(USER).args(words).current_dir(&home).env("XDG_RUNTIME_DIR", &home);
         command.env_remove("IOTTYMUX_STATE_DIR");
         // The container has them as well, so they have no end.
@@ -292,7 +319,7 @@ fn under_conmon_it_says_what_to_do_instead() {
     let line = format!("{} {} || exit $?", rig.wrapper().display(), words.join(" "));
     let mut command = {
         let program = command.get_program().to_owned();
-        command = std::process::Command::new(program);
+        command = Command::new(program);
         command.env("IOTTYMUX_STATE_DIR", rig.path("state")).args(["-c", &line]);
         command
     };

@@ -1,10 +1,18 @@
 //! No attach in a terminal that the app itself shows: its output would go round for ever.
 
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
 use iottymux::types::size::Size;
 
+use nix::unistd::geteuid;
+
+use crate::installed::is_installed;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
-use crate::rig::Rig;
+use crate::rig::{APP, Rig};
+use crate::skip::skip;
 use crate::tmux::Tmux;
 
 /// A shell that is an app with a terminal.
@@ -49,6 +57,21 @@ fn an_app_is_not_attached_in_its_own_terminal() {
     end(&rig, &["one"]);
 }
 
+/// In a container the name of the app's terminal may be that of another one here.
+#[test]
+fn a_terminal_of_the_same_name_is_another_one() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let local = Pty::open(24, 80);
+    let link = rig.path("stage2-pts");
+    fs::remove_file(&link).unwrap();
+    symlink(nix::unistd::ttyname(&local.slave).unwrap(), &link).unwrap();
+    let mut attach = local.spawn(rig.command(["attach", "--app", APP]));
+    local.shown.wait_for("ctrl-p ctrl-q leaves");
+    local.press(b"\x10\x11");
+    assert_eq!(attach.ends(), 0);
+}
+
 #[test]
 fn nor_through_another_app() {
     let rig = Rig::new();
@@ -70,6 +93,57 @@ fn nor_through_another_app() {
     end(&rig, &["one", "two"]);
 }
 
+#[test]
+fn nor_through_screen() {
+    if !is_installed("screen") {
+        return skip("screen", "it is not installed");
+    }
+    if !geteuid().is_root() {
+        return skip("root", "only root sees what screen has open");
+    }
+    let rig = Rig::new();
+    shell(&rig, "one");
+    let dir = tempfile::Builder::new()
+        .prefix("screen")
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir()
+        .unwrap();
+    // screen has a screen of its own, so its output is not in the logs.
+    let (why, over) = (rig.file("why"), rig.file("over"));
+    let inside = format!("{} 2>{}", attach("one"), why.display());
+    types(
+        &rig,
+        "one",
+        &format!(
+            "TERM=xterm SCREENDIR={} screen -c /dev/null sh -c '{inside}'; echo over >{}",
+            dir.path().display(),
+            over.display()
+        ),
+    );
+    eventually("screen has ended", || over.exists());
+    let why = fs::read_to_string(why).unwrap_or_default();
+    assert!(why.contains("its terminal shows this one"), "{why} {}", logs(&rig, "one"));
+    end(&rig, &["one"]);
+}
+
+/// Nothing tells which terminal such a program shows, as with ssh and sudo.
+#[test]
+fn nor_through_a_program_that_passes_bytes_on() {
+    if !is_installed("script") {
+        return skip("script", "it is not installed");
+    }
+    let rig = Rig::new();
+    shell(&rig, "one");
+    let (why, over) = (rig.file("why"), rig.file("over"));
+    let inside = format!("{}; echo code $?", attach("one"));
+    let line = format!("script -qc '{inside}' {}; echo >{}", why.display(), over.display());
+    types(&rig, "one", &line);
+    eventually("it is over", || over.exists());
+    let why = fs::read_to_string(why).unwrap_or_default();
+    assert!(why.contains("its terminal shows this one") && why.contains("code 1"), "{why}");
+    end(&rig, &["one"]);
+}
+
 /// The circle is closed by tmux, after `attach` has begun.
 #[test]
 fn a_circle_that_another_program_closes_is_broken() {
@@ -89,8 +163,13 @@ fn a_circle_that_another_program_closes_is_broken() {
         target.trim()
     );
     types(&rig, "one", &line);
-    // A spark that goes round.
-    types(&rig, "one", "x");
-    window.wait_for("its terminal shows this one");
+    eventually("tmux shows the window", || !window.run(&["list-clients"], &[]).trim().is_empty());
+    // Sparks that go round: tmux draws its window anew.
+    let cols = Cell::new(150);
+    eventually("the circle is seen", || {
+        cols.set(299 - cols.get());
+        window.resize(Size { rows: 20, cols: cols.get() });
+        window.text().contains("its terminal shows this one")
+    });
     end(&rig, &["one"]);
 }

@@ -78,6 +78,12 @@ fn a_usage_error_is_one_line() {
         (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is not a key"),
         (&["run", "--foreground", "--app", "demo"], "CMD"),
         (&["list", "--nonsense"], "--nonsense' found; try iottymux list --help"),
+        (&["enable", "x", "--allow-group", "y"], "; try --env IOTTYMUX_ALLOW_GID=GROUP, or "),
+        (&["enable", "x", "--backlog", "1M"], "; try --env IOTTYMUX_BACKLOG=VALUE, or "),
+        (
+            &["units", "--app", "x", "--env", "IOTTYMUX_BACKLOG=y"],
+            "iottymux: IOTTYMUX_BACKLOG=y: expected a number of bytes from 4K to 1G; try",
+        ),
         (&["--log-level", "warn", "disable"], "; try iottymux disable --help"),
         (&["--nonsense"], "--nonsense' found; try iottymux --help"),
     ] {

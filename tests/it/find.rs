@@ -53,10 +53,14 @@ fn an_app_has_the_name_of_its_service_too() {
         (&["status", "Game"], 2, "invalid value 'Game'"),
         (&["status", "gmae-eu"], 1, "(similar: game-eu)"),
         (&["attach", "game", "--wait=0.1"], 1, "app game did not start within 100ms"),
-        (&["attach", "--app", "game"], 1, "under a mux (similar: game-eu) (use --wait"),
-        (&["stop", "game"], 1, "not running under a mux (similar: game-eu)"),
-        (&["control", "game", "reopen-logs"], 1, "not running under a mux (similar: game-eu)"),
-        (&["attach", "nobody"], 1, "app nobody is not running under a mux (use --wait"),
+        (
+            &["attach", "--app", "game"],
+            1,
+            "(similar: game-eu); try iottymux list, or attach --wait",
+        ),
+        (&["stop", "game"], 1, "state (similar: game-eu); try iottymux list"),
+        (&["control", "game", "reopen-logs"], 1, "there is no app game in "),
+        (&["attach", "nobody"], 1, "there is no app nobody in "),
         (&["status"], 2, "expected the name of an app: one of game-eu, web"),
         (&["control", "reopen-logs"], 2, "expected the name of an app"),
         (&["atach", "web"], 2, "a similar subcommand exists: 'attach'"),
@@ -123,21 +127,17 @@ fn assert_fails(attach: &mut Proc, code: i32, why: &str) {
 #[test]
 fn without_a_mux_it_says_so() {
     let rig = Rig::new();
-    assert_fails(
-        &mut rig.attach(&[]),
-        1,
-        "app demo is not running under a mux (use --wait to wait for it)",
-    );
+    let unknown = format!("there is no app demo in {}; try iottymux list", rig.state().display());
+    assert_fails(&mut rig.attach(&[]), 1, &format!("{unknown}, or attach --wait\n"));
     // Who has no such option is not told of it.
-    assert_fails(
-        &mut rig.run(&["status", "--app", APP]),
-        1,
-        "app demo is not running under a mux: ",
-    );
+    for command in ["status", "list", "logs", "stop", "kill", "rm"] {
+        assert_fails(&mut rig.run(&[command, APP]), 1, &format!("{unknown}\n"));
+    }
+    assert_fails(&mut rig.run(&["send", APP, "x"]), 1, &format!("{unknown}\n"));
     let mut mux = rig.stream();
     mux.signal(Signal::SIGKILL);
     mux.ends();
-    assert_fails(&mut rig.attach(&[]), 1, "app demo is not running under a mux");
+    assert_fails(&mut rig.attach(&[]), 1, "app demo is not running; try attach --wait\n");
 }
 
 #[test]

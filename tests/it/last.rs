@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::proc::eventually;
 use crate::rig::{APP, Rig};
 
 fn unix_ms() -> u64 {
@@ -80,7 +81,7 @@ fn it_is_there_before_the_app_can_no_longer_be_found() {
     let _lazy = rig.client("stdout");
     crate::pattern::write(rig.writer("stdout"), 1 << 20);
     mux.signal(Signal::SIGTERM);
-    crate::proc::eventually("the document is gone", || {
+    eventually("the document is gone", || {
         let gone = !rig.exists("endpoints");
         assert!(!gone || rig.exists("last.json"), "neither is there");
         gone
@@ -94,9 +95,8 @@ fn a_later_client_learns_how_the_app_ended() {
         let rig = Rig::new();
         let mut run = rig.run(&["run", "--foreground", "--app", APP, "--", "sh", "-c", script]);
         run.ends();
-        let hint = "; try `iottymux status` for its last output";
-        let line =
-            format!("iottymux: app demo is not running under a mux: it ended {how}, N{hint}");
+        let hint = "; try iottymux status demo for its last output, or attach --wait";
+        let line = format!("iottymux: app demo is not running: it ended {how}, N{hint}");
         assert_eq!(timeless(&refusal(&rig, &[])), line);
         let waited = refusal(&rig, &["--wait=0.1"]);
         assert!(
@@ -120,6 +120,16 @@ fn a_mux_that_does_not_know_says_so() {
 }
 
 #[test]
+fn the_status_shows_the_last_ten_lines() {
+    let rig = Rig::new();
+    let mut run = rig.run(&["run", "--foreground", "--app", APP, "--", "seq", "1", "200"]);
+    run.ends();
+    let text = said(&rig, &["status", APP]);
+    let last = (191..=200).fold(String::new(), |lines, line| format!("{lines}  {line}\n"));
+    assert!(text.contains(&format!("\n  (more: iottymux logs demo)\n{last}stderr")), "{text}");
+}
+
+#[test]
 fn the_status_of_an_app_that_has_ended_shows_its_last_words_escaped() {
     let rig = Rig::new();
     let script = "printf 'one\\n\\033[2J\"two\"\\r\\n\\nthree'; exit 4";
@@ -134,6 +144,29 @@ fn the_status_of_an_app_that_has_ended_shows_its_last_words_escaped() {
     assert_eq!(report["app_ended"], json!({"status": 4}));
     assert_eq!(report["ended_ms"], read(&rig)["ended_ms"]);
     assert_eq!(report["streams"][0]["tail"], "one\n\u{1b}[2J\"two\"\r\n\nthree");
+}
+
+/// `rkt app rm` removes the image of an app, and leaves the directory of its mux.
+#[test]
+fn an_app_that_was_removed_from_a_pod_is_not_listed() {
+    let rig = Rig::new();
+    let state = rig.file("pod/rkt/iottymux");
+    let image = rig.file("pod/opt/stage2/demo");
+    fs::create_dir_all(image.join("rootfs")).unwrap();
+    let in_pod =
+        |words: &[&str]| said(&rig, &[&["--state-dir", state.to_str().unwrap()], words].concat());
+    let list = || in_pod(&["list", "-q"]);
+    in_pod(&["run", "--detach", "--name", "demo", "sh", "-c", "read x"]);
+    assert_eq!(list(), "demo\n");
+    // It runs: something else than rkt has removed the image.
+    fs::remove_dir_all(&image).unwrap();
+    assert_eq!(list(), "demo\n");
+    in_pod(&["send", "demo", "x"]);
+    eventually("its mux has ended", || list() != "demo\n");
+    assert!(state.join("demo/last.json").exists());
+    assert_eq!(list(), "");
+    fs::create_dir_all(&image).unwrap();
+    assert_eq!(list(), "demo\n");
 }
 
 #[test]
@@ -176,7 +209,7 @@ fn assert_not_believed(rig: &Rig, why: &str) {
         assert_eq!(status.stdout.text(), "");
         status.stderr.text().trim_end().to_owned()
     }] {
-        assert!(said.starts_with("iottymux: app demo is not running under a mux"), "{said}");
+        assert!(said.starts_with("iottymux: app demo is not running: "), "{said}");
         assert!(said.contains(why) && said.lines().count() == 1, "{said}");
     }
     assert_eq!(said(rig, &["list"]).lines().nth(1), Some("demo  unknown"));

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use crate::person::at_prompt;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
@@ -95,17 +96,52 @@ fn the_end_of_the_app_is_a_line_of_its_own() {
     scene.leaves(3);
     scene.local.shown.wait_for("no end\r\niottymux: app demo ended with status 3\r\n");
     assert_eq!((end.ends(), scene.mux.ends()), (3, 3));
-    // At a terminal of the app, too.
+    // Without a blank line if the last line has an end.
     let rig = Rig::new();
-    let mut mux =
-        rig.mux(["run", "--foreground", "--name", APP, "-t", "sh", "-c", "read x; exit 4"]);
+    let mut mux = rig.mux(["run", "--foreground", "--name", APP, "sh", "-c", "read x; echo end"]);
     let local = Pty::open(24, 80);
     let mut attach = local.spawn(rig.command(["attach", APP]));
-    local.shown.wait_for("terminal of app demo: ctrl-p ctrl-q leaves, ^C goes to the app");
+    local.shown.wait_for("leaves\r\n");
     local.press(b"x\r");
-    assert_eq!((attach.ends(), mux.ends()), (4, 4));
-    local.shown.wait_for("\niottymux: app demo ended with status 4\r");
-    assert!(local.is_as_before());
+    assert_eq!((attach.ends(), mux.ends()), (0, 0));
+    local.shown.wait_for("end\r\niottymux: app demo ended with status 0\r\n");
+}
+
+/// After the local terminal is restored it writes `\r\n` for `\n`, also for that of `\r\n`.
+#[test]
+fn the_end_of_an_app_with_a_terminal_is_a_line_of_its_own() {
+    for (last, shown) in [
+        ("printf end", "end\x1b[0m\x0f\r\r\niottymux: app demo ended with status 4\r"),
+        ("echo end", "end\r\n\x1b[0m\x0f\riottymux: app demo ended with status 4\r"),
+        // The cursor returns to where it was on the main screen.
+        (
+            "printf '>\\033[?1049hend\\n'",
+            "end\r\n\x1b[?1049l\x1b[0m\x0f\r\r\niottymux: app demo ended with status 4\r",
+        ),
+    ] {
+        let rig = Rig::new();
+        let script = format!("read x; {last}; exit 4");
+        let mut mux = rig.mux(["run", "--foreground", "--name", APP, "-t", "sh", "-c", &script]);
+        let local = Pty::open(24, 80);
+        let mut attach = local.spawn(rig.command(["attach", APP]));
+        local.shown.wait_for("terminal of app demo: ctrl-p ctrl-q leaves, ^C goes to the app");
+        local.press(b"x\r");
+        assert_eq!((attach.ends(), mux.ends()), (4, 4));
+        local.shown.wait_for(shown);
+        assert!(local.is_as_before());
+    }
+}
+
+#[test]
+fn no_notice_follows_what_was_typed_on_its_line() {
+    let rig = Rig::new();
+    let _mux = rig.mux(["run", "--foreground", "--name", APP, "sh", "-c", "echo up; read x"]);
+    let local = Pty::open(24, 80);
+    let mut attach = local.spawn(rig.command(["attach", APP]));
+    local.shown.wait_for("up\r\n");
+    local.press(b"two\x10\x11");
+    assert_eq!(attach.ends(), 0);
+    local.shown.wait_for("two\x10\x11\r\niottymux: detached from app demo\r\n");
 }
 
 /// Neither says more than the command, in a pipe.
@@ -123,5 +159,39 @@ fn only_a_person_is_told() {
     local.press(b"x\r");
     assert_eq!(run.ends(), 5);
     assert!(!local.shown.so_far().contains("iottymux"), "{}", local.shown.so_far());
+    assert!(local.is_as_before());
+}
+
+/// A terminal that is far away replies late.
+#[test]
+fn replies_to_the_app_are_not_typed_into_the_shell() {
+    const REPLIES: &[u8] = b"\x1b[0n\x1b[24;80R\x1b[?62;22c";
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    for is_typing in [true, false] {
+        let options: &[&str] = if is_typing { &[] } else { &["--read-only"] };
+        let (local, mut attach, mut app) = at_prompt(&rig, 80, options);
+        app.write_all(b"\x1b[5n\x1b[6n\x1b[c").unwrap();
+        local.shown.wait_for("\x1b[c");
+        local.press(b"\x10\x11");
+        // The app's, and then its own.
+        eventually("it has asked", || local.shown.so_far().matches("\x1b[5n").count() == 2);
+        local.press(&[REPLIES, b"\x1b[0n"].concat());
+        assert_eq!(attach.ends(), 0);
+        assert!(local.is_as_before());
+        assert_eq!(local.unread_keys(), 0);
+        assert!(!local.shown.so_far().contains("24;80R"), "{}", local.shown.so_far());
+    }
+}
+
+#[test]
+fn a_terminal_without_replies_keeps_nobody_long() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let (local, mut attach, mut app) = at_prompt(&rig, 80, &[]);
+    app.write_all(b"\x1b[c").unwrap();
+    local.shown.wait_for("\x1b[c");
+    local.press(b"\x10\x11");
+    assert_eq!(attach.ends(), 0);
     assert!(local.is_as_before());
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use iottymux::types::stream::{Position, Stream};
@@ -70,7 +71,8 @@ fn a_thousand_clients_get_everything_for_two_kilobytes_each() {
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(CROWD as u64 + 100), hard).unwrap();
     for socket in ["stdout", "session"] {
         let rig = Rig::new();
-        let mux = rig.stream();
+        // A thousand readers share one thread of this test, so each may have to wait for long.
+        let mux = rig.mux(["stream", "--app", APP, "--client-patience", "60"]);
         let mut app = rig.writer("stdout");
         // The ring is there before it is weighed.
         let early = 512 << 10;
@@ -329,4 +331,23 @@ fn an_attach_whose_output_is_full_says_so() {
     let said = attach.stderr.text();
     assert!(said.starts_with("iottymux: cannot write standard output: No space left"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// As where a service, whose hooks they are, has as many as it may. Here there is no memory for one.
+#[test]
+fn commands_do_without_threads() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    for (arguments, said) in
+        [(&["list"][..], "stdin,stdout,stderr"), (&["status", APP], "app demo: ")]
+    {
+        let inner = rig.command(arguments);
+        let mut command = Command::new("prlimit");
+        command.arg("--data=1500000").arg(inner.get_program()).args(inner.get_args());
+        command.env("IOTTYMUX_STATE_DIR", rig.state());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Proc::spawn(command);
+        assert_eq!(process.ends(), 0, "{arguments:?}: {}", process.stderr.text());
+        assert!(process.stdout.text().contains(said), "{}", process.stdout.text());
+    }
 }

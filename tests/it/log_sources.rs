@@ -1,7 +1,7 @@
 //! `logs` of an app that has no log file: from the journal, by a journalctl that the test makes, or
 //! from what the mux keeps of the output.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::proc::Proc;
 use crate::rig::{APP, Rig};
+use crate::users::{as_user, shared_rig};
 
 /// Runs it, and returns what it prints on both outputs; it must succeed.
 fn says(rig: &Rig, options: &[&str]) -> (String, String) {
@@ -34,7 +35,8 @@ fn the_mux_has_the_output_of_an_app_without_a_log() {
     for option in [&["--since", "1h"][..], &["-t"], &["--json"], &["--until", "1h"]] {
         let mut logs = rig.run(&[&["logs", APP], option].concat());
         assert_eq!(logs.ends(), 1);
-        assert!(logs.stderr.text().contains("app demo has no log, so its lines have no times"));
+        let said = logs.stderr.text();
+        assert!(said.contains("needs the times of lines: the mux of app demo does not"), "{said}");
     }
 
     let mut following = rig.run(&["logs", APP, "-f", "-n", "1", "--stream", "stdout"]);
@@ -63,8 +65,14 @@ fn a_terminal_without_a_log() {
 }
 
 /// A journalctl that has these entries after any cursor but the last one, and keeps its arguments.
+/// It begins with the last lines, or with --since at that time, as the real one.
 const JOURNALCTL: &str = r#"#!/bin/sh
 echo "$*" >>"$0.calls"
+entries() {
+  echo '{"__CURSOR":"c1","__REALTIME_TIMESTAMP":"1577836801000000","MESSAGE":"up"}'
+  echo '{"__CURSOR":"c2","__REALTIME_TIMESTAMP":"1577836802500000","MESSAGE":[111,104,255],"IOTTYMUX_STREAM":"stderr"}'
+  echo '{"__CURSOR":"c3","__REALTIME_TIMESTAMP":"1577836803000000","MESSAGE":"ready","IOTTYMUX_STREAM":"stdout"}'
+}
 case $* in
 *--sync*) ;;
 *--after-cursor=c3*--follow* | *--follow*--after-cursor=c3*)
@@ -72,10 +80,10 @@ case $* in
   exec sleep 1000 ;;
 *--after-cursor=c4*)
   echo '{"__CURSOR":"c5","__REALTIME_TIMESTAMP":"1577836805000000","MESSAGE":"bye"}' ;;
+*--lines=2*--since=*) entries | head -n 2 ;;
+*--lines=2*) entries | tail -n 2 ;;
 *)
-  echo '{"__CURSOR":"c1","__REALTIME_TIMESTAMP":"1577836801000000","MESSAGE":"up"}'
-  echo '{"__CURSOR":"c2","__REALTIME_TIMESTAMP":"1577836802500000","MESSAGE":[111,104,255],"IOTTYMUX_STREAM":"stderr"}'
-  echo '{"__CURSOR":"c3","__REALTIME_TIMESTAMP":"1577836803000000","MESSAGE":"ready","IOTTYMUX_STREAM":"stdout"}'
+  entries
   echo '-- No entries --' ;;
 esac
 "#;
@@ -92,7 +100,7 @@ impl Journal {
         fs::create_dir(rig.file("bin")).unwrap();
         let journalctl = rig.file("bin/journalctl");
         fs::write(&journalctl, JOURNALCTL).unwrap();
-        fs::set_permissions(&journalctl, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&journalctl, Permissions::from_mode(0o755)).unwrap();
         let mux = rig.mux(["stream", "--app", APP, "--streams", "stdin"]);
         Self { rig, mux }
     }
@@ -126,10 +134,12 @@ fn the_journal_has_the_lines_of_a_service() {
     if nix::unistd::Uid::effective().is_root() {
         assert!(asked.ends_with(entries), "{asked}");
     }
-    journal.says(&["-n", "7", "--since", "2020-01-01T00:00:01.25Z"]);
-    let asked = journal.asked();
-    assert!(asked.contains(" --lines=7 --since=@1577836801.250000 "), "{asked}");
+    assert_eq!(journal.says(&["-n", "2"]), (b"ready\n".to_vec(), b"oh\xff\n".to_vec()));
+    assert!(journal.asked().contains(" --lines=2 "));
     // Some options are not journalctl's, or mean another thing there.
+    let since = &["-n", "2", "--since", "2020-01-01T00:00:00.25Z"];
+    assert_eq!(journal.says(since), (b"ready\n".to_vec(), b"oh\xff\n".to_vec()));
+    assert!(journal.asked().contains(" --since=@1577836800.250000 "));
     assert_eq!(journal.says(&["-n", "1", "--stream", "stdout"]).0, b"ready\n");
     assert!(!journal.asked().contains("--lines"));
     assert_eq!(journal.says(&["--grep", "^UP$"]).0, b"");
@@ -156,4 +166,27 @@ fn new_lines_in_the_journal_until_the_app_ends() {
     journal.mux.signal(Signal::SIGTERM);
     journal.mux.ends();
     assert_eq!((logs.ends(), logs.stdout.text()), (0, "ready\nnew\nbye\n".into()));
+}
+
+/// The mux lets this user in, so the output is no secret.
+#[test]
+fn a_user_who_may_not_read_the_log_gets_the_backlog() {
+    let Some(rig) = shared_rig() else { return };
+    let log = format!("cri:{}", rig.file("closed/log").display());
+    fs::create_dir(rig.file("closed")).unwrap();
+    fs::set_permissions(rig.file("closed"), Permissions::from_mode(0o700)).unwrap();
+    let _mux = rig.mux(["stream", "--app", APP, "--log", &log, "--allow-uid", "54321"]);
+    rig.writer("stdout").write_all(b"up\nready\n").unwrap();
+    // The document that names the log may be readable, unlike the log.
+    for mode in [0o600, 0o644] {
+        fs::set_permissions(rig.path("logs"), Permissions::from_mode(mode)).unwrap();
+        let mut command = as_user(&rig, 54321, "", &rig.file("iottymux"));
+        command.args(["logs", APP]);
+        let mut logs = Proc::spawn(command);
+        assert_eq!(logs.ends(), 0, "{}", logs.stderr.so_far());
+        assert_eq!(logs.stdout.text(), "up\nready\n");
+        let said = logs.stderr.text();
+        let why = "user 54321 may not read the log of app demo; these lines are what the mux keeps";
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+    }
 }

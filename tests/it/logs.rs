@@ -143,7 +143,10 @@ fn the_streams_of_an_app_come_out_as_it_wrote_them() {
     for app in [APP, "none"] {
         let mut logs = log.rig.run(&["logs", "--app", app]);
         assert_eq!(logs.ends(), 1);
-        let why = format!("iottymux: app {app} is not running under a mux");
+        let why = match app {
+            APP => "iottymux: app demo is not running".to_owned(),
+            _ => format!("iottymux: there is no app {app} in "),
+        };
         let said = logs.stderr.text();
         assert!(said.starts_with(&why), "{said}");
     }

@@ -41,6 +41,7 @@ mod wait;
 mod window;
 
 mod allocations;
+mod app_memory;
 mod arrows;
 mod attach;
 mod circle;
@@ -75,6 +76,7 @@ mod packaging;
 mod pass;
 mod programs;
 mod pulse;
+mod queries;
 mod quiet;
 mod quota;
 mod race;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use rustix::termios::tcgetwinsize;
 
 use crate::proc::Proc;
@@ -53,6 +53,14 @@ impl Pty {
     /// Bytes typed that nobody at this terminal has read yet.
     pub fn unread(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.slave).unwrap()
+    }
+
+    /// The same, of a terminal that edits lines.
+    pub fn unread_keys(&self) -> u64 {
+        let mut modes = tcgetattr(&self.slave).unwrap();
+        modes.local_flags.remove(LocalFlags::ICANON);
+        tcsetattr(&self.slave, SetArg::TCSANOW, &modes).unwrap();
+        self.unread()
     }
 
     /// Whether it shows what is typed.

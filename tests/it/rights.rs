@@ -167,7 +167,8 @@ fn without_lists_others_do_not_even_reach_the_socket() {
     let _mux = rig.stream();
     let mut attach = attach_as_other(&rig, GROUP, &[]);
     assert_eq!(attach.ends(), 1);
-    assert!(attach.stderr.text().contains("Permission denied"), "{}", attach.stderr.text());
+    let why = "user 54321 may not attach to app demo; try --allow-uid 54321 for its mux";
+    assert_eq!(attach.stderr.text(), format!("iottymux: {why}\n"));
 }
 
 #[test]
@@ -192,6 +193,11 @@ fn a_user_of_a_list_attaches_and_types() {
         let mut control = Proc::spawn(as_other(&rig, GROUP, &[&words[..], &[&roots]].concat()));
         assert_eq!(control.ends(), 1);
         assert!(control.stderr.text().contains("its own clients"), "{}", control.stderr.text());
+        let restart = ["control", "--app", APP, "restart"];
+        let mut control = Proc::spawn(as_other(&rig, GROUP, &restart));
+        assert_eq!(control.ends(), 1);
+        let why = "app demo: only root and the mux's own user may restart it";
+        assert_eq!(control.stderr.text(), format!("iottymux: {why}\n"));
         let mut control = Proc::spawn(as_other(&rig, GROUP, &[&words[..], &[&own]].concat()));
         assert_eq!(control.ends(), 0, "{}", control.stderr.text());
         assert_eq!(attach.ends(), 0);

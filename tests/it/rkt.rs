@@ -79,8 +79,8 @@ fn flags_and_failures_have_rkts_codes() {
     assert_refused(&rig, &["--action=list", "--foo"], 2, "flag provided but not defined: -foo");
     assert_refused(&rig, &["--app=demo", "--action"], 2, "flag needs an argument: -action");
     assert_refused(&rig, &["--action=fly", "--app=demo"], 254, "unknown action \"fly\"");
-    assert_refused(&rig, &["--action=list", "--app=demo"], 254, "endpoints");
-    assert_refused(&rig, &["--action=auto-attach", "--app=demo"], 254, "not running under a mux");
+    assert_refused(&rig, &["--action=list", "--app=demo"], 254, "there is no app demo in ");
+    assert_refused(&rig, &["--action=auto-attach", "--app=demo"], 254, "there is no app demo in ");
     assert_refused(&rig, &["--action=custom-attach", "--app=demo"], 254, "STAGE2_ATTACH_");
     let _mux = rig.stream();
     assert_refused(&rig, &["--action=ttymux", "--app=demo"], 254, "another mux");

@@ -2,14 +2,18 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use iottymux::wire::FrameKind;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 
-use crate::pattern;
+use crate::pattern::volume;
 use crate::proc::eventually;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
+use crate::session::Session;
 
 fn run<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
     let how: &[&str] = if options.contains(&"--attach") { &[] } else { &["--foreground"] };
@@ -113,15 +117,47 @@ fn output_of_a_left_over_child_is_delivered() {
     assert_eq!(mux.ends(), 0);
 }
 
+/// With the status that a shell has for it, and before anything is started.
 #[test]
-fn a_missing_command_is_an_error_of_one_line() {
+fn a_command_that_cannot_be_executed_is_an_error_of_one_line() {
+    let rig = Rig::new();
+    let plain = rig.file("plain").display().to_string();
+    let missing = rig.file("missing").display().to_string();
+    fs::write(&plain, "").unwrap();
+    for options in [&["--foreground"][..], &["--foreground", "-t"], &[], &["-it"], &["-d"]] {
+        for (command, why, code) in [
+            ("no-such-command", "command not found", 127),
+            (&*missing, "there is no such file", 127),
+            (&*plain, "it is not an executable file", 126),
+            ("/", "it is not an executable file", 126),
+        ] {
+            let mut run = rig.run(&[&["run", "--name", APP], options, &[command]].concat());
+            assert_eq!(run.ends(), code, "{options:?} {command}");
+            let said = format!("iottymux: cannot start {command}: {why}\n");
+            assert_eq!(run.stderr.text(), said);
+            assert!(!rig.exists(""), "the directory is still there");
+        }
+    }
+}
+
+/// A program that only the system call finds out to be none.
+fn broken_program(rig: &Rig) -> String {
+    let broken = rig.file("broken");
+    fs::write(&broken, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
+    broken.display().to_string()
+}
+
+#[test]
+fn a_command_that_does_not_start_is_an_error_of_one_line() {
     for options in [&[][..], &["--tty"]] {
         let rig = Rig::new();
-        let mut mux = rig.run(&run(options, &["no-such-command"]));
+        let broken = broken_program(&rig);
+        let mut mux = rig.run(&run(options, &[&broken]));
         let code = mux.ends();
         assert!(code == 1 || code == 125, "{code}");
         let said = mux.stderr.text();
-        let told = said.lines().filter(|line| line.contains("no-such-command")).count();
+        let told = said.lines().filter(|line| line.contains(&broken)).count();
         assert_eq!(told, 1, "{said}");
         assert!(!rig.exists(""), "the directory is still there");
     }
@@ -206,7 +242,8 @@ fn in_the_background_it_prints_the_name() {
     let mut taken = rig.run(&["run", "-d", "--name", "mine", "true"]);
     assert_eq!(taken.ends(), 1);
     let said = taken.stderr.text();
-    assert!(said.contains("another mux of this app is running"), "{said}");
+    let ways = "iottymux attach mine, iottymux stop mine, or iottymux rm --force mine";
+    assert_eq!(said, format!("iottymux: app mine is running already; try {ways}\n"));
     assert_eq!(said.lines().count(), 1, "{said}");
     for name in ["sh", "sh-2", "mine"] {
         let mut attach = rig.command(["attach", name]);
@@ -218,10 +255,9 @@ fn in_the_background_it_prints_the_name() {
     // The name of an app that has ended is free.
     assert_eq!(start(&["sh", "-c", "exit 5"]), "sh\n");
     let mut missing = rig.run(&["run", "-d", "no-such-command"]);
-    assert_eq!(missing.ends(), 1);
+    assert_eq!(missing.ends(), 127);
     let said = missing.stderr.text();
-    assert!(said.starts_with("iottymux: cannot start no-such-command: "), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(said, "iottymux: cannot start no-such-command: command not found\n");
     let mut nameless = rig.run(&["run", "--", "./_"]);
     assert_eq!(nameless.ends(), 2);
     assert!(nameless.stderr.text().contains("cannot derive an app name from _: pass --name"));
@@ -261,27 +297,29 @@ fn options_that_would_do_nothing_are_refused() {
 }
 
 #[test]
-fn attached_to_a_command_that_is_not_there() {
+fn attached_to_a_command_that_does_not_start() {
     let rig = Rig::new();
-    let mut run = rig.run(&run(&["--attach"], &["no-such-command"]));
+    let broken = broken_program(&rig);
+    let mut run = rig.run(&run(&["--attach"], &[&broken]));
     let code = run.ends();
     assert!(code == 1 || code == 125, "{code}");
     let said = run.stderr.text();
-    assert!(said.contains("no-such-command"), "{said}");
+    assert!(said.contains(&broken), "{said}");
 }
 
-/// Interactive shells ignore SIGTERM: at a terminal it is followed by what a closing one sends, when
-/// it comes again, or after a while.
+/// Interactive shells ignore SIGTERM: at a terminal it is followed by what a closing one sends. A
+/// command that does something at SIGTERM has as long as it takes, unless that comes again.
 #[test]
 fn a_shell_at_a_terminal_ends_too() {
-    for waits in [false, true].into_iter().take(pattern::volume(1, 2)) {
+    for trap in ["trap '' TERM", "trap 'echo asked' TERM"] {
         let rig = Rig::new();
-        let script = "trap '' TERM; trap 'exit 9' HUP; echo up; while :; do read x; done";
-        let mut run = rig.mux(run(&["--tty"], &["sh", "-c", script]));
-        expect(rig.client("tty"), "up\r\n");
+        let script = format!("{trap}; trap 'exit 9' HUP; echo up; while :; do sleep 0.1; done");
+        let mut run = rig.mux(run(&["--tty"], &["sh", "-c", &script]));
+        let mut shown = rig.client("tty");
+        expect(&mut shown, "up\r\n");
         run.signal(Signal::SIGTERM);
-        run.stderr.wait_for("passed SIGTERM on to it");
-        if !waits {
+        if trap.contains("asked") {
+            expect(&mut shown, "asked\r\n");
             run.signal(Signal::SIGTERM);
         }
         assert_eq!(run.ends(), 9);
@@ -297,8 +335,6 @@ fn the_job_in_front_is_hung_up_with_its_shell() {
                   while :; do read x; done";
     let mut run = rig.mux(run(&["--tty"], &["sh", "-c", script]));
     expect(rig.client("tty"), "up\r\n");
-    run.signal(Signal::SIGTERM);
-    run.stderr.wait_for("passed SIGTERM on to it");
     run.signal(Signal::SIGTERM);
     assert_eq!(run.ends(), 9);
 }
@@ -423,6 +459,70 @@ fn the_end_of_input_survives_the_mux() {
     fs::write(go, "go\n").unwrap();
     assert_eq!((reader.ends(), keeper.ends()), (8, 8), "{}", reader.stderr.text());
     drop(typist);
+}
+
+/// A signal to reopen logs comes at any time, also to a mux that has not caught it yet.
+#[test]
+fn a_hangup_ends_no_mux_that_starts() {
+    let rig = Rig::new();
+    let mut keeper = rig.run(&run(&[], &["sh", "-c", "exit 3"]));
+    let children = format!("/proc/{0}/task/{0}/children", keeper.pid());
+    eventually("the mux starts", || !fs::read_to_string(&children).unwrap().is_empty());
+    keeper.signal(Signal::SIGHUP);
+    assert_eq!(keeper.ends(), 3, "{}", keeper.stderr.text());
+}
+
+/// A client that is told this does not tell the next mux, should this one be killed just then.
+#[test]
+fn the_end_of_input_is_acknowledged_when_it_is_the_apps() {
+    for _ in 0..volume(10, 100) {
+        let rig = Rig::new();
+        let mut keeper = rig.mux(run(&[], &["cat"]));
+        let fifo = rig.path("stage2-stdin");
+        let before = fs::metadata(&fifo).unwrap().ino();
+        let hello = json!({"version": 1, "stdin": true, "stdin_once": true});
+        let mut session = Session::new(&rig, &hello);
+        session.send(FrameKind::StdinEof, b"");
+        session.wait_told(FrameKind::StdinDone);
+        // It is gone, or that of a next start.
+        let after = fs::metadata(&fifo).map(|fifo| fifo.ino());
+        assert!(after.is_err() || after.unwrap() != before, "the app's input was still open");
+        assert_eq!(keeper.ends(), 0);
+    }
+}
+
+/// Their input is dropped. They would wait for ever.
+#[test]
+fn clients_behind_the_end_of_the_apps_input_learn_of_it() {
+    const PIECE: usize = 1 << 16;
+    const PIECES: usize = 4;
+    let rig = Rig::new();
+    let go = rig.file("go");
+    nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let script = format!("read x <{}; cat >/dev/null; read x <{0}", go.display());
+    let mut keeper = rig.mux(run(&[], &["sh", "-c", &script]));
+    let mut sessions = [true, false, false]
+        .map(|once| Session::new(&rig, &json!({"version": 1, "stdin": true, "stdin_once": once})));
+    for session in &mut sessions {
+        session.wait_told(FrameKind::Welcome);
+    }
+    // The pipe is full, and each waits for its turn.
+    for _ in 0..PIECES {
+        sessions[0].send(FrameKind::Stdin, &vec![b'x'; PIECE]);
+    }
+    for (at, session) in sessions.iter_mut().enumerate() {
+        session.send(FrameKind::Stdin, b"the end\n");
+        session.send(FrameKind::StdinEof, b"");
+        session.send(FrameKind::Status, b"");
+        let report = session.wait_told(FrameKind::Report);
+        assert_eq!(report["clients"].as_array().unwrap().len(), 3, "{at}");
+    }
+    fs::write(&go, "go\n").unwrap();
+    for session in &mut sessions {
+        session.wait_told(FrameKind::StdinDone);
+    }
+    fs::write(&go, "go\n").unwrap();
+    assert_eq!(keeper.ends(), 0);
 }
 
 /// The app gets each byte of a program's input once, and its end, whichever mux has it.

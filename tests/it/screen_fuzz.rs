@@ -1,9 +1,9 @@
 //! Whatever an app prints and a terminal replies: the screen stays, small, and the same however it is cut.
 //!
-//! `IOTTYMUX_SEED` repeats a run.
+//! The long form measures what an input costs, too. `IOTTYMUX_SEED` repeats a run.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iottymux::core::screen::Screen;
 use iottymux::core::screen::modes::ScreenModes;
@@ -12,8 +12,10 @@ use iottymux::core::screen::replies::Replies;
 use iottymux::core::screen::scan::Scanner;
 use iottymux::types::limits;
 use iottymux::types::size::Size;
+use nix::time::{ClockId, clock_gettime};
 
 use crate::dice::{Dice, seed};
+use crate::form::is_long;
 use crate::pattern::volume;
 
 /// Sequences that are printed between two looks at everything.
@@ -22,6 +24,35 @@ const ROUND: usize = 500;
 /// size, what is kept for when the window is as large again, and what making that takes for a moment. And
 /// the lines that scrolled off.
 const GROWTH: usize = 2 * (4 * 64 * limits::CELLS + limits::SCROLLBACK) / 1024;
+/// Rounds between two inputs whose cost is measured.
+const MEASURED: usize = 16;
+/// Bytes of such an input.
+const INPUT: usize = 64 * 1024;
+/// What it may cost: time of a processor, in a release build.
+const COST: Duration = Duration::from_millis(50);
+/// Kinds of input, see [`print_kind`].
+const KINDS: [&str; 20] = [
+    "text",
+    "text",
+    "text",
+    "text",
+    "text",
+    "text",
+    "odd characters",
+    "odd characters",
+    "controls",
+    "controls",
+    "control sequences",
+    "control sequences",
+    "control sequences",
+    "control sequences",
+    "modes",
+    "modes",
+    "escapes",
+    "strings",
+    "replies",
+    "random bytes",
+];
 
 /// Everything that the bytes of one terminal go through.
 struct Subject {
@@ -31,6 +62,8 @@ struct Subject {
     modes: ScreenModes,
     replies: Replies,
     now: Instant,
+    /// The time of a processor that the screen has taken for the last bytes.
+    cost: Duration,
 }
 
 impl Subject {
@@ -42,14 +75,18 @@ impl Subject {
             modes: ScreenModes::default(),
             replies: Replies::default(),
             now,
+            cost: Duration::ZERO,
         }
     }
 
     /// Shows and types bytes in these pieces; returns what is the same however they are cut.
     fn take(&mut self, pieces: &[&[u8]]) -> Outcome {
         let (mut asked, mut shown, mut typed) = (Vec::new(), Vec::new(), Vec::new());
+        self.cost = Duration::ZERO;
         for piece in pieces {
+            let before = processor_time();
             self.screen.process(piece);
+            self.cost += processor_time().saturating_sub(before);
             asked.extend(self.screen.queries());
             self.strip.push(piece, &mut shown);
             self.replies.filter(piece, self.now, &mut typed);
@@ -86,7 +123,7 @@ fn the_screen_is_above_it() {
     let (mut whole, mut cut) = (Subject::new(size, now), Subject::new(size, now));
     let mut early = None;
     let began = Instant::now();
-    let mut longest = 0;
+    let (mut longest, mut slowest) = (0, (Duration::ZERO, String::new()));
     for round in 0..rounds {
         if dice.one_in(4) {
             let edge = [1, 2, 24, 80, 200, 1000, u16::MAX];
@@ -131,6 +168,16 @@ fn the_screen_is_above_it() {
         if round == rounds / 20 {
             early = Some(memory());
         }
+        if is_long() && round % MEASURED == 0 {
+            let (kind, input) = input(&mut dice);
+            whole.take(&[&input]);
+            cut.take(&[&input]);
+            // The same work twice: what else this processor did is not in the faster one.
+            let took = whole.cost.min(cut.cost);
+            if took > slowest.0 {
+                slowest = (took, format!("{kind} in {size}, round {round}"));
+            }
+        }
     }
     let (early, late) = (early.unwrap(), memory());
     println!(
@@ -138,6 +185,11 @@ fn the_screen_is_above_it() {
         rounds * ROUND,
         began.elapsed()
     );
+    let (took, input) = slowest;
+    if is_long() {
+        println!("slowest 64 KiB: {took:.1?} of a processor, {input}");
+    }
+    assert!(took <= COST || cfg!(debug_assertions), "seed {seed}: {took:.1?} for {input}");
     assert!(late <= early + GROWTH, "it grew from {early} to {late} KiB");
 }
 
@@ -148,9 +200,50 @@ fn memory() -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// An input of one kind, or of all kinds, or of two things in turns.
+fn input(dice: &mut Dice) -> (&'static str, Vec<u8>) {
+    let (name, mut bytes) = match dice.below(3) {
+        0 => {
+            let kind = dice.below(KINDS.len());
+            let mut bytes = Vec::new();
+            while bytes.len() < INPUT {
+                print_kind(kind, dice, &mut bytes);
+            }
+            (KINDS[kind], bytes)
+        }
+        1 => {
+            let mut bytes = Vec::new();
+            while bytes.len() < INPUT {
+                print(dice, &mut bytes);
+            }
+            ("all kinds", bytes)
+        }
+        _ => {
+            let mut turn = Vec::new();
+            let kind = 10 + dice.below(7);
+            print_kind(kind, dice, &mut turn);
+            print(dice, &mut turn);
+            let times = INPUT.div_ceil(turn.len().max(1));
+            ("one sequence in turns with another input", turn.repeat(times))
+        }
+    };
+    bytes.truncate(INPUT);
+    (name, bytes)
+}
+
+/// How long this thread has had a processor.
+fn processor_time() -> Duration {
+    Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap())
+}
+
 /// Something that an app prints, or nearly so.
 fn print(dice: &mut Dice, out: &mut Vec<u8>) {
-    match dice.below(20) {
+    print_kind(dice.below(KINDS.len()), dice, out);
+}
+
+/// See [`KINDS`].
+fn print_kind(kind: usize, dice: &mut Dice, out: &mut Vec<u8>) {
+    match kind {
         0..=5 => {
             let text = b"the quick brown fox jumps over the lazy dog, again and again and again";
             out.extend_from_slice(&text[dice.below(text.len())..]);
@@ -193,7 +286,7 @@ fn print(dice: &mut Dice, out: &mut Vec<u8>) {
         14..=15 => {
             let modes = [
                 1, 5, 6, 7, 9, 12, 25, 47, 66, 69, 1000, 1002, 1003, 1004, 1005, 1006, 1047, 1048,
-                1049, 2004, 2026,
+                1049, 2004, 2026, 2048,
             ];
             let (mode, on) = (dice.pick(&modes), dice.pick(&['h', 'l']));
             out.extend_from_slice(format!("\x1b[?{mode}{on}").as_bytes());

@@ -7,7 +7,7 @@ use rustix::termios::tcgetwinsize;
 
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
-use crate::rig::{APP, Rig};
+use crate::rig::{APP, Rig, expect};
 
 const DETACH: &[u8] = b"\x10\x11";
 
@@ -308,7 +308,7 @@ fn a_new_client_learns_about_others() {
     // It is gone when it leaves, and cut where the window is too narrow.
     let leaves = Pty::open(24, 50);
     let mut left = leaves.spawn(desk.rig.command(["attach", "--app", APP, "--read-only"]));
-    let others = "\x1b[1;1Hiottymux: app demo: 2 others are attached (ctrl-p\x1b[2;1H";
+    let others = "\x1b[12;1Hiottymux: app demo: 2 others are attached (ctrl-p\x1b[13;1H";
     leaves.shown.wait_for(others);
     leaves.press(DETACH);
     assert_eq!(left.ends(), 0);
@@ -495,6 +495,29 @@ fn with_a_program_at_the_other_end_the_terminal_is_left_alone() {
     app.read_exact(&mut got).unwrap();
     assert_eq!(got, DETACH, "keys of a program were taken for a person's");
     drop(attach);
+}
+
+/// What such a terminal cannot read would be shown as it is.
+#[test]
+fn a_terminal_without_escape_sequences_gets_text() {
+    let rig = Rig::new();
+    let mut mux = rig.tty();
+    let local = Pty::open(24, 80);
+    let mut attach = local.spawn_as("dumb", rig.command(["attach", "--app", APP]));
+    local.shown.wait_for("ctrl-p ctrl-q leaves");
+    let mut app = rig.slave();
+    app.write_all(b"\x1b]0;title\x07\x1b[?1049h\x1b[1;31mred\x1b[m\x0f text\r\n$ ").unwrap();
+    local.shown.wait_for("red text\r\n$ ");
+    local.press(b"key");
+    expect(&mut app, "key");
+    local.press(DETACH);
+    assert_eq!(attach.ends(), 0);
+    assert!(local.is_as_before());
+    local.shown.wait_for("\r\niottymux: detached from app demo\r");
+    let shown = local.shown_before_mark();
+    assert!(!shown.contains('\x1b') && !shown.contains("title"), "{shown:?}");
+    mux.signal(Signal::SIGTERM);
+    mux.ends();
 }
 
 #[test]

@@ -361,7 +361,7 @@ fn of_an_app_of_run_only_its_keeper_reports() {
 fn a_hook_ends_without_a_mux() {
     let rig = Rig::new();
     let started = || hook(&rig, "started", &[("MAINPID", "1")]);
-    assert_refused(started(), "app demo is not running under a mux");
+    assert_refused(started(), "there is no app demo in ");
     let mux = rig.stream();
     mux.stop();
     assert_refused(started(), "the mux does not answer");

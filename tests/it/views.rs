@@ -18,7 +18,7 @@ use crate::rig::{APP, Rig, expect};
 use crate::session::{Frame, Session};
 
 /// A hello of one who types in a window of this size, and wants the screen.
-fn hello(rows: u16, cols: u16) -> Value {
+pub fn hello(rows: u16, cols: u16) -> Value {
     json!({
         "version": 1,
         "streams": [{"stream": "tty"}],
@@ -35,7 +35,7 @@ fn raw(slave: &File) {
     tcsetattr(slave, SetArg::TCSANOW, &modes).unwrap();
 }
 
-fn resized(session: &mut Session, rows: u16, cols: u16) {
+pub fn resized(session: &mut Session, rows: u16, cols: u16) {
     let size = serde_json::to_vec(&Size { rows, cols }).unwrap();
     session.send(FrameKind::Resize, &size);
 }

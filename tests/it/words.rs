@@ -1,10 +1,14 @@
 //! `send`, `stop`, `kill`, `rm`, and `--host`.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use iottymux::wire::{AppStatus, ControlRequest, FrameKind, HEADER};
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::proc::Proc;
 use crate::rig::{APP, Rig};
@@ -27,6 +31,26 @@ fn prints(mut process: Proc, text: &str) {
 fn run(rig: &Rig, options: &[&str], script: &str) -> Proc {
     let words = [&["run", "--foreground", "--name", APP][..], options, &["sh", "-c", script]];
     rig.mux(words.concat())
+}
+
+/// The session socket of an app with stdin, whose mux the test is.
+fn session_of_no_mux(rig: &Rig) -> UnixListener {
+    rig.make_app_dir();
+    let socket = UnixListener::bind(rig.path("session")).unwrap();
+    let stdin = json!({"name": "stdin", "domain": "unix", "address": rig.path("sock-stdin")});
+    let session = json!({"version": 1, "domain": "unix", "address": rig.path("session")});
+    let document = json!({"version": 1, "targets": [stdin], "session": session});
+    fs::write(rig.path("endpoints"), document.to_string()).unwrap();
+    socket
+}
+
+/// The next client of such a session, welcomed.
+fn welcome(socket: &UnixListener) -> UnixStream {
+    let (mut client, _) = socket.accept().unwrap();
+    assert!(client.read(&mut [0; 4096]).unwrap() > 0);
+    let welcome = json!({"version": 1, "streams": [], "others": 0});
+    client.write_all(&FrameKind::Welcome.message(&welcome)).unwrap();
+    client
 }
 
 #[test]
@@ -57,6 +81,43 @@ fn an_app_that_does_not_stop_is_killed() {
     assert_eq!(app.ends(), 137);
 }
 
+/// It ignores SIGTERM, and ends as when its terminal closes.
+#[test]
+fn an_interactive_shell_is_hung_up() {
+    let rig = Rig::new();
+    let mut app = rig.run(&["run", "-d", "-t", "--name", APP, "env", "PS1=ready>", "sh", "-i"]);
+    assert_eq!(app.ends(), 0, "{}", app.stderr.so_far());
+    rig.attach(&["--mode", "tty-out", "--from", "start"]).stdout.wait_for("ready>");
+    // More than the watchdog's time, so it is not SIGKILL that ends it.
+    prints(rig.run(&["stop", "--time", "1000", APP]), "app demo ended by signal 1\n");
+}
+
+/// The time until SIGKILL may be over while the mux is sending.
+#[test]
+fn an_end_after_half_a_message_is_an_end() {
+    let rig = Rig::new();
+    let socket = session_of_no_mux(&rig);
+    let mut stop = rig.run(&["stop", "--time", "0.1", APP]);
+    let mut watcher = welcome(&socket);
+    let exit = FrameKind::Exit.message(&AppStatus::Signal(9));
+    let (first, rest) = exit.split_at(HEADER);
+    for number in [15, 9] {
+        let mut asker = welcome(&socket);
+        let mut buffer = [0; 4096];
+        let len = asker.read(&mut buffer).unwrap();
+        let request = ControlRequest::Signal { number };
+        assert_eq!(buffer[..len], FrameKind::Request.message(&request));
+        asker.write_all(&FrameKind::Answer.message(&json!({}))).unwrap();
+        if number == 15 {
+            watcher.write_all(first).unwrap();
+        }
+    }
+    watcher.write_all(rest).unwrap();
+    drop(watcher);
+    assert_eq!(stop.ends(), 0, "{}", stop.stderr.so_far());
+    assert_eq!(stop.stdout.text(), "app demo ended\n");
+}
+
 #[test]
 fn a_signal_reaches_the_app() {
     let rig = Rig::new();
@@ -75,11 +136,12 @@ fn a_signal_reaches_the_app() {
 fn only_apps_of_run_are_stopped() {
     let rig = Rig::new();
     let _mux = rig.stream();
-    for command in ["stop", "kill"] {
-        fails(rig.run(&[command, APP]), 1, "it is a service; try systemctl stop demo.service");
+    for (command, verb) in [("stop", "stop"), ("kill", "kill --signal=SIGKILL")] {
+        let why = format!("it is a service; try systemctl {verb} demo.service");
+        fails(rig.run(&[command, APP]), 1, &why);
         fails(rig.run(&[command]), 2, "<NAME>");
     }
-    fails(rig.run(&["stop", "nobody"]), 1, "app nobody is not running");
+    fails(rig.run(&["stop", "nobody"]), 1, "there is no app nobody in ");
     fails(rig.run(&["rm", APP]), 1, "app demo is running; try iottymux stop demo");
     fails(rig.run(&["rm", "nobody"]), 1, "there is no app nobody in ");
 }
@@ -92,6 +154,15 @@ fn what_an_app_has_left_is_removed() {
     assert!(rig.exists("last.json"));
     prints(rig.run(&["rm", APP]), "removed app demo\n");
     assert!(!rig.exists(""));
+    // Each name is tried, and each failure reported.
+    let mut app = run(&rig, &[], "sleep 1000");
+    let mut stop = rig.run(&["stop", "one", APP, "two"]);
+    assert_eq!(stop.ends(), 1);
+    assert_eq!(stop.stdout.text(), "app demo ended by signal 15\n");
+    let said = stop.stderr.text();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() == 2 && lines[0].contains("app one") && lines[1].contains("app two"));
+    assert_eq!(app.ends(), 143);
     let mut app = run(&rig, &[], "sleep 1000");
     prints(rig.run(&["rm", "-f", APP]), "app demo ended by signal 9\nremoved app demo\n");
     assert_eq!(app.ends(), 137);
@@ -119,7 +190,36 @@ fn a_line_is_typed_and_taken() {
         assert_eq!((app.ends(), reader.ends()), (7, 7));
         assert!(reader.stdout.text().contains(shown), "{}", reader.stdout.text());
     }
-    fails(Rig::new().run(&["send", "nobody", "x"]), 1, "app nobody is not running");
+    fails(Rig::new().run(&["send", "nobody", "x"]), 1, "there is no app nobody in ");
+    // It has none of the options of attach.
+    let rig = Rig::new();
+    drop(rig.stream());
+    fails(rig.run(&["send", APP, "x"]), 1, "app demo is not running");
+}
+
+/// The mux reads the line and its end together, so what it says of them comes before the app's end.
+#[test]
+fn a_line_and_its_end_are_sent_in_one_piece() {
+    for (is_taken, code, said) in [
+        (true, 0, ["app demo took the line\n", ""]),
+        (false, 1, ["", "iottymux: app demo ended with status 7 before it took the line\n"]),
+    ] {
+        let rig = Rig::new();
+        let socket = session_of_no_mux(&rig);
+        let mut send = rig.run(&["send", APP, "bye"]);
+        let mut client = welcome(&socket);
+        let mut buffer = [0; 4096];
+        let len = client.read(&mut buffer).unwrap();
+        let line = [FrameKind::Stdin.frame(b"bye\n"), FrameKind::StdinEof.frame(b"")];
+        assert_eq!(buffer[..len], line.concat());
+        if is_taken {
+            client.write_all(&FrameKind::StdinDone.frame(b"")).unwrap();
+        }
+        client.write_all(&FrameKind::Exit.message(&AppStatus::Status(7))).unwrap();
+        drop(client);
+        assert_eq!(send.ends(), code);
+        assert_eq!([send.stdout.text(), send.stderr.text()], said);
+    }
 }
 
 /// An ssh that runs the line on this machine, as the other one would.

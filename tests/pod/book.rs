@@ -24,27 +24,33 @@ done
 /// A service that prints, and ends when it is asked to.
 const WEB: &str = "[Service]\nExecStart=/bin/bash -c 'echo serving; exec sleep 1000'\n";
 
-/// The fenced blocks of a page: what each is said to be, and its text.
-fn blocks(page: &str) -> Vec<(String, String)> {
+/// The fenced blocks of a page: what is said before each, its kind, and its text.
+fn blocks(page: &str) -> Vec<(String, String, String)> {
     let text = project_file(&format!("docs/{page}.md"));
-    let parts = text.split("\n```").skip(1).step_by(2);
-    let block = |part: &str| part.split_once('\n').map(|(kind, text)| (kind.into(), text.into()));
-    parts.filter_map(block).collect()
+    let parts: Vec<&str> = text.split("\n```").collect();
+    let block = |parts: &[&str]| {
+        let (kind, text) = parts.get(1)?.split_once('\n')?;
+        Some((parts[0].trim_end().to_owned(), kind.to_owned(), text.to_owned()))
+    };
+    parts.chunks(2).filter_map(block).collect()
 }
 
-/// The path in the first line of a block that is a file.
-fn path_of<'a>(kind: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
+/// The path and the text of a block that is a file: the path is said just before it, or is in its
+/// first line.
+fn file_in<'a>(before: &'a str, kind: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
+    let said = before.strip_suffix("`:").and_then(|before| before.rsplit('`').next());
     let (first, rest) = text.split_once('\n')?;
-    let path = first.strip_prefix("# ").filter(|path| path.starts_with('/') && kind != "console");
-    path.map(|path| (path, rest))
+    let path = |path: &&str| path.starts_with('/') && kind != "console";
+    let said = said.filter(path).map(|path| (path, text));
+    said.or_else(|| Some((first.strip_prefix("# ").filter(path)?, rest)))
 }
 
 /// Writes the files of a page, and runs its commands. Each command must succeed. What all have
 /// printed.
 fn follow(pod: &Pod, page: &str) -> String {
     let (mut said, mut done) = (String::new(), 0);
-    for (kind, text) in blocks(page) {
-        if let Some((path, text)) = path_of(&kind, &text) {
+    for (before, kind, text) in blocks(page) {
+        if let Some((path, text)) = file_in(&before, &kind, &text) {
             let path = pod.path(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();

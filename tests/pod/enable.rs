@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use crate::pod::{Plan, Pod, rounds};
 use crate::proc::Proc;
+use crate::proc::eventually;
 use crate::pty::Pty;
 
 /// A service as somebody else has written it: what it prints goes to the journal.
@@ -25,7 +26,7 @@ fn written(pod: &Pod) -> Vec<String> {
 /// Waits until a service that has stopped is disabled.
 fn await_disabled(pod: &Pod, app: &str) {
     let later = format!("iottymux-disable-{app}.service");
-    crate::proc::eventually("it is disabled", || {
+    eventually("it is disabled", || {
         written(pod).is_empty() && pod.property(&later, "ActiveState") == "inactive"
     });
     assert_nothing_is_left(pod, app);
@@ -106,6 +107,65 @@ fn a_console_for_a_service_that_runs() {
     assert_eq!(fs::read_to_string(pod.path("/etc/systemd/system/game.service")).unwrap(), GAME);
 }
 
+/// systemd is asked: it runs, though its mux knows nothing of it.
+#[test]
+fn a_service_that_runs_is_pending_until_it_is_restarted() {
+    const WHY: &str =
+        "game.service runs, but can be attached only after: systemctl restart game.service\n";
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let state = || {
+        let status = pod.run(&["iottymux", "status", "--json", "game"]);
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let listed: serde_json::Value =
+            serde_json::from_str(&pod.run(&["iottymux", "list", "--json"])).unwrap();
+        assert_eq!(status["app_state"], listed[0]["state"]);
+        status["app_state"].as_str().unwrap().to_owned()
+    };
+    for modes in [&["--tty"][..], &["--stdin", "stream", "--stdout", "stream"]] {
+        pod.systemctl(&["start", "game"]);
+        pod.run(&[&["iottymux", "enable", "game"], modes].concat());
+        assert_eq!(state(), "pending");
+        let status = pod.run(&["iottymux", "status", "game"]);
+        assert!(status.starts_with("app game: pending, mux "), "{status}");
+        assert!(status.ends_with(WHY), "{status}");
+        for command in [&["attach", "game"][..], &["send", "game", "x"]] {
+            let said = refused(&pod, command);
+            assert_eq!(said, format!("iottymux: {WHY}"));
+        }
+        let logs = pod.try_run(&["iottymux", "logs", "game"]);
+        let said = String::from_utf8(logs.stderr).unwrap();
+        assert!(said.starts_with(&format!("iottymux: warn: {WHY}")), "{said}");
+        // A new mux knows it as well.
+        pod.systemctl(&["restart", if modes.len() == 1 { "ttymux@game" } else { "iomux@game" }]);
+        assert_eq!(state(), "pending");
+        pod.systemctl(&["restart", "game"]);
+        assert_eq!(state(), "running");
+        assert!(!pod.run(&["iottymux", "status", "game"]).contains("restart"));
+        pod.run(&["iottymux", "disable", "--now", "game"]);
+        pod.systemctl(&["stop", "game"]);
+    }
+}
+
+#[test]
+fn enabled_again_now_it_is_not_restarted_for_nothing() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let enable = |more: &[&str]| {
+        pod.run(&[&["iottymux", "enable", "game", "--now"], more].concat());
+        pod.property("game.service", "MainPID")
+    };
+    let pid = enable(&["--tty"]);
+    assert_eq!(enable(&[]), pid);
+    // Only its mux gets new options.
+    assert_eq!(enable(&["--env", "IOTTYMUX_BACKLOG=8K"]), pid);
+    let status = pod.run(&["iottymux", "status", "game"]);
+    assert!(!status.contains("restarts"), "{status}");
+    // The directory that a mux sees is no other one.
+    let listed = pod.run(&["iottymux", "list", "--all", "-q"]);
+    assert_eq!(listed, "game\n");
+    pod.systemctl(&["stop", "game"]);
+    assert_ne!(enable(&[]), "0");
+}
+
 /// What a command that fails says.
 fn refused(pod: &Pod, words: &[&str]) -> String {
     let output = pod.try_run(&[&["iottymux"], words].concat());
@@ -119,8 +179,12 @@ fn a_service_by_its_other_names() {
     let pod = plan.unit("game.service", GAME).unit("game@.service", GAME).boot();
     pod.run(&["ln", "-s", "game.service", "/etc/systemd/system/console.service"]);
     pod.systemctl(&["daemon-reload"]);
+    // It begins with the name of a service, which is not what is meant.
+    pod.run(&["iottymux", "run", "--detach", "--name", "game2", "cat"]);
     for (words, service) in [
         (&["attach", "console"][..], "game"),
+        (&["attach", "game"], "game"),
+        (&["logs", "game"], "game"),
         (&["logs", "game.service"], "game"),
         (&["status", "game@eu"], "game@eu"),
         (&["send", "game@eu.service", "x"], "game@eu"),
@@ -130,7 +194,7 @@ fn a_service_by_its_other_names() {
             format!("{service}.service is not attachable; try sudo iottymux enable {service}\n");
         assert!(said.ends_with(&hint), "{words:?}: {said}");
     }
-    assert!(refused(&pod, &["status", "nothing"]).contains("app nothing is not running"));
+    assert!(refused(&pod, &["status", "nothing"]).contains("there is no app nothing in "));
 
     pod.run(&["iottymux", "enable", "game", "--app", "eu", "--now"]);
     for name in ["eu", "game", "game.service", "console"] {
@@ -202,6 +266,9 @@ fn enable_again_keeps_the_options() {
     let said = String::from_utf8_lossy(&attach.stderr).into_owned();
     let hint = "game.service is not attachable; try sudo iottymux enable game";
     assert!(said.contains(hint), "{said}");
+    let stop = pod.try_run(&["iottymux", "stop", "game"]);
+    let said = String::from_utf8_lossy(&stop.stderr).into_owned();
+    assert_eq!(said, "iottymux: game.service is not an app of iottymux; try systemctl\n");
     assert_eq!(enable(&["--list"]), "");
 
     let said = enable(&["game", "--now"]);
@@ -230,6 +297,63 @@ fn enable_again_keeps_the_options() {
     assert!(list.contains("game.service"), "{list}");
     pod.run(&["iottymux", "disable", "--now", "game"]);
     assert_eq!(enable(&["--list"]), "");
+}
+
+/// Nobody needs to know where files are to start what does not run.
+#[test]
+fn a_service_that_does_not_run_is_named_with_its_cure() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let fails = |words: &[&str]| {
+        let output = pod.try_run(&[&["iottymux"], words].concat());
+        assert!(!output.status.success(), "{words:?}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "", "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    pod.run(&["iottymux", "enable", "game", "--app", "bot"]);
+    let cure = "iottymux: app bot is not running; try systemctl start game.service\n";
+    for words in [&["status", "bot"][..], &["status", "game"], &["list", "bot"]] {
+        assert_eq!(fails(words), cure);
+    }
+    for words in [&["send", "bot", "x"][..], &["control", "bot", "restart"]] {
+        assert_eq!(fails(words), cure);
+    }
+    let waits = ", or attach --wait\n";
+    assert_eq!(fails(&["attach", "bot"]), cure.trim_end().to_owned() + waits);
+    let unknown =
+        "iottymux: there is no app bto in /run/iottymux (similar: bot); try iottymux list";
+    assert_eq!(fails(&["logs", "bto"]), format!("{unknown}\n"));
+    assert_eq!(fails(&["attach", "bto"]), unknown.to_owned() + waits);
+
+    pod.systemctl(&["start", "game"]);
+    pod.systemctl(&["stop", "game"]);
+    let status = || pod.run(&["iottymux", "status", "bot"]);
+    eventually("its mux has ended", || status().starts_with("app bot: ended"));
+    let said = fails(&["send", "bot", "x"]);
+    let cure = "; try systemctl start game.service, or iottymux status bot for its last output\n";
+    assert!(said.starts_with("iottymux: app bot is not running: it ended "), "{said}");
+    assert!(said.ends_with(cure), "{said}");
+}
+
+/// What is refused changes nothing, so no change is told of.
+#[test]
+fn a_refused_enable_says_only_why() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game"]);
+    for (words, why) in [
+        (
+            &["game", "--env", "IOTTYMUX_BACKLOG=8K", "--log", "cri:/root/x/log"][..],
+            "cannot create",
+        ),
+        (&["other", "--env", "IOTTYMUX_BACKLOG=8K"], "there is no such service"),
+        (&["game", "--env", "IOTTYMUX_ALLOW_GID=nobodies"], "there is no group nobodies"),
+    ] {
+        let output = pod.try_run(&[&["iottymux", "enable"], words].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "", "{words:?}");
+    }
+    assert_eq!(pod.run(&["iottymux", "enable", "--list"]), "iottymux enable game.service --tty\n");
 }
 
 /// The run of a service that ends when it is enabled had no mux: its end is not the app's.
@@ -538,9 +662,7 @@ fn disabled_while_it_stops() {
     let Some(pod) = pod("game.service", unit) else { return };
     pod.run(&["iottymux", "enable", "game", "--stdout", "stream", "--now"]);
     let mut stop = pod.command(&["systemctl", "stop", "game"]).spawn().unwrap();
-    crate::proc::eventually("it stops", || {
-        pod.property("game.service", "ActiveState") == "deactivating"
-    });
+    eventually("it stops", || pod.property("game.service", "ActiveState") == "deactivating");
     let told = pod.run(&["iottymux", "disable", "game"]);
     assert!(told.starts_with("game.service has not stopped yet: it is"), "{told}");
     fs::write(pod.shared("may-stop"), "").unwrap();
@@ -610,14 +732,14 @@ fn disabled_only_when_it_is_not_started_again() {
     for round in 1..=3 {
         let pid = pod.property("game.service", "MainPID");
         pod.systemctl(&["kill", "--signal=KILL", "game"]);
-        crate::proc::eventually("it is started again", || {
+        eventually("it is started again", || {
             let now = pod.property("game.service", "MainPID");
             now != pid && now != "0"
         });
         assert_eq!(pod.property("game.service", "NRestarts"), round.to_string());
         // The mux is killed, too: that is no stop either.
         pod.systemctl(&["kill", "--signal=KILL", "iomux@game"]);
-        crate::proc::eventually("its mux is there again", || {
+        eventually("its mux is there again", || {
             pod.try_run(&["iottymux", "status", "--app", "game"]).status.success()
         });
     }
@@ -676,7 +798,7 @@ fn disabled_by_hand_where_that_has_failed() {
         read_only(&pod, true);
         let before = said().len();
         pod.systemctl(&["stop", "game"]);
-        crate::proc::eventually("it says why not", || said()[before..].contains("Read-only"));
+        eventually("it says why not", || said()[before..].contains("Read-only"));
         let refused = pod.try_run(&["iottymux", "disable", "game"]);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
         assert_eq!(turn(), waits, "it is tried again and again");

@@ -437,3 +437,21 @@ fn an_allowed_user_needs_no_state_directory() {
         assert!(!done && said.contains("only root can") && said.contains("--user"), "{said}");
     }
 }
+
+#[test]
+fn an_allowed_user_who_may_not_read_the_journal_gets_the_backlog() {
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/bin/sh -c 'echo up; exec sleep 1000'\n";
+    let pod = with_journald(plan).unit("game.service", unit).boot();
+    // By its command line PID 1 has no service log to the journal.
+    pod.systemctl(&["daemon-reload"]);
+    let enable = ["iottymux", "enable", "game", "--stdout", "stream", "--now"];
+    pod.run(&[&enable[..], &["--env", "IOTTYMUX_ALLOW_UID=1"]].concat());
+    eventually("it is in the journal", || pod.run(&["iottymux", "logs", "game"]).contains("up\n"));
+    let user = ["setpriv", "--reuid=1", "--regid=1", "--clear-groups", "iottymux", "logs", "game"];
+    let output = pod.try_run(&user);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.stdout, b"up\n", "{said}");
+    assert!(said.contains("user 1 may not read the journal"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

@@ -250,8 +250,8 @@ fn assert_began(pod: &Pod, kind: &Kind, output: Option<&mut Raw>) {
 fn assert_works(pod: &Pod, kind: &Kind) {
     if kind.mux().is_none() {
         assert_began(pod, kind, None);
-        assert_fails(act(pod, "list", &[]), "endpoints");
-        assert_fails(act(pod, "auto-attach", &[]), "not running under a mux");
+        assert_fails(act(pod, "list", &[]), "app");
+        assert_fails(act(pod, "auto-attach", &[]), "app");
         return;
     }
     await_mux(pod);

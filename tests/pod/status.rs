@@ -99,6 +99,11 @@ fn the_status_of_a_service_of_another_user() {
 #[test]
 fn the_status_of_a_service_with_a_terminal() {
     let Some(pod) = Pod::delivered() else { return };
+    // Its mux sees the directory of the app in another one.
+    pod.systemctl(&["start", "shell.service"]);
+    let listed = pod.run(&["iottymux", "list", "--all", "--quiet"]);
+    assert_eq!(listed.lines().filter(|app| *app == "shell").count(), 1, "{listed}");
+    pod.systemctl(&["stop", "shell.service", "ttymux@shell.service"]);
     for (end, code) in ENDS {
         pod.set_unit("shell.service.d/x.conf", "[Service]\nRestart=no\n");
         pod.systemctl(&["start", "shell.service"]);

@@ -36,9 +36,14 @@ impl Pty {
     }
 
     /// Starts a command at this terminal, as the leader of its session.
-    pub fn spawn(&self, mut command: Command) -> Proc {
+    pub fn spawn(&self, command: Command) -> Proc {
+        self.spawn_as("xterm", command)
+    }
+
+    /// As [`Pty::spawn`], at a terminal of this kind.
+    pub fn spawn_as(&self, kind: &str, mut command: Command) -> Proc {
         let slave = || self.slave.try_clone().unwrap();
-        command.stdin(slave()).stdout(slave()).stderr(slave()).env("TERM", "xterm");
+        command.stdin(slave()).stdout(slave()).stderr(slave()).env("TERM", kind);
         iottymux::os::sys::in_own_session(&mut command, true);
         Proc::spawn(command)
     }

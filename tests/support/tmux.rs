@@ -16,8 +16,11 @@ use crate::wait::eventually;
 const MODES: &str = "cursor #{cursor_flag} alternate #{alternate_on} mouse #{mouse_any_flag}\
     #{mouse_standard_flag}#{mouse_button_flag}#{mouse_all_flag}#{mouse_sgr_flag}#{mouse_utf8_flag} \
     keys #{keypad_cursor_flag}#{keypad_flag} insert #{insert_flag} origin #{origin_flag} wrap #{wrap_flag}";
-/// What else it tells beside the text.
-const PLACE: &str = "at #{cursor_x} #{cursor_y} region #{scroll_region_upper}-#{scroll_region_lower} title #{pane_title}";
+/// What else it tells beside the text. The cursor in the last column and beyond it are one: tmux keeps a cursor
+/// in the column that an app fills with wrapping off, other terminals put it beyond, and so does a redraw.
+const PLACE: &str = "at #{?#{e|>=|:#{e|+|:#{cursor_x},1},#{pane_width}},last,#{cursor_x}} #{cursor_y} \
+    region #{scroll_region_upper}-#{scroll_region_lower} title #{pane_title}";
+
 /// A server, which ends with this.
 pub struct Tmux(Rc<Server>);
 

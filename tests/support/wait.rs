@@ -10,9 +10,14 @@ pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits for what the kernel tells nobody, by looking again and again.
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+    looking_each(PAUSE, what, holds);
+}
+
+/// The same with another pause between two looks.
+pub fn looking_each(pause: Duration, what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + WATCHDOG;
     while !holds() {
         assert!(Instant::now() < until, "waited in vain until {what}");
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
     }
 }

@@ -1,87 +1,103 @@
 //! Refuses to attach to an app whose terminal shows this one: the output would go round for ever.
 //!
-//! A terminal is shown by the clients of its app, or by those of tmux. So a circle may be long, and
-//! another program may close it later: `attach` looks again while there is much output. Terminals
-//! that this user may not see are left out.
+//! A terminal is shown by the clients of its app, or by those of tmux or screen. So a circle may be
+//! long, and another program may close it later: `attach` looks again while there is much output.
+//! Terminals that this user may not see are left out; [`mark`](super::mark) sees some more.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
-use rustix::fs::fstat;
+use anyhow::{Error, Result, anyhow, bail};
 
 use crate::commands::status;
 use crate::os::state::AppDir;
 use crate::types::stream::Stream;
+use crate::types::terminal::TerminalId;
+use crate::wire::Report;
 
 /// Terminals that are looked at, one after another: nobody nests so many.
-const TERMINALS: usize = 32;
+const TERMINALS: usize = 64;
 
-/// The identity of a terminal: its file system, its file, and its device. Each container numbers
-/// its own terminals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TerminalId(u64, u64, u64);
+/// This process's output, if it is a terminal.
+fn own() -> Option<TerminalId> {
+    let file = io::stdout().is_terminal().then(|| io::stdout().as_fd().try_clone_to_owned())?;
+    File::from(file.ok()?).metadata().ok().map(TerminalId::from)
+}
 
-impl TerminalId {
-    /// This process's output, if it is a terminal.
-    fn own() -> Option<Self> {
-        let stat = fstat(io::stdout().as_fd()).ok().filter(|_| io::stdout().is_terminal())?;
-        Some(Self(stat.st_dev, stat.st_ino, stat.st_rdev))
+fn at(path: impl AsRef<Path>) -> Option<TerminalId> {
+    fs::metadata(path).ok().map(TerminalId::from)
+}
+
+/// The terminal that an app's link leads to here. In a container it may lead to another one there.
+fn linked(dir: &AppDir) -> Option<TerminalId> {
+    at(dir.end(Stream::Tty.stage2()))
+}
+
+/// Whether this is the app's terminal, as its mux sees it. A mux of an earlier release does not tell.
+fn is_of(report: &Report, terminal: TerminalId) -> bool {
+    report.terminal.is_none_or(|its| its == terminal)
+}
+
+/// The terminals of the clients that read the output of an app, if this is its terminal.
+fn of_clients(dir: &AppDir, terminal: TerminalId) -> Vec<TerminalId> {
+    let report = status::report(dir).ok().filter(|report| is_of(report, terminal));
+    let clients = report.map(|report| report.clients).unwrap_or_default();
+    let reading = clients.iter().filter(|client| !client.streams.is_empty());
+    reading.filter_map(|client| at(format!("/proc/{}/fd/1", client.pid))).collect()
+}
+
+/// The terminals of the clients of the tmux in which this process runs.
+fn of_tmux() -> Vec<TerminalId> {
+    if std::env::var_os("TMUX").is_none() {
+        return Vec::new();
     }
+    let mut tmux = Command::new("tmux");
+    tmux.args(["list-clients", "-F", "#{client_tty}"]).stdin(Stdio::null());
+    let listed = tmux.stderr(Stdio::null()).output().map(|out| out.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&listed).lines().filter_map(at).collect()
+}
 
-    fn at(path: impl AsRef<Path>) -> Option<Self> {
-        let found = fs::metadata(path).ok()?;
-        Some(Self(found.dev(), found.ino(), found.rdev()))
-    }
+/// The files that the screen in which this process runs has open: among them the terminals of its
+/// clients. Only root may see these.
+fn of_screen() -> Vec<TerminalId> {
+    let session = std::env::var("STY").unwrap_or_default();
+    let Some(pid) = session.split('.').next().and_then(|pid| pid.parse::<u32>().ok()) else {
+        return Vec::new();
+    };
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.filter_map(|file| at(file.path())).collect()
+}
 
-    fn of_app(dir: &AppDir) -> Option<Self> {
-        Self::at(dir.end(Stream::Tty.stage2().as_ref()))
-    }
-
-    /// The terminals of the clients that read the app's output.
-    fn of_clients(dir: &AppDir) -> Vec<Self> {
-        let clients = status::report(dir).map(|report| report.clients).unwrap_or_default();
-        let reading = clients.iter().filter(|client| !client.streams.is_empty());
-        reading.filter_map(|client| Self::at(format!("/proc/{}/fd/1", client.pid))).collect()
-    }
-
-    /// The terminals of the clients of the tmux in which this process runs.
-    fn of_tmux() -> Vec<Self> {
-        if std::env::var_os("TMUX").is_none() {
-            return Vec::new();
-        }
-        let mut tmux = Command::new("tmux");
-        tmux.args(["list-clients", "-F", "#{client_tty}"]).stdin(Stdio::null());
-        let listed = tmux.stderr(Stdio::null()).output().map(|out| out.stdout).unwrap_or_default();
-        String::from_utf8_lossy(&listed).lines().filter_map(Self::at).collect()
-    }
+/// The error of a circle that is not direct.
+pub(crate) fn refusal(dir: &AppDir) -> Error {
+    anyhow!("cannot attach to app {}: its terminal shows this one", dir.name())
 }
 
 /// Fails if the app's terminal shows this one.
 pub(crate) fn check(dir: &AppDir) -> Result<()> {
-    let (Some(own), Some(target)) = (TerminalId::own(), TerminalId::of_app(dir)) else {
+    let (Some(own), Some(target)) = (own(), linked(dir)) else {
         return Ok(());
     };
+    let is_target = || status::report(dir).is_ok_and(|report| is_of(&report, target));
     let name = dir.name();
-    if own == target {
+    if own == target && is_target() {
         bail!("cannot attach to app {name}: this terminal is its own");
     }
-    let with_terminal = |app: AppDir| Some((TerminalId::of_app(&app)?, app));
+    let with_terminal = |app: AppDir| Some((linked(&app)?, app));
     let apps = dir.neighbours().into_iter().map(|name| dir.neighbour(&name));
     let apps: Vec<_> = apps.filter_map(with_terminal).collect();
     let mut seen = vec![own];
-    let mut next = TerminalId::of_tmux();
+    let mut next = [of_tmux(), of_screen()].concat();
     for at in 0..TERMINALS {
         let Some(terminal) = seen.get(at).copied() else { return Ok(()) };
         for (_, app) in apps.iter().filter(|(its, _)| *its == terminal) {
-            next.extend(TerminalId::of_clients(app));
+            next.extend(of_clients(app, terminal));
         }
-        if next.contains(&target) {
-            bail!("cannot attach to app {name}: its terminal shows this one");
+        if next.contains(&target) && is_target() {
+            return Err(refusal(dir));
         }
         next.retain(|terminal| !seen.contains(terminal));
         seen.append(&mut next);

@@ -13,7 +13,7 @@ use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::stream::Epoch;
-use crate::wire::{ControlRequest, FrameKind};
+use crate::wire::{ControlRequest, FrameKind, HEADER};
 
 /// The connection, if there is one, and its state.
 #[derive(Debug, Default)]
@@ -77,6 +77,11 @@ impl Connection {
         self.uplink.as_ref().map(|uplink| uplink.unsent.len())
     }
 
+    /// Whether something waits until the socket takes it.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.uplink.as_ref().is_some_and(|uplink| !uplink.unsent.is_empty() || uplink.is_ending)
+    }
+
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.uplink.as_ref().map(|uplink| uplink.socket.as_fd())
     }
@@ -92,6 +97,11 @@ impl Connection {
     /// Queues input for the app; whether there is an uplink.
     pub(crate) fn send_input(&mut self, bytes: &[u8]) -> bool {
         self.uplink.as_mut().map(|uplink| uplink.push_input(bytes)).is_some()
+    }
+
+    /// Queues the last input, and its end, to be sent in one piece: the app may end on that input.
+    pub(crate) fn send_last_input(&mut self, bytes: &[u8]) -> bool {
+        self.uplink.as_mut().map(|uplink| uplink.push_last_input(bytes)).is_some()
     }
 
     /// No more input will come.
@@ -150,9 +160,22 @@ impl Uplink {
 
     fn push_input(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(limits::FRAME) {
-            let header = FrameKind::Stdin.header(part.len());
-            self.push_parts([if self.is_session() { &header } else { &[] }, part]);
+            let header = self.header(part.len());
+            self.push_parts([header.as_ref().map_or(&[][..], |header| header), part]);
         }
+    }
+
+    fn push_last_input(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(limits::FRAME) {
+            self.unsent.extend(self.header(part.len()).iter().flatten());
+            self.unsent.extend_from_slice(part);
+        }
+        self.end_input();
+    }
+
+    /// What goes before so much input.
+    fn header(&self, len: usize) -> Option<[u8; HEADER]> {
+        self.is_session().then(|| FrameKind::Stdin.header(len))
     }
 
     /// Sends what the socket takes at once, and keeps the rest. Errors will be met again.

@@ -91,8 +91,10 @@ impl<'a> Attached<'a> {
     }
 
     fn turn(&mut self, events: &mut Mailbox<AttachEvent>) -> Result<(), Leave> {
-        self.connection.flush();
         let ready = self.wait(events)?;
+        if ready.mux_takes {
+            self.connection.flush();
+        }
         if ready.mux_closed {
             // The page hides the mux's last output.
             self.leave_page()?;
@@ -146,7 +148,7 @@ impl<'a> Attached<'a> {
         let writes = self.connection.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
         let output = writes.then(|| add(stdout.as_fd(), PollFlags::empty()));
         // While the page is shown the output thread does not see the connection's end.
-        let wants = if self.connection.unsent().is_some_and(|unsent| unsent > 0) {
+        let wants = if self.connection.has_unsent() {
             Some(PollFlags::POLLOUT)
         } else {
             self.page.is_some().then(PollFlags::empty)
@@ -166,6 +168,7 @@ impl<'a> Attached<'a> {
             events: events(Some(0)).contains(PollFlags::POLLIN),
             output_closed: events(output).contains(PollFlags::POLLERR),
             input: !events(input).is_empty(),
+            mux_takes: !events(mux).is_empty(),
             mux_closed: self.page.is_some() && events(mux).contains(PollFlags::POLLHUP),
         })
     }
@@ -212,6 +215,14 @@ impl<'a> Attached<'a> {
     pub(crate) fn finish(&mut self, exit: Exit) -> Leave {
         terminal::restore();
         self.say_losses();
+        if self.request.must_deliver && !self.input.is_all_taken() {
+            let name = self.name();
+            self.say(&match self.app_ended {
+                Some(status) => format!("app {name} ended {status} before it took the line"),
+                None => format!("app {name} did not take the line"),
+            });
+            return Leave::With(Exit::Failed);
+        }
         Leave::With(if self.losses.is_none() { exit } else { Exit::Incomplete })
     }
 
@@ -229,6 +240,8 @@ struct Ready {
     events: bool,
     output_closed: bool,
     input: bool,
+    /// The mux takes what was not sent, or has gone.
+    mux_takes: bool,
     /// The mux has closed the connection, and our page is shown.
     mux_closed: bool,
 }

@@ -13,10 +13,8 @@
 
 use std::str::FromStr;
 
-use memchr::memchr;
-
 use super::class::{Class, class};
-use crate::core::screen::scan::{ESC, ScanState, ScanStep, step};
+use crate::core::screen::scan::{ESC, Piece, ScanState, ScanStep, Scanner, plain_len, step};
 use crate::types::limits;
 
 /// Which strings of the app reach a terminal that attach writes to.
@@ -83,6 +81,8 @@ pub(crate) struct Filter {
     character: Character,
     /// Titles on the terminal's stack: the one from before attach, then the app's.
     saved: u8,
+    /// For a terminal that gets no sequences.
+    scanner: Option<Box<Scanner>>,
 }
 
 /// The position in a UTF-8 character.
@@ -100,6 +100,8 @@ const TITLES: u8 = 8;
 const SAVE_TITLE: &str = "\x1b[22;0t";
 /// Restores them.
 const RESTORE_TITLE: &str = "\x1b[23;0t";
+/// Control characters of text.
+const PLAIN: &[u8] = b"\n\r\t\x08\x07";
 /// Cancels a sequence.
 const CANCEL: u8 = 0x18;
 
@@ -115,20 +117,35 @@ impl Filter {
             doubles: false,
             character: Character { lead: 0, left: 0 },
             saved: 0,
+            scanner: None,
         }
+    }
+
+    /// A filter for a terminal that understands no sequences: it gets the text.
+    pub(crate) fn of_text() -> Self {
+        Self { scanner: Some(Box::default()), ..Self::new(Pass::default()) }
     }
 
     /// The bytes that the terminal gets; `out` is memory for them.
     pub(crate) fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
-        if self.state == ScanState::Text && memchr(ESC, bytes).is_none() && bytes.is_ascii() {
+        if let Some(scanner) = &mut self.scanner {
+            let mut at = 0;
+            while let Some(piece) = scanner.next(bytes, &mut at) {
+                if let Piece::Text(text) = piece {
+                    out.extend(text.iter().filter(|byte| **byte >= b' ' || PLAIN.contains(byte)));
+                }
+            }
+            return out;
+        }
+        if self.state == ScanState::Text && bytes.is_ascii() && drawn_len(bytes) == bytes.len() {
             self.character = Character::default();
             return bytes;
         }
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let run = match (self.state, self.verdict) {
-                (ScanState::Text, _) => memchr(ESC, rest).unwrap_or(rest.len()),
+                (ScanState::Text, _) => drawn_len(rest),
                 (ScanState::Command | ScanState::String, Verdict::Shown | Verdict::Refused) => {
                     let ends = |byte: &u8| matches!(*byte, ESC | 0x07 | CANCEL | 0x1a);
                     rest.iter().position(ends).unwrap_or(rest.len())
@@ -352,6 +369,20 @@ impl Character {
     }
 }
 
+/// The length of the beginning that only draws: text and usual control sequences. Most output is of
+/// this kind.
+fn drawn_len(bytes: &[u8]) -> usize {
+    let mut len = 0;
+    loop {
+        len += plain_len(&bytes[len..]);
+        match bytes.get(len) {
+            None | Some(&ESC) => return len,
+            // A control character.
+            Some(_) => len += 1,
+        }
+    }
+}
+
 fn is_string(head: &[u8]) -> bool {
     matches!(head, [ESC, b']' | b'P' | b'X' | b'^' | b'_', ..])
 }
@@ -395,6 +426,19 @@ mod tests {
             check("none", bytes, bytes);
             check("all", bytes, bytes);
         }
+    }
+
+    #[test]
+    fn a_terminal_without_sequences_gets_the_text() {
+        let stream = "a\x1b[1;31mb\x0e\x0f\x05\x18\x1b]0;t\x07\x1bP1$qx\x1b\\\x1b(0é漢\t\r\n\x08\x07\x1b[3\x18c\x1bM\x1b\x1b[mz";
+        for size in 1..=stream.len() {
+            let (mut filter, mut memory) = (Filter::of_text(), Vec::new());
+            let pieces = stream.as_bytes().chunks(size);
+            let out: Vec<u8> =
+                pieces.flat_map(|piece| filter.read(piece, &mut memory).to_vec()).collect();
+            assert_eq!(String::from_utf8(out).unwrap(), "abé漢\t\r\n\x08\x07cz", "{size}");
+        }
+        assert_eq!(Filter::of_text().restore_title(), "");
     }
 
     #[test]

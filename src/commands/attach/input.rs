@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::fs::{FileType, fstat, tell};
 
 use super::io_threads::AttachEvent;
 use super::keys::{KeyCommand, Keys, Matcher};
@@ -15,6 +16,7 @@ use super::page::{self, ClientList, TypingState};
 use super::sent::{SentInput, UnknownInput};
 use super::{Attached, Leave, terminal};
 use crate::commands::status;
+use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::size::Size;
@@ -44,6 +46,8 @@ enum InputState {
 #[derive(Debug)]
 pub(crate) struct LocalInput {
     state: InputState,
+    /// It is a file, of which it is known when everything was read.
+    is_file: bool,
     keys: Matcher,
     /// For reading; empty while it is in use.
     buffer: Vec<u8>,
@@ -62,6 +66,8 @@ impl LocalInput {
     pub(crate) fn new(types: bool, keys: Keys, exclusive: Option<Exclusive>) -> Self {
         Self {
             state: if types { InputState::Open } else { InputState::Closed },
+            is_file: fstat(io::stdin())
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()),
             keys: Matcher::new(keys),
             buffer: Vec::new(),
             is_unconfirmed: false,
@@ -74,6 +80,11 @@ impl LocalInput {
     /// Whether no more input will be sent.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, InputState::Ended | InputState::Closed)
+    }
+
+    /// Whether the app has received all input, to its end.
+    pub(crate) fn is_all_taken(&self) -> bool {
+        self.state == InputState::Closed
     }
 
     /// Whether a program's input was sent, and the app may not have received it.
@@ -116,6 +127,21 @@ impl LocalInput {
 
     pub(crate) fn exclusive(&self) -> Option<Exclusive> {
         self.exclusive
+    }
+
+    /// Whether it is a file of which everything was read.
+    fn is_at_end_of_file(&self) -> bool {
+        self.is_file
+            && tell(io::stdin()).is_ok_and(|at| {
+                let size = fstat(io::stdin()).map(|stat| u64::try_from(stat.st_size));
+                size.is_ok_and(|size| size.is_ok_and(|size| size <= at))
+            })
+    }
+
+    /// These bytes are on their way to the mux.
+    fn on_sent(&mut self, bytes: &[u8]) {
+        self.is_unconfirmed = self.is_unconfirmed || !io::stdin().is_terminal();
+        self.sent.iter_mut().for_each(|sent| sent.push(bytes));
     }
 
     /// Until when the beginning of a key sequence is held back.
@@ -190,7 +216,13 @@ impl Attached<'_> {
         let mut buffer = std::mem::take(&mut self.input.buffer);
         buffer.resize(buffer.len().max(room), 0);
         let read = nix::unistd::read(io::stdin(), &mut buffer[..room]);
-        let taken = self.take_input(read, &buffer);
+        let taken = match read {
+            Ok(len) if self.input.is_at_end_of_file() => {
+                self.send_last(&buffer[..len]);
+                Ok(())
+            }
+            read => self.take_input(read, &buffer),
+        };
         self.input.buffer = buffer;
         taken
     }
@@ -215,6 +247,9 @@ impl Attached<'_> {
         }
         self.expect_answer();
         let mut typed = &buffer[..len];
+        if self.notices.edits_lines() && !typed.ends_with(b"\n") {
+            terminal::begin_line();
+        }
         if self.input.keys.is_idle() {
             return self.on_typed(typed);
         }
@@ -236,11 +271,20 @@ impl Attached<'_> {
 
     /// Sends what the new mux does not have.
     pub(crate) fn send_again(&mut self) {
-        if let Some(sent) = &mut self.input.sent {
-            self.connection.send_input(sent.rest());
+        let is_over = self.input.is_over();
+        let rest = self.input.sent.as_mut().map(SentInput::rest).unwrap_or_default();
+        if is_over {
+            self.connection.send_last_input(rest);
+        } else {
+            self.connection.send_input(rest);
         }
-        if self.input.is_over() {
-            self.connection.end_input();
+    }
+
+    /// The last bytes of a file.
+    fn send_last(&mut self, bytes: &[u8]) {
+        if self.input.state == InputState::Open && self.connection.send_last_input(bytes) {
+            self.input.on_sent(bytes);
+            self.input.state = InputState::Ended;
         }
     }
 
@@ -249,10 +293,9 @@ impl Attached<'_> {
         match (&self.page, keys) {
             (_, []) => {}
             (None, keys) => {
+                self.notices.on_typed(Instant::now());
                 if self.input.state == InputState::Open && self.connection.send_input(keys) {
-                    self.input.is_unconfirmed =
-                        self.input.is_unconfirmed || !io::stdin().is_terminal();
-                    self.input.sent.iter_mut().for_each(|sent| sent.push(keys));
+                    self.input.on_sent(keys);
                 }
             }
             // One key at a time: the bytes after it, as of an arrow key, belong to it.
@@ -306,7 +349,7 @@ impl Attached<'_> {
     pub(crate) fn on_answer(&mut self, answer: &Answer) {
         let Some(exclusive) = self.input.requests.pop_front() else { return };
         let result = match (&answer.error, exclusive) {
-            (Some(why), _) => format!("refused: {}", why.escape_debug()),
+            (Some(why), _) => format!("refused: {}", escape::line(why)),
             (None, Some(_)) => "you type alone".to_owned(),
             (None, None) => "you no longer type alone".to_owned(),
         };

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
@@ -12,7 +13,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SI
 use signal_hook::iterator::Signals;
 
 use super::dial::{Downlink, NewConnection, SessionProgress};
-use super::{circle, terminal};
+use super::{circle, mark, terminal};
 use crate::os::mailbox::{self, Mailbox, Sender};
 use crate::os::state::AppDir;
 use crate::types::limits;
@@ -124,8 +125,9 @@ pub(crate) fn catch_signals(sender: &EventSender, job_control: bool) -> Result<(
     })
 }
 
-/// Reads after which is looked for a circle again: some tenths of a second in one.
+/// Reads and time after which `attach` looks for a circle again: a look may start a program.
 const CIRCLE_READS: u64 = 1024;
+const CIRCLE_PAUSE: Duration = Duration::from_secs(1);
 /// Reads of all connections that have returned bytes.
 static READS: AtomicU64 = AtomicU64::new(0);
 
@@ -156,6 +158,7 @@ fn forward(
 ) -> AttachEvent {
     let mut buffer = vec![0; limits::READ];
     let mut decoder = Decoder::default();
+    let (mut looked_at, mut looked) = (reads(), Instant::now());
     let ended = loop {
         let bytes = match from.read(&mut buffer) {
             Ok(0) => break Ok(()),
@@ -164,10 +167,18 @@ fn forward(
             Err(e) => break Err(e),
         };
         let reads = READS.fetch_add(1, Ordering::Relaxed);
-        if reads % CIRCLE_READS == CIRCLE_READS - 1
+        let is_due = reads - looked_at >= CIRCLE_READS
             && shown.contains(&Stream::Tty)
-            && let Err(e) = circle::check(dir)
-        {
+            && looked.elapsed() >= CIRCLE_PAUSE;
+        if is_due {
+            (looked_at, looked) = (reads, Instant::now());
+        }
+        let refusal = if mark::has_come_back(bytes) {
+            Some(circle::refusal(dir))
+        } else {
+            is_due.then(|| circle::check(dir).err()).flatten()
+        };
+        if let Some(e) = refusal {
             return AttachEvent::Refused(format!("{e:#}"));
         }
         let forwarded = match &mut downlink {

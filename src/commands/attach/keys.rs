@@ -2,7 +2,8 @@
 //! the input.
 //!
 //! Pure. Invariant: every typed byte comes out in order, except complete sequences. The beginning
-//! of a sequence is held back for a limited time.
+//! of a sequence is held back for a moment. Then the app gets it, and the rest of the sequence
+//! still completes it for as long again.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +11,11 @@ use std::time::{Duration, Instant};
 
 use memchr::memchr2;
 
-/// How long the first key of attach's own sequences may be held back.
-const DETACH_HOLD: Duration = Duration::from_millis(500);
+/// How long the first key of attach's own sequences may be held back: a second key that is typed
+/// without a pause comes 80 to 250 ms later.
+const DETACH_HOLD: Duration = Duration::from_millis(250);
+/// How long after that the sequence can still be completed.
+const DETACH_WAIT: Duration = Duration::from_millis(250);
 /// Longest sequence of attach's own keys.
 const DETACH_KEYS: usize = 16;
 
@@ -163,14 +167,17 @@ impl Keys {
 #[derive(Debug)]
 pub(crate) struct Matcher {
     keys: Keys,
-    /// The beginning of a sequence, held back.
-    held: Vec<u8>,
-    held_since: Option<Instant>,
+    /// The beginning of a sequence.
+    begun: Vec<u8>,
+    /// How many of these keys were not held back any longer.
+    released: usize,
+    /// When the current hold or wait is over.
+    until: Option<Instant>,
 }
 
 impl Matcher {
     pub(crate) fn new(keys: Keys) -> Self {
-        Self { keys, held: Vec::new(), held_since: None }
+        Self { keys, begun: Vec::new(), released: 0, until: None }
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -187,7 +194,7 @@ impl Matcher {
     ) -> (usize, Option<KeyCommand>) {
         let mut read = 0;
         while read < typed.len() {
-            if self.held.is_empty() {
+            if self.begun.is_empty() {
                 let rest = &typed[read..];
                 let plain = self.keys.find_first(rest).unwrap_or(rest.len());
                 out.extend_from_slice(&rest[..plain]);
@@ -195,9 +202,11 @@ impl Matcher {
                 if plain == rest.len() {
                     break;
                 }
-                self.held_since = Some(now);
             }
-            self.held.push(typed[read]);
+            if self.released == self.begun.len() {
+                self.until = Some(now + DETACH_HOLD);
+            }
+            self.begun.push(typed[read]);
             read += 1;
             if let Some(command) = self.settle(now, out) {
                 return (read, Some(command));
@@ -208,38 +217,52 @@ impl Matcher {
 
     /// Whether all input is the app's: there are no keys to look for.
     pub(crate) fn is_idle(&self) -> bool {
-        self.keys.0.is_empty() && self.held.is_empty()
+        self.keys.0.is_empty() && self.begun.is_empty()
     }
 
-    /// When keys that are held back are to be released.
+    /// When to call [`Matcher::expire`] if nothing is typed before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.held_since.map(|since| since + DETACH_HOLD)
+        self.until
     }
 
-    /// Releases keys after the deadline.
+    /// After the deadline: releases keys that are held back, or forgets those that were.
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<u8>) {
-        if self.deadline().is_some_and(|deadline| deadline <= now) {
-            out.append(&mut self.held);
-            self.held_since = None;
+        if self.until.is_none_or(|until| now < until) {
+            return;
+        }
+        if self.released < self.begun.len() {
+            out.extend_from_slice(&self.begun[self.released..]);
+            self.released = self.begun.len();
+            self.until = Some(now + DETACH_WAIT);
+        } else {
+            self.forget();
         }
     }
 
     /// Releases keys that begin no sequence.
     fn settle(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<KeyCommand> {
-        while !self.held.is_empty() {
-            if let Some(command) = self.keys.complete(&self.held) {
-                self.held.clear();
-                self.held_since = None;
+        while !self.begun.is_empty() {
+            if let Some(command) = self.keys.complete(&self.begun) {
+                self.forget();
                 return Some(command);
             }
-            if self.keys.begins(&self.held) {
+            if self.keys.begins(&self.begun) {
                 return None;
             }
-            out.push(self.held.remove(0));
-            self.held_since = Some(now);
+            let key = self.begun.remove(0);
+            match self.released.checked_sub(1) {
+                Some(released) => self.released = released,
+                None => out.push(key),
+            }
+            self.until = Some(now + DETACH_HOLD);
         }
-        self.held_since = None;
+        self.forget();
         None
+    }
+
+    fn forget(&mut self) {
+        self.begun.clear();
+        (self.released, self.until) = (0, None);
     }
 }
 
@@ -348,31 +371,70 @@ mod tests {
         }
     }
 
+    /// Whether the keys that follow a pause complete the sequence, and what the app gets.
     #[test]
-    fn a_held_key_is_released_after_a_pause() {
+    fn a_key_is_held_back_for_a_moment_and_the_sequence_waits_longer() {
+        let (hold, both) = (DETACH_HOLD, DETACH_HOLD + DETACH_WAIT);
+        let soon = Duration::from_millis(1);
+        for (detach, keys, app, detaches) in [
+            ("ctrl-p,ctrl-q", &[(b'\x10', soon), (b'\x11', soon)][..], "", true),
+            ("ctrl-p,ctrl-q", &[(b'\x10', hold), (b'\x11', soon)], "\x10", true),
+            ("ctrl-p,ctrl-q", &[(b'\x10', hold), (b'x', soon)], "\x10x", false),
+            ("ctrl-p,ctrl-q", &[(b'\x10', hold), (b'\x10', soon), (b'\x11', soon)], "\x10", true),
+            ("ctrl-p,ctrl-q", &[(b'\x10', both), (b'\x11', soon)], "\x10\x11", false),
+            ("ctrl-p,ctrl-q", &[(b'\x10', both), (b'\x10', soon), (b'\x11', soon)], "\x10", true),
+            ("a,b,c", &[(b'a', hold), (b'b', hold), (b'c', soon)], "ab", true),
+            ("a,b,c", &[(b'a', hold), (b'b', soon), (b'x', soon)], "abx", false),
+            ("a,b,c", &[(b'a', hold), (b'b', soon), (b'a', hold), (b'b', soon)], "aba", false),
+            ("a,a,b", &[(b'a', hold), (b'a', soon), (b'a', soon), (b'b', soon)], "a", true),
+            // One key is never held back.
+            ("ctrl-]", &[(b'a', soon), (b'\x1d', soon)], "a", true),
+        ] {
+            let (mut matcher, mut out, mut found) = (matcher(detach, ""), Vec::new(), None);
+            let mut now = Instant::now();
+            for (key, pause) in keys {
+                found = found.or(matcher.push(&[*key], now, &mut out).1);
+                // As the loop does it: at each deadline.
+                let next = now + *pause;
+                while let Some(due) = matcher.deadline().filter(|due| *due <= next) {
+                    matcher.expire(due, &mut out);
+                }
+                now = next;
+            }
+            let got = (String::from_utf8(out).unwrap(), found == Some(KeyCommand::Detach));
+            assert_eq!(got, (app.to_owned(), detaches), "{detach} {keys:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_key_does_not_wait_longer_for_the_third() {
         let now = Instant::now();
         let mut matcher = matcher("ctrl-p,ctrl-q,x", "");
         let mut out = Vec::new();
         matcher.push(b"\x10", now, &mut out);
         let due = matcher.deadline().unwrap();
         assert_eq!(due, now + DETACH_HOLD);
-        // The first key does not wait longer for the third.
         matcher.push(b"\x11", due, &mut out);
         assert_eq!(matcher.deadline(), Some(due));
         matcher.expire(due, &mut out);
-        assert_eq!((out.as_slice(), matcher.deadline()), (&b"\x10\x11"[..], None));
-        assert_eq!(matcher.push(b"x", due, &mut out), (1, None));
+        assert_eq!(out, b"\x10\x11");
     }
 
     proptest! {
         #[test]
-        fn no_key_is_lost(pieces in prop::collection::vec("[abc]{0,5}", 0..10)) {
+        fn no_key_is_lost(
+            pieces in prop::collection::vec(("[abc]{0,5}", 0u32..600), 0..10),
+        ) {
             let mut matcher = matcher("a,b,a,z", "b,c,y");
-            let reads: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
-            let (mut out, commands) = typed(&mut matcher, &reads);
-            prop_assert!(commands.is_empty());
-            matcher.expire(Instant::now() + DETACH_HOLD, &mut out);
-            prop_assert_eq!(out, pieces.concat().into_bytes());
+            let (mut out, mut now) = (Vec::new(), Instant::now());
+            for (piece, pause) in &pieces {
+                prop_assert_eq!(matcher.push(piece.as_bytes(), now, &mut out), (piece.len(), None));
+                now += Duration::from_millis(u64::from(*pause));
+                matcher.expire(now, &mut out);
+            }
+            matcher.expire(now + DETACH_HOLD, &mut out);
+            let typed: String = pieces.into_iter().map(|(piece, _)| piece).collect();
+            prop_assert_eq!(out, typed.into_bytes());
         }
     }
 }

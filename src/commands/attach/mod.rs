@@ -13,6 +13,7 @@
 //! | [`terminal`] | the local terminal: raw while attached, restored on every way out |
 //! | [`filter`], [`restore`] | which sequences reach that terminal; how to undo the others |
 //! | [`class`] | the effects of sequences |
+//! | [`mark`] | a mark on our lines, to notice when they come back |
 //! | [`keys`], [`mode`] | detach keys; `--mode` |
 //!
 //! Invariant: the local terminal is as before on every way out.
@@ -28,6 +29,7 @@ mod io_threads;
 pub(crate) mod keys;
 mod liveness;
 mod losses;
+mod mark;
 pub(crate) mod mode;
 mod notices;
 mod page;
@@ -36,7 +38,7 @@ mod restore;
 mod sent;
 mod terminal;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -52,7 +54,8 @@ use self::losses::SessionLosses;
 use self::mode::AttachMode;
 use self::notices::{LocalTerminal, Notices};
 use self::page::ClientList;
-use super::{find, list};
+use super::find::{self, Cure};
+use super::{enable, list};
 use crate::os::diagnostics;
 use crate::os::state::AppDir;
 use crate::types::exit::Exit;
@@ -81,6 +84,8 @@ pub(crate) struct AttachRequest {
     pub(crate) read_only: bool,
     /// The end of our input ends the app's.
     pub(crate) stdin_once: bool,
+    /// It fails if the app does not take all input.
+    pub(crate) must_deliver: bool,
     /// Keep the input of other clients back.
     pub(crate) exclusive: Option<Exclusive>,
     /// The keys that detach, when the input is a terminal.
@@ -107,6 +112,7 @@ impl AttachRequest {
             pass: Pass::default(),
             read_only: false,
             stdin_once: false,
+            must_deliver: false,
             exclusive: None,
             detach_keys: Sequence::default(),
             suspend_key: Sequence::none(),
@@ -150,25 +156,32 @@ impl From<anyhow::Error> for Leave {
 }
 
 /// The default of `--redraw`: the screen, unless `--from` is given or the output is not a terminal,
-/// where the app's own bytes are wanted.
+/// where the app's own bytes are wanted, or is one that cannot be redrawn.
 pub(crate) fn default_redraw(from: Position) -> Redraw {
-    let shows_screen = from == Position::Unseen && io::stdout().is_terminal();
+    let shows_screen =
+        from == Position::Unseen && io::stdout().is_terminal() && !terminal::is_dumb();
     if shows_screen { Redraw::Screen } else { Redraw::None }
 }
-
-/// The hint for an app that is not there yet.
-const WAIT_HINT: &str = " (use --wait to wait for it)";
 
 /// Attaches until the app, the mux or the user ends it.
 pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     let AttachRequest { dir, wait, .. } = request;
     request.keys(true)?;
+    if *wait == Some(Duration::ZERO)
+        && request.mode != AttachMode::List
+        && let Some(why) = enable::waits_for_restart(dir)
+    {
+        bail!("{why}");
+    }
     if request.mode == AttachMode::List {
-        let endpoints = find::retry(dir, *wait, WAIT_HINT, |endpoints| Ok(endpoints.clone()))?;
+        let endpoints =
+            find::retry(dir, *wait, Cure::StartOrWait, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
     let dial = |endpoints: &_| dial::dial(request, endpoints, None);
-    let new = find::retry(dir, *wait, WAIT_HINT, dial)?;
+    // `send` has no option for waiting.
+    let cure = if request.must_deliver { Cure::Start } else { Cure::StartOrWait };
+    let new = find::retry(dir, *wait, cure, dial)?;
     let (sender, mut events) = io_threads::mailbox().context("cannot create the event mailbox")?;
     let wanted = &new.connection.wanted;
     let types = wanted.input.is_some();
@@ -189,7 +202,12 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     let others = (on_screen && new.others > 0).then(|| page::others(dir.name(), new.others, &keys));
     // The output of `run` is that of its command, if that has no terminal.
     let greets = by_person && (on_tty || request.keeper.is_none());
-    let greeting = || page::greeting(dir.name(), wanted, (&keys, has_keyboard && types));
+    let greeting = || {
+        let is_other = |service: &String| *service != format!("{}.service", dir.name());
+        let service = enable::service_of(dir).filter(is_other);
+        let names = (dir.name(), service.as_deref());
+        page::greeting(names, wanted, (&keys, has_keyboard && types))
+    };
     let lines = others.into_iter().chain(greets.then(greeting));
     // The first screen would wipe these lines away: they are then shown after that screen.
     let (first, later): (Vec<_>, Vec<_>) = lines.partition(|_| !redraws);

@@ -1,8 +1,8 @@
 //! Lines for the user, on a terminal that shows the app's output.
 //!
-//! If the mux redraws the screen, a line lies over the app's output for [`NOTE`], and the
-//! redraw then removes it. Otherwise a line follows the output, or is on the last row of a full
-//! screen.
+//! If the mux redraws the screen, a line lies over the app's output for [`NOTE`], or until the user
+//! types, and the redraw then removes it. Otherwise a line follows the output, or is on the last row
+//! of a full screen.
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,8 @@ use crate::os::diagnostics;
 /// How long a line of ours stays on an app's full screen before a redraw: long enough to be read
 /// twice.
 const NOTE: Duration = Duration::from_secs(5);
+/// The same once the user types: what it hides is needed now.
+const NOTE_TYPING: Duration = Duration::from_millis(500);
 /// Pause before a line of `attach` is shown again after the app wiped it away: each time the screen
 /// is redrawn.
 const NOTE_PAUSE: Duration = Duration::from_millis(300);
@@ -74,6 +76,10 @@ impl Notices {
         self.terminal == LocalTerminal::Raw
     }
 
+    pub(crate) fn edits_lines(&self) -> bool {
+        self.terminal == LocalTerminal::Lines
+    }
+
     /// A screen was asked for, if the mux sends screens.
     pub(crate) fn expect_screen(&mut self) {
         if self.redraws {
@@ -91,6 +97,13 @@ impl Notices {
     /// The lines were wiped away before the app's output moved.
     pub(crate) fn on_wiped(&mut self) {
         self.repeat_at = Some(Instant::now() + NOTE_PAUSE);
+    }
+
+    /// The user types at the app.
+    pub(crate) fn on_typed(&mut self, now: Instant) {
+        if let Some(shown) = &mut self.shown {
+            shown.until = shown.until.min(now + NOTE_TYPING);
+        }
     }
 
     /// Whether the screen is to be redrawn: to remove lines, or to show them again.
@@ -148,5 +161,30 @@ impl Notices {
             self.shown = Some(NoticeLines::new([shown, lines].concat()));
         }
         self.shown.as_ref().is_some_and(|shown| terminal::show_over_output(&shown.lines))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typing_removes_a_line() {
+        let now = Instant::now();
+        let lines = |until| Some(NoticeLines { lines: vec!["a line".to_owned()], until });
+        let mut notices = Notices::new(LocalTerminal::Raw, true);
+        notices.pending = None;
+        notices.shown = lines(now + NOTE);
+        assert!(!notices.needs_redraw(now + NOTE_TYPING, 0));
+        // Further keys do not keep it.
+        notices.on_typed(now);
+        notices.on_typed(now + NOTE_TYPING);
+        assert_eq!(notices.deadline(), Some(now + NOTE_TYPING));
+        assert!(notices.needs_redraw(now + NOTE_TYPING, 0));
+        assert_eq!(notices.deadline(), None);
+        // It never stays for longer.
+        notices.shown = lines(now);
+        notices.on_typed(now);
+        assert!(notices.needs_redraw(now, 0));
     }
 }

@@ -4,6 +4,7 @@
 
 use super::keys::{KeyCommand, Keys, Sequence};
 use super::mode::WantedStreams;
+use crate::types::escape;
 use crate::types::name::AppName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
@@ -14,7 +15,7 @@ use crate::wire::{ClientReport, Report};
 pub(crate) enum ClientList {
     /// The mux has not answered yet.
     Requested,
-    Known(Report),
+    Known(Box<Report>),
     /// Why the mux did not answer, in one line.
     Unknown(String),
 }
@@ -27,9 +28,10 @@ pub(crate) fn others(app: &AppName, count: usize, keys: &Keys) -> String {
     format!("app {app}: {count} {are} attached{keys}")
 }
 
-/// What this terminal is attached to, how to leave, and where ^C goes, in one line.
+/// What this terminal is attached to, how to leave, and where ^C goes, in one line. `service` is given
+/// if the app has another name than it.
 pub(crate) fn greeting(
-    app: &AppName,
+    (app, service): (&AppName, Option<&str>),
     wanted: &WantedStreams,
     (keys, sends_interrupt): (&Keys, bool),
 ) -> String {
@@ -44,7 +46,8 @@ pub(crate) fn greeting(
         (None, true) => "^C goes to the app".to_owned(),
         (None, false) => "^C leaves".to_owned(),
     };
-    format!("{what} of app {app}{only}: {how}")
+    let service = service.map_or(String::new(), |service| format!(" ({service})"));
+    format!("{what} of app {app}{service}{only}: {how}")
 }
 
 /// Our right to type, which decides what keys the page has.
@@ -102,7 +105,7 @@ pub(crate) fn text(
     let clients = match clients {
         ClientList::Requested => vec!["Asking for the attached clients ...".to_owned()],
         ClientList::Unknown(why) => {
-            vec![format!("Cannot list the attached clients: {}", why.escape_debug())]
+            vec![format!("Cannot list the attached clients: {}", escape::line(why))]
         }
         ClientList::Known(report) => client_lines(report, own),
     };
@@ -187,7 +190,7 @@ mod tests {
 
     #[test]
     fn it_shows_the_keys_and_the_clients() {
-        let lines = shown(&ClientList::Known(report(4)), 24, 80);
+        let lines = shown(&ClientList::Known(report(4).into()), 24, 80);
         for line in [
             "iottymux: attached to app demo",
             "  ctrl-p ctrl-q    detach; the app keeps running",
@@ -236,8 +239,11 @@ mod tests {
         ] {
             let mut wanted = AttachMode::Auto.resolve(has).unwrap();
             wanted.input = wanted.input.filter(|_| !reads_only);
-            assert_eq!(greeting(&app, &wanted, (&keys(detach), interrupts)), want);
+            assert_eq!(greeting((&app, None), &wanted, (&keys(detach), interrupts)), want);
         }
+        let wanted = AttachMode::Auto.resolve(&[Stream::Tty]).unwrap();
+        let line = greeting((&app, Some("game.service")), &wanted, (&keys(""), true));
+        assert_eq!(line, "terminal of app demo (game.service): ^C goes to the app");
     }
 
     #[test]
@@ -257,14 +263,14 @@ mod tests {
     #[test]
     fn it_fits_any_window() {
         for (rows, cols) in [(24, 80), (12, 40), (8, 10), (2, 3), (1, 1)] {
-            for clients in [ClientList::Requested, ClientList::Known(report(100))] {
+            for clients in [ClientList::Requested, ClientList::Known(report(100).into())] {
                 let lines = shown(&clients, rows, cols);
                 // The last line ends the one before the last row, or is the only one.
                 assert!(lines.len() < usize::from(rows).max(2), "{rows}: {lines:?}");
                 assert!(lines.iter().all(|line| line.chars().count() <= usize::from(cols)));
             }
         }
-        let lines = shown(&ClientList::Known(report(100)), 24, 80);
+        let lines = shown(&ClientList::Known(report(100).into()), 24, 80);
         assert_eq!(lines.last().unwrap(), "... and more, see iottymux status");
         assert_eq!(lines.len(), 23);
     }

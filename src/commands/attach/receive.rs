@@ -15,8 +15,9 @@ use super::liveness::Liveness;
 use super::mode::AttachMode;
 use super::page::ClientList;
 use super::{AttachRequest, Attached, Leave, terminal};
-use crate::commands::find;
+use crate::commands::find::{self, Cure};
 use crate::os::sys;
+use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::wire::{Gap, Report, Rights};
 
@@ -65,7 +66,7 @@ impl Attached<'_> {
                 self.say(&format!("detached from app {} by request", self.name()));
                 return Err(self.finish(Exit::Done));
             }
-            AttachEvent::Refused(why) => return Err(self.fail(&why.escape_debug().to_string())),
+            AttachEvent::Refused(why) => return Err(self.fail(&escape::line(&why))),
             AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
             AttachEvent::OutputClosed => return Err(Leave::With(Exit::Unread)),
             AttachEvent::OutputFailed(e) => {
@@ -131,7 +132,7 @@ impl Attached<'_> {
                 self.say(&format!("attached to app {name}: you can type again"));
             }
             Some(false) => {
-                let why = rights.why.escape_debug();
+                let why = escape::line(&rights.why);
                 self.say(&format!("attached to app {name}: you cannot type: {why}"));
             }
         }
@@ -166,7 +167,10 @@ impl Attached<'_> {
             (_, Some(progress), _) if reconnects => return self.reconnect(progress),
             (Some(AnnouncedEnd::Mux), _, _) => self.finish(Exit::Done),
             // A raw socket announces nothing: its end is the normal end.
-            (None, None, Ok(())) => self.finish(Exit::Done),
+            (None, None, Ok(())) => {
+                self.input.on_all_taken();
+                self.finish(Exit::Done)
+            }
             (None, _, Ok(())) => self.lost(""),
             (None, _, Err(e)) => self.lost(&format!(" ({e})")),
         })
@@ -204,12 +208,17 @@ impl Attached<'_> {
         };
         let earlier = Earlier { progress, input };
         self.sender.spawn("dial", move || {
-            AttachEvent::Reconnected(find::retry(&request.dir, request.wait, "", |endpoints| {
-                if is_lost {
-                    bail!("there is a new mux{INPUT_UNCONFIRMED}");
-                }
-                dial::dial(&request, endpoints, Some(&earlier))
-            }))
+            AttachEvent::Reconnected(find::retry(
+                &request.dir,
+                request.wait,
+                Cure::Nothing,
+                |endpoints| {
+                    if is_lost {
+                        bail!("there is a new mux{INPUT_UNCONFIRMED}");
+                    }
+                    dial::dial(&request, endpoints, Some(&earlier))
+                },
+            ))
         })?;
         Ok(())
     }
@@ -265,7 +274,8 @@ impl Attached<'_> {
         // The page may be gone by now.
         if self.page.is_some() {
             let unknown = |e| ClientList::Unknown(format!("{e:#}"));
-            self.page = Some(report.map_or_else(unknown, ClientList::Known));
+            self.page =
+                Some(report.map_or_else(unknown, |report| ClientList::Known(Box::new(report))));
             self.show_page();
         }
     }

@@ -3,7 +3,8 @@
 //! It observes everything that goes to the terminal. Pure, with constant memory.
 
 use crate::core::screen::modes::ScreenModes;
-use crate::core::screen::scan::{Piece, Scanner, unfinished};
+use crate::core::screen::query::Query;
+use crate::core::screen::scan::{Piece, Scanner, last_text, plain_len, unfinished};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -14,21 +15,31 @@ pub(crate) struct Restorer {
     character: Vec<u8>,
     /// Whether there was any output.
     used: bool,
+    /// Whether there was a query, since [`Restorer::take_asked`].
+    asked: bool,
 }
 
 impl Restorer {
     pub(crate) fn observe(&mut self, shown: &[u8]) {
         self.used |= !shown.is_empty();
         let mut at = 0;
-        while let Some(piece) = self.scanner.next(shown, &mut at) {
+        loop {
+            if self.scanner.is_in_text() && !self.modes.is_shifted() {
+                // Most output changes no modes; this skips it fast.
+                let plain = &shown[at..at + plain_len(&shown[at..])];
+                at += plain.len();
+                let (text, follows) = last_text(plain);
+                if follows {
+                    self.character.clear();
+                }
+                end_with(text, &mut self.character);
+            }
+            let Some(piece) = self.scanner.next(shown, &mut at) else { return };
             self.modes.read(piece);
-            if let Piece::Text(text) = piece {
-                // The last three bytes complete any character that began before them.
-                self.character.extend_from_slice(&text[text.len().saturating_sub(3)..]);
-                let whole = self.character.len() - unfinished(&self.character);
-                self.character.drain(..whole);
-            } else {
-                self.character.clear();
+            self.asked |= Query::of(piece, |_| ());
+            match piece {
+                Piece::Text(text) => end_with(text, &mut self.character),
+                _ => self.character.clear(),
             }
         }
     }
@@ -60,6 +71,11 @@ impl Restorer {
         [self.terminator().as_bytes(), text, &self.unfinished()].concat()
     }
 
+    /// Whether the terminal got a query since this was asked last: its reply may be on its way.
+    pub(crate) fn take_asked(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
+    }
+
     /// Everything was undone. Doing that twice would move the cursor back to where it was then.
     pub(crate) fn forget(&mut self) {
         (self.modes, self.used) = (ScreenModes::default(), false);
@@ -79,6 +95,14 @@ impl Restorer {
         }
         out.into_bytes()
     }
+}
+
+/// The output ends with this text, and perhaps with an incomplete character.
+fn end_with(text: &[u8], character: &mut Vec<u8>) {
+    // The last three bytes complete any character that began before them.
+    character.extend_from_slice(&text[text.len().saturating_sub(3)..]);
+    let whole = character.len() - unfinished(character);
+    character.drain(..whole);
 }
 
 #[cfg(test)]
@@ -116,6 +140,8 @@ mod tests {
             (&["\x1b[?1049h\x1b[?1049l"], CALM),
             (&["\x1b[?10", "49;25", "h"], "\x1b[?1049l\x1b[0m\x0f"),
             (&["\x1b[?25l"], "\x1b[?25h\x1b[0m\x0f"),
+            (&["\x1b[?2\n5l"], "\x1b[?25h\x1b[0m\x0f"),
+            (&["\x1b[?25l\x1b\nc"], CALM),
             (&["\x1b[?1000;1006h\x1b="], "\x1b[?1000l\x1b[?1006l\x1b>\x1b[0m\x0f"),
             (&["\x1b[?1049h\x1bc"], CALM),
             (&["\x1b[1049h"], CALM),
@@ -177,6 +203,33 @@ mod tests {
         assert_eq!((undo.unfinished().len(), undo.is_between_sequences()), (0, false));
     }
 
+    /// Parts of the output of an app.
+    const PARTS: &[&[u8]] = &[
+        b"text",
+        b"\xc3",
+        b"\xa9",
+        "\u{6f22}".as_bytes(),
+        b"\xe6\xbc",
+        b"\r\n",
+        b"\x1b[1;31m",
+        b"\x1b[m",
+        b"\x1b[K",
+        b"\x1b[3;4H",
+        b"\x0e",
+        b"\x0f",
+        b"\x05",
+        b"\x1b)0",
+        b"\x1b[?25l",
+        b"\x1b[",
+        b"\x1b",
+        b"\x1b]2;",
+        b"\x07",
+        b"\x1b\\",
+        b"\x18",
+        b"m",
+        b"1;2",
+    ];
+
     proptest! {
         #[test]
         fn any_bytes_and_any_split(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..200) {
@@ -186,6 +239,22 @@ mod tests {
             split.observe(a);
             split.observe(b);
             prop_assert_eq!(whole.sequence(20), split.sequence(20));
+        }
+
+        #[test]
+        fn any_output_and_any_split(
+            parts in prop::collection::vec(prop::sample::select(PARTS), 0..20),
+            size in 2usize..40,
+        ) {
+            let shown: Vec<u8> = parts.concat();
+            let (mut whole, mut cut, mut single) =
+                (Restorer::default(), Restorer::default(), Restorer::default());
+            whole.observe(&shown);
+            shown.chunks(size).for_each(|piece| cut.observe(piece));
+            shown.chunks(1).for_each(|byte| single.observe(byte));
+            let state = |undo: &Restorer| (undo.sequence(20), undo.unfinished());
+            prop_assert_eq!(state(&whole), state(&single));
+            prop_assert_eq!(state(&cut), state(&single));
         }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError}
 use std::thread;
 use std::time::{Duration, Instant};
 
+use memchr::memmem;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -19,10 +20,12 @@ use nix::sys::termios::{
     FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios, cfmakeraw, tcflush,
     tcgetattr, tcsetattr,
 };
+use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::termios::tcgetwinsize;
 
 use super::filter::{Filter, Pass};
 use super::keys::Keys;
+use super::mark;
 use super::restore::Restorer;
 use crate::os::diagnostics::{say, say_on_new_line, say_on_screen};
 use crate::os::print::write_all;
@@ -34,6 +37,16 @@ use crate::types::{escape, limits};
 /// rest comes with the next write; otherwise it continues behind the line.
 const NOTE_HOLD: Duration = Duration::from_millis(50);
 
+/// Replies of the terminal to the app are expected for so long: a mux waits for them no longer.
+const REPLY: Duration = Duration::from_secs(5);
+/// How long attach waits for them at its end, at most.
+const REPLY_WAIT: Duration = Duration::from_millis(500);
+/// Replies behind the first one that attach waits for come within this time.
+const REPLY_PAUSE: Duration = Duration::from_millis(30);
+/// A query that every terminal knows (DSR), and its reply.
+const ASK: &[u8] = b"\x1b[5n";
+const REPLIED: &[u8] = b"\x1b[0n";
+
 /// The modes of the terminal before and during attach. Locked for moments only.
 static MODES: Mutex<Option<SavedTermios>> = Mutex::new(None);
 /// Locked while something is written to the screen, which may take as long as the terminal does.
@@ -42,6 +55,7 @@ static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen {
     filter: None,
     owner: ScreenOwner::App,
     wipe_notice: Vec::new(),
+    asked_at: None,
 });
 /// Set while the screen shows text from before attach or of the shell.
 static HAS_TEXT: AtomicBool = AtomicBool::new(false);
@@ -51,7 +65,7 @@ static SCREEN_FREED: Condvar = Condvar::new();
 static SCREEN_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Set when everything is restored for good. No output is shown after that.
 static RESTORED: AtomicBool = AtomicBool::new(false);
-/// Whether the app's last line on a terminal has no end yet.
+/// Whether the last line on a terminal, of the app or typed, has no end yet.
 static INSIDE_LINE: AtomicBool = AtomicBool::new(false);
 /// Whether standard output and standard error are terminals.
 static TERMINALS: OnceLock<[bool; 2]> = OnceLock::new();
@@ -80,6 +94,8 @@ struct TerminalScreen {
     owner: ScreenOwner,
     /// Wipes away the lines that lie over the app's output, as long as the output has not moved.
     wipe_notice: Vec<u8>,
+    /// When the app last asked the terminal something.
+    asked_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +121,15 @@ pub(crate) fn size() -> Option<Size> {
     (size.ws_row > 0 && size.ws_col > 0).then_some(Size { rows: size.ws_row, cols: size.ws_col })
 }
 
+/// Whether the terminal understands no escape sequences.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|name| name == "dumb")
+}
+
 /// Records the app's changes to the terminal on standard output from now on. Returns whether there
-/// is one.
+/// is one that can be changed.
 pub(crate) fn watch_screen() -> bool {
-    let is_terminal = io::stdout().is_terminal();
+    let is_terminal = io::stdout().is_terminal() && !is_dumb();
     lock(&SCREEN).restorer = is_terminal.then(Restorer::default);
     HAS_TEXT.store(is_terminal, Ordering::Relaxed);
     is_terminal
@@ -118,7 +139,8 @@ pub(crate) fn watch_screen() -> bool {
 pub(crate) fn filter(pass: Pass) {
     let terminals = [io::stdout().is_terminal(), io::stderr().is_terminal()];
     let terminals = TERMINALS.get_or_init(|| terminals);
-    lock(&SCREEN).filter = terminals.contains(&true).then(|| (Filter::new(pass), Vec::new()));
+    let filter = || if is_dumb() { Filter::of_text() } else { Filter::new(pass) };
+    lock(&SCREEN).filter = terminals.contains(&true).then(|| (filter(), Vec::new()));
 }
 
 /// Whether a stream of the app goes to a terminal.
@@ -219,14 +241,15 @@ pub(crate) fn show_on_last_row(line: &str) -> bool {
     })
 }
 
-/// Shows lines at the top right, where they rarely hide a prompt, or the last line on the last row
-/// of a full screen. The caller redraws the screen later. Returns whether they were shown.
+/// Shows lines at the right in the middle, or the last line on the last row of a full screen. In the
+/// middle they rarely hide a prompt, and a redraw has removed them before they scroll off. The caller
+/// redraws the screen later. Returns whether they were shown.
 pub(crate) fn show_over_output(lines: &[String]) -> bool {
     let lines: Vec<String> = lines.iter().map(|line| format!("iottymux: {line}")).collect();
     lines.last().is_some_and(|line| show_on_last_row(line))
         || write_overlay(false, |Size { rows, cols }| {
             let (mut out, mut wipe) = (String::new(), String::new());
-            for (row, line) in (1..rows).zip(&lines) {
+            for (row, line) in (rows.div_ceil(2)..rows).zip(&lines) {
                 let line = cut(line, cols);
                 let len = line.chars().count();
                 let go = format!("\x1b[{row};{}H", usize::from(cols) - len);
@@ -250,7 +273,7 @@ pub(crate) fn print_line(line: &str) {
     let restorer = screen.as_ref().and_then(|screen| screen.restorer.as_ref());
     let restorer = restorer.filter(|_| io::stderr().is_terminal() && !is_restored());
     write_soon(restorer.map_or("", Restorer::terminator).as_bytes(), until);
-    say_on_screen(line);
+    say_on_screen(line, INSIDE_LINE.swap(false, Ordering::Relaxed));
     write_soon(&restorer.map(Restorer::unfinished).unwrap_or_default(), until);
 }
 
@@ -272,7 +295,8 @@ fn write_overlay(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
     let is_wanted = is_apps && restorer.is_full_screen() == full;
     let Some(size) = size().filter(|_| is_wanted) else { return false };
     let (text, wipe) = text(size);
-    let written = write_soon(&restorer.insert(overlay("0;7", &text).as_bytes()), until);
+    let look = format!("0;7{}", mark::mark());
+    let written = write_soon(&restorer.insert(overlay(&look, &text).as_bytes()), until);
     if written && !wipe.is_empty() {
         screen.wipe_notice = overlay("0", &wipe).into_bytes();
     }
@@ -288,16 +312,13 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         _ => write_all(&io::stdout(), bytes),
     };
     let is_filtered = is_terminal(stream);
-    if let Some(last) = bytes.last().filter(|_| is_filtered) {
-        INSIDE_LINE.store(*last != b'\n', Ordering::Relaxed);
-    }
     if stream != Stream::Tty && !is_filtered {
         return write(bytes).map(|()| false);
     }
     let mut wiped = false;
     for chunk in bytes.chunks(CHUNK) {
         let Some(mut screen) = lock_for_output() else { return Ok(wiped) };
-        let TerminalScreen { restorer, wipe_notice, filter, .. } = &mut *screen;
+        let TerminalScreen { restorer, wipe_notice, filter, asked_at, .. } = &mut *screen;
         let passed = match filter.as_mut().filter(|_| is_filtered) {
             Some((filter, memory)) => filter.read(chunk, memory),
             None => chunk,
@@ -311,6 +332,9 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
                 wiped = true;
             }
             restorer.observe(passed);
+            if restorer.take_asked() {
+                *asked_at = Some(Instant::now());
+            }
         } else if !is_filtered {
             drop(screen);
             write(chunk)?;
@@ -318,12 +342,20 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         }
         // Under the lock, so that it does not come after what undoes it.
         write(passed)?;
+        if let Some(last) = passed.last().filter(|_| is_filtered) {
+            INSIDE_LINE.store(*last != b'\n', Ordering::Relaxed);
+        }
     }
     Ok(wiped)
 }
 
-/// Scrolls text that is not the app's off the screen, before a redraw clears it. New lines scroll
-/// exactly the rows down to the cursor.
+/// The beginning of a line was typed and echoed.
+pub(crate) fn begin_line() {
+    INSIDE_LINE.store(true, Ordering::Relaxed);
+}
+
+/// Scrolls text that is not the app's off the screen, before a redraw clears it. All rows are
+/// scrolled: there may be text below the cursor.
 pub(crate) fn keep_text() -> io::Result<()> {
     if !HAS_TEXT.load(Ordering::Relaxed) {
         return Ok(());
@@ -331,7 +363,7 @@ pub(crate) fn keep_text() -> io::Result<()> {
     let Some(_screen) = lock_for_output() else { return Ok(()) };
     HAS_TEXT.store(false, Ordering::Relaxed);
     let rows = size().map_or(0, |size| size.rows);
-    write_all(&io::stdout(), format!("\r{}", "\n".repeat(rows.into())).as_bytes())
+    write_all(&io::stdout(), format!("\x1b[{rows}H{}", "\n".repeat(rows.into())).as_bytes())
 }
 
 /// Whether this output may move what is on the screen, or change to the other screen, which would
@@ -405,10 +437,14 @@ pub(crate) fn undo_app_changes() {
     }
 }
 
-/// The bytes that undo the app's changes.
+/// The bytes that undo the app's changes. Behind a full screen the cursor returns to where it was.
 fn undo(screen: &TerminalScreen) -> Vec<u8> {
     let cols = size().map_or(0, |size| size.cols);
-    screen.restorer.as_ref().map(|restorer| restorer.sequence(cols)).unwrap_or_default()
+    let Some(restorer) = &screen.restorer else { return Vec::new() };
+    if restorer.is_full_screen() {
+        begin_line();
+    }
+    restorer.sequence(cols)
 }
 
 /// Gives the screen to an owner, with this text on it, and undoes the changes of the owner before.
@@ -441,6 +477,9 @@ fn hand_over(to: ScreenOwner, text: &str) -> bool {
     }
     if to == ScreenOwner::Shell {
         restore_title(&mut screen, until);
+        if screen.asked_at.take().is_some_and(|at| at.elapsed() < REPLY) {
+            drop_replies();
+        }
     }
     if let Some(restorer) = screen.restorer.as_mut().filter(|_| done && to != ScreenOwner::App) {
         restorer.forget();
@@ -463,6 +502,35 @@ fn restore_title(screen: &mut TerminalScreen, until: Instant) {
     };
     if restored {
         filter.forget_title();
+    }
+}
+
+/// Drops the terminal's replies to the app, which the shell would take for typed input: what comes
+/// before the reply to a query of our own, and what comes together with that.
+fn drop_replies() {
+    let is_raw = lock(&MODES).is_some();
+    let is_in_front = tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp());
+    let mut until = Instant::now() + REPLY_WAIT;
+    if !is_raw || !is_in_front || !write_soon(ASK, until) {
+        return;
+    }
+    let (mut dropped, mut buffer) = (Vec::new(), [0; 512]);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        let stdin = io::stdin();
+        match poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(1..) => {}
+            Err(Errno::EINTR) => continue,
+            _ => return,
+        }
+        let Ok(len @ 1..) = nix::unistd::read(&stdin, &mut buffer) else { return };
+        dropped.extend_from_slice(&buffer[..len]);
+        if memmem::find(&dropped, REPLIED).is_some() {
+            until = until.min(Instant::now() + REPLY_PAUSE);
+        }
+        let old = dropped.len().saturating_sub(REPLIED.len() - 1);
+        dropped.drain(..old);
     }
 }
 

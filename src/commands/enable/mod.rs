@@ -89,6 +89,22 @@ pub(crate) fn service_of(app: &AppDir) -> Option<String> {
     app.is_default().then(|| place.names().ok()?.remove(app.name())).flatten()
 }
 
+/// The service that is this app, if it still runs with the streams that it had before it was
+/// enabled.
+pub(crate) fn with_earlier_streams(app: &AppDir) -> Option<String> {
+    let run = app.earlier_run()?;
+    service_of(app).filter(|service| manager_of(app).run_of(service) == Some(run))
+}
+
+/// What a person is told of such a service.
+pub(crate) fn waits_for_restart(app: &AppDir) -> Option<String> {
+    let service = with_earlier_streams(app)?;
+    let user = manager_of(app).option();
+    Some(format!(
+        "{service} runs, but can be attached only after: systemctl{user} restart {service}"
+    ))
+}
+
 /// The service of this name on this machine, by its main name: one of the system, or of this user.
 pub(crate) fn existing(service: &ServiceName) -> Option<(Manager, String)> {
     let managers = [false, true].map(|user| Manager { user }).into_iter();
@@ -120,11 +136,17 @@ pub(crate) struct How {
     pub(crate) force: bool,
 }
 
-/// Makes a service attachable from its next start on, or at once.
-pub(crate) fn enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> Result<()> {
+/// Makes a service attachable from its next start on, or at once. `told` is printed when nothing
+/// refuses that any more.
+pub(crate) fn enable(
+    manager: Manager,
+    (app, told): (&AppUnits, &str),
+    setup: &Setup,
+    how: How,
+) -> Result<()> {
     let what = || format!("cannot enable {}", app.service);
     check_rights(manager).with_context(what)?;
-    try_to_enable(manager, app, setup, how).with_context(what)
+    try_to_enable(manager, (app, told), setup, how).with_context(what)
 }
 
 /// Refuses users other than root for services of the system.
@@ -158,7 +180,12 @@ fn check_service(
     Ok(())
 }
 
-fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> Result<()> {
+fn try_to_enable(
+    manager: Manager,
+    (app, told): (&AppUnits, &str),
+    setup: &Setup,
+    how: How,
+) -> Result<()> {
     let service = app.service.as_str();
     let shown = manager.show(service)?;
     check_service(manager, &app.service, &shown, how.force)?;
@@ -173,7 +200,7 @@ fn try_to_enable(manager: Manager, app: &AppUnits, setup: &Setup, how: How) -> R
     trial::run(manager, app, setup, &trials(setup, &place, (&switch.muxes, &files))?)?;
     let state = place.state(app.owner())?;
     let (written, fate) = carry_out(&switch, &place, &files)?;
-    print(&summary(&written))?;
+    print(&format!("{told}{}", summary(&written)))?;
     for line in overridden(manager, service, &files)? {
         log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
     }
@@ -223,6 +250,12 @@ fn plan_switch<'a>(
             broken.join("=, ")
         );
     }
+    // A service that has these streams already is not restarted for nothing.
+    let has_streams = shown.is_active()
+        && !before.is_empty()
+        && !changes
+        && !is_earlier(manager, app.service.as_str(), &place.state(owner)?);
+    let now = now && (loses || !has_streams);
     Ok(Switch { manager, app, shown, before, muxes, old_sockets, sockets, changes, loses, now })
 }
 
@@ -281,7 +314,9 @@ fn block_signals() -> Result<()> {
 
 /// Whether a service still runs on the streams that it had before its muxes prepared theirs.
 fn is_earlier(manager: Manager, service: &str, state: &[AppDir]) -> bool {
-    manager.run_of(service).is_some_and(|run| state.iter().any(|dir| dir.is_earlier(&run)))
+    manager
+        .run_of(service)
+        .is_some_and(|run| state.iter().any(|dir| dir.earlier_run().as_ref() == Some(&run)))
 }
 
 /// The lines of a service's own files about its streams.

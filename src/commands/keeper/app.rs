@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use nix::poll::PollFd;
@@ -18,10 +18,6 @@ use crate::os::sys;
 use crate::systemd::process;
 use crate::types::size::Size;
 use crate::wire::AppStatus;
-
-/// How long a command at a terminal has after SIGTERM before `run` hangs up its terminal: as with
-/// container engines.
-const HANG_UP: Duration = Duration::from_secs(10);
 
 /// An app, as its keeper sees it.
 pub(crate) trait App {
@@ -43,7 +39,7 @@ pub(crate) trait App {
 
     /// Does what is due, and returns what has become of it since. `terminal` is the master of its
     /// terminal, if the keeper has that.
-    fn look(&mut self, terminal: Option<&OwnedFd>, now: Instant) -> Result<Option<AppEvent>>;
+    fn look(&mut self, now: Instant) -> Result<Option<AppEvent>>;
 
     /// Passes a signal on; whether there is a process to take it. Otherwise SIGTERM ends the mux.
     fn signal(&mut self, signal: Signal, terminal: Option<&OwnedFd>, now: Instant) -> bool;
@@ -70,8 +66,8 @@ pub(crate) struct CommandApp {
     command: Command,
     terminal: bool,
     child: Option<Child>,
-    /// When its terminal hangs up, once it has been asked to end.
-    hangs_up_at: Option<Instant>,
+    /// Whether it got SIGTERM before.
+    is_asked_to_end: bool,
 }
 
 impl CommandApp {
@@ -87,16 +83,13 @@ impl CommandApp {
         }
         sys::in_own_session(&mut command, terminal);
         sys::ending_with_parent(&mut command);
-        Self { command, terminal, child: None, hangs_up_at: None }
+        Self { command, terminal, child: None, is_asked_to_end: false }
     }
 
     /// Acts like a closed terminal: the process and its foreground job get SIGHUP.
-    fn hang_up(&mut self, foreground: Option<Pid>) {
-        self.hangs_up_at = None;
-        if let Some(pid) = self.pid() {
-            let _ = kill(pid, Signal::SIGHUP);
-            let _ = kill(pid, Signal::SIGCONT);
-        }
+    fn hang_up(pid: Pid, foreground: Option<Pid>) {
+        let _ = kill(pid, Signal::SIGHUP);
+        let _ = kill(pid, Signal::SIGCONT);
         if let Some(group) = foreground {
             let _ = killpg(group, Signal::SIGHUP);
             let _ = killpg(group, Signal::SIGCONT);
@@ -125,39 +118,34 @@ impl App for CommandApp {
         Ok(())
     }
 
-    /// When its terminal hangs up, if it was asked to end and has not.
-    fn due(&self) -> Option<Instant> {
-        self.hangs_up_at
-    }
-
-    fn look(&mut self, terminal: Option<&OwnedFd>, now: Instant) -> Result<Option<AppEvent>> {
+    fn look(&mut self, _: Instant) -> Result<Option<AppEvent>> {
         let Some(child) = &mut self.child else { return Ok(None) };
         if let Some(ended) = child.try_wait().context("cannot wait for the app")? {
             self.child = None;
-            self.hangs_up_at = None;
             return Ok(Some(AppEvent::Ended(Some(status(ended)))));
-        }
-        if self.hangs_up_at.is_some_and(|at| at <= now) {
-            log::info!("the command has not ended, its terminal hangs up");
-            self.hang_up(terminal.and_then(foreground));
         }
         Ok(None)
     }
 
     /// A signal of a key goes to the job in the terminal's foreground, as there. Interactive shells
-    /// ignore SIGTERM: after [`HANG_UP`], or when that signal comes again, the terminal hangs up.
-    fn signal(&mut self, signal: Signal, terminal: Option<&OwnedFd>, now: Instant) -> bool {
+    /// ignore SIGTERM: their terminal hangs up at once. That of any other command hangs up when
+    /// SIGTERM comes again.
+    fn signal(&mut self, signal: Signal, terminal: Option<&OwnedFd>, _: Instant) -> bool {
         let Some(pid) = self.pid() else { return false };
         if let Signal::SIGINT | Signal::SIGQUIT = signal
             && let Some(group) = terminal.and_then(foreground)
         {
             return killpg(group, signal).is_ok();
         }
+        let is_taken = kill(pid, signal).is_ok();
         if self.terminal && signal == Signal::SIGTERM {
-            let again = self.hangs_up_at.is_some();
-            self.hangs_up_at = Some(if again { now } else { now + HANG_UP });
+            let again = std::mem::replace(&mut self.is_asked_to_end, true);
+            if again || ignores(pid, signal) {
+                log::info!("the command does not end on {signal}, its terminal hangs up");
+                Self::hang_up(pid, terminal.and_then(foreground));
+            }
         }
-        kill(pid, signal).is_ok()
+        is_taken
     }
 
     /// The number is not used again before [`App::look`].
@@ -165,6 +153,14 @@ impl App for CommandApp {
         let child = self.child.as_ref()?;
         i32::try_from(child.id()).ok().map(Pid::from_raw)
     }
+}
+
+/// Whether a process ignores a signal, see proc_pid_status(5).
+fn ignores(pid: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    ignored.is_some_and(|bits| bits & (1 << (signal as i32 - 1)) != 0)
 }
 
 /// The status as clients get it.

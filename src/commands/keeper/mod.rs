@@ -7,7 +7,6 @@
 
 mod app;
 mod mux;
-mod signals;
 mod store;
 
 use std::ffi::OsString;
@@ -21,11 +20,11 @@ use nix::sys::signal::Signal;
 
 pub(crate) use self::app::{App, AppEvent, CommandApp};
 use self::mux::MuxProcess;
-use self::signals::KeeperSignals;
 use self::store::{MuxMessage, Store};
 use crate::commands::status;
 use crate::logfmt::path::LogPath;
 use crate::mux::TERMINAL;
+use crate::os::signals::CaughtSignals;
 use crate::os::state::AppDir;
 use crate::os::{diagnostics, sys};
 use crate::types::exit::Exit;
@@ -45,6 +44,14 @@ pub(crate) const AWAIT_CLIENT: &str = "IOTTYMUX_AWAIT_CLIENT";
 /// The signal by which `run --attach` tells its keeper that its output was closed. The app gets
 /// SIGPIPE. That cannot be passed on itself: the keeper may get it for its own messages.
 pub(crate) const OUTPUT_CLOSED: Signal = Signal::SIGUSR1;
+const CAUGHT: [Signal; 6] = [
+    Signal::SIGCHLD,
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    OUTPUT_CLOSED,
+];
 
 /// An app to be kept.
 pub(crate) struct KeepRequest {
@@ -90,6 +97,8 @@ struct Keeper {
     stays: Option<Duration>,
     /// When the keeper leaves its mux alone, if it was asked to end.
     leaves_at: Option<Instant>,
+    /// Whether the mux, once it is ready, is to reopen its logs: a signal would end one that starts.
+    reopens_logs: bool,
     mux: MuxProcess,
     store: Store,
 }
@@ -115,7 +124,7 @@ enum AppStage {
 /// Keeps an app and its mux until both have ended.
 pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
     let client_until = request.awaits_client.then(|| Instant::now() + FIRST_CLIENT);
-    let signals = KeeperSignals::new().context("cannot catch signals")?;
+    let signals = CaughtSignals::new(&CAUGHT).context("cannot catch signals")?;
     let store = Store::with(request.passed);
     let keeper = Keeper {
         on_ready: Some(request.on_ready),
@@ -124,6 +133,7 @@ pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
         insists: request.insists,
         stays: request.stays,
         leaves_at: None,
+        reopens_logs: false,
         mux: MuxProcess::start(request.dir.name(), request.mux, request.user, &store)?,
         store,
         dir: request.dir,
@@ -132,11 +142,11 @@ pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
 }
 
 impl Keeper {
-    fn work(mut self, mut signals: KeeperSignals) -> Result<Exit> {
+    fn work(mut self, mut signals: CaughtSignals) -> Result<Exit> {
         loop {
             self.receive()?;
             // Before the app is looked at: SIGCHLD says that there is something to see.
-            let pending: Vec<Signal> = signals.pending().collect();
+            let pending = signals.take();
             self.look_at_app()?;
             for signal in pending {
                 self.on_signal(signal);
@@ -164,7 +174,7 @@ impl Keeper {
     }
 
     /// Waits for a signal, a message or the app, or until something is due.
-    fn wait(&self, signals: &KeeperSignals) -> Result<()> {
+    fn wait(&self, signals: &CaughtSignals) -> Result<()> {
         let mut fds = self.app.watched();
         fds.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
         // The channel of a mux that has died stays readable.
@@ -197,6 +207,9 @@ impl Keeper {
         match (message, self.stage) {
             (MuxMessage::Ready, stage) => {
                 let is_first = self.mux.on_ready();
+                if std::mem::take(&mut self.reopens_logs) {
+                    self.mux.signal(Signal::SIGHUP);
+                }
                 match stage {
                     AppStage::Waiting { client_until: None } => self.start_app(),
                     AppStage::Waiting { .. } => {}
@@ -258,7 +271,7 @@ impl Keeper {
     // ---- the app ----
 
     fn look_at_app(&mut self) -> Result<()> {
-        while let Some(event) = self.app.look(self.store.get(TERMINAL), Instant::now())? {
+        while let Some(event) = self.app.look(Instant::now())? {
             match event {
                 AppEvent::Started => self.report_start(),
                 AppEvent::Ended(status) => {
@@ -303,8 +316,12 @@ impl Keeper {
             (AppStage::Over { exit, .. }, Some(0)) => Ok(Some(exit)),
             // It had no client yet.
             (AppStage::Over { exit, .. }, _) if !self.mux.was_ready() => Ok(Some(exit)),
-            // It has said why, and would say it again.
+            // It has said why, unless a signal has ended it, and would say it again.
             (AppStage::Waiting { .. }, code) if !self.mux.was_ready() && !self.insists => {
+                if code.is_none() {
+                    let name = self.dir.name();
+                    log::error!("app {name}: its mux ended before it was ready ({status})");
+                }
                 let exit =
                     if code == Some(Exit::Usage.code()) { Exit::Usage } else { Exit::Failed };
                 Ok(Some(exit))
@@ -337,7 +354,8 @@ impl Keeper {
         match signal {
             // Both are looked at in each turn.
             Signal::SIGCHLD => {}
-            Signal::SIGHUP => self.mux.signal(signal),
+            Signal::SIGHUP if self.mux.is_ready() => self.mux.signal(signal),
+            Signal::SIGHUP => self.reopens_logs = true,
             _ => {
                 if let Some(stays) = self.stays {
                     self.leaves_at.get_or_insert(now + stays);

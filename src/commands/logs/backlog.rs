@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail};
 use super::LogsRequest;
 use super::output::Output;
 use super::watch::{FileWatch, Woken};
-use crate::commands::find;
+use crate::commands::find::{self, Cure};
 use crate::logfmt::entry::LoggedEntry;
 use crate::os::state::AppDir;
-use crate::types::limits;
 use crate::types::stream::{Position, Stream};
 use crate::types::time::Stamp;
+use crate::types::{escape, limits};
 use crate::wire::last::Last;
 use crate::wire::session::{self, Patience};
 use crate::wire::{Decoder, End, FrameKind, Gap, Hello, Item, Refusal, Report, Want};
@@ -29,7 +29,7 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
     let streams = missing.keys().map(|stream| Want { stream: *stream, from: Position::Start });
     // It never holds the app back.
     let hello = Hello { streams: streams.collect(), patience_ms: Some(0), ..Hello::default() };
-    let (mut socket, welcome) = find::retry(app, Some(Duration::ZERO), "", |endpoints| {
+    let (mut socket, welcome) = find::retry(app, Some(Duration::ZERO), Cure::Start, |endpoints| {
         let file = endpoints.session().context("its mux does not support sessions")?;
         session::open(app, file, &hello, Patience::For(limits::ANSWER))
     })?;
@@ -79,7 +79,7 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
                 }
                 Item::Control(FrameKind::Error, body) => {
                     let Refusal { error, .. } = serde_json::from_slice(&body)?;
-                    bail!("app {}: the mux refused: {}", app.name(), error.escape_debug());
+                    bail!("app {}: the mux refused: {}", app.name(), escape::line(&error));
                 }
                 Item::Control(..) | Item::Screen(_) => {}
             }
@@ -110,7 +110,10 @@ pub(super) fn check(request: &LogsRequest, app: &AppDir) -> Result<()> {
         ("--json", wants.json),
     ];
     if let Some((option, _)) = needs_times.iter().find(|(_, is_given)| *is_given) {
-        bail!("app {} has no log, so its lines have no times for {option}", app.name());
+        bail!(
+            "{option} needs the times of lines: the mux of app {} does not keep them",
+            app.name()
+        );
     }
     Ok(())
 }

@@ -36,7 +36,9 @@ pub(super) struct JournalEntries {
 /// Prints the entries, and with --follow new ones until the app ends. Returns whether there was
 /// any.
 pub(super) fn show(request: &LogsRequest, entries: &JournalEntries) -> Result<bool> {
-    let by_lines = request.has_conditions() || request.wants.stream.is_some();
+    // With --since, journalctl has --lines count from there.
+    let has_start = request.wants.since > Stamp::default();
+    let by_lines = has_start || request.has_conditions() || request.wants.stream.is_some();
     let mut log = Journal {
         entries,
         request,
@@ -56,6 +58,14 @@ pub(super) fn show(request: &LogsRequest, entries: &JournalEntries) -> Result<bo
     }
     log.output.finish()?;
     Ok(log.cursor.is_some())
+}
+
+/// Whether this user may read the lines of services of this manager.
+pub(super) fn is_readable(manager: Manager) -> bool {
+    let mut command = Command::new("journalctl");
+    command.args(["--quiet", "--lines=0"]).stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    manager.user || Uid::effective().is_root() || command.status().is_ok_and(|end| end.success())
 }
 
 /// An entry in journalctl's JSON. A field that occurs twice is an array, and so are bytes that are

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
+use nix::unistd::Uid;
 use regex_lite::Regex;
 
 use super::logs::files::{Files, Named};
@@ -35,6 +36,7 @@ use super::logs::watch::{FileWatch, Woken, ends_in};
 use super::logs::whole::WholeLines;
 use super::{enable, find, status};
 use crate::logfmt::format;
+use crate::os::files::is_closed_to_user;
 use crate::os::state::AppDir;
 use crate::wire::Report;
 use crate::wire::last::Last;
@@ -217,40 +219,61 @@ fn source(request: &LogsRequest) -> Result<Source<'_>> {
         return Ok(Source::Files(path, Named::ByUser));
     }
     let Some(app) = &request.app else { bail!("logs: expected an app or a file") };
+    if let Some(why) = enable::waits_for_restart(app) {
+        log::warn!("{why}");
+    }
     let readers = |name: &str| format::find(name)?.reader;
-    if let Some((reader, path)) = Logged::read(app)?.as_ref().and_then(|log| log.readable(readers))
-    {
+    let logged = match Logged::read(app) {
+        // The mux may let this user in all the same.
+        Err(e) if find::is_forbidden(&e) => return without_files(app, true),
+        read => read?,
+    };
+    if let Some((reader, path)) = logged.as_ref().and_then(|log| log.readable(readers)) {
         let root = app.root().with_context(|| format!("app {}", app.name()))?;
         // The path of a mux in another root is below that root.
         let path = match (root, path.strip_prefix("/")) {
             (Some(root), Ok(below)) => root.join(below),
             _ => path.to_owned(),
         };
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        if is_closed_to_user(&path) || is_closed_to_user(dir) {
+            return without_files(app, true);
+        }
         return Ok(Source::Files(path, Named::ByMux(reader)));
     }
-    without_files(app)
+    without_files(app, false)
 }
 
-/// Where the lines of an app without a log file are.
-fn without_files(app: &AppDir) -> Result<Source<'_>> {
+/// Where the lines of an app without a log file are, or with one that this user may not read.
+fn without_files(app: &AppDir, is_file_closed: bool) -> Result<Source<'_>> {
     let entries = |service| {
         let manager = enable::manager_of(app);
         JournalEntries { app: app.clone(), manager, service }
     };
     match status::report(app) {
         Ok(mut report) => {
-            let is_logged = report.logs.iter().any(|log| log.log.starts_with("journal"));
-            match report.service.take() {
+            // Until a restart its lines go where they went before.
+            let is_elsewhere = enable::with_earlier_streams(app).is_some();
+            let is_logged =
+                is_elsewhere || report.logs.iter().any(|log| log.log.starts_with("journal"));
+            let service = report.service.take();
+            let is_journal_closed =
+                is_logged && service.is_some() && !journal::is_readable(enable::manager_of(app));
+            match service {
                 // A service without output streams has them in the journal.
-                Some(service) if is_logged || report.streams.is_empty() => {
+                Some(service) if is_logged && !is_journal_closed || report.streams.is_empty() => {
                     Ok(Source::Journal(entries(service), None))
                 }
-                _ => Ok(Source::Backlog(app, Box::new(report))),
+                _ => {
+                    warn_of_closed_log(app, is_journal_closed, is_file_closed);
+                    Ok(Source::Backlog(app, Box::new(report)))
+                }
             }
         }
         Err(e) => {
             let service = enable::service_of(app);
             let last = e.downcast_ref::<find::Ended>().map(|ended| ended.last.clone());
+            let service = service.filter(|_| journal::is_readable(enable::manager_of(app)));
             match (service, last) {
                 (Some(service), last) => Ok(Source::Journal(entries(service), last)),
                 (None, Some(last)) => Ok(Source::Last(app, last)),
@@ -258,4 +281,15 @@ fn without_files(app: &AppDir) -> Result<Source<'_>> {
             }
         }
     }
+}
+
+/// Says that there is a log, and why the lines are not from there.
+fn warn_of_closed_log(app: &AppDir, is_journal_closed: bool, is_file_closed: bool) {
+    let what = match (is_journal_closed, is_file_closed) {
+        (true, _) => "the journal, unlike the group systemd-journal".to_owned(),
+        (_, true) => format!("the log of app {}", app.name()),
+        _ => return,
+    };
+    let user = Uid::effective();
+    log::warn!("user {user} may not read {what}; these lines are what the mux keeps");
 }

@@ -122,7 +122,7 @@ impl App for Container {
         }
     }
 
-    fn look(&mut self, _terminal: Option<&OwnedFd>, now: Instant) -> Result<Option<AppEvent>> {
+    fn look(&mut self, now: Instant) -> Result<Option<AppEvent>> {
         match self {
             Self::Awaited { starter, bundle } => match receive_process(starter) {
                 Ok(None) => Ok(None),

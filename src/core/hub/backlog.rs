@@ -100,6 +100,7 @@ impl Backlog {
     /// The memory for the next `len` bytes (at most the capacity): one piece, and a second one
     /// where the ring wraps. Bytes written there count only after [`Backlog::commit`], but the
     /// oldest bytes may be gone from now on: a client that still needs them takes them before.
+    #[inline]
     pub(crate) fn space(&mut self, len: usize) -> [&mut [u8]; 2] {
         let len = len.min(self.capacity());
         // Before they are overwritten: the next mux must not go by them, should this one be killed.

@@ -303,6 +303,11 @@ impl Input {
         Some(id)
     }
 
+    /// The clients that have not ended, or whose bytes are not all with the app.
+    pub(crate) fn undelivered(&self) -> Vec<ClientId> {
+        self.writers.keys().copied().chain(self.ends.iter().map(|(_, id)| *id)).collect()
+    }
+
     /// Forgets everything that the app has not been given, and all writers: its input is closed. A
     /// reservation stays.
     pub(crate) fn close(&mut self) {
@@ -402,13 +407,17 @@ impl Input {
     /// The first client with input after the one served last. While a client is in a line, other
     /// clients with lines wait, even if that client has no input now.
     fn next_writer(&self) -> Option<ClientId> {
-        let may = |(id, merge): (ClientId, Merge)| {
-            let waits = merge == Merge::Lines && self.turn.is_some_and(|turn| turn.client != id);
-            (!waits).then_some(id)
-        };
-        let after = |id: &ClientId| self.last.is_some_and(|last| *id > last);
-        let first = self.at_work().find_map(may);
-        self.at_work().filter_map(may).find(after).or(first)
+        let mut first = None;
+        for (id, merge) in self.at_work() {
+            if merge == Merge::Lines && self.turn.is_some_and(|turn| turn.client != id) {
+                continue;
+            }
+            if self.last.is_some_and(|last| id > last) {
+                return Some(id);
+            }
+            first.get_or_insert(id);
+        }
+        first
     }
 }
 

@@ -5,10 +5,13 @@
 
 use memchr::{memchr_iter, memmem, memrchr};
 
-use super::scan::{ESC, text_len};
+use super::scan::{self, ESC, numbers};
 
-/// Bytes of a piece below which skipping saves nothing.
-const FLOOD: usize = 1024;
+/// Bytes of a run below which skipping saves nothing.
+pub(crate) const FLOOD: usize = 1024;
+/// The final bytes of the sequences that select a look, and that erase in their row.
+const SELECT: u8 = b'm';
+const ERASE: u8 = b'K';
 /// The end of a line after which the cursor is in the first column.
 const NEWLINE: &[u8] = b"\r\n";
 
@@ -23,14 +26,13 @@ pub(crate) struct Flood<'a> {
 }
 
 impl<'a> Flood<'a> {
-    /// The flood at the beginning of these bytes, which are outside of sequences. After `below` new
-    /// lines the cursor is in the last row, and after `rows` more nothing is left of the screen.
-    /// The flood ends at the beginning of a row.
+    /// The flood at the beginning of a run ([`run_len`]). After `below` new lines the cursor is in
+    /// the last row, and after `rows` more nothing is left of the screen. The flood ends at the
+    /// beginning of a row.
     pub(crate) fn find(bytes: &'a [u8], below: usize, rows: usize) -> Option<Self> {
         if bytes.len() < FLOOD {
             return None;
         }
-        let bytes = &bytes[..run_len(bytes)];
         // The row in which the flood ends scrolls away, too.
         let last = memchr_iter(b'\n', bytes).rev().nth(rows)? + 1;
         let len = memmem::rfind(&bytes[..last], NEWLINE)? + NEWLINE.len();
@@ -53,33 +55,18 @@ pub(crate) fn looks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = bytes.len();
     while let Some(at) = memrchr(ESC, &bytes[..from]) {
         from = at;
-        if matches!(sequence(&bytes[at..]), Some((b"" | b"0", b'm'))) {
+        if matches!(numbers(&bytes[at..]), Some((b"" | b"0", SELECT))) {
             break;
         }
     }
     let bytes = &bytes[from..];
-    let sequences = memchr_iter(ESC, bytes).filter_map(|at| sequence(&bytes[at..]));
-    sequences.filter(|(_, last)| *last == b'm').map(|(numbers, _)| numbers)
+    let sequences = memchr_iter(ESC, bytes).filter_map(|at| numbers(&bytes[at..]));
+    sequences.filter(|(_, last)| *last == SELECT).map(|(numbers, _)| numbers)
 }
 
 /// The length of the beginning that changes nothing but its own rows and the look.
-fn run_len(bytes: &[u8]) -> usize {
-    let mut len = 0;
-    loop {
-        len += text_len(&bytes[len..]);
-        match sequence(&bytes[len..]) {
-            Some((numbers, _)) => len += numbers.len() + 3,
-            None => return len,
-        }
-    }
-}
-
-/// The numbers and the last byte of the sequence at the beginning, if it selects a look (`m`) or
-/// erases in its row (`K`).
-fn sequence(bytes: &[u8]) -> Option<(&[u8], u8)> {
-    let [ESC, b'[', body @ ..] = bytes else { return None };
-    let end = body.iter().position(|byte| !matches!(byte, b'0'..=b';'))?;
-    matches!(body[end], b'm' | b'K').then(|| (&body[..end], body[end]))
+pub(crate) fn run_len(bytes: &[u8]) -> usize {
+    scan::run_len(bytes, |last| matches!(last, SELECT | ERASE))
 }
 
 #[cfg(test)]
@@ -90,7 +77,7 @@ mod tests {
     fn what_scrolls_away_is_found() {
         let lines = |line: &str, count| line.repeat(count).into_bytes();
         let flood = |bytes: &[u8]| {
-            let flood = Flood::find(bytes, 2, 4)?;
+            let flood = Flood::find(&bytes[..run_len(bytes)], 2, 4)?;
             let looks = flood.looks().map(|looks| String::from_utf8_lossy(looks).into_owned());
             Some((flood.len, looks.collect::<Vec<_>>().join(" ")))
         };

@@ -204,6 +204,14 @@ impl Row {
         }
     }
 
+    /// Cells after this many are as new, which those are that a larger window adds.
+    pub(crate) fn end_at(&mut self, cols: usize) {
+        if self.rest != Cell::default() {
+            self.reach(cols);
+            self.rest = Cell::default();
+        }
+    }
+
     /// Has no cells after the last column, and no half of a character in it.
     pub(crate) fn cut(&mut self, cols: usize) {
         self.cells.truncate(cols);

@@ -31,7 +31,7 @@ mod text;
 use std::fmt::Write;
 
 use super::screen::draw::{draw, put_cursor, set_tabs};
-use super::screen::flood::Flood;
+use super::screen::flood::{FLOOD, Flood};
 use super::screen::model::{Model, StyledCursor};
 use super::screen::modes::{Saved, ScreenModes, is_closed};
 use super::screen::query::{PendingQuery, Query};
@@ -50,6 +50,8 @@ pub struct Screen {
 /// The state that complete pieces change.
 struct State {
     modes: ScreenModes,
+    /// The app's window. The model may be smaller.
+    window: Size,
     model: Model,
     title: Option<String>,
     asked: Vec<PendingQuery>,
@@ -62,6 +64,7 @@ impl Screen {
     pub fn new(size: Size) -> Self {
         let state = State {
             modes: ScreenModes::default(),
+            window: size,
             model: Model::new(size),
             title: None,
             asked: Vec::new(),
@@ -118,29 +121,43 @@ impl Screen {
     /// Processes bytes that do not end within a character, except inside a sequence.
     fn pieces(&mut self, bytes: &[u8]) {
         let mut at = 0;
-        if self.scanner.is_in_text()
-            && let Some(flood) = self.state.flood(bytes)
-        {
-            if self.state.model.keeps_history() {
-                self.scan(&bytes[..flood.head], &mut at);
-                self.state.model.keep_flood(&bytes[at..flood.len]);
+        while bytes.len() - at >= FLOOD {
+            let mut end = at + FLOOD;
+            if self.scanner.is_in_text() {
+                let run = at + flood::run_len(&bytes[at..]);
+                self.skip(&bytes[..run], &mut at);
+                end = end.max(run);
             }
-            self.state.model.flooded(flood.looks());
-            at = flood.len;
+            self.scan(bytes, &mut at, end);
         }
-        self.scan(bytes, &mut at);
+        self.scan(bytes, &mut at, bytes.len());
         self.state.before += bytes.len() as u64;
     }
 
-    /// Processes bytes from `at` on.
-    fn scan(&mut self, bytes: &[u8], at: &mut usize) {
-        while let Some(piece) = self.scanner.next(bytes, at) {
+    /// Processes what scrolls away at the beginning of this run, from `at` on.
+    fn skip(&mut self, run: &[u8], at: &mut usize) {
+        let Some(flood) = self.state.flood(&run[*at..]) else { return };
+        let (head, end) = (*at + flood.head, *at + flood.len);
+        if self.state.model.keeps_history() {
+            self.scan(&run[..head], at, head);
+            self.state.model.keep_flood(&run[head..end]);
+        }
+        self.state.model.flooded(flood.looks());
+        *at = end;
+    }
+
+    /// Processes whole pieces from `at` on, until `end` is reached.
+    fn scan(&mut self, bytes: &[u8], at: &mut usize, end: usize) {
+        while *at < end
+            && let Some(piece) = self.scanner.next(bytes, at)
+        {
             self.state.piece(piece, *at);
         }
     }
 
     /// Changes the size of the app's window.
     pub fn resize(&mut self, size: Size) {
+        self.state.window = size;
         self.state.model.resize(size);
         self.state.modes.resized();
     }
@@ -152,7 +169,13 @@ impl Screen {
 
     /// The answer of a plain terminal, if it has one.
     pub fn answer(&self, asked: &PendingQuery) -> Option<Vec<u8>> {
-        asked.answer(self.state.model.size(), &self.state.modes)
+        asked.answer(self.state.window, &self.state.modes)
+    }
+
+    /// The report of the app's new window, if the app wants it in its input.
+    pub fn size_report(&self) -> Option<Vec<u8>> {
+        let State { modes, window, .. } = &self.state;
+        modes.reports_size().then(|| query::size_report(*window).into_bytes())
     }
 
     /// The modes that the app has set.
@@ -194,6 +217,16 @@ impl Screen {
     /// right. It cuts rows of the main screen at the top, so that the cursor is visible, and rows
     /// of the alternate screen at the bottom.
     pub fn redraw(&self, window: Size) -> Vec<u8> {
+        self.drawn(window, false)
+    }
+
+    /// The bytes that make another model equal to this one.
+    pub fn copy(&self) -> Vec<u8> {
+        self.drawn(Size { rows: 0, cols: 0 }, true)
+    }
+
+    /// See [`Screen::redraw`]. For a model it has also what a viewer's terminal must not do.
+    fn drawn(&self, window: Size, for_model: bool) -> Vec<u8> {
         let State { modes, model, title, .. } = &self.state;
         let window = self.window(window);
         // CAN breaks off a sequence that the terminal may be in.
@@ -230,7 +263,7 @@ impl Screen {
         if let Some((first, last)) = region {
             let _ = write!(out, "\x1b[{first};{last}r");
         }
-        out.push_str(&modes.set_changed());
+        out.push_str(&modes.set_changed(for_model));
         let region = region.filter(|_| modes.counts_from_region());
         out.push_str(&self.state.put(false, &model.cursor(), region, window, top));
         out.push_str(&modes.select_charsets());
@@ -307,14 +340,14 @@ impl State {
         out
     }
 
-    /// What scrolls away at the beginning of these bytes.
-    fn flood<'a>(&self, bytes: &'a [u8]) -> Option<Flood<'a>> {
+    /// What scrolls away at the beginning of this run.
+    fn flood<'a>(&self, run: &'a [u8]) -> Option<Flood<'a>> {
         let is_odd = self.model.keeps_history() && !self.model.is_usual(&self.modes);
         if self.modes.is_shifted() || !self.modes.wraps() || is_odd {
             return None;
         }
         let (below, rows) = self.model.rows_until_scrolled(&self.modes)?;
-        Flood::find(bytes, below, rows)
+        Flood::find(run, below, rows)
     }
 
     /// Processes a piece that ends `end` bytes after `before`.
@@ -341,15 +374,18 @@ impl State {
             self.string(text);
             return self.modes.read(Piece::Sequence(raw));
         }
-        // Control characters within a sequence come before it.
-        if raw[1..].iter().any(|byte| *byte < b' ') {
-            let (inner, raw): (Vec<u8>, Vec<u8>) = raw[1..].iter().partition(|byte| **byte < b' ');
+        if let Some((inner, raw)) = scan::inner_controls(raw) {
             self.model.print(&inner, &mut self.modes);
-            return self.sequence(&[&[ESC], &raw[..]].concat(), end);
+            return self.sequence(&raw, end);
         }
         if let Some(control) = Control::parse(raw) {
             match Query::control(&control) {
-                Some(query) => self.ask(query, end),
+                Some(query) => {
+                    self.ask(query, end);
+                    if query == Query::Sizes {
+                        self.control(&control);
+                    }
+                }
                 None => self.control(&control),
             }
         } else {

@@ -523,16 +523,19 @@ impl Model {
         self.resize_main(rows, cols);
         if self.is_alternate {
             let screen = &mut self.screens[1];
+            // As on the main screen, the cursor's row stays.
+            let top = (self.cursor.row + 1).saturating_sub(rows);
+            screen.drain(..top);
             screen.resize(rows, Row::default());
-            if cols < self.cols {
-                for row in screen.iter_mut() {
-                    row.cut(cols);
-                }
+            for row in screen.iter_mut() {
+                if cols < self.cols { row.cut(cols) } else { row.end_at(self.cols) }
             }
             // A full row in a larger window has room.
             let CursorPlace { row, col, wraps } = self.cursor;
             let col = if wraps && cols > self.cols { col + 1 } else { col };
-            self.cursor = within(CellPosition { row, col }, rows, cols);
+            self.cursor = within(CellPosition { row: row - top, col }, rows, cols);
+            let saved = &mut self.saved[1].at;
+            saved.row = saved.row.saturating_sub(top);
         }
         (self.rows, self.cols) = (rows, cols);
         self.tabs.resize(cols);

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use memchr::memchr;
 
 use super::palette::Palette;
-use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT, string};
+use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT, inner_controls, string};
 use super::tabs::TAB;
 
 /// Keyboard modes that a program may push and pop.
@@ -92,6 +92,11 @@ const fn index_of(private: bool, number: u16) -> usize {
     at
 }
 
+/// Reports of the terminal's size in its input. Not set again on a viewer's terminal: each redraw
+/// would report the size of that window, and the mux reports the size of the app's.
+pub(crate) const SIZE_REPORTS: u16 = 2048;
+/// Margins at the left and right, and grapheme clusters: undone, but not drawn.
+const NOT_DRAWN: [u16; 2] = [69, 2027];
 /// Synchronized update. Not set again: the terminal would freeze until the update ends.
 const UPDATE: u16 = 2026;
 /// Cursor shown.
@@ -285,14 +290,15 @@ impl ScreenModes {
     }
 
     /// The bytes that set all changed modes after [`ScreenModes::reset`], on the current screen.
-    /// They move the cursor.
-    pub(crate) fn set_changed(&self) -> String {
+    /// They move the cursor. With `reports` these include [`SIZE_REPORTS`].
+    pub(crate) fn set_changed(&self, reports: bool) -> String {
         let mut out = String::new();
         for (mode, _) in MODES[..ALTERNATE].iter().zip(self.changed).filter(|(_, changed)| *changed)
         {
             let other = |group: &[u16], last| group.contains(&mode.number) && mode.number != last;
             let passed_over = mode.private
                 && (matches!(mode.number, UPDATE | CURSOR)
+                    || mode.number == SIZE_REPORTS && !reports
                     || other(&MOUSE_MODES, self.mouse)
                     || other(&MOUSE_ENCODINGS, self.encoding));
             if !passed_over {
@@ -343,6 +349,22 @@ impl ScreenModes {
     pub(crate) fn is_set(&self, private: bool, number: u16) -> Option<bool> {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         MODES.iter().position(known).map(|at| self.changed[at] != MODES[at].usual)
+    }
+
+    /// What a program learns about a mode; `None` if the screen does not have it.
+    pub(crate) fn reported(&self, private: bool, number: u16) -> Option<bool> {
+        self.is_set(private, number).filter(|_| !(private && NOT_DRAWN.contains(&number)))
+    }
+
+    /// Whether the program wants reports of the terminal's size.
+    pub(crate) fn reports_size(&self) -> bool {
+        self.is_set(true, SIZE_REPORTS) == Some(true)
+    }
+
+    /// The keyboard modes of the current screen.
+    pub(crate) fn keyboard(&self) -> u16 {
+        let Keyboard { base, stack, depth } = self.keyboards[usize::from(self.is_alternate())];
+        stack[..depth].last().copied().unwrap_or(base)
     }
 
     #[cfg(test)]
@@ -400,9 +422,17 @@ impl ScreenModes {
     }
 
     fn sequence(&mut self, raw: &[u8]) {
+        // Most sequences are colours.
+        if matches!(raw, [ESC, b'[', b'0'..=b';', .., b'm'] | [ESC, b'[', b'm']) {
+            return;
+        }
+        if let Some((inner, raw)) = inner_controls(raw) {
+            if inner.contains(&SHIFT_IN) {
+                self.shift_in();
+            }
+            return self.sequence(&raw);
+        }
         match raw {
-            // Most sequences are colours.
-            [ESC, b'[', b'0'..=b';', .., b'm'] | [ESC, b'[', b'm'] => {}
             [ESC, b'[', ..] => {
                 if let Some(control) = Control::parse(raw) {
                     self.control(&control);

@@ -1,6 +1,6 @@
 //! The queries of programs to their terminal, and the answers of a plain one.
 
-use super::modes::ScreenModes;
+use super::modes::{SIZE_REPORTS, ScreenModes};
 use super::scan::{Control, ENQ, ESC, Piece, Scanner, number, plain_len, string};
 use crate::types::size::Size;
 
@@ -45,8 +45,18 @@ pub enum Query {
     Checksum,
     /// Whether it shows pictures (`APC G`).
     Picture,
+    /// Reports of the size from now on, with one at once (mode 2048 is set).
+    Sizes,
     /// Its answerback, which is any text (ENQ).
     Enquiry,
+}
+
+/// First number of a report of the size in mode [`SIZE_REPORTS`].
+const SIZE_REPORT: u16 = 48;
+
+/// The report of a terminal's size in mode [`SIZE_REPORTS`]. Its size in pixels is not known.
+pub(crate) fn size_report(size: Size) -> String {
+    format!("\x1b[{SIZE_REPORT};{};{};0;0t", size.rows, size.cols)
 }
 
 /// A query, and the state in which it was made.
@@ -135,6 +145,7 @@ impl Query {
             (0, b'$', b'p') => Self::Mode(false, value),
             (b'?', b'$', b'p') => Self::Mode(true, value),
             (b'?', 0, b'u') => Self::Keyboard,
+            (b'?', 0, b'h') if control.values().any(|mode| mode == SIZE_REPORTS) => Self::Sizes,
             (b'?', 0, b'm') => Self::Keys,
             (0, 0, b'x') => Self::Parameters,
             (b'?', 0, b'S') => Self::Graphics,
@@ -200,6 +211,7 @@ impl Query {
             Self::Presentation => device(0, b'$', b'u'),
             Self::Checksum => device(0, b'!', b'~'),
             Self::Picture => ReplyPattern::new(b'_', 0, 0, b'G'),
+            Self::Sizes => control(0, 0, b't').first(SIZE_REPORT),
             Self::Enquiry => return None,
         })
     }
@@ -222,7 +234,7 @@ impl PendingQuery {
                 format!("\x1b[{};{};{}t", what - 10, size.rows, size.cols)
             }
             Query::Mode(private, number) => {
-                let state = match modes.is_set(private, number) {
+                let state = match modes.reported(private, number) {
                     None => 0,
                     Some(true) => 1,
                     Some(false) => 2,
@@ -231,6 +243,11 @@ impl PendingQuery {
             }
             Query::Setting => "\x1bP0$r\x1b\\".to_owned(),
             Query::Capability => "\x1bP0+r\x1b\\".to_owned(),
+            Query::Name => {
+                concat!("\x1bP>|iottymux(", env!("CARGO_PKG_VERSION"), ")\x1b\\").to_owned()
+            }
+            Query::Keyboard => format!("\x1b[?{}u", modes.keyboard()),
+            Query::Sizes => size_report(size),
             _ => return None,
         };
         Some(text.into_bytes())
@@ -326,6 +343,9 @@ mod tests {
             ("\x1bP+q544e\x1b\\", &[Q::Capability]),
             ("\x1b[?u", &[Q::Keyboard]),
             ("\x1b[>1u", &[]),
+            ("\x1b[?2004;2048h", &[Q::Sizes]),
+            ("\x1b[?2048l", &[]),
+            ("\x1b[?2004h", &[]),
             ("\x1b[?4m", &[Q::Keys]),
             ("\x1b[m", &[]),
             ("\x1b_Gi=1,a=q;AAAA\x1b\\", &[Q::Picture]),
@@ -337,7 +357,9 @@ mod tests {
     #[test]
     fn answers_of_a_plain_terminal() {
         let mut modes = ScreenModes::default();
-        modes.read(Piece::Sequence(b"\x1b[?2004h"));
+        for set in ["\x1b[?2004h", "\x1b[=1u", "\x1b[>5u"] {
+            modes.read(Piece::Sequence(set.as_bytes()));
+        }
         let size = Size::DEFAULT;
         for (query, want) in [
             ("\x1b[c", "\x1b[?62;22c"),
@@ -347,15 +369,22 @@ mod tests {
             ("\x1b[?6n", "\x1b[?3;7R"),
             ("\x1b[18t", "\x1b[8;24;80t"),
             ("\x1b[14t", ""),
-            ("\x1b[>q", ""),
+            ("\x1b[>q", concat!("\x1bP>|iottymux(", env!("CARGO_PKG_VERSION"), ")\x1b\\")),
             ("\x1b[?2004$p", "\x1b[?2004;1$y"),
             ("\x1b[?1000$p", "\x1b[?1000;2$y"),
             ("\x1b[?25$p", "\x1b[?25;1$y"),
             ("\x1b[?7777$p", "\x1b[?7777;0$y"),
+            ("\x1b[4$p", "\x1b[4;2$y"),
+            ("\x1b[?2026$p", "\x1b[?2026;2$y"),
+            ("\x1b[?2048$p", "\x1b[?2048;2$y"),
+            // These change what the screen shows, and the model does not have them.
+            ("\x1b[?69$p", "\x1b[?69;0$y"),
+            ("\x1b[?2027$p", "\x1b[?2027;0$y"),
+            ("\x1b[?2048h", "\x1b[48;24;80;0;0t"),
             ("\x1b]11;?\x07", ""),
             ("\x1bP$q q\x1b\\", "\x1bP0$r\x1b\\"),
             ("\x1bP+q544e\x1b\\", "\x1bP0+r\x1b\\"),
-            ("\x1b[?u", ""),
+            ("\x1b[?u", "\x1b[?5u"),
         ] {
             let asked = PendingQuery { query: queries(query)[0], end: 0, cursor: (3, 7) };
             let answer = asked.answer(size, &modes).unwrap_or_default();

@@ -5,7 +5,7 @@
 //! [`limits::SEQUENCE`] is passed on as [`Piece::Opaque`], as is one that was broken off. The 8-bit
 //! forms (C1) are not sequences here: in UTF-8 they are parts of characters.
 
-use memchr::memchr3;
+use memchr::{memchr3, memrchr};
 
 use crate::types::limits;
 
@@ -193,22 +193,35 @@ pub(crate) fn text_len(bytes: &[u8]) -> usize {
 /// The length of the beginning that is text, colours, moving the cursor and erasing. Most output is
 /// of this kind.
 pub(crate) fn plain_len(bytes: &[u8]) -> usize {
+    run_len(bytes, |last| {
+        matches!(last, b'@'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'`' | b'd' | b'f' | b'm')
+    })
+}
+
+/// The length of the beginning that is text and sequences of numbers that end with such a byte.
+pub(crate) fn run_len(bytes: &[u8], has: impl Fn(u8) -> bool) -> usize {
     let mut len = 0;
     loop {
         len += text_len(&bytes[len..]);
-        match control_len(&bytes[len..]) {
-            Some(end) if is_plain(&bytes[len..len + end]) => len += end,
+        match numbers(&bytes[len..]) {
+            Some((numbers, last)) if has(last) => len += numbers.len() + 3,
             _ => return len,
         }
     }
 }
 
-/// Whether a control sequence selects a look, moves the cursor or erases, and no more.
-fn is_plain(raw: &[u8]) -> bool {
-    let [_, _, numbers @ .., last] = raw else { return false };
-    let are_numbers = numbers.iter().all(|byte| matches!(byte, b'0'..=b';'));
-    let moves = matches!(last, b'@'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'`' | b'd' | b'f');
-    are_numbers && (*last == b'm' || moves)
+/// The numbers and the final byte of a control sequence at the beginning, if it has nothing else.
+pub(crate) fn numbers(bytes: &[u8]) -> Option<(&[u8], u8)> {
+    let [ESC, b'[', body @ ..] = bytes else { return None };
+    let body = &body[..body.len().min(limits::SEQUENCE - 2)];
+    let end = body.iter().position(|byte| !matches!(byte, b'0'..=b';'))?;
+    Some((&body[..end], body[end]))
+}
+
+/// The text after the last sequence of something plain ([`plain_len`]), and whether there is one.
+pub(crate) fn last_text(plain: &[u8]) -> (&[u8], bool) {
+    let Some(at) = memrchr(ESC, plain) else { return (plain, false) };
+    (&plain[at + control_len(&plain[at..]).unwrap_or_default()..], true)
 }
 
 /// The length of a complete control sequence at the beginning, without unusual bytes: a fast path
@@ -291,6 +304,16 @@ pub(crate) fn string(raw: &[u8]) -> Option<(u8, &[u8])> {
     let [ESC, kind @ (b']' | b'P' | b'X' | b'^' | b'_'), text @ ..] = raw else { return None };
     let end = if text.ends_with(b"\x07") { 1 } else { 2 };
     Some((*kind, text.get(..text.len().checked_sub(end)?)?))
+}
+
+/// The control characters within a sequence that is no string, which come before it, and the
+/// sequence without them; `None` if it has none.
+pub(crate) fn inner_controls(raw: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let has_some = raw[1..].iter().any(|byte| *byte < b' ') && string(raw).is_none();
+    has_some.then(|| {
+        let (inner, rest): (Vec<u8>, Vec<u8>) = raw[1..].iter().partition(|byte| **byte < b' ');
+        (inner, [&[ESC], &rest[..]].concat())
+    })
 }
 
 /// Whether the sequence that begins these bytes also ends in them.

@@ -19,6 +19,11 @@ impl Colour {
         Self(INDEXED | index as u32)
     }
 
+    /// The colour with this number, if there is one.
+    fn of_palette(index: u16) -> Option<Self> {
+        u8::try_from(index).ok().map(Self::indexed)
+    }
+
     const fn rgb(red: u8, green: u8, blue: u8) -> Self {
         Self(RGB | (red as u32) << 16 | (green as u32) << 8 | blue as u32)
     }
@@ -244,13 +249,13 @@ impl Numbers {
             [_, 2, _, red, green, blue, ..] | [_, 2, red, green, blue] => {
                 Some(Colour::rgb(low_byte(red), low_byte(green), low_byte(blue)))
             }
-            [_, 5, index, ..] => Some(Colour::indexed(low_byte(index))),
+            [_, 5, index, ..] => Colour::of_palette(index),
             [_] => match self.next_value() {
                 2 => {
                     let [red, green, blue] = [(); 3].map(|()| low_byte(self.next_value()));
                     Some(Colour::rgb(red, green, blue))
                 }
-                5 => Some(Colour::indexed(low_byte(self.next_value()))),
+                5 => self.next_group().and_then(|(at, _)| Colour::of_palette(self.values[at])),
                 _ => None,
             },
             _ => None,
@@ -283,7 +288,9 @@ mod tests {
             ("31;97;104", Colour::indexed(15), Colour::indexed(12)),
             ("38;9;1", Colour::DEFAULT, Colour::DEFAULT),
             ("38;5;200;39", Colour::DEFAULT, Colour::DEFAULT),
-            ("38;2;1;2;3;48;5", rgb, Colour::indexed(0)),
+            ("38;2;1;2;3;48;5", rgb, Colour::DEFAULT),
+            ("38;2;1;2;3;48;5;", rgb, Colour::indexed(0)),
+            ("38;5;300;48:5:256", Colour::DEFAULT, Colour::DEFAULT),
             ("38", Colour::DEFAULT, Colour::DEFAULT),
         ] {
             let Look { text: is, back: is_back, .. } = selected(numbers).look;

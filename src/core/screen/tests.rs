@@ -89,7 +89,7 @@ fn state(screen: &Screen) -> Vec<String> {
         screen.state.region(),
         model.tabs.all().collect::<Vec<_>>()
     ));
-    all.push(modes.set_changed() + &modes.select_charsets() + &modes.undo_colours());
+    all.push(modes.set_changed(false) + &modes.select_charsets() + &modes.undo_colours());
     all.push(modes.shows_cursor().to_string());
     all
 }
@@ -200,7 +200,7 @@ fn what_it_looks_like() {
     for (bytes, want) in [
         ("\x1b(0lqk\x1b(Bq", "┌─┐q"),
         ("\x1b[?7l01234567890123456789abc", "0123456789012345678c"),
-        ("\x1b[20G\x1b[?7ly\x1b[?7hx", "...................x"),
+        ("\x1b[20G\x1b[?7ly\x1b[?7hx", "...................y"),
         ("abcdefghi\x1b[Z\x1b[Zx", "xbcdefghi"),
         ("\x1b[4:3mx", "<4:3>x<>"),
         ("\x1b[58;5;1mx", "<underline 1>x<>"),
@@ -331,6 +331,22 @@ fn queries_and_where_they_were() {
     assert_eq!(screen.queries().count(), 0);
     screen.process(&b"\x1b[c".repeat(limits::QUERIES + 10));
     assert_eq!(screen.queries().count(), limits::QUERIES);
+}
+
+/// Not a viewer's terminal, whose window may be another one.
+#[test]
+fn only_another_model_reports_sizes() {
+    let mut screen = shown(SIZE, b"text\x1b[?1004;2048h");
+    let mut copy = shown(SIZE, &screen.copy());
+    assert_eq!(state(&copy), state(&screen));
+    assert!(redrawn(&screen, SIZE).size_report().is_none());
+    for screen in [&mut screen, &mut copy] {
+        // The model has limits.
+        screen.resize(Size { rows: 2000, cols: 7 });
+        assert_eq!(screen.size_report().as_deref(), Some(&b"\x1b[48;2000;7;0;0t"[..]));
+        screen.process(b"\x1b[?2048l");
+        assert!(screen.size_report().is_none());
+    }
 }
 
 #[test]
@@ -470,8 +486,11 @@ proptest! {
     /// Skipping what scrolls away changes nothing. Small pieces are not skipped.
     #[test]
     fn a_flood_leaves_what_its_end_shows(
-        before in prop::collection::vec(printed(), 0..5), lines in lines(), smaller in any::<bool>(),
+        before in prop::collection::vec(printed(), 0..5),
+        floods in prop::collection::vec((lines(), printed()), 1..4),
+        smaller in any::<bool>(),
     ) {
+        let lines = floods.into_iter().flat_map(|(lines, after)| [lines, after]).collect::<Vec<_>>().concat();
         let [mut whole, mut cut] = [(); 2].map(|()| {
             let mut screen = shown(Size { rows: 9, ..SIZE }, &before.concat());
             screen.resize(Size { rows: if smaller { 4 } else { 9 }, ..SIZE });
@@ -485,6 +504,31 @@ proptest! {
         }
         prop_assert_eq!(state(&whole), state(&cut));
     }
+}
+
+/// A row is full also without wrapping: what is printed when it wraps again goes to the next row.
+#[test]
+fn a_full_row_without_wrapping_is_full() {
+    let screen = shown(Size { rows: 2, cols: 4 }, b"\x1b[?7labcdef\x1b[?7hg");
+    assert_eq!(text(&screen), "abcf|g");
+}
+
+/// What a larger window adds has no colour.
+#[test]
+fn a_background_ends_where_the_window_ended() {
+    let mut screen = shown(Size { rows: 2, cols: 3 }, b"\x1b[?1049h\x1b[44m\x1b[2J");
+    screen.resize(Size { rows: 2, cols: 5 });
+    assert_eq!(cells(&screen.state.model, false), ["<back 4>...<>.."; 2]);
+}
+
+/// A smaller window drops rows of the alternate screen at the top, so that the cursor stays.
+#[test]
+fn the_row_of_the_cursor_stays_on_the_alternate_screen() {
+    let mut screen = shown(Size { rows: 4, cols: 3 }, b"\x1b[?1049ha\r\nb\x1b7\r\nc\r\nd\x1b[3;1H");
+    screen.resize(Size { rows: 2, cols: 3 });
+    assert_eq!(cells(&screen.state.model, false), ["b..", "c.."]);
+    assert_eq!(screen.state.model.place(), (2, 1));
+    assert_eq!(screen.state.model.saved(false).at.row, 0);
 }
 
 /// What another emulator (the vt100 crate) shows, in the sequences that it knows.

@@ -178,13 +178,14 @@ impl Model {
         }
         row.print(col, cells, cols);
         row.is_protected |= protected;
-        self.advance(len, modes);
+        self.advance(len);
     }
 
-    fn advance(&mut self, len: usize, modes: &ScreenModes) {
+    /// A full row is full also without wrapping, which may be set before the next character.
+    fn advance(&mut self, len: usize) {
         let col = self.cursor.col + len;
         self.cursor.col = col.min(self.cols - 1);
-        self.cursor.wraps = col == self.cols && modes.wraps();
+        self.cursor.wraps = col == self.cols;
     }
 
     /// Prints a character of two columns.
@@ -209,7 +210,7 @@ impl Model {
         }
         row.put_wide(col, cell, cols);
         row.is_protected |= look.flags.has(Flags::PROTECTED);
-        self.advance(WIDTH, modes);
+        self.advance(WIDTH);
     }
 
     /// Adds a combining character to the one before the cursor.

@@ -5,10 +5,12 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
 use crate::os::state::AppDir;
 use crate::systemd::app_status::Inquiry;
+use crate::systemd::manager::Manager;
 use crate::systemd::process;
 use crate::types::service::ServiceName;
 use crate::types::stream::Offsets;
@@ -134,11 +136,18 @@ impl Lifecycle {
     }
 
     /// Whether the keeper can send the app signals.
-    pub(crate) fn check_signal(&self) -> Result<()> {
+    pub(crate) fn check_signal(&self, number: u8) -> Result<()> {
         match (self.kept, &self.service) {
             (Some(KeptApp::Command), _) => Ok(()),
             (Some(KeptApp::Container), _) => bail!("it is a container, which its engine stops"),
-            (None, Some(service)) => bail!("it is a service; try systemctl stop {service}"),
+            (None, Some(service)) => {
+                let verb = match Signal::try_from(i32::from(number)) {
+                    Ok(Signal::SIGTERM) | Err(_) => "stop".to_owned(),
+                    Ok(signal) => format!("kill --signal={signal}"),
+                };
+                let user = Manager::of_this_process().option();
+                bail!("it is a service; try systemctl{user} {verb} {service}")
+            }
             (None, None) => bail!("it is a container, which its runtime stops"),
         }
     }

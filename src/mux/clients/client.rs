@@ -319,6 +319,7 @@ impl Client {
         if let Some((stream, len)) = self.outbox.body.take()
             && let Some(at) = hub.at(id, stream)
         {
+            self.outbox.head.reserve(len);
             for part in hub.bytes(stream, at..at + len as u64) {
                 self.outbox.head.extend_from_slice(part);
             }

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use crate::os::sys;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::HEADER;
@@ -12,7 +13,7 @@ use crate::wire::HEADER;
 /// Bytes of control messages that may wait for one client. The mux drops a client with more.
 const CONTROL: usize = 64 * 1024;
 
-/// Control bytes kept allocated for a client that has none waiting.
+/// Bytes that stay allocated for a client that has none waiting.
 const SMALL: usize = 512;
 
 /// See the module.
@@ -68,7 +69,8 @@ impl ClientOutbox {
         }
         // At most half of it is copied, once for each half that was sent.
         if self.head.capacity() > SMALL.max(2 * self.head.len()) {
-            self.head.shrink_to(SMALL);
+            sys::give_back_unused(&mut self.head);
+            self.head.shrink_to_fit();
         }
         let of_body = taken - head;
         self.body = self.body.filter(|_| keeps_frames && taken < whole);

@@ -29,6 +29,9 @@ use crate::types::stream::Stream;
 /// without asking.
 const INPUT_STAGE: i32 = 64 * 1024;
 
+/// Size asked for the FIFO of the app's input, bytes: the mux goes on while the app reads.
+const INPUT_PIPE: i32 = 256 * 1024;
+
 /// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; the directory
 /// decides which users can reach them.
 const MODE: u32 = 0o666;
@@ -70,7 +73,9 @@ pub(crate) fn renew_input(dir: &AppDir, notify: &Notify) -> Result<AppInput> {
         new_fifo(&fresh)?;
         let how =
             OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&fresh)?;
-        Ok(how.into())
+        let fd = how.into();
+        resize_pipe(&fd, INPUT_PIPE);
+        Ok(fd)
     };
     let fd = make().with_context(what)?;
     // From here on the next mux goes on with this, should this one be killed.
@@ -204,6 +209,7 @@ pub(crate) fn input(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Resul
         stream,
         OpenOptions::new().read(true).write(true),
     )?;
+    resize_pipe(&fd, INPUT_PIPE);
     notify.store(stream.name(), &fd);
     Ok(AppInput::new(fd))
 }

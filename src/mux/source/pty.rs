@@ -5,7 +5,7 @@
 //! not opened it yet, or has closed it. It is opened with `O_NOCTTY`: were it our controlling
 //! terminal, systemd's `StandardInput=tty` would wait for it for ever.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +28,7 @@ use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
+use crate::types::terminal::TerminalId;
 
 /// Size asked for that of a terminal, bytes: a read from a terminal never gives more, and the
 /// kernel takes pages for as much as fits before it looks how much there is.
@@ -66,9 +67,7 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
             Some(master) => (master, false),
             None => (new_master()?, true),
         };
-        let slave = PathBuf::from(std::ffi::OsStr::from_bytes(
-            rustix::pty::ptsname(&master, Vec::new())?.as_bytes(),
-        ));
+        let slave = slave(&master)?;
         let held = match stored.remove(&hold) {
             Some(held) => held,
             None => OpenOptions::new()
@@ -89,6 +88,17 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
         Ok(Pty { master: Master::new(master, Some(held), stored, notify)?, slave })
     };
     make().context("cannot make a terminal")
+}
+
+/// Where the slave of a master is.
+fn slave(master: &OwnedFd) -> io::Result<PathBuf> {
+    let name = rustix::pty::ptsname(master, Vec::new())?;
+    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(name.as_bytes())))
+}
+
+/// The identity of a master's slave, if it is among the terminals that this process sees.
+pub(crate) fn id(master: &OwnedFd) -> Option<TerminalId> {
+    fs::metadata(slave(master).ok()?).ok().map(TerminalId::from)
 }
 
 /// A master that a container runtime has made; the terminal gets this size before anything is read.

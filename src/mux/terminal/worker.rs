@@ -24,13 +24,11 @@ use crate::wire::History;
 /// Cells of a screen that leaves memory to give back to the system when its size changes: they take
 /// a MiB. That takes a millisecond, so smaller screens do without.
 const LARGE_SCREEN: usize = 16 * 1024;
-/// Bytes that the screen worker gets at once, unless a screen is needed sooner: enough to be worth
-/// waking a thread, and little to wait for.
-const SCREEN_PIECE: usize = 32 * 1024;
-/// Bytes that the screen worker processes between two looks for requests: a hundred microseconds of
-/// usual output, and some ten milliseconds of the most expensive. Of text that scrolls away only
-/// the end of a slice costs something.
-const SCREEN_SLICE: usize = 16 * 1024;
+/// Bytes that the screen worker gets at once, unless a screen is needed sooner. Of text that scrolls
+/// away only the end of a piece costs something, so pieces are large. They are also what a screen
+/// waits for: some hundred microseconds of usual output, and 50 ms of the most expensive. The last
+/// read of a terminal fits in memory of 64 KiB, too.
+const SCREEN_PIECE: usize = 60 * 1024;
 
 /// How long the thread waits for more output after a large piece before it gives memory back to the
 /// system: that takes a millisecond.
@@ -119,7 +117,7 @@ struct WorkerState {
     inbox: Option<Receiver<ScreenCommand>>,
     /// Commands that have been taken from the inbox, and come next.
     waiting: VecDeque<ScreenCommand>,
-    /// The client whose screen is being drawn in the middle of a piece.
+    /// The client whose screen is being drawn between two pieces.
     draws: Option<ClientId>,
     /// Whether a large piece has left memory to give back.
     was_busy: bool,
@@ -374,18 +372,10 @@ impl WorkerState {
 
     fn execute(&mut self, command: ScreenCommand) -> Result<(), Disconnected> {
         match (command, self.screen.as_mut()) {
-            (ScreenCommand::Show { bytes, end, answers, is_stream }, _) => {
-                let mut left = bytes.len();
-                self.was_busy |= left >= SCREEN_PIECE;
-                for slice in bytes.chunks(SCREEN_SLICE) {
-                    let Some(screen) = self.screen.as_mut() else { break };
-                    screen.process(slice);
-                    left -= slice.len();
-                    if is_stream && left > 0 {
-                        self.draw_between(end - left as u64)?;
-                    }
-                }
-                if let Some(screen) = self.screen.as_mut() {
+            (ScreenCommand::Show { bytes, end, answers, is_stream }, screen) => {
+                self.was_busy |= bytes.len() >= SCREEN_PIECE;
+                if let Some(screen) = screen {
+                    screen.process(&bytes);
                     let asked: Vec<_> = screen.queries().filter(|_| answers).collect();
                     for answer in asked.iter().filter_map(|asked| screen.answer(asked)) {
                         self.events.send(ScreenEvent::Answer(answer))?;
@@ -402,6 +392,9 @@ impl WorkerState {
             }
             (ScreenCommand::Resize(size), Some(screen)) => {
                 screen.resize(size);
+                if let Some(report) = screen.size_report() {
+                    self.events.send(ScreenEvent::Answer(report))?;
+                }
                 // The screen in its old size, and what it took to lay it out again.
                 if std::mem::replace(&mut self.size, size).cells() >= LARGE_SCREEN {
                     sys::give_back_memory();
@@ -423,8 +416,7 @@ impl WorkerState {
             return;
         }
         self.kept_at = end;
-        let drawn = screen.redraw(Size { rows: 0, cols: 0 });
-        if let Err(e) = kept.keep(end, &drawn) {
+        if let Err(e) = kept.keep(end, &screen.copy()) {
             log::warn!("keeping the screen for the next mux: {e}");
             self.kept = None;
         }
@@ -437,7 +429,7 @@ mod tests {
 
     /// This holds for any amount of waiting output, and for any cost of it.
     #[test]
-    fn a_screen_waits_for_one_slice_of_what_the_app_prints() {
+    fn a_screen_waits_for_one_piece_of_what_the_app_prints() {
         const ID: ClientId = ClientId(7);
         let (events, mut mailbox) = mailbox().unwrap();
         let mut state = WorkerState::new((Size { rows: 5, cols: 20 }, 0), events, None);
@@ -470,8 +462,9 @@ mod tests {
                 other => panic!("{other:?}"),
             });
         }
-        assert_eq!(words[0], (7, Some(SCREEN_SLICE as u64), true));
-        assert_eq!(words[1..21], [(0, None, false); 20]);
+        assert_eq!(words[0], (0, None, false));
+        assert_eq!(words[1], (7, Some(len), true));
+        assert_eq!(words[2..21], [(0, None, false); 19]);
         assert_eq!(words[21..], [(8, None, true)]);
     }
 }

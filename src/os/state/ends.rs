@@ -146,9 +146,9 @@ impl AppDir {
     }
 
     /// Records the run of the app's service that does not have these ends, if there is one. The
-    /// record is among the ends, where a mux of another user cannot write.
+    /// record is where a mux of another user cannot write, and all users can read.
     pub(crate) fn note_earlier(&self, run: Option<&str>) -> Result<()> {
-        let path = self.path.join(ENDS).join(EARLIER);
+        let path = self.path.join(EARLIER);
         let noted = match run {
             Some(run) => replace_link(&path, Path::new(run)),
             None => remove(&path),
@@ -156,9 +156,9 @@ impl AppDir {
         noted.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Whether a run of the app's service is the one that was noted.
-    pub(crate) fn is_earlier(&self, run: &str) -> bool {
-        fs::read_link(self.path.join(ENDS).join(EARLIER)).is_ok_and(|noted| noted == Path::new(run))
+    /// The run that was recorded.
+    pub(crate) fn earlier_run(&self) -> Option<String> {
+        fs::read_link(self.path.join(EARLIER)).ok()?.into_os_string().into_string().ok()
     }
 
     /// Makes the names of the app's ends dangling links, as the templates do first: then opening

@@ -5,6 +5,7 @@
 //! reach or replace them. This module does not know the contents of the files.
 
 mod ends;
+mod rkt;
 mod session;
 mod sockets;
 
@@ -40,12 +41,6 @@ const OPTIONS: u64 = 64 << 10;
 const SYSTEM: &str = "/run/iottymux";
 /// Where the sessions of all users have their directories.
 const USERS: &str = "/run/user";
-/// The directory of rkt's stage1. Its existence alone does not prove a rkt pod.
-const RKT: &str = "/rkt";
-/// Its subdirectory for muxes.
-const RKT_STATE: &str = "iottymux";
-/// Its subdirectory for reapers, present in each pod.
-const RKT_STATUS: &str = "status";
 /// Mode of a directory whose files other users can open by name.
 const PASSABLE: u32 = 0o711;
 /// The bits that let other users write to a directory.
@@ -72,6 +67,8 @@ pub(crate) const LIFE: &str = "life.json";
 pub(crate) const CONTAINER: &str = "container.json";
 /// Prefix of an end that is set aside until the app's next start.
 pub(crate) const KEPT: &str = "kept-";
+/// Prefix of the directory for files of one process; its PID follows.
+const SCRATCH: &str = ".process-";
 const LOCK: &str = "lock";
 
 /// The directory that has one directory per app.
@@ -131,14 +128,13 @@ impl StateDir {
         let processes = entries("/proc").filter(|entry| is_process(&entry.file_name()));
         let roots = processes.map(|process| process.path().join("root"));
         let in_roots = roots.flat_map(|root| {
-            [SYSTEM, RKT].map(|dir| {
+            [SYSTEM, rkt::RKT].map(|dir| {
                 let dir = Path::new(dir).strip_prefix("/").unwrap_or(Path::new(dir));
-                let of_rkt = Path::new(RKT).ends_with(dir);
+                let of_rkt = Path::new(rkt::RKT).ends_with(dir);
                 let dir = root.join(dir);
-                if of_rkt { dir.join(RKT_STATE) } else { dir }
+                if of_rkt { dir.join(rkt::STATE) } else { dir }
             })
         });
-        let id = |path: &Path| fs::metadata(path).ok().map(|there| (there.dev(), there.ino()));
         let own = Self::all(None).unwrap_or_default();
         let mut seen: Vec<_> = own.iter().filter_map(|state| id(&state.0)).collect();
         let mut is_new = |path: &PathBuf| {
@@ -153,20 +149,13 @@ impl StateDir {
         is_ordinary.then(|| Self(SYSTEM.into()))
     }
 
-    /// rkt's directory, if this is a pod of rkt: its reapers have a directory for their reports
-    /// there, or rkt's state directory exists already.
-    pub(crate) fn of_rkt() -> Option<Self> {
-        let rkt = Path::new(RKT);
-        let ours = rkt.join(RKT_STATE);
-        (rkt.join(RKT_STATUS).is_dir() || ours.is_dir()).then_some(Self(ours))
-    }
-
     /// The directory of one app; it need not exist.
     pub fn app(&self, name: &AppName) -> AppDir {
         AppDir { name: name.clone(), path: self.0.join(name.as_str()), shared: false }
     }
 
-    /// The apps that have a directory, sorted; empty without a state directory.
+    /// The apps that have a directory, sorted; empty without a state directory. What rkt has removed
+    /// is left out.
     pub(crate) fn apps(&self) -> Result<Vec<AppName>> {
         let list = || -> io::Result<Vec<AppName>> {
             let mut walk = Walk::new()?;
@@ -178,6 +167,7 @@ impl StateDir {
             let names = names(walk.fd())?.into_iter();
             let mut apps: Vec<AppName> =
                 names.filter_map(|name| name.parse().ok()).filter(is_app).collect();
+            apps.retain(|name| !self.is_removed_from_pod(name));
             apps.sort();
             Ok(apps)
         };
@@ -195,14 +185,17 @@ impl StateDir {
     /// A new directory for files of one process, which only its user can enter; no app has such a
     /// name.
     pub(crate) fn scratch(&self, pid: u32) -> Result<PathBuf> {
-        let path = self.0.join(format!(".process-{pid}"));
+        let path = self.0.join(format!("{SCRATCH}{pid}"));
         let make = || -> io::Result<()> {
             let mut walk = Walk::new()?.making().guarded();
             walk.go(&self.0, Links::Trusted)?;
             walk.check(true)?;
-            match fs::remove_dir_all(&path) {
-                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-                _ => {}
+            for name in names(walk.fd())? {
+                let of = name.strip_prefix(SCRATCH).and_then(|pid| pid.parse::<u32>().ok());
+                // A process that was killed has left it. Another one may remove it, too.
+                if of.is_some_and(|of| of == pid || !Path::new(&format!("/proc/{of}")).exists()) {
+                    let _ = fs::remove_dir_all(self.0.join(name));
+                }
             }
             Ok(mkdirat(walk.fd(), path.file_name().unwrap_or_default(), Mode::RWXU)?)
         };
@@ -214,6 +207,10 @@ impl StateDir {
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
+}
+
+fn id(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
 }
 
 impl std::fmt::Display for StateDir {
@@ -269,6 +266,11 @@ impl AppDir {
     /// The directory that the mux writes to: the app's, or the mux's own below it.
     pub(crate) fn dir(&self) -> PathBuf {
         if self.is_split() { self.path.join(MUX) } else { self.path.clone() }
+    }
+
+    /// Device and number of that directory, which is the same by any path.
+    pub(crate) fn id(&self) -> Option<(u64, u64)> {
+        id(&self.dir())
     }
 
     /// A file of the mux, for messages and for opening.
@@ -457,13 +459,6 @@ impl AppDir {
     /// a pod, read from outside, and must not lead elsewhere or make its reader wait.
     pub(crate) fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
         read_open(self.open(file)?, limit).map(|(_, content)| content)
-    }
-
-    /// The file in which rkt's reaper writes the app's exit, if this directory is in a pod of rkt.
-    pub(crate) fn rkt_status(&self) -> Option<PathBuf> {
-        let rkt = Path::new(RKT);
-        let ours = self.path.parent() == Some(&rkt.join(RKT_STATE));
-        ours.then(|| rkt.join(RKT_STATUS).join(self.name.as_str()))
     }
 
     /// Removes a file, if it exists.

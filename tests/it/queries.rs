@@ -1,0 +1,87 @@
+//! What programs ask their terminal while nobody is attached: the mux answers as a plain terminal does.
+
+use std::fs;
+use std::io::Write;
+
+use iottymux::wire::FrameKind;
+
+use crate::installed::is_installed;
+use crate::person::size_of;
+use crate::proc::eventually;
+use crate::rig::{APP, Rig, expect};
+use crate::session::{Frame, Session};
+use crate::skip::skip;
+use crate::views::{hello, resized};
+
+#[test]
+fn each_query_has_the_answer_of_a_plain_terminal() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut slave = rig.slave();
+    let name = concat!("\x1bP>|iottymux(", env!("CARGO_PKG_VERSION"), ")\x1b\\");
+    for (query, answer) in [
+        ("\x1b[>0q", name),
+        ("\x1b[?u", "\x1b[?0u"),
+        ("\x1b[>1u\x1b[?u", "\x1b[?1u"),
+        ("\x1b[?2026$p", "\x1b[?2026;2$y"),
+        ("\x1b[?2048$p", "\x1b[?2048;2$y"),
+        ("\x1b[?2027$p", "\x1b[?2027;0$y"),
+        ("\x1b[?31337$p", "\x1b[?31337;0$y"),
+        ("\x1b[?2048h", "\x1b[48;24;80;0;0t"),
+        ("\x1b[?2048$p", "\x1b[?2048;1$y"),
+        ("\x1b[18t", "\x1b[8;24;80t"),
+        // The colours of a terminal that is not there are not known: programs ask for its type, too,
+        // and do not wait.
+        ("\x1b]10;?\x1b\\\x1b]11;?\x07\x1b[c", "\x1b[?62;22c"),
+    ] {
+        slave.write_all(query.as_bytes()).unwrap();
+        expect(&mut slave, answer);
+    }
+}
+
+/// A program that asked for this does not look at its window any more.
+#[test]
+fn a_new_size_is_reported_in_the_input() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut slave = rig.slave();
+    slave.write_all(b"\x1b[?2048h").unwrap();
+    expect(&mut slave, "\x1b[48;24;80;0;0t");
+    let mut session = Session::new(&rig, &hello(33, 99));
+    expect(&mut slave, "\x1b[48;33;99;0;0t");
+    // The client's terminal is not to report its own with each screen that it gets.
+    slave.write_all(b"shown").unwrap();
+    let shown = |frames: &[Frame]| {
+        let bytes = frames.iter().flat_map(|frame| match frame {
+            Frame::Bytes(_, bytes) | Frame::Screen(bytes) => &bytes[..],
+            Frame::Told(..) => &[],
+        });
+        String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned()
+    };
+    session.read_until(|frames| {
+        assert!(!shown(frames).contains("2048h"), "{frames:?}");
+        shown(frames).contains("shown")
+    });
+    slave.write_all(b"\x1b[?2048l").unwrap();
+    resized(&mut session, 20, 70);
+    eventually("it has that size", || size_of(&slave) == (20, 70));
+    session.send(FrameKind::Stdin, b"key");
+    expect(&mut slave, "key");
+}
+
+#[test]
+fn vim_learns_its_terminal_while_nobody_is_attached() {
+    if !is_installed("vim") {
+        return skip("vim", "it is not installed");
+    }
+    let rig = Rig::new();
+    let got = rig.file("got");
+    let write =
+        format!("au TermResponse * call writefile([v:termresponse], '{}') | qa!", got.display());
+    let mut run = rig.command(["run", "--foreground", "--app", APP, "--tty", "--"]);
+    run.args(["vim", "-u", "NONE", "-i", "NONE", "-n", "-N", "-c", &write]);
+    run.env("TERM", "xterm-256color");
+    let mut mux = rig.start(run);
+    assert_eq!(mux.ends(), 0);
+    assert_eq!(fs::read_to_string(got).unwrap(), "\x1b[>0;0;0c\n");
+}
