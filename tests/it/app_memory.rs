@@ -21,9 +21,11 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 /// What the app may have.
 const LIMIT: usize = 64 * MIB;
-/// What the app's pages in sockets may take, docs/architecture.md, and what a kernel with two
-/// processors may charge in advance.
-const HELD: usize = 4 * MIB + MIB / 2;
+/// What the app's pages in sockets may take, docs/architecture.md.
+const HELD: usize = 4 * MIB;
+/// What else may differ between two looks: the pages in the app's FIFO, which is full or empty, and
+/// what a kernel with two processors charges in advance.
+const SWAY: usize = MIB + MIB / 2;
 /// Clients that read the same output and stop, each somewhere else: after so many bytes more than
 /// the one before. All of them read more than the unread socket of a client holds first.
 const CLIENTS: usize = 100;
@@ -144,7 +146,7 @@ fn stalled_clients_hold_little_of_an_apps_memory() {
         let most = most.get();
         println!("pieces of {piece}: {before} bytes before, {most} with clients");
         assert!(app.runs(), "it was killed");
-        assert!(most < before + HELD, "sockets hold {} bytes of the app", most - before);
+        assert!(most < before + HELD + SWAY, "sockets hold {} bytes of the app", most - before);
         drop(app);
     }
 }

@@ -104,7 +104,12 @@ impl Plan {
     }
 
     /// With this variable of podsd: the program under test, or another system's root.
-    pub fn boot_with(self, variable: &str, path: &Path) -> Pod {
+    pub fn boot_with(mut self, variable: &str, path: &Path) -> Pod {
+        // What a mux says is to be in the message of a failure.
+        for mux in ["iomux@", "ttymux@"] {
+            let said = "[Service]\nStandardError=journal+console\n";
+            self = self.unit(&format!("{mux}.service.d/console.conf"), said);
+        }
         let output = Command::new(PODSD)
             .arg("up")
             .arg(self.dir.path())
