@@ -224,7 +224,8 @@ impl<'a> Stage<'a> {
     /// One life of the mux's unit, with an app and clients from the first byte to the last.
     fn round(&self, schedule: &Schedule, tally: &mut Tally) {
         self.prepare(schedule);
-        self.pod.systemctl(&["start", self.app]);
+        let started = self.pod.try_run(&["systemctl", "start", self.app]);
+        assert!(started.status.success(), "{}\n{}", self.pod.console(), self.muxes_said());
         eventually("the app runs", || self.runs() == 1);
         let clients = self.attach();
         let typist = self.setup.input.then(|| self.typist());
@@ -269,8 +270,12 @@ impl<'a> Stage<'a> {
         let found: Vec<_> =
             verdicts.iter().flat_map(|(sink, verdict)| findings(*sink, verdict)).collect();
         let found = found.join("\n");
-        let muxes = fs::read_to_string(self.round_dir().join("muxes")).unwrap_or_default();
+        let muxes = self.muxes_said();
         assert!(found.is_empty(), "{schedule:?}\n{events:?}\n{muxes}\n{said:?}\n{found}\n{tally}");
+    }
+
+    fn muxes_said(&self) -> String {
+        fs::read_to_string(self.round_dir().join("muxes")).unwrap_or_default()
     }
 
     /// What a round could leave behind: files of the muxes, units in memory, failed ones, and

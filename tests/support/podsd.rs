@@ -104,12 +104,7 @@ impl Plan {
     }
 
     /// With this variable of podsd: the program under test, or another system's root.
-    pub fn boot_with(mut self, variable: &str, path: &Path) -> Pod {
-        // What a mux says is to be in the message of a failure.
-        for mux in ["iomux@", "ttymux@"] {
-            let said = "[Service]\nStandardError=journal+console\n";
-            self = self.unit(&format!("{mux}.service.d/console.conf"), said);
-        }
+    pub fn boot_with(self, variable: &str, path: &Path) -> Pod {
         let output = Command::new(PODSD)
             .arg("up")
             .arg(self.dir.path())

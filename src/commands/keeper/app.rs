@@ -37,11 +37,11 @@ pub(crate) trait App {
         None
     }
 
-    /// Does what is due, and returns what has become of it since. `terminal` is the master of its
-    /// terminal, if the keeper has that.
+    /// Does what is due, and returns what has become of it since.
     fn look(&mut self, now: Instant) -> Result<Option<AppEvent>>;
 
     /// Passes a signal on; whether there is a process to take it. Otherwise SIGTERM ends the mux.
+    /// `terminal` is the master of its terminal, if the keeper has that.
     fn signal(&mut self, signal: Signal, terminal: Option<&OwnedFd>, now: Instant) -> bool;
 
     /// Its process, where the keeper knows it, until it is known how that ended.
