@@ -7,7 +7,7 @@ use super::tools::Tool::{
     self, Cat, Conmon, Dtach, Iottymux, NoMux, Other, ReadWrite, S6Log, Session, Socat, TeeSplice,
     Tmux,
 };
-use super::{client, echo, idle, printing, stream};
+use super::{client, echo, idle, journal, printing, stream};
 
 /// One line of work for several tools.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Case {
 pub enum Kind {
     /// An app writes to logs and clients.
     Stream(Work),
+    /// A service writes to the journal.
+    Journal,
     /// A client's input goes to the app.
     Input,
     /// The app's output goes to a client.
@@ -69,6 +71,7 @@ impl Kind {
     pub fn run(&self, bench: &Bench, tool: Tool) -> Values {
         match *self {
             Self::Stream(ref work) => stream::run(bench, work, tool),
+            Self::Journal => journal::run(bench, tool),
             Self::Input => client::run(bench, true, tool),
             Self::Output => client::run(bench, false, tool),
             Self::Printing { coloured, client } => printing::run(bench, coloured, client, tool),
@@ -165,6 +168,12 @@ pub const CASES: &[Case] = &[
             work(PIECE, 100, Some("cri"), 16),
             &[faster(Conmon, 3.0)],
         )
+    },
+    Case {
+        name: "journal, 100-byte lines of a service",
+        kind: Kind::Journal,
+        tools: &[Iottymux, Other, NoMux],
+        targets: &[],
     },
     Case {
         name: "attach, stdin to the app",

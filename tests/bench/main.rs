@@ -8,7 +8,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`cases`] | what is measured, and what is asked of it: data |
-//! | [`stream`], [`client`], [`printing`], [`echo`], [`idle`] | one kind of run each |
+//! | [`stream`], [`journal`], [`client`], [`printing`], [`echo`], [`idle`] | one kind of run each |
 //! | [`terminal`] | an app on a terminal, for two of these |
 //! | [`tools`] | the programs |
 //! | [`process`] | what all runs share: the mux as its units run it, conmon, looks at processes |
@@ -28,6 +28,7 @@ mod files;
 mod idle;
 #[path = "../support/installed.rs"]
 mod installed;
+mod journal;
 mod limit;
 mod load;
 #[path = "../support/pair.rs"]

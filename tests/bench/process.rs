@@ -265,7 +265,12 @@ pub fn conmon_serves(dir: &Path) -> PathBuf {
 
 /// CPU time of a process so far, over all of its threads.
 pub fn cpu(pid: u32) -> Duration {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    cpu_of(Path::new(&format!("/proc/{pid}")))
+}
+
+/// The same, of a process with this directory in a procfs.
+pub fn cpu_of(process: &Path) -> Duration {
+    let tasks = fs::read_dir(process.join("task")).unwrap();
     let of = |task: PathBuf| -> u64 {
         let text = fs::read_to_string(task.join("schedstat")).unwrap();
         text.split(' ').next().unwrap().parse().unwrap()
