@@ -285,8 +285,8 @@ fn print_kind(kind: usize, dice: &mut Dice, out: &mut Vec<u8>) {
         }
         14..=15 => {
             let modes = [
-                1, 5, 6, 7, 9, 12, 25, 47, 66, 69, 1000, 1002, 1003, 1004, 1005, 1006, 1047, 1048,
-                1049, 2004, 2026, 2048,
+                1, 5, 6, 7, 9, 12, 25, 47, 66, 69, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1047,
+                1048, 1049, 2004, 2026, 2048,
             ];
             let (mode, on) = (dice.pick(&modes), dice.pick(&['h', 'l']));
             out.extend_from_slice(format!("\x1b[?{mode}{on}").as_bytes());

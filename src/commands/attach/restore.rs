@@ -133,6 +133,7 @@ mod tests {
     #[test]
     fn exactly_the_changes_are_undone() {
         const CALM: &str = "\x1b[0m\x0f";
+        const STOPS: &str = "\x1b7\x1b[3g\x1b[9G\x1bH\x1b[17G\x1bH\x1b8\x1b[?5W\x1b[0m\x0f";
         for (shown, want) in [
             (&[][..], ""),
             (&["plain"], CALM),
@@ -159,8 +160,11 @@ mod tests {
             (&["\x1b[>1u\x1b[?1049h"], "\x1b[?1049l\x1b[<1u\x1b[0m\x0f"),
             (&["\x1b[2;20r"], "\x1b7\x1b[r\x1b8\x1b[0m\x0f"),
             (&["\x1b[2;20r\x1b[r"], CALM),
-            (&["\x1b[3g"], "\x1b7\x1b[3g\x1b[9G\x1bH\x1b[17G\x1bH\x1b8\x1b[?5W\x1b[0m\x0f"),
-            (&["\x1b[3g\x1b[?5W"], CALM),
+            (&["\x1b[3g"], STOPS),
+            // Not all terminals reset the stops.
+            (&["\x1b[3g\x1b[?5W"], STOPS),
+            (&["\x1b[?1007l"], "\x1b[?1007h\x1b[0m\x0f"),
+            (&["\x1b[?1007l\x1b[?1007h"], CALM),
             (&["\x1b]4;1;red\x07\x1b]11;blue\x07"], "\x1b]104\x1b\\\x1b]111\x1b\\\x1b[0m\x0f"),
             (&["\x1b]8;;http://x\x07"], "\x1b]8;;\x1b\\\x1b[0m\x0f"),
             (&["\x1b(0"], "\x1b(B\x1b[0m\x0f"),

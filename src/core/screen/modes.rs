@@ -35,7 +35,7 @@ const fn public(number: u16) -> ModeNumber {
 }
 
 /// All known modes, in the order in which they are undone.
-const MODES: [ModeNumber; 31] = [
+const MODES: [ModeNumber; 32] = [
     // Wrapping, cursor shown, no local echo.
     usual(true, 7),
     usual(true, 25),
@@ -57,10 +57,11 @@ const MODES: [ModeNumber; 31] = [
     private(1001),
     private(1002),
     private(1003),
-    // Focus, mouse encodings.
+    // Focus, mouse encodings, the wheel as cursor keys.
     private(1004),
     private(1005),
     private(1006),
+    usual(true, WHEEL),
     private(1015),
     private(1016),
     // Paste, synchronized updates, grapheme clusters, reports of colours and size.
@@ -99,6 +100,8 @@ pub(crate) const SIZE_REPORTS: u16 = 2048;
 const NOT_DRAWN: [u16; 2] = [69, 2027];
 /// Synchronized update. Not set again: the terminal would freeze until the update ends.
 const UPDATE: u16 = 2026;
+/// On the alternate screen the wheel sends cursor keys. On in most terminals, but not in all.
+const WHEEL: u16 = 1007;
 /// Cursor shown.
 const CURSOR: u16 = 25;
 /// In each of these groups the mode that was set last counts.
@@ -149,6 +152,8 @@ pub struct ScreenModes {
     /// For the main and the alternate screen.
     keyboards: [Keyboard; 2],
     keyboards_used: bool,
+    /// Whether [`WHEEL`] is set, if it ever was switched.
+    wheel: Option<bool>,
     charsets: Charsets,
     /// The saved state of the main and of the alternate screen.
     saved: [Saved; 2],
@@ -159,7 +164,7 @@ pub struct ScreenModes {
     link: Option<bool>,
     /// Whether text is protected from selective erasing, if it ever was.
     protects: Option<bool>,
-    /// Whether tab stops were changed.
+    /// Whether tab stops were changed. Few terminals know the sequence that resets them.
     tabs: bool,
 }
 
@@ -174,6 +179,7 @@ impl Default for ScreenModes {
             modified_keys: None,
             keyboards: [Keyboard::default(); 2],
             keyboards_used: false,
+            wheel: None,
             charsets: Charsets::default(),
             saved: [Saved::default(); 2],
             region: None,
@@ -264,6 +270,7 @@ impl ScreenModes {
                 let numbers: Vec<String> = modes
                     .iter()
                     .filter(|m| (m.private, m.usual) == (private, usual))
+                    .filter(|m| self.wheel.is_some() || m.number != WHEEL)
                     .map(|m| m.number.to_string())
                     .collect();
                 if !numbers.is_empty() {
@@ -476,7 +483,6 @@ impl ScreenModes {
             }
             (0, b'"', b'q') => self.protects = Some(control.value(0) == 1),
             (0, 0, b'g') => self.tabs = true,
-            (b'?', 0, b'W') if control.value(0) == 5 => self.tabs = false,
             (0, b' ', b'q') => self.cursor = Some(control.value(0)),
             (0, b'!', b'p') => self.reset_softly(),
             (b'>', 0, b'm') if control.value(0) == 4 => self.modified_keys = Some(control.value(1)),
@@ -526,6 +532,9 @@ impl ScreenModes {
             // Each of these numbers shows the main screen.
             self.changed[ALTERNATE..].fill(false);
         }
+        if private && number == WHEEL {
+            self.wheel = Some(on);
+        }
         if private && MOUSE_MODES.contains(&number) {
             self.mouse = if on { number } else { 0 };
         }
@@ -541,6 +550,7 @@ impl ScreenModes {
             cursor: self.cursor.map(|_| 0),
             modified_keys: self.modified_keys.map(|_| 0),
             keyboards_used: self.keyboards_used,
+            wheel: self.wheel.map(|_| true),
             link: self.link.map(|_| false),
             protects: self.protects.map(|_| false),
             palette,
@@ -647,7 +657,7 @@ impl Charsets {
     }
 }
 
-/// Sets the usual tab stops. Few terminals know the one sequence for that, which comes last.
+/// Sets the usual tab stops. The one sequence for that comes last.
 fn reset_tabs(out: &mut String, cols: u16) {
     out.push_str("\x1b7\x1b[3g");
     for col in (0..cols).step_by(TAB).skip(1) {

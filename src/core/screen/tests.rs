@@ -187,6 +187,8 @@ fn the_screen_as_it_is() {
         "\x1b]4;1;red;2;rgb:1/2/3\x07\x1b]11;blue\x07\x1b]104;1\x07",
         "\x1b#8\x1b[3;3H\x1b[41m\x1b[K",
         "\x1b[3g\x1b[5G\x1bH\x1b[4hx\ty",
+        "\x1b[3g\x1b[?5Wx\ty",
+        "\x1b[?1007l",
         "e\u{301}\u{302}\u{303}\u{304}\u{305}\u{306}\u{307}\u{308}\u{309}\u{30a}",
     ] {
         assert_redrawn(bytes.as_bytes());
@@ -407,8 +409,10 @@ fn printed() -> impl Strategy<Value = Vec<u8>> {
     let finals =
         prop::sample::select(&b"@ABCDEFGHIJKLMPSTXZ^`abdefghjklmnqrstu"[..]).prop_map(char::from);
     let modes = prop::sample::select(
-        &[1u16, 5, 6, 7, 9, 12, 25, 47, 1000, 1002, 1003, 1004, 1006, 1047, 1048, 1049, 2004, 2026]
-            [..],
+        &[
+            1u16, 5, 6, 7, 9, 12, 25, 47, 1000, 1002, 1003, 1004, 1006, 1007, 1047, 1048, 1049,
+            2004, 2026,
+        ][..],
     );
     let markers = prop::sample::select(&["", "", "", "", "?", ">", "=", "<"][..]);
     prop_oneof![
