@@ -68,6 +68,7 @@ impl Mux {
         // A raw client that types at a terminal may well be a person.
         let types = (stream.is_input() && right >= Right::Write).then(|| self.merge(false));
         self.attach(id, &[want], types);
+        self.expect_late_replies(id, false, Instant::now());
         if stream == Stream::Stdin && !self.input.is_open() {
             // Nothing will read what this client types.
             self.drop_client(id);
@@ -309,9 +310,16 @@ impl Mux {
 
     fn let_go(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(id) else { return };
+        let now = Instant::now();
+        if let (Some(terminal), Some(replies)) = (&mut self.terminal, &client.replies) {
+            let unanswered: Vec<_> = replies.unanswered(now).collect();
+            if !unanswered.is_empty() {
+                terminal.worker.answer(unanswered);
+            }
+        }
         self.admission.leave(client.peer, client.right);
         self.hub.leave(id);
-        let forgotten = self.input.queue.leave(id, Instant::now());
+        let forgotten = self.input.queue.leave(id, now);
         if forgotten > 0 {
             self.log_forgotten(client.peer, client.right);
             // Others of its user have room again.

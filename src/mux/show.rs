@@ -11,7 +11,7 @@ use super::terminal::turns::Viewer;
 use super::terminal::worker::ScreenEvent;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
-use crate::core::screen::query::Strip;
+use crate::core::screen::query::{Finder, Strip};
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
@@ -81,6 +81,8 @@ impl Mux {
         }
         session.shown = Some(now);
         session.continue_at(id, &mut self.hub, at);
+        self.expect_late_replies(id, false, now);
+        let Some(client) = self.clients.get_mut(id) else { return };
         client.show(id, &mut self.hub, screen);
         self.touch(id);
     }
@@ -149,7 +151,26 @@ impl Mux {
             }
             Some(Redraw::Backlog) => self.show_backlog(id)?,
         }
+        self.expect_late_replies(id, resumes, Instant::now());
         Ok(())
+    }
+
+    /// A client has still to get some output, and its terminal replies to the queries in that. They
+    /// were answered before, unless by a client that `resumes` after an earlier mux has ended.
+    pub(crate) fn expect_late_replies(&mut self, id: ClientId, resumes: bool, now: Instant) {
+        let Some(terminal) = &self.terminal else { return };
+        let Some(client) = self.clients.get_mut(id).filter(|client| client.can_reply()) else {
+            return;
+        };
+        let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
+        let at = self.hub.at(id, Stream::Tty).unwrap_or(end);
+        let from = if resumes { at.max(terminal.began_at) } else { at };
+        let mut finder = Finder::default();
+        for piece in self.hub.bytes(Stream::Tty, from..end) {
+            finder.find(piece, |query| {
+                client.replies.get_or_insert_default().expect(query, false, now);
+            });
+        }
     }
 
     /// Shows a session the backlog without the queries in it, since the app does not wait for

@@ -79,8 +79,9 @@ pub(crate) const SCROLLBACK_MOST: usize = 100_000;
 /// Most bytes of lines that scrolled off a screen: twenty thousand lines of 100 bytes. A mux has
 /// them once.
 pub const SCROLLBACK: usize = 2 * 1024 * 1024;
-/// Queries of the app that are kept at once: programs send a handful when they start.
-pub const QUERIES: usize = 64;
+/// Queries of the app that are answered at once. Programs send a handful when they start, and more
+/// answers than these do not fit in the queue of the input.
+pub const QUERIES: usize = 8192;
 
 /// Default of `--log-line-limit`, bytes: the size that the kubelet's readers expect.
 pub(crate) const LOG_LINE: usize = 16 * 1024;

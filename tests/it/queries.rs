@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 
 use iottymux::wire::FrameKind;
+use serde_json::{Value, json};
 
 use crate::installed::is_installed;
 use crate::person::size_of;
@@ -66,6 +67,81 @@ fn a_new_size_is_reported_in_the_input() {
     resized(&mut session, 20, 70);
     eventually("it has that size", || size_of(&slave) == (20, 70));
     session.send(FrameKind::Stdin, b"key");
+    expect(&mut slave, "key");
+}
+
+/// A hello of a client that types, and gets what was printed before it came.
+fn from_start() -> Value {
+    json!({
+        "version": 1,
+        "streams": [{"stream": "tty", "from": "start"}],
+        "stdin": true,
+        "size": {"rows": 24, "cols": 80},
+    })
+}
+
+fn has_got(session: &mut Session, text: &str) {
+    session.read_until(|frames| {
+        matches!(frames.last(), Some(Frame::Bytes(_, bytes)) if bytes.ends_with(text.as_bytes()))
+    });
+}
+
+/// The terminal of a late client replies to queries that have their answer.
+#[test]
+fn a_query_that_is_shown_again_has_no_second_answer() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut slave = rig.slave();
+    slave.write_all(b"\x1b[6n\x1b[cshown").unwrap();
+    expect(&mut slave, "\x1b[1;1R\x1b[?62;22c");
+    let mut session = Session::new(&rig, &from_start());
+    has_got(&mut session, "shown");
+    session.send(FrameKind::Stdin, b"\x1b[9;9R\x1b[?64;1ckey");
+    expect(&mut slave, "key");
+    // It replies to a new one.
+    slave.write_all(b"\x1b[cnew").unwrap();
+    has_got(&mut session, "new");
+    session.send(FrameKind::Stdin, b"\x1b[?64;1c");
+    expect(&mut slave, "\x1b[?64;1c");
+}
+
+/// Its terminal has no time left to reply, and the app would wait for ever.
+#[test]
+fn the_queries_of_a_client_that_leaves_are_answered() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut slave = rig.slave();
+    let mut session = Session::new(&rig, &hello(24, 80));
+    session.wait_told(FrameKind::Redraw);
+    // A terminal that does not know the first one replies to the next ones only.
+    slave.write_all(b"\x1b[>q\x1b[5n\x1b[cshown").unwrap();
+    has_got(&mut session, "shown");
+    session.send(FrameKind::Stdin, b"\x1b[0n");
+    expect(&mut slave, "\x1b[0n");
+    drop(session);
+    expect(&mut slave, "\x1b[?62;22c");
+}
+
+/// As many as the app can read.
+#[test]
+fn all_queries_at_once_are_answered() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut slave = rig.slave();
+    slave.write_all(&b"\x1b[5n".repeat(2000)).unwrap();
+    expect(&mut slave, &"\x1b[0n".repeat(2000));
+    let mut sessions = [hello(24, 80), hello(24, 80)].map(|hello| {
+        let mut session = Session::new(&rig, &hello);
+        session.wait_told(FrameKind::Redraw);
+        session
+    });
+    slave.write_all(&[&b"\x1b[5n".repeat(2000)[..], b"shown"].concat()).unwrap();
+    for session in &mut sessions {
+        has_got(session, "shown");
+        session.send(FrameKind::Stdin, &b"\x1b[0n".repeat(2000));
+    }
+    expect(&mut slave, &"\x1b[0n".repeat(2000));
+    sessions[0].send(FrameKind::Stdin, b"key");
     expect(&mut slave, "key");
 }
 

@@ -163,8 +163,13 @@ impl Screen {
     }
 
     /// The app's queries since the last call, at most [`limits::QUERIES`].
-    pub fn queries(&mut self) -> impl Iterator<Item = PendingQuery> + '_ {
-        self.state.asked.drain(..)
+    pub fn queries(&mut self) -> impl Iterator<Item = PendingQuery> + use<> {
+        std::mem::take(&mut self.state.asked).into_iter()
+    }
+
+    /// The answer of a plain terminal to a query of earlier output, if it has one.
+    pub(crate) fn answer_late(&self, query: Query) -> Option<Vec<u8>> {
+        self.answer(&self.state.pending(query, 0))
     }
 
     /// The answer of a plain terminal, if it has one.
@@ -421,14 +426,18 @@ impl State {
     }
 
     fn ask(&mut self, query: Query, end: usize) {
-        if self.asked.len() == limits::QUERIES {
-            return;
+        if self.asked.len() < limits::QUERIES {
+            self.asked.push(self.pending(query, end));
         }
+    }
+
+    /// A query, in this state.
+    fn pending(&self, query: Query, end: usize) -> PendingQuery {
         let (row, col) = self.model.place();
         let region = self.region().filter(|_| self.modes.counts_from_region());
         let first = region.map_or(1, |(first, _)| first);
         let cursor = (row.saturating_sub(first - 1).max(1), col);
-        self.asked.push(PendingQuery { query, end: self.before + end as u64, cursor });
+        PendingQuery { query, end: self.before + end as u64, cursor }
     }
 }
 

@@ -4,6 +4,7 @@
 //! stays unchanged. Memory and waiting are bounded; the time is an argument.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
@@ -11,7 +12,7 @@ use memchr::memchr;
 use super::query::{Query, ReplyPattern};
 use super::scan::{Control, ESC, number};
 
-/// Outstanding replies of one client's terminal.
+/// Outstanding replies of one client's terminal. Equal ones in sequence count once.
 const REPLIES: usize = 64;
 /// How long a terminal may take to reply. Later the same bytes are keys.
 const REPLY: Duration = Duration::from_secs(5);
@@ -37,9 +38,14 @@ pub struct Replies {
 
 #[derive(Debug)]
 struct Expected {
+    query: Query,
     head: ReplyPattern,
     passes: bool,
     until: Instant,
+    /// How many in sequence.
+    count: u32,
+    /// A later query had its reply: this terminal does not reply to the query.
+    is_overtaken: bool,
 }
 
 /// The position in the input.
@@ -85,10 +91,27 @@ impl Replies {
     /// [`REPLIES`] the oldest is no longer expected.
     pub fn expect(&mut self, query: Query, passes: bool, now: Instant) {
         let Some(head) = query.reply() else { return };
+        let until = now + REPLY;
+        if let Some(last) = self.expected.back_mut()
+            && (last.query, last.passes, last.is_overtaken) == (query, passes, false)
+        {
+            (last.until, last.count) = (until, last.count.saturating_add(1));
+            return;
+        }
         if self.expected.len() == REPLIES {
             self.expected.pop_front();
         }
-        self.expected.push_back(Expected { head, passes, until: now + REPLY });
+        let is_overtaken = false;
+        self.expected.push_back(Expected { query, head, passes, until, count: 1, is_overtaken });
+    }
+
+    /// The queries whose replies would pass, and may still come.
+    pub(crate) fn unanswered(&self, now: Instant) -> impl Iterator<Item = Query> + '_ {
+        let waits = move |expected: &&Expected| {
+            expected.passes && !expected.is_overtaken && now < expected.until
+        };
+        let queries = |expected: &Expected| iter::repeat_n(expected.query, expected.count as usize);
+        self.expected.iter().filter(waits).flat_map(queries)
     }
 
     /// Appends to `out` the part of `typed` that is input.
@@ -162,17 +185,16 @@ impl Replies {
                 return;
             }
             ReplyVerdict::Unknown | ReplyVerdict::Typed => None,
-            ReplyVerdict::Whole(head) => self.take(head).map(|expected| (expected, false)),
-            ReplyVerdict::Begun(head) => self.take(head).map(|expected| (expected, true)),
+            ReplyVerdict::Whole(head) => self.take(head).map(|(p, until)| (p, until, false)),
+            ReplyVerdict::Begun(head) => self.take(head).map(|(p, until)| (p, until, true)),
         };
         self.state = ReplyState::Typed;
-        if let Some((expected, begun)) = found {
+        if let Some((passes, until, begun)) = found {
             if begun {
-                let until = expected.until.max(now);
-                let (passes, left) = (expected.passes, REPLY_LEN);
+                let (until, left) = (until.max(now), REPLY_LEN);
                 self.state = ReplyState::Reply { passes, left, until, escape: false };
             }
-            if !expected.passes {
+            if !passes {
                 self.len = 0;
                 self.until = None;
             }
@@ -224,9 +246,17 @@ impl Replies {
         kind.is_none_or(|kind| self.expected.iter().any(|expected| expected.head.kind == *kind))
     }
 
-    fn take(&mut self, head: ReplyPattern) -> Option<Expected> {
+    /// Whether an expected reply passes, and until when it may come.
+    fn take(&mut self, head: ReplyPattern) -> Option<(bool, Instant)> {
         let at = self.expected.iter().position(|expected| expected.head.fits(head))?;
-        self.expected.remove(at)
+        self.expected.range_mut(..at).for_each(|earlier| earlier.is_overtaken = true);
+        let expected = self.expected.get_mut(at)?;
+        let found = (expected.passes, expected.until);
+        expected.count -= 1;
+        if expected.count == 0 {
+            self.expected.remove(at);
+        }
+        Some(found)
     }
 }
 
@@ -343,10 +373,34 @@ mod tests {
         replies.filter(b"later", now + REPLY + Duration::from_secs(1), &mut out);
         assert_eq!(out, b"keyslater");
         // The number of expected replies is limited.
-        for _ in 0..1000 {
-            replies.expect(Query::Cursor, false, now);
+        for number in 0..1000 {
+            replies.expect(Query::Value(number), false, now);
         }
         assert_eq!(replies.expected.len(), REPLIES);
+    }
+
+    #[test]
+    fn the_queries_that_may_still_be_answered() {
+        use Query as Q;
+        let now = Instant::now();
+        let mut replies = Replies::default();
+        for (query, passes) in [
+            (Q::Name, true),
+            (Q::Cursor, true),
+            (Q::Cursor, true),
+            (Q::Cursor, true),
+            (Q::Status, false),
+            (Q::Attributes, true),
+        ] {
+            replies.expect(query, passes, now);
+        }
+        let mut out = Vec::new();
+        replies.filter(b"\x1b[1;1R", now, &mut out);
+        assert_eq!(out, b"\x1b[1;1R");
+        // This terminal has no name.
+        let left = [Q::Cursor, Q::Cursor, Q::Attributes];
+        assert_eq!(replies.unanswered(now).collect::<Vec<_>>(), left);
+        assert_eq!(replies.unanswered(now + REPLY).count(), 0);
     }
 
     proptest! {

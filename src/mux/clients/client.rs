@@ -146,6 +146,11 @@ impl Client {
         }
     }
 
+    /// Whether replies of its terminal come in its input.
+    pub(crate) fn can_reply(&self) -> bool {
+        self.inbound == Inbound::Typing && self.sees_bytes()
+    }
+
     // ---- to the client ----
 
     /// Queues a control frame for a session; a raw client gets none.

@@ -201,7 +201,7 @@ impl Clients {
     ) -> bool {
         let decider = decider.filter(|id| self.get(*id).is_some_and(Client::sees_bytes));
         for (id, client) in &mut self.all {
-            if client.inbound == Inbound::Typing && client.sees_bytes() {
+            if client.can_reply() {
                 let passes = Some(*id) == decider;
                 for query in queries {
                     client.replies.get_or_insert_default().expect(*query, passes, now);

@@ -41,6 +41,8 @@ pub(crate) struct Terminal {
     /// The thread that knows the screen.
     pub(crate) worker: ScreenWorker,
     pub(crate) turns: DrawTurns,
+    /// The offset at which this mux began.
+    pub(crate) began_at: u64,
     finder: Finder,
     /// The queries of one read, kept for their memory.
     queries: Vec<Query>,
@@ -87,6 +89,7 @@ impl Terminal {
             sizes: Sizes::new(size),
             worker,
             turns: DrawTurns::default(),
+            began_at: end,
             finder: Finder::default(),
             queries: Vec::new(),
             held_until: None,

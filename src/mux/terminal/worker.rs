@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
 use crate::core::screen::Screen;
+use crate::core::screen::query::Query;
 use crate::mux::terminal::snapshot::Kept;
 use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::os::sys;
@@ -49,6 +50,8 @@ enum ScreenCommand {
     Resize(Size),
     /// The modes that the app has set are over.
     Reset,
+    /// A client's terminal does not answer these queries any more.
+    Answer(Vec<Query>),
     /// A client with this window is to see the screen, and these lines above it.
     Draw(ClientId, Option<Size>, Option<History>),
 }
@@ -188,6 +191,12 @@ impl ScreenWorker {
     pub(crate) fn reset(&mut self) {
         self.hand_over(false);
         self.command(ScreenCommand::Reset);
+    }
+
+    /// The client that was to answer these queries has gone.
+    pub(crate) fn answer(&mut self, queries: Vec<Query>) {
+        self.hand_over(false);
+        self.command(ScreenCommand::Answer(queries));
     }
 
     /// A client is to see the screen in its window, or as it is.
@@ -355,7 +364,7 @@ impl WorkerState {
         match &command {
             ScreenCommand::Show { bytes, .. } => len = bytes.len(),
             ScreenCommand::Draw(id, ..) => draws = Some(*id),
-            ScreenCommand::Resize(_) | ScreenCommand::Reset => {}
+            ScreenCommand::Resize(_) | ScreenCommand::Reset | ScreenCommand::Answer(_) => {}
         }
         let executed = catch_unwind(AssertUnwindSafe(|| self.execute(command)));
         executed.unwrap_or_else(|_| {
@@ -404,7 +413,12 @@ impl WorkerState {
                 let undo = screen.modes().undo(self.size.cols);
                 screen.process(undo.as_bytes());
             }
-            (ScreenCommand::Resize(_) | ScreenCommand::Reset, None) => {}
+            (ScreenCommand::Answer(queries), Some(screen)) => {
+                for answer in queries.into_iter().filter_map(|query| screen.answer_late(query)) {
+                    self.events.send(ScreenEvent::Answer(answer))?;
+                }
+            }
+            (ScreenCommand::Resize(_) | ScreenCommand::Reset | ScreenCommand::Answer(_), None) => {}
         }
         Ok(())
     }
