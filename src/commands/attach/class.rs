@@ -15,7 +15,8 @@ pub(super) enum Class {
     RestoreTitle,
     Clipboard,
     Notify,
-    /// Files, pictures in files, printers, function keys, passthrough, and anything unknown.
+    /// Files, pictures in files, printers, function keys, passthrough, queries for titles, and
+    /// anything unknown.
     Other,
 }
 
@@ -71,6 +72,8 @@ fn control(control: &Control<'_>) -> Class {
         (0, 0, b't') => match control.value(0) {
             22 => Class::SaveTitle,
             23 => Class::RestoreTitle,
+            // The titles of the window and its icon: they are the user's.
+            20 | 21 => Class::Other,
             _ => Class::Drawing,
         },
         // The encoding of titles.

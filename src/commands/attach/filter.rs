@@ -472,6 +472,8 @@ mod tests {
             ("other", b"\x1bXsos\x1b\\"),
             ("other", b"\x1b[5i"),
             ("other", b"\x1b[?4i"),
+            ("other", b"\x1b[21t"),
+            ("other", b"\x1b[20t"),
         ] {
             let bytes = [b"a", string, b"b"].concat();
             check("none", &bytes, b"ab");
