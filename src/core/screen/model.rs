@@ -368,9 +368,12 @@ impl Model {
             return;
         }
         self.cursor.row = (row + count).min(bottom);
-        let more = count - (self.cursor.row - row);
-        if more > 0 {
-            self.scroll_region(top, bottom, more, false);
+        let mut more = count - (self.cursor.row - row);
+        // Each of these rows is kept, also if there are more than the region has.
+        while more > 0 {
+            let rows = more.min(bottom + 1 - top);
+            self.scroll_region(top, bottom, rows, false);
+            more -= rows;
         }
     }
 

@@ -704,6 +704,24 @@ fn a_flood_leaves_the_same_lines() {
     assert!(history(20, &[&flood]).starts_with("^0;31mred text|red text|"));
 }
 
+/// Also more of them than the screen has rows.
+#[test]
+fn empty_lines_are_kept_however_they_are_cut() {
+    let bytes = b"a\n\n\n\n\nb";
+    let [mut whole, mut cut] = [(); 2].map(|()| Screen::new(Size { rows: 1, cols: 9 }).keeping(9));
+    for screen in [&mut whole, &mut cut] {
+        screen.resize(Size { rows: 9, cols: 9 });
+        screen.resize(Size { rows: 1, cols: 9 });
+    }
+    whole.process(bytes);
+    bytes.chunks(1).for_each(|piece| cut.process(piece));
+    for screen in [&mut whole, &mut cut] {
+        screen.resize(Size { rows: 9, cols: 9 });
+        assert_eq!(text(screen).trim_end_matches('|'), "a||||| b");
+    }
+    assert_eq!(history(9, &[b"a\n\n\n\n\n\n\n\n\nb"]), history(9, &[b"a\n\n\n\n", b"\n\n\n\n\nb"]));
+}
+
 #[test]
 fn lines_that_scrolled_off_are_bounded() {
     let mut screen = Screen::new(Size { rows: 4, cols: 1000 }).keeping(usize::MAX);
