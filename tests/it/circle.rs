@@ -140,7 +140,8 @@ fn nor_through_a_program_that_passes_bytes_on() {
     types(&rig, "one", &line);
     eventually("it is over", || over.exists());
     let why = fs::read_to_string(why).unwrap_or_default();
-    assert!(why.contains("its terminal shows this one") && why.contains("code 1"), "{why}");
+    let error = "iottymux: attached to app one: its terminal shows this one";
+    assert!(why.contains(error) && why.contains("code 1"), "{why}");
     end(&rig, &["one"]);
 }
 

@@ -10,8 +10,6 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Error, Result, anyhow, bail};
-
 use crate::commands::status;
 use crate::os::state::AppDir;
 use crate::types::stream::Stream;
@@ -71,20 +69,15 @@ fn of_screen() -> Vec<TerminalId> {
     open.filter_map(|file| at(file.path())).collect()
 }
 
-/// The error of a circle that is not direct.
-pub(crate) fn refusal(dir: &AppDir) -> Error {
-    anyhow!("cannot attach to app {}: its terminal shows this one", dir.name())
-}
+/// A circle that is not direct.
+pub(crate) const CIRCLE: &str = "its terminal shows this one";
 
-/// Fails if the app's terminal shows this one.
-pub(crate) fn check(dir: &AppDir) -> Result<()> {
-    let (Some(own), Some(target)) = (own(), linked(dir)) else {
-        return Ok(());
-    };
+/// Why this terminal is not to show the app's: that one shows this one.
+pub(crate) fn refusal(dir: &AppDir) -> Option<&'static str> {
+    let (own, target) = (own()?, linked(dir)?);
     let is_target = || status::report(dir).is_ok_and(|report| is_of(&report, target));
-    let name = dir.name();
     if own == target && is_target() {
-        bail!("cannot attach to app {name}: this terminal is its own");
+        return Some("this terminal is its own");
     }
     let with_terminal = |app: AppDir| Some((linked(&app)?, app));
     let apps = dir.neighbours().into_iter().map(|name| dir.neighbour(&name));
@@ -92,15 +85,15 @@ pub(crate) fn check(dir: &AppDir) -> Result<()> {
     let mut seen = vec![own];
     let mut next = [of_tmux(), of_screen()].concat();
     for at in 0..TERMINALS {
-        let Some(terminal) = seen.get(at).copied() else { return Ok(()) };
+        let terminal = *seen.get(at)?;
         for (_, app) in apps.iter().filter(|(its, _)| *its == terminal) {
             next.extend(of_clients(app, terminal));
         }
         if next.contains(&target) && is_target() {
-            return Err(refusal(dir));
+            return Some(CIRCLE);
         }
         next.retain(|terminal| !seen.contains(terminal));
         seen.append(&mut next);
     }
-    Ok(())
+    None
 }

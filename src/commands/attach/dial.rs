@@ -126,8 +126,10 @@ pub(crate) fn dial(
         }
     }
     let types_here = wanted.input == Some(Stream::Tty) && io::stdin().is_terminal();
-    if types_here || wanted.outputs.contains(&Stream::Tty) {
-        circle::check(&request.dir)?;
+    if (types_here || wanted.outputs.contains(&Stream::Tty))
+        && let Some(why) = circle::refusal(&request.dir)
+    {
+        bail!("cannot attach to app {name}: {why}");
     }
     match endpoints.session() {
         Some(file) => open_session(request, file, wanted, after),

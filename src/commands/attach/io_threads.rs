@@ -174,12 +174,12 @@ fn forward(
             (looked_at, looked) = (reads, Instant::now());
         }
         let refusal = if mark::has_come_back(bytes) {
-            Some(circle::refusal(dir))
+            Some(circle::CIRCLE)
         } else {
-            is_due.then(|| circle::check(dir).err()).flatten()
+            is_due.then(|| circle::refusal(dir)).flatten()
         };
-        if let Some(e) = refusal {
-            return AttachEvent::Refused(format!("{e:#}"));
+        if let Some(why) = refusal {
+            return AttachEvent::Refused(why.to_owned());
         }
         let forwarded = match &mut downlink {
             Downlink::Raw(stream) => write(*stream, bytes, shown).map(drop),
