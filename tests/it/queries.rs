@@ -114,12 +114,12 @@ fn the_queries_of_a_client_that_leaves_are_answered() {
     let mut session = Session::new(&rig, &hello(24, 80));
     session.wait_told(FrameKind::Redraw);
     // A terminal that does not know the first one replies to the next ones only.
-    slave.write_all(b"\x1b[>q\x1b[5n\x1b[cshown").unwrap();
+    slave.write_all(b"\x1b[>q\x1b[5n\x1b[3;4H\x1b[6n\x1b[H\x1b[cshown").unwrap();
     has_got(&mut session, "shown");
     session.send(FrameKind::Stdin, b"\x1b[0n");
     expect(&mut slave, "\x1b[0n");
     drop(session);
-    expect(&mut slave, "\x1b[?62;22c");
+    expect(&mut slave, "\x1b[3;4R\x1b[?62;22c");
 }
 
 /// As many as the app can read.

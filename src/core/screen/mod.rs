@@ -167,11 +167,6 @@ impl Screen {
         std::mem::take(&mut self.state.asked).into_iter()
     }
 
-    /// The answer of a plain terminal to a query of earlier output, if it has one.
-    pub(crate) fn answer_late(&self, query: Query) -> Option<Vec<u8>> {
-        self.answer(&self.state.pending(query, 0))
-    }
-
     /// The answer of a plain terminal, if it has one.
     pub fn answer(&self, asked: &PendingQuery) -> Option<Vec<u8>> {
         asked.answer(self.state.window, &self.state.modes)
@@ -426,18 +421,14 @@ impl State {
     }
 
     fn ask(&mut self, query: Query, end: usize) {
-        if self.asked.len() < limits::QUERIES {
-            self.asked.push(self.pending(query, end));
+        if self.asked.len() == limits::QUERIES {
+            return;
         }
-    }
-
-    /// A query, in this state.
-    fn pending(&self, query: Query, end: usize) -> PendingQuery {
         let (row, col) = self.model.place();
         let region = self.region().filter(|_| self.modes.counts_from_region());
         let first = region.map_or(1, |(first, _)| first);
         let cursor = (row.saturating_sub(first - 1).max(1), col);
-        PendingQuery { query, end: self.before + end as u64, cursor }
+        self.asked.push(PendingQuery { query, end: self.before + end as u64, cursor });
     }
 }
 

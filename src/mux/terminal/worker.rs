@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
 use crate::core::screen::Screen;
-use crate::core::screen::query::Query;
+use crate::core::screen::query::{PendingQuery, Query};
 use crate::mux::terminal::snapshot::Kept;
 use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::os::sys;
@@ -31,6 +31,8 @@ const LARGE_SCREEN: usize = 16 * 1024;
 /// read of a terminal fits in memory of 64 KiB, too.
 const SCREEN_PIECE: usize = 60 * 1024;
 
+/// Queries that are remembered in case the client that is to answer them leaves.
+const ASKED: usize = 64;
 /// How long the thread waits for more output after a large piece before it gives memory back to the
 /// system: that takes a millisecond.
 const SCREEN_IDLE: Duration = Duration::from_secs(1);
@@ -122,6 +124,8 @@ struct WorkerState {
     waiting: VecDeque<ScreenCommand>,
     /// The client whose screen is being drawn between two pieces.
     draws: Option<ClientId>,
+    /// The last queries that a client's terminal is to answer.
+    asked: Vec<PendingQuery>,
     /// Whether a large piece has left memory to give back.
     was_busy: bool,
 }
@@ -277,6 +281,7 @@ impl WorkerState {
             inbox: None,
             waiting: VecDeque::new(),
             draws: None,
+            asked: Vec::new(),
             was_busy: false,
         }
     }
@@ -385,9 +390,14 @@ impl WorkerState {
                 self.was_busy |= bytes.len() >= SCREEN_PIECE;
                 if let Some(screen) = screen {
                     screen.process(&bytes);
-                    let asked: Vec<_> = screen.queries().filter(|_| answers).collect();
-                    for answer in asked.iter().filter_map(|asked| screen.answer(asked)) {
-                        self.events.send(ScreenEvent::Answer(answer))?;
+                    let asked: Vec<_> = screen.queries().collect();
+                    if answers {
+                        for answer in asked.iter().filter_map(|asked| screen.answer(asked)) {
+                            self.events.send(ScreenEvent::Answer(answer))?;
+                        }
+                    } else if !asked.is_empty() {
+                        self.asked.extend(asked);
+                        self.asked.drain(..self.asked.len().saturating_sub(ASKED));
                     }
                 }
                 self.events.send(ScreenEvent::Shown(bytes.len(), bytes))?;
@@ -414,7 +424,14 @@ impl WorkerState {
                 screen.process(undo.as_bytes());
             }
             (ScreenCommand::Answer(queries), Some(screen)) => {
-                for answer in queries.into_iter().filter_map(|query| screen.answer_late(query)) {
+                let mut found = Vec::new();
+                for query in queries.iter().rev() {
+                    let last = self.asked.iter().rposition(|asked| asked.query == *query);
+                    let Some(at) = last else { break };
+                    found.push(self.asked[at]);
+                    self.asked.truncate(at);
+                }
+                for answer in found.iter().rev().filter_map(|asked| screen.answer(asked)) {
                     self.events.send(ScreenEvent::Answer(answer))?;
                 }
             }
