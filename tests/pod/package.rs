@@ -95,10 +95,24 @@ fn check_rpm(dir: &Path) {
         assert!(files.lines().any(|line| line == format!("/usr/{file}")), "{files}");
     }
     let scripts = query("--scripts");
-    for script in ["systemd-sysusers iottymux.conf", "iottymux disable --all --now"] {
+    for script in ["systemd-sysusers iottymux.conf", "iottymux disable --all --now", "rmdir"] {
         assert!(scripts.contains(script), "{scripts}");
     }
     assert!(query("--requires").contains("systemd >= 246"));
+    assert!(query("--docfiles").contains("/usr/share/man/man1/iottymux.1.gz"));
+    // Its scripts need an RPM system.
+    let root = dir.join("rpm");
+    let run = |words: &[&str]| done(Command::new("rpm").arg("--root").arg(&root).args(words));
+    run(&["--initdb"]);
+    run(&["-i", "--nodeps", "--noscripts", "--nosignature", rpm.to_str().unwrap()]);
+    run(&["-V", "--nodeps", "iottymux"]);
+    run(&["-e", "--noscripts", "iottymux"]);
+    let left = done(Command::new("find").arg(&root).args(["-name", "*iottymux*"]));
+    let made = ["share/doc/iottymux", "share/licenses/iottymux"];
+    for left in left.lines() {
+        // A script removes the directories.
+        assert!(made.iter().any(|made| left.ends_with(made)), "{left}");
+    }
 }
 
 /// The root of a small Debian with systemd, made once; `None` if that cannot be done here.
