@@ -27,6 +27,11 @@ use crate::wire::{
 /// Lines of each stream of an ended app that `status` shows, as many as systemctl does.
 const LAST_LINES: usize = 10;
 
+/// Reports a terminal whose output a key has stopped.
+pub(crate) const STOPPED: &str = "output stopped by ^S: ^Q continues it";
+/// The state of an app whose mux does not let this user in.
+const REFUSED: &str = "refused";
+
 /// What is known of an app.
 pub(crate) enum Known {
     /// What its mux reports, and the app's state.
@@ -46,13 +51,13 @@ impl Known {
         };
         match error.downcast() {
             Ok(find::Ended { last, .. }) => Self::Last(last),
-            Err(e) if find::is_forbidden(&e) => Self::State("refused"),
+            Err(e) if find::is_forbidden(&e) => Self::State(REFUSED),
             Err(e) if find::is_absence(&e) => {
                 Self::State(find::state_without_mux(dir, is_enabled).word())
             }
             Err(e) if find::is_late(&e) => Self::State(AppState::Unknown.word()),
             // It answers, but refuses this user.
-            Err(_) => Self::State("refused"),
+            Err(_) => Self::State(REFUSED),
         }
     }
 
@@ -83,6 +88,7 @@ impl Known {
         match self {
             Self::Report(report, state) => text(report, *state) + &waits_for_restart(dir, *state),
             Self::Last(last) => last_text(dir, last),
+            Self::State(REFUSED) => format!("app {}: you have no access to it\n", dir.name()),
             Self::State(state) => format!("app {}: {state}\n", dir.name()),
         }
     }
@@ -265,13 +271,14 @@ fn text(report: &Report, state: AppState) -> String {
         let _ = writeln!(out, "restarts {}", report.restarts);
     }
     for stream in &report.streams {
-        let _ = writeln!(
-            out,
-            "{:8} {} bytes, {} unseen",
-            stream.stream.name(),
-            stream.bytes,
-            stream.unseen
-        );
+        let _ = write!(out, "{:8} {} bytes", stream.stream.name(), stream.bytes);
+        let _ = match stream.unseen {
+            0 => writeln!(out),
+            unseen => writeln!(out, ", {unseen} of them sent to no client yet"),
+        };
+    }
+    if report.is_stopped {
+        let _ = writeln!(out, "{STOPPED}");
     }
     for client in report.clients.iter().filter(|client| client.is_attached()) {
         let types = match client {

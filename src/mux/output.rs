@@ -8,7 +8,7 @@ use nix::poll::ppoll;
 
 use super::Mux;
 use super::pages::SHARED_READ;
-use super::source::Read;
+use super::source::{Read, pty};
 use super::terminal::Terminal;
 use crate::core::hub::{Hub, Room};
 use crate::types::limits;
@@ -180,10 +180,30 @@ impl Mux {
         {
             let end = |stream: Stream| Some(at[stream as usize] + pending[stream as usize]?);
             self.logs.app_ends_at(Stream::ALL.map(end));
+            if self.life.status().is_none() {
+                // Before the hook that reports it ends, and so before the next run begins.
+                self.forget_input(Instant::now());
+            }
         }
         let most = u64::from(limits::PIPE.unsigned_abs() + limits::STAGE.unsigned_abs());
         let end = |stream| at[stream as usize] + pending[stream as usize].unwrap_or(most);
         self.life.report(event, Stream::ALL.map(end));
+    }
+
+    /// The app has ended: its next run gets nothing that was typed for this one, and a terminal
+    /// whose output goes on.
+    fn forget_input(&mut self, now: Instant) {
+        let done = match self.sources.tty() {
+            Some(tty) => pty::forget_input(tty).and_then(|()| pty::start_output(tty)),
+            None => self.input.clear_fifo(),
+        };
+        if let Err(e) = done {
+            log::warn!("app {}: clearing its input: {e}", self.files.name());
+        }
+        for id in self.input.forget_queued(now) {
+            self.input_lost(id);
+        }
+        self.resume_typing();
     }
 
     /// Handles reported events. The output of an ended app is read first; a client may delay that.

@@ -446,6 +446,17 @@ impl Mux {
         }
     }
 
+    /// The app ended before it had all that a client typed before its end. A client that only types
+    /// learns that it failed.
+    pub(crate) fn input_lost(&mut self, id: ClientId) {
+        let session = self.clients.get(id).and_then(Client::session);
+        if session.is_some_and(|session| session.streams.is_empty()) {
+            self.lose(id, &anyhow!("the app ended before it read all of this input"));
+        } else {
+            self.input_delivered(id);
+        }
+    }
+
     /// Gives the app as much of the input as it accepts.
     pub(crate) fn feed(&mut self, now: Instant) {
         if !self.input.is_open() {

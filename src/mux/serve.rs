@@ -310,6 +310,7 @@ impl Mux {
 
     fn let_go(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(id) else { return };
+        let typed = client.inbound.is_writer();
         let now = Instant::now();
         if let (Some(terminal), Some(replies)) = (&mut self.terminal, &client.replies) {
             let unanswered: Vec<_> = replies.unanswered(now).collect();
@@ -329,6 +330,9 @@ impl Mux {
         client.close();
         self.admission.refill();
         self.lose_control(id);
+        if typed && self.clients.writers().is_empty() {
+            self.start_output();
+        }
     }
 }
 

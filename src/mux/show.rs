@@ -23,6 +23,7 @@ impl Mux {
     /// them, so that no reply comes before it is expected.
     pub(crate) fn show_on_screen(&mut self, len: usize, now: Instant) {
         let Some(terminal) = &mut self.terminal else { return };
+        terminal.last_output = Some(now);
         let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
         let pieces = self.hub.bytes(Stream::Tty, end - len as u64..end);
         let decider = terminal.sizes.decider();
@@ -253,6 +254,24 @@ impl Mux {
         if self.clients.owe_screens() {
             terminal.turns.owe();
         }
+    }
+
+    /// The last client that types has gone: a stop of the output goes with it, since nobody is left
+    /// to undo it.
+    pub(crate) fn start_output(&self) {
+        if let Some(tty) = self.sources.tty()
+            && let Err(e) = pty::start_output(tty)
+        {
+            log::warn!("app {}: starting its output: {e}", self.files.name());
+        }
+    }
+
+    /// Whether a key has stopped the output. An app that writes all the time may look so for a
+    /// moment.
+    pub(crate) fn is_output_stopped(&self) -> bool {
+        let is_silent =
+            self.terminal.as_ref().is_some_and(|terminal| terminal.is_silent(Instant::now()));
+        is_silent && self.sources.tty().is_some_and(|tty| pty::is_stopped(tty).unwrap_or(false))
     }
 
     /// The app has ended: the next one begins with a terminal in its first state.

@@ -56,6 +56,7 @@ impl Mux {
             app_ended: self.life.ended,
             service: self.life.service().map(ToString::to_string),
             restarts: self.life.restarts,
+            is_stopped: self.is_output_stopped(),
             terminal: self.sources.tty().and_then(|source| pty::id(&source.fd)),
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),

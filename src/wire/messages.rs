@@ -346,6 +346,9 @@ pub struct Report {
     /// The app's terminal, as long as that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalId>,
+    /// Whether a client has stopped the output of the terminal by a key (^S).
+    #[serde(default, rename = "stopped", skip_serializing_if = "std::ops::Not::not")]
+    pub is_stopped: bool,
     /// The app's output streams.
     pub streams: Vec<StreamReport>,
     /// The connected clients, oldest first, the one that asks included; at most a frame holds.

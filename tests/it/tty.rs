@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::thread;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{InputFlags, tcgetattr};
 use rustix::termios::tcgetwinsize;
 
@@ -108,6 +110,43 @@ fn stale_bind_mounts_are_taken_off() {
     // Only where the mux failed is there something to take off.
     while umount2(&target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW).is_ok() {}
     assert!(is_link);
+}
+
+/// Whether the app can write. `status` reports that it cannot.
+fn can_write(slave: &fs::File) -> bool {
+    let mut fds = [PollFd::new(slave.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+}
+
+#[test]
+fn the_last_typist_takes_its_stop_along() {
+    const SAYS: &str = "output stopped by ^S: ^Q continues it\n";
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let slave = rig.slave_as_it_is();
+    let (mut stops, other) = (rig.client("tty"), rig.client("tty"));
+    let says = || rig.run(&["status", APP]).stdout.text().contains(SAYS);
+    assert!(!says());
+    stops.write_all(b"\x13").unwrap();
+    eventually("the output is stopped", || !can_write(&slave));
+    eventually("status says that", says);
+    // Another typist may want to read what stands there.
+    drop(stops);
+    eventually("one is left", || rig.status()["clients"].as_array().unwrap().len() == 1);
+    assert!(!can_write(&slave));
+    drop(other);
+    eventually("the output goes on", || can_write(&slave));
+    assert!(!says());
+}
+
+#[test]
+fn an_app_in_raw_mode_gets_each_key() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut slave = rig.slave();
+    let mut client = rig.client("tty");
+    client.write_all(b"\x13\x11").unwrap();
+    expect(&mut slave, "\x13\x11");
 }
 
 #[test]

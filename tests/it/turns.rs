@@ -1,10 +1,14 @@
 //! The hooks of a unit report to the mux that its app ended or runs, and the mux reports it to clients.
 
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 
 use iottymux::types::stream::Stream;
 use iottymux::wire::FrameKind;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -13,7 +17,7 @@ use crate::pattern;
 use crate::person::at_prompt;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
-use crate::rig::{APP, Rig};
+use crate::rig::{APP, Rig, expect};
 use crate::session::{Frame, Session, told};
 
 /// A hook of the app's unit, as systemd runs it.
@@ -372,4 +376,70 @@ fn a_hook_ends_without_a_mux() {
     waiting.waits();
     let _mux = rig.stream();
     assert_told(waiting);
+}
+
+/// Whether there is something to read for the app.
+fn has_input(end: &File) -> bool {
+    let mut fds = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+}
+
+#[test]
+fn the_next_run_reads_nothing_that_was_for_the_last_one() {
+    for kind in ["stream", "tty"] {
+        let rig = Rig::new();
+        let _mux = rig.mux([kind, "--app", APP]);
+        let (mut typist, mut end) = match kind {
+            "tty" => (rig.client("tty"), rig.slave_as_it_is()),
+            _ => (rig.client("stdin"), input_end(&rig)),
+        };
+        started(&rig, "4711");
+        typist.write_all(b"rm everything\n").unwrap();
+        eventually("it is there", || has_input(&end));
+        if kind == "tty" {
+            // Half a line, and the output stopped.
+            typist.write_all(b"half\x13").unwrap();
+            eventually("it is stopped", || !can_write(&end));
+        }
+        ended(&rig, "exited", "1");
+        assert!(!has_input(&end));
+        // What comes before the next start is for that.
+        typist.write_all(b"next\n").unwrap();
+        started(&rig, "4712");
+        expect(&mut end, "next\n");
+        assert!(kind != "tty" || can_write(&end));
+    }
+}
+
+/// The app's end of its input, which does not block.
+fn input_end(rig: &Rig) -> File {
+    let path = rig.path("stage2-stdin");
+    File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).unwrap()
+}
+
+fn can_write(end: &File) -> bool {
+    let mut fds = [PollFd::new(end.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+}
+
+/// A line that the app did not read and that its FIFO had no room for is not sent to the next run.
+#[test]
+fn a_line_that_came_too_late_is_reported() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    started(&rig, "4711");
+    // The FIFO is full, and something waits in front of it.
+    let len = fcntl(input_end(&rig), FcntlArg::F_GETPIPE_SZ).unwrap() + 1;
+    rig.client("stdin").write_all(&vec![b'x'; len.try_into().unwrap()]).unwrap();
+    let mut send = rig.run(&["send", APP, "late"]);
+    let attached = "attached to typing\n";
+    eventually("it is attached", || mux.stderr.so_far().matches(attached).count() == 2);
+    mux.rests();
+    ended(&rig, "exited", "1");
+    assert_eq!(send.ends(), 1);
+    assert_eq!(
+        send.stderr.text(),
+        "iottymux: app demo did not take the line: the app ended before it read all of this input\n"
+    );
+    assert!(!has_input(&input_end(&rig)));
 }

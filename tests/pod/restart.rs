@@ -228,3 +228,33 @@ fn a_mux_may_be_stopped_while_it_starts() {
         assert!(!states.contains("failed"), "{states}\n{}", pod.console());
     }
 }
+
+/// What the app did not read when it ended is for no other process: it may be half a command. Nor does a
+/// terminal stay stopped by ^S.
+#[test]
+fn the_next_run_reads_nothing_that_was_for_the_last_one() {
+    for kind in &KINDS {
+        let Some(pod) = Pod::delivered() else { return };
+        let script = "[ -e /shared/again ] && exec $1; touch /shared/again; exec sleep 1000";
+        fs::write(pod.shared("app.sh"), script).unwrap();
+        let runs = if kind.app == "shell" { "sh" } else { "cat" };
+        let unit = format!("[Service]\nExecStart=\nExecStart=/bin/sh /shared/app.sh {runs}\n");
+        pod.set_unit(&format!("{}.service.d/x.conf", kind.app), &unit);
+        pod.systemctl(&["start", kind.app]);
+        eventually("it runs", || pod.shared("again").exists());
+        pod.run(&["iottymux", "send", kind.app, "touch /shared/stale"]);
+        let is_tty = kind.app == "shell";
+        let _typist = is_tty.then(|| {
+            let mut tty = pod.connect("shell", "sock-tty");
+            tty.line_ending("touch /shared/stale");
+            tty.say("half\x13");
+            let status = || pod.run(&["iottymux", "status", "shell"]);
+            eventually("its output is stopped", || status().contains("stopped by ^S"));
+            tty
+        });
+        pod.systemctl(&["restart", kind.app]);
+        pod.await_mux(kind.app, kind.input);
+        (kind.assert_works)(&pod, "fresh");
+        assert!(!pod.shared("stale").exists());
+    }
+}

@@ -4,6 +4,7 @@
 
 use super::keys::{KeyCommand, Keys, Sequence};
 use super::mode::WantedStreams;
+use crate::commands::status::STOPPED;
 use crate::types::escape;
 use crate::types::name::AppName;
 use crate::types::size::Size;
@@ -145,7 +146,8 @@ fn client_lines(report: &Report, own: u32) -> Vec<String> {
     };
     let listed = report.clients.iter().filter(|client| client.is_attached()).map(line);
     let more = (report.unlisted > 0).then(|| format!("  and {} more", report.unlisted));
-    ["Attached clients:".to_owned()].into_iter().chain(listed).chain(more).collect()
+    let stopped = report.is_stopped.then(|| format!("The {STOPPED}."));
+    stopped.into_iter().chain(["Attached clients:".to_owned()]).chain(listed).chain(more).collect()
 }
 
 #[cfg(test)]

@@ -308,6 +308,19 @@ impl Input {
         self.writers.keys().copied().chain(self.ends.iter().map(|(_, id)| *id)).collect()
     }
 
+    /// The app has ended: forgets what was queued for it. Returns the clients that have ended and
+    /// whose last bytes were among that. What still waits is for the app's next run.
+    pub(crate) fn forget_queued(&mut self, now: Instant) -> Vec<ClientId> {
+        let delivered = self.queue.delivered();
+        self.queue.discard();
+        self.turn = None;
+        let (lost, taken): (VecDeque<_>, VecDeque<_>) =
+            self.ends.drain(..).partition(|(end, _)| *end > delivered);
+        self.ends = taken;
+        self.advance(now);
+        lost.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Forgets everything that the app has not been given, and all writers: its input is closed. A
     /// reservation stays.
     pub(crate) fn close(&mut self) {

@@ -138,10 +138,26 @@ impl InputFeed {
     }
 
     fn discard(&mut self) {
+        self.clear_stage();
+        self.queue.close();
+    }
+
+    fn clear_stage(&mut self) {
         if let Some(Err(e)) = self.stage.as_mut().map(Stage::clear) {
             log::error!("cannot clear the pipe of the app's input: {e}");
         }
-        self.queue.close();
+    }
+
+    /// The app has ended: throws away what was queued for it. Returns the clients whose last input
+    /// was among that.
+    pub(crate) fn forget_queued(&mut self, now: Instant) -> Vec<ClientId> {
+        self.clear_stage();
+        self.queue.forget_queued(now)
+    }
+
+    /// Throws away what the app has not read of its FIFO.
+    pub(crate) fn clear_fifo(&self) -> io::Result<()> {
+        self.writer.as_ref().map_or(Ok(()), AppInput::clear)
     }
 
     /// Lets go of the app's end. Nothing is written any more; the queue stays.

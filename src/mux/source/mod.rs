@@ -212,6 +212,18 @@ impl AppInput {
         Self { fd, watch: Registration::default(), most: usize::MAX }
     }
 
+    /// Throws away what is in it: a FIFO is open for both.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            match rustix::io::read(&self.fd, &mut buffer) {
+                Ok(1..) | Err(rustix::io::Errno::INTR) => {}
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
     /// Writes as much as is accepted at once; 0 if the app's side is full.
     pub(crate) fn write(&self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
         loop {

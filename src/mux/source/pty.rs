@@ -16,9 +16,10 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::mount::{MntFlags, umount2};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use rustix::pty::OpenptFlags;
-use rustix::termios::{InputModes, OptionalActions, Winsize};
+use rustix::termios::{Action, InputModes, OptionalActions, QueueSelector, Winsize};
 
 use super::stage::Stage;
 use super::{AppInput, Source, held_name};
@@ -185,6 +186,37 @@ pub(crate) fn reset(master: impl AsFd) -> io::Result<()> {
         | LocalModes::ECHOKE;
     // Earlier output keeps the old modes.
     Ok(rustix::termios::tcsetattr(&master, OptionalActions::Now, &modes)?)
+}
+
+/// The slave of a terminal of our own. Ours may be dead: the kernel closes it for all when the
+/// session of an app ends.
+fn open_slave(source: &Source) -> io::Result<Option<OwnedFd>> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let is_ours = source.held.is_some();
+    Ok(is_ours.then(|| rustix::pty::ioctl_tiocgptpeer(&source.fd, flags)).transpose()?)
+}
+
+/// Whether a client has stopped the output by a key (`VSTOP`): there is nothing to read, but the app
+/// cannot write.
+pub(crate) fn is_stopped(source: &Source) -> io::Result<bool> {
+    let Some(slave) = open_slave(source)? else { return Ok(false) };
+    let mut fds = [PollFd::new(slave.as_fd(), PollFlags::POLLOUT)];
+    Ok(poll(&mut fds, PollTimeout::ZERO)? == 0 && source.is_empty())
+}
+
+/// Undoes the stop by a key. The kernel only does that after a stop by a program.
+pub(crate) fn start_output(source: &Source) -> io::Result<()> {
+    let Some(slave) = open_slave(source)? else { return Ok(()) };
+    rustix::termios::tcflow(&slave, Action::OOff)?;
+    Ok(rustix::termios::tcflow(&slave, Action::OOn)?)
+}
+
+/// Throws away the input that the app has not read.
+pub(crate) fn forget_input(source: &Source) -> io::Result<()> {
+    let Some(slave) = open_slave(source)? else { return Ok(()) };
+    // On its way to the slave, and there.
+    rustix::termios::tcflush(&source.fd, QueueSelector::OFlush)?;
+    Ok(rustix::termios::tcflush(&slave, QueueSelector::IFlush)?)
 }
 
 /// Publishes the slave under the name in the app's `TTYPath=`, in one step. Replaces anything that

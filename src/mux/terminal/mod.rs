@@ -8,7 +8,7 @@ mod snapshot;
 pub(crate) mod turns;
 pub(crate) mod worker;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -30,6 +30,9 @@ use crate::types::stream::Stream;
 /// in the backlog.
 const SCREEN_KEPT_PART: usize = 8;
 
+/// How long an app has written nothing if its output may be stopped.
+const SILENCE: Duration = Duration::from_millis(200);
+
 /// Name of the kept screen's memory in systemd's store.
 const STORED: &str = "screen";
 
@@ -43,6 +46,8 @@ pub(crate) struct Terminal {
     pub(crate) turns: DrawTurns,
     /// The offset at which this mux began.
     pub(crate) began_at: u64,
+    /// When the app wrote last.
+    pub(crate) last_output: Option<Instant>,
     finder: Finder,
     /// The queries of one read, kept for their memory.
     queries: Vec<Query>,
@@ -90,6 +95,7 @@ impl Terminal {
             worker,
             turns: DrawTurns::default(),
             began_at: end,
+            last_output: None,
             finder: Finder::default(),
             queries: Vec::new(),
             held_until: None,
@@ -100,6 +106,11 @@ impl Terminal {
     /// Has the messages of the screen's thread watched.
     pub(crate) fn begin(&mut self, poller: &Poller) {
         log_watch(poller.listen(&self.worker.mailbox, Token::Screen));
+    }
+
+    /// Whether the app has written nothing for a while.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        self.last_output.is_none_or(|at| now.saturating_duration_since(at) >= SILENCE)
     }
 
     /// Whether the app has to wait until more of its output was shown.

@@ -131,6 +131,22 @@ fn the_end_of_the_apps_input_is_not_the_end_of_having_it_alone() {
 }
 
 #[test]
+fn the_next_run_of_the_app_gets_what_was_not_queued() {
+    let (mut input, now) = two(Merge::Lines);
+    input.push(A, b"half", now);
+    input.push(B, b"waits\n", now);
+    assert_eq!(input.forget_queued(now), []);
+    assert_eq!(take(&mut input, now), "waits\n");
+    input.end(A, now);
+    assert_eq!(input.forget_queued(now), [], "it had nothing queued");
+    assert_eq!(input.delivered(), Some(A));
+    input.push(B, b"last", now);
+    input.end(B, now);
+    assert_eq!(input.forget_queued(now), [B]);
+    assert_eq!((input.delivered(), input.queue.len()), (None, 0));
+}
+
+#[test]
 fn who_has_the_input_alone_types_alone() {
     let (mut input, now) = two(Merge::Lines);
     input.push(A, b"half", now);
