@@ -405,6 +405,11 @@ impl Report {
         self.clients.iter().filter(is_person).count() + self.unlisted
     }
 
+    /// Why a terminal shows nothing, if a key has stopped its output.
+    pub(crate) fn stopped(&self) -> Option<&'static str> {
+        self.is_stopped.then_some("output stopped by ^S: ^Q continues it")
+    }
+
     /// Where the app is in its life.
     pub(crate) fn app_state(&self) -> AppState {
         let has_spoken = self.streams.iter().any(|stream| stream.bytes > 0);

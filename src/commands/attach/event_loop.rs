@@ -28,6 +28,9 @@ use crate::types::name::AppName;
 use crate::types::stream::Stream;
 use crate::wire::Rights;
 
+/// How long `send` waits before it says what for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 impl<'a> Attached<'a> {
     pub(crate) fn new(
         request: &'a AttachRequest,
@@ -46,6 +49,7 @@ impl<'a> Attached<'a> {
             liveness: Liveness::Answering,
             app_ended: None,
             greets: false,
+            waits_from: request.must_deliver.then(|| Instant::now() + PATIENCE),
         }
     }
 
@@ -128,6 +132,13 @@ impl<'a> Attached<'a> {
         if self.notices.is_overdue(now) {
             self.say_pending();
         }
+        if self.waits_from.take_if(|at| *at <= now).is_some() {
+            let name = self.name();
+            self.say(&format!(
+                "app {name} has not read its earlier input yet; waiting until it takes the line \
+                 (^C gives up)"
+            ));
+        }
         if let Some(len) = self.losses.take_due(Instant::now()) {
             let name = self.name();
             self.say(&format!("app {name}: {len} bytes were lost here: this output is slow"));
@@ -179,6 +190,7 @@ impl<'a> Attached<'a> {
             self.notices.deadline(),
             self.losses.deadline(),
             self.liveness.deadline(),
+            self.waits_from,
         ];
         parts.into_iter().flatten().min()
     }

@@ -40,7 +40,7 @@ mod terminal;
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
@@ -141,6 +141,8 @@ pub(crate) struct Attached<'a> {
     pub(crate) app_ended: Option<AppStatus>,
     /// A person is told how it ends.
     pub(crate) greets: bool,
+    /// When a person is told that the app takes no input.
+    pub(crate) waits_from: Option<Instant>,
 }
 
 /// Why the attach ends.

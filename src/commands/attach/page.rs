@@ -4,7 +4,6 @@
 
 use super::keys::{KeyCommand, Keys, Sequence};
 use super::mode::WantedStreams;
-use crate::commands::status::STOPPED;
 use crate::types::escape;
 use crate::types::name::AppName;
 use crate::types::size::Size;
@@ -42,9 +41,9 @@ pub(crate) fn greeting(
     let only = if wanted.input.is_none() { ", read-only" } else { "" };
     let leave = keys.of(KeyCommand::Detach).map(Sequence::to_string);
     let how = match (leave, sends_interrupt) {
-        (Some(leave), true) => format!("{leave} leaves, ^C goes to the app"),
+        (Some(leave), true) => format!("{leave} leaves, ^C may end the app"),
         (Some(leave), false) => format!("^C or {leave} leaves"),
-        (None, true) => "^C goes to the app".to_owned(),
+        (None, true) => "^C may end the app".to_owned(),
         (None, false) => "^C leaves".to_owned(),
     };
     let service = service.map_or(String::new(), |service| format!(" ({service})"));
@@ -146,7 +145,7 @@ fn client_lines(report: &Report, own: u32) -> Vec<String> {
     };
     let listed = report.clients.iter().filter(|client| client.is_attached()).map(line);
     let more = (report.unlisted > 0).then(|| format!("  and {} more", report.unlisted));
-    let stopped = report.is_stopped.then(|| format!("The {STOPPED}."));
+    let stopped = report.stopped().map(|why| format!("The {why}."));
     stopped.into_iter().chain(["Attached clients:".to_owned()]).chain(listed).chain(more).collect()
 }
 
@@ -220,7 +219,7 @@ mod tests {
                 false,
                 "ctrl-p,ctrl-q",
                 true,
-                "terminal of app demo: ctrl-p ctrl-q leaves, ^C goes to the app",
+                "terminal of app demo: ctrl-p ctrl-q leaves, ^C may end the app",
             ),
             (
                 &[Stream::Tty],
@@ -229,7 +228,7 @@ mod tests {
                 false,
                 "terminal of app demo, read-only: ^C or ctrl-p ctrl-q leaves",
             ),
-            (&[Stream::Tty], false, "", true, "terminal of app demo: ^C goes to the app"),
+            (&[Stream::Tty], false, "", true, "terminal of app demo: ^C may end the app"),
             (
                 &[Stream::Stdin, Stream::Stdout],
                 false,
@@ -245,7 +244,7 @@ mod tests {
         }
         let wanted = AttachMode::Auto.resolve(&[Stream::Tty]).unwrap();
         let line = greeting((&app, Some("game.service")), &wanted, (&keys(""), true));
-        assert_eq!(line, "terminal of app demo (game.service): ^C goes to the app");
+        assert_eq!(line, "terminal of app demo (game.service): ^C may end the app");
     }
 
     #[test]
