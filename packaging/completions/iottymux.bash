@@ -15,5 +15,7 @@ _iottymux() {
       *) COMPREPLY+=("${word#"$typed"}") ;;
     esac
   done < <("$1" complete-words "${words[@]:1}" 2>/dev/null)
+  # The value follows.
+  [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace
 }
 complete -F _iottymux iottymux

@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use log::LevelFilter;
 
 use super::name::TypedName;
-use super::{Cli, NamedServices};
+use super::{Cli, NamedServices, resolve_units};
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::enable;
 use crate::os::print::print;
@@ -182,6 +182,10 @@ impl<'a> Line<'a> {
         } else if kind == TypeId::of::<OsString>() {
             return vec![":commands".to_owned()];
         }
+        if kind == TypeId::of::<(String, String)>() {
+            let variables = resolve_units::variables().into_iter();
+            return variables.map(|(name, help)| described(&(name + "="), help.as_ref())).collect();
+        }
         let known = known_values().into_iter().find(|(of, _)| kind == *of);
         known.into_iter().flat_map(|(_, words)| words).map(|word| (*word).to_owned()).collect()
     }
@@ -245,6 +249,9 @@ mod tests {
         assert_eq!(words("logs --file=/var/l"), [":files"]);
         assert_eq!(words("--log-level d"), ["debug"]);
         assert_eq!(words("enable --stdin=t"), ["--stdin=tty"]);
+        let groups = ["IOTTYMUX_ALLOW_GID=", "IOTTYMUX_ALLOW_UID="];
+        assert_eq!(words("enable --env IOTTYMUX_AL"), groups);
+        assert_eq!(words("enable --env IOTTYMUX_STREAM"), [""; 0]);
         assert_eq!(words("run --app x -- ba"), [":commands"]);
         // The value of --wait follows a `=`.
         assert_eq!(words("attach --wait --read"), ["--read-only"]);

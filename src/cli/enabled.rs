@@ -56,9 +56,11 @@ pub(super) fn add_earlier(args: &mut EnableArgs) -> Vec<String> {
     if !kept.is_empty() {
         told.push(format!("kept    {} (of the earlier enable)\n", remote::line(&kept)));
     }
-    let changed = without(&now, &before);
+    let (changed, gone) = (without(&now, &before), without(&before, &now));
+    if changed.is_empty() && !gone.is_empty() {
+        told.push(format!("removed {}\n", remote::line(&gone)));
+    }
     if !changed.is_empty() {
-        let gone = without(&before, &now);
         let instead =
             if gone.is_empty() { String::new() } else { format!(" (was {})", remote::line(&gone)) };
         told.push(format!("changed {}{instead}\n", remote::line(&changed)));
@@ -115,7 +117,7 @@ fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
     }
     let mut all: BTreeMap<String, String> = before.env.into_iter().collect();
     all.extend(std::mem::take(env));
-    *env = all.into_iter().collect();
+    *env = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
 }
 
 /// Prints the commands that enabled the services, or that of one service.
@@ -127,9 +129,12 @@ pub(super) fn show(args: &EnableArgs) -> Result<()> {
             bail!("{target} is not enabled");
         }
     }
-    let line = |found: &EnabledService| match &found.words[..] {
-        [] => format!("# {} is app {}, by an earlier version\n", found.service, found.app),
-        words => format!("iottymux enable {}\n", remote::line(words)),
+    let line = |found: &EnabledService| {
+        let going = if found.is_going { "  # until it stops: then it is disabled" } else { "" };
+        match &found.words[..] {
+            [] => format!("# {} is app {}, by an earlier version\n", found.service, found.app),
+            words => format!("iottymux enable {}{going}\n", remote::line(words)),
+        }
     };
     print(&found.iter().map(line).collect::<String>())
 }

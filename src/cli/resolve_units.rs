@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::builder::StyledStr;
 use clap::{ArgAction, CommandFactory, Parser};
 
 use super::resolve::KUBERNETES_LOGS;
@@ -33,12 +34,23 @@ const TAKEN: [&str; 5] = [
     "IOTTYMUX_FOREIGN_FIFOS",
 ];
 
+/// The lists of those who may type, and of those who may only view.
+const PEERS: [(&str, [&str; 2]); 2] = [
+    ("group", ["IOTTYMUX_ALLOW_GID", "IOTTYMUX_VIEW_GID"]),
+    ("user", ["IOTTYMUX_ALLOW_UID", "IOTTYMUX_VIEW_UID"]),
+];
+
+/// Why a variable is refused.
+const UNKNOWN: &str = "unknown option of a mux";
+
 /// The app that `enable` is to make of a service, and what a person is told of its options.
 pub(crate) fn enable(
     mut args: EnableArgs,
     state: Option<&Path>,
 ) -> Result<(AppUnits, Setup, String)> {
+    args.modes.env = joined(&args.modes.env)?;
     let mut told = enabled::add_earlier(&mut args);
+    args.modes.env.retain(|(_, value)| !value.is_empty());
     let Some(NamedServices::Service(service)) = args.service.clone() else {
         bail!("expected a service")
     };
@@ -61,6 +73,12 @@ pub(crate) fn enable(
     let app = app(name, service, (modes, None), &args.modes)?;
     let app = AppUnits { words, ..app };
     let muxes = app.muxes()?;
+    if asked[0] == Some(StreamMode::Tty) {
+        told.push(format!(
+            "^C at its terminal goes to {} and may end it; ctrl-p ctrl-q leaves\n",
+            app.service
+        ));
+    }
     if muxes.is_empty() {
         bail!("nothing to attach in {}: no stream has the mode stream or tty", app.service);
     }
@@ -173,9 +191,12 @@ fn app(
         variables.push(variable("IOTTYMUX_LOG", &specs.join(","))?);
         logs.extend(specs.iter().filter_map(|s| s.split_once(':')).map(|(_, p)| p.to_owned()));
     }
-    for (name, value) in &args.env {
-        variables.push(variable(name, &with_numbers(name, value)?)?);
+    for (name, value) in &joined(&args.env)? {
+        if !value.is_empty() {
+            variables.push(variable(name, &with_numbers(name, value)?)?);
+        }
     }
+    refuse_both_rights(&variables)?;
     if let Some(path) = &kubernetes {
         let refuse =
             |why| anyhow!("cannot use {} as the kubelet's log: {why}", path.escape_debug());
@@ -224,13 +245,54 @@ fn setup(
     })
 }
 
+/// Each option once: the values of a list together, and an empty one if that was the last. An empty
+/// value removes the option of an earlier `enable`.
+fn joined(env: &[(String, String)]) -> Result<Vec<(String, String)>> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for (name, value) in env {
+        let refuse = |why: &str| anyhow!("--env {}: {why}", name.escape_debug());
+        let option = option_of(name);
+        if value.is_empty() && option.is_none() {
+            return Err(refuse(UNKNOWN));
+        }
+        let is_list = PEERS.iter().any(|(_, lists)| lists.contains(&name.as_str()))
+            || option.is_some_and(|option| option.get_value_delimiter().is_some());
+        match all.iter_mut().find(|(other, _)| other == name) {
+            None => all.push((name.clone(), value.clone())),
+            Some((_, values)) if is_list && !value.is_empty() && !values.is_empty() => {
+                values.push(',');
+                values.push_str(value);
+            }
+            Some(_) => return Err(refuse("it is given twice")),
+        }
+    }
+    Ok(all)
+}
+
+/// Refuses users and groups that are to type and only to view: they could type.
+fn refuse_both_rights(variables: &[Variable]) -> Result<()> {
+    for (what, [types, views]) in PEERS {
+        let list = |name: &str| {
+            let value = variables.iter().find(|variable| variable.name == name)?.value.split(',');
+            Some(value.collect::<BTreeSet<_>>())
+        };
+        let (Some(typists), Some(viewers)) = (list(types), list(views)) else { continue };
+        if let Some(both) = typists.intersection(&viewers).next() {
+            bail!(
+                "{what} {both} is in {types} and in {views}, and could type; leave it out of one of \
+                 them (an empty value removes an option)"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// The value with the numbers of users or groups instead of their names, where it is a list of them.
 fn with_numbers(name: &str, value: &str) -> Result<String> {
-    let is_group = match name {
-        "IOTTYMUX_ALLOW_GID" | "IOTTYMUX_VIEW_GID" => true,
-        "IOTTYMUX_ALLOW_UID" | "IOTTYMUX_VIEW_UID" => false,
-        _ => return Ok(value.to_owned()),
+    let Some((what, _)) = PEERS.iter().find(|(_, lists)| lists.contains(&name)) else {
+        return Ok(value.to_owned());
     };
+    let is_group = *what == "group";
     let number = |word: &str| match word.parse::<u32>() {
         Ok(_) => Ok(word.to_owned()),
         Err(_) => account::number(word, is_group).map(|number| number.to_string()),
@@ -249,6 +311,29 @@ pub(super) fn variable_of(option: &str, command: &str) -> Option<String> {
         muxes.flat_map(clap::Command::get_arguments).find(|arg| arg.get_long() == Some(long));
     let variable = option?.get_env()?.to_str().filter(|name| !TAKEN.contains(name))?;
     Some(format!("--env {variable}=VALUE"))
+}
+
+/// The variables of `--env` with their helps.
+pub(super) fn variables() -> Vec<(String, Option<StyledStr>)> {
+    let mut cli = Cli::command();
+    cli.build();
+    let muxes = [UnitKind::Streams, UnitKind::Terminal];
+    let muxes = muxes.iter().filter_map(|kind| cli.find_subcommand(kind.command()));
+    let described = |option: &clap::Arg| {
+        let name = option.get_env()?.to_str().filter(|name| !TAKEN.contains(name))?;
+        Some((name.to_owned(), option.get_help().cloned()))
+    };
+    muxes.flat_map(clap::Command::get_arguments).filter_map(described).collect()
+}
+
+/// The option of a mux that this variable sets.
+fn option_of(name: &str) -> Option<clap::Arg> {
+    let mut cli = Cli::command();
+    cli.build();
+    let muxes = [UnitKind::Streams, UnitKind::Terminal];
+    let muxes = muxes.iter().filter_map(|kind| cli.find_subcommand(kind.command()));
+    let mut options = muxes.flat_map(clap::Command::get_arguments);
+    options.find(|option| option.get_env().is_some_and(|env| env == name)).cloned()
 }
 
 /// An option of a mux, which its own command line has to take.
@@ -285,7 +370,7 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
         kinds.push(kind);
     }
     if kinds.is_empty() {
-        return Err(refuse("unknown option of a mux"));
+        return Err(refuse(UNKNOWN));
     }
     let is_log = name.starts_with("IOTTYMUX_LOG") && name != "IOTTYMUX_LOG_LEVEL";
     Ok(Variable { name: name.to_owned(), value: value.to_owned(), kinds, is_log })

@@ -75,9 +75,10 @@ pub(crate) struct ModeArgs {
     /// `enable` adds `journal` if the output went to the journal before; `none` prevents that.
     #[arg(long, value_name = "SPEC", value_parser = values::log_spec_text)]
     pub(crate) log: Vec<String>,
-    /// Another option of the mux, such as IOTTYMUX_BACKLOG=1M.
+    /// Option of the mux; IOTTYMUX_ALLOW_GID=games admits a group.
     ///
-    /// Options are named by their variables, see iottymux.env(5). Repeat the option for several. To
+    /// Options are named by their variables, see iottymux.env(5). Repeat --env for several options; a
+    /// list may also be repeated. `enable` keeps the option until an empty value (NAME=) removes it. To
     /// admit others, name users (IOTTYMUX_ALLOW_UID=anna,bob) or groups (IOTTYMUX_ALLOW_GID=games),
     /// or viewers (IOTTYMUX_VIEW_UID=, IOTTYMUX_VIEW_GID=). They are kept as numbers.
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::assignment)]

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::find::Cure;
-use super::{each, find, status};
+use super::{each, enable, find, status};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::escape::ascii_json;
@@ -60,6 +60,9 @@ struct Row {
     /// Attached clients.
     clients: Option<usize>,
     unit: Option<String>,
+    /// The unit is disabled when it stops.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    disabling: bool,
     logs: Vec<String>,
     container: Option<String>,
     state_dir: String,
@@ -95,6 +98,7 @@ fn row(dir: &AppDir, enabled: &BTreeMap<AppName, String>) -> Row {
         uptime_ms: None,
         clients: None,
         unit,
+        disabling: enable::goes_when_it_stops(dir).is_some(),
         logs: Vec::new(),
         container: Container::read(dir).map(|container| container.to_string()),
         state_dir: dir.state().display().to_string(),
@@ -138,7 +142,7 @@ fn table(rows: &[Row], all: bool) -> String {
             number(row.app_pid.map(u64::from)),
             row.uptime_ms.map_or(String::new(), uptime),
             number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
-            text(&row.unit),
+            text(&row.unit) + if row.disabling { " (disabled when it stops)" } else { "" },
             row.logs.join(",").escape_debug().to_string(),
             text(&row.container),
             if all { row.state_dir.escape_debug().to_string() } else { String::new() },

@@ -27,8 +27,6 @@ use crate::wire::{
 /// Lines of each stream of an ended app that `status` shows, as many as systemctl does.
 const LAST_LINES: usize = 10;
 
-/// Reports a terminal whose output a key has stopped.
-pub(crate) const STOPPED: &str = "output stopped by ^S: ^Q continues it";
 /// The state of an app whose mux does not let this user in.
 const REFUSED: &str = "refused";
 
@@ -86,7 +84,10 @@ impl Known {
 
     fn text(&self, dir: &AppDir) -> String {
         match self {
-            Self::Report(report, state) => text(report, *state) + &waits_for_restart(dir, *state),
+            Self::Report(report, state) => {
+                let going = enable::goes_when_it_stops(dir).map_or(String::new(), |why| why + "\n");
+                text(report, *state) + &waits_for_restart(dir, *state) + &going
+            }
             Self::Last(last) => last_text(dir, last),
             Self::State(REFUSED) => format!("app {}: you have no access to it\n", dir.name()),
             Self::State(state) => format!("app {}: {state}\n", dir.name()),
@@ -277,8 +278,8 @@ fn text(report: &Report, state: AppState) -> String {
             unseen => writeln!(out, ", {unseen} of them sent to no client yet"),
         };
     }
-    if report.is_stopped {
-        let _ = writeln!(out, "{STOPPED}");
+    if let Some(why) = report.stopped() {
+        let _ = writeln!(out, "{why}");
     }
     for client in report.clients.iter().filter(|client| client.is_attached()) {
         let types = match client {

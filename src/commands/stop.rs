@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 
 use super::find::{self, Cure};
-use super::status;
+use super::{enable, status};
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::limits;
@@ -50,11 +50,17 @@ fn send(dir: &AppDir, signal: Signal) -> Result<()> {
 /// Removes what an app has left. With `force` a running one is killed first.
 pub(crate) fn remove(dir: &AppDir, force: bool) -> Result<()> {
     let name = dir.name();
+    let service = enable::service_of(dir);
+    if service.is_some() || dir.is_split() {
+        let service = service.unwrap_or_else(|| format!("{name}.service"));
+        let user = enable::manager_of(dir).option();
+        bail!(
+            "app {name} is a service; try systemctl{user} stop {service} to stop it, or \
+             iottymux disable{user} {service} to give it its own streams back"
+        );
+    }
     if force && dir.is_locked() {
         kill(dir, Signal::SIGKILL)?;
-    }
-    if dir.is_split() {
-        bail!("app {name} is a service; try iottymux disable {name}");
     }
     if !dir.dir().is_dir() {
         bail!("{}; try iottymux list", find::unknown(dir));

@@ -128,8 +128,8 @@ impl FoundUnit {
         match &self.header {
             None => bail!("{path} was not written by iottymux; nothing was changed"),
             Some(ChecksumHeader { is_whole: false, .. }) => bail!(
-                "{path} was changed after iottymux had written it; keep what you need of it in a \
-                 file of your own and remove it; nothing was changed"
+                "{path} was changed after iottymux wrote it, so nothing was done; move your lines to \
+                 another file beside it, delete this one, and try again"
             ),
             Some(_) => Ok(()),
         }

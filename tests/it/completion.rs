@@ -65,6 +65,12 @@ fn completes_all(window: &Window) {
     completes(window, "iottymux attach w", "iottymux attach web ");
     completes(window, "iottymux attach ga", "iottymux attach game-");
     completes(window, "iottymux attach --read", "iottymux attach --read-only ");
+    // The value follows without a blank.
+    completes(
+        window,
+        "iottymux enable --env IOTTYMUX_BAC",
+        "iottymux enable --env IOTTYMUX_BACKLOG=",
+    );
     completes(window, "iottymux attach --mode=tty-o", "iottymux attach --mode=tty-out");
     completes(window, "iottymux logs --file sess", "iottymux logs --file session.log ");
     completes(window, "iottymux control web resi", "iottymux control web resize ");

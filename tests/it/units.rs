@@ -158,6 +158,15 @@ fn impossible_options_are_refused() {
         (&["--app", "a", "--env", "IOTTYMUX_STREAMS=stdin"], "another option sets"),
         (&["--app", "a", "--env", "IOTTYMUX_NOTHING=1"], "unknown option of a mux"),
         (&["--app", "a", "--env", "IOTTYMUX_BACKLOG=1\n2"], "cannot have control characters"),
+        (&["--app", "a", "--env", "IOTTYMUX_NOTHING="], "unknown option of a mux"),
+        (
+            &["--app", "a", "--env", "IOTTYMUX_BACKLOG=1M", "--env", "IOTTYMUX_BACKLOG=2M"],
+            "IOTTYMUX_BACKLOG: it is given twice",
+        ),
+        (
+            &["--app", "a", "--env", "IOTTYMUX_ALLOW_GID=7,0", "--env", "IOTTYMUX_VIEW_GID=root"],
+            "group 0 is in IOTTYMUX_ALLOW_GID and in IOTTYMUX_VIEW_GID, and could type; leave it",
+        ),
         (&["--app", "a", "--log", "cri:/a,b"], "cannot have commas"),
         (&["--app", "a", "--state-dir", "run"], "cannot be used in a unit"),
         (&["--app", "a", "--state-dir", "/a\nb"], "cannot be used in a unit"),
@@ -371,4 +380,14 @@ fn templates_of_rkt_are_refused() {
     let wrote =
         told(&["--app", "demo", "--stdout", "stream", "--output", dir.path().to_str().unwrap()]);
     assert!(!wrote.contains("iomux@.service\n"), "{wrote}");
+}
+
+/// Values of a list add up, and an option without a value is none.
+#[test]
+fn options_of_a_mux_that_are_named_again() {
+    let lists = ["--env", "IOTTYMUX_ALLOW_GID=7", "--env", "IOTTYMUX_ALLOW_GID=8,9"];
+    let output =
+        units(&[&["--app", "a", "--tty", "--env", "IOTTYMUX_BACKLOG="][..], &lists].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("IOTTYMUX_ALLOW_GID=\"7,8,9\"") && !said.contains("BACKLOG"), "{said}");
 }

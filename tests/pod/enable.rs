@@ -291,6 +291,10 @@ fn enable_again_keeps_the_options() {
         "iottymux enable game.service --stdin stream --stdout stream \
          --env IOTTYMUX_ALLOW_GID=games,1234 --env IOTTYMUX_BACKLOG=8K\n"
     );
+    let said = enable(&["game", "--env", "IOTTYMUX_ALLOW_GID="]);
+    assert!(said.contains("removed --env IOTTYMUX_ALLOW_GID=games,1234\n"), "{said}");
+    let kept = "--stdout stream --env IOTTYMUX_BACKLOG=8K\n";
+    assert!(enable(&["--list"]).ends_with(kept));
     enable(&["game", "--reset", "--tty", "--now"]);
     assert_eq!(enable(&["--list"]), "iottymux enable game.service --tty\n");
     let list = pod.run(&["iottymux", "list"]);
@@ -857,4 +861,36 @@ fn services_that_cannot_be_enabled() {
     fs::write(pod.path("/etc/systemd/system/w.service.d"), "").unwrap();
     refused(&["w", "--tty"], "is not a directory; nothing was changed");
     assert!(!pod.path("/etc/systemd/system/ttymux@w.service.d").exists());
+}
+
+/// A `disable` that waits can be seen, and `enable` says that it cancels it.
+#[test]
+fn a_disable_that_waits_is_shown() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let run = |words: &[&str]| pod.run(&[&["iottymux"], words].concat());
+    run(&["enable", "game", "--now"]);
+    let shows = [
+        (&["list"][..], "game.service (disabled when it stops)"),
+        (&["list", "--json"], "\"disabling\":true"),
+        (
+            &["status", "game"],
+            "game.service is disabled when it stops; to keep it: iottymux enable",
+        ),
+        (&["enable", "--list"], "--tty  # until it stops: then it is disabled\n"),
+    ];
+    let are_shown = || shows.map(|(words, want)| run(words).contains(want));
+    assert_eq!(are_shown(), [false; 4]);
+    run(&["disable", "game"]);
+    assert_eq!(are_shown(), [true; 4]);
+    let said = run(&["enable", "game"]);
+    let kept = "game.service stays enabled: the disable that waited for its stop is cancelled\n";
+    assert!(said.contains(kept), "{said}");
+    assert_eq!(are_shown(), [false; 4]);
+    // An app of a service is not removed.
+    let output = pod.try_run(&["iottymux", "rm", "-f", "game"]);
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "iottymux: app game is a service; try systemctl stop game.service to stop it, or iottymux \
+         disable game.service to give it its own streams back\n"
+    );
 }

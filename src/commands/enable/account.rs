@@ -106,6 +106,14 @@ pub(crate) fn number(name: &str, is_group: bool) -> Result<u32> {
     number.with_context(|| format!("there is no {what} {}", name.escape_debug()))
 }
 
+/// The name of a user, if it has one here.
+pub(crate) fn name(uid: u32) -> Option<String> {
+    let mut getent = Command::new("getent");
+    let output = getent.args(["passwd", &uid.to_string()]).stderr(Stdio::null()).output().ok()?;
+    let line = String::from_utf8_lossy(&output.stdout);
+    line.split_once(':').map(|(name, _)| name.to_owned()).filter(|name| !name.is_empty())
+}
+
 /// The IDs of the user and its group, if there is one. id(1) asks all name services; this static
 /// binary could only read /etc/passwd.
 fn ids() -> Result<Option<(u32, u32)>> {

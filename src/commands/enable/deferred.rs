@@ -32,10 +32,15 @@ pub(super) struct DeferredDisable<'a> {
     pub(super) unit: String,
 }
 
+/// The name of the unit for an app.
+pub(super) fn unit(app: &str) -> String {
+    format!("iottymux-disable-{app}.service")
+}
+
 impl<'a> DeferredDisable<'a> {
     pub(super) fn new(manager: Manager, owner: UnitOwner<'a>) -> Result<Self> {
         let place = UnitDirectory::new(manager.runtime_units()?);
-        let unit = format!("iottymux-disable-{}.service", owner.0);
+        let unit = unit(owner.0.as_str());
         Ok(Self { manager, place, owner, unit })
     }
 

@@ -26,7 +26,7 @@ use crate::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::place::{self, Changes, UnitDirectory, is_socket};
-use crate::units::text::is_program;
+use crate::units::text::{UnitOwner, is_program};
 use crate::units::write::{all_files, clear_state, summary, template_of, warn_of_hooks};
 use crate::units::{
     AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, drop_ins, has_sockets, hooks as of_root,
@@ -61,14 +61,40 @@ pub(crate) struct EnabledService {
     pub(crate) service: ServiceName,
     /// The words of its `enable`.
     pub(crate) words: Vec<String>,
+    /// Whether it is disabled when it stops.
+    pub(crate) is_going: bool,
+}
+
+/// Whether a service is disabled when it stops.
+fn is_going(manager: Manager, owner: UnitOwner) -> bool {
+    DeferredDisable::new(manager, owner).is_ok_and(|later| later.is_there())
+}
+
+/// What a person is told of such an app.
+pub(crate) fn goes_when_it_stops(app: &AppDir) -> Option<String> {
+    let manager = manager_of(app);
+    // Few services have such a unit, and to look for the owner of an app takes longer.
+    let name = app.name().as_str();
+    let names = [name, name.strip_suffix("-tty").unwrap_or(name)];
+    let runtime = manager.runtime_units().ok()?;
+    names.iter().find(|name| runtime.join(deferred::unit(name)).exists())?;
+    let service = service_of(app)?;
+    let owners = UnitDirectory::new(manager.units().ok()?).owners().ok()?;
+    let (app, service) = owners.into_iter().find(|(_, of)| of.as_str() == service)?;
+    let user = manager.option();
+    is_going(manager, (&app, &service)).then(|| {
+        format!("{service} is disabled when it stops; to keep it: iottymux enable{user} {service}")
+    })
 }
 
 /// The services that are enabled.
 pub(crate) fn enabled_by(user: bool) -> Result<Vec<EnabledService>> {
-    let place = UnitDirectory::new(Manager { user }.units()?);
+    let manager = Manager { user };
+    let place = UnitDirectory::new(manager.units()?);
     let found = |(app, service): (AppName, ServiceName)| {
         let drop_in = place.drop_in((&app, &service))?.unwrap_or_default();
-        Ok(EnabledService { words: words_in(&drop_in), app, service })
+        let is_going = is_going(manager, (&app, &service));
+        Ok(EnabledService { words: words_in(&drop_in), app, service, is_going })
     };
     place.owners()?.into_iter().map(found).collect()
 }
@@ -199,8 +225,13 @@ fn try_to_enable(
     account::check_logs(app, setup)?;
     trial::run(manager, app, setup, &trials(setup, &place, (&switch.muxes, &files))?)?;
     let state = place.state(app.owner())?;
+    let kept = if is_going(manager, app.owner()) {
+        format!("{service} stays enabled: the disable that waited for its stop is cancelled\n")
+    } else {
+        String::new()
+    };
     let (written, fate) = carry_out(&switch, &place, &files)?;
-    print(&format!("{told}{}", summary(&written)))?;
+    print(&format!("{told}{kept}{}", summary(&written)))?;
     for line in overridden(manager, service, &files)? {
         log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
     }
