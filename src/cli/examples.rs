@@ -5,7 +5,7 @@ Examples:
   iottymux run -it --name demo bash                run a shell; ctrl-p ctrl-q detaches
   iottymux attach demo                             attach again, from any terminal
   iottymux attach demo --mode stdout | less        read the output of a service
-  echo reload | iottymux attach demo --mode stdin
+  iottymux send demo reload                        type a line
   iottymux list                                    list the apps
   iottymux enable demo.service --tty --now         make a service attachable, and restart it
 
@@ -35,7 +35,7 @@ Examples:
   iottymux attach --read-only game                 watch it, and type nothing
   iottymux attach --from start --mode stdout game  all output that its mux keeps
   iottymux attach --mode stdout game | grep error
-  iottymux attach --wait=60 --mode stdin game <commands.txt";
+  iottymux attach --wait=60 --mode stdin game <commands.txt    (a terminal: --mode tty-in)";
 
 pub(super) const LIST: &str = "\
 Examples:
@@ -90,7 +90,8 @@ pub(super) const SEND: &str = "\
 Examples:
   iottymux send game save-all                      type save-all and Enter
   iottymux send game 'say \"hello\"'               with blanks and quotes
-  echo reload | iottymux attach game --mode stdin  several lines, or a file";
+  iottymux attach game --mode tty-in <file         several lines, at a terminal
+  iottymux attach game --mode stdin <file          several lines, without a terminal";
 
 pub(super) const STOP: &str = "\
 Examples:

@@ -13,10 +13,11 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::Uid;
 use strsim::osa_distance;
 
-use super::enable;
+use super::enable::{self, account};
 use crate::os::state::{AppDir, StateDir};
 use crate::types::limits;
 use crate::types::name::AppName;
+use crate::types::rights::Refused;
 use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
 use crate::wire::last::Last;
@@ -44,7 +45,7 @@ pub(crate) fn retry<T>(
         let error = match outcome {
             Ok(found) => return Ok(found),
             Err(e) if is_absence(&e) || is_full(&e) => e,
-            Err(e) if is_forbidden(&e) => {
+            Err(e) if is_forbidden(&e) || is_unlisted(&e) => {
                 log::debug!("{e:#}");
                 return Err(Unreachable::Forbidden(forbid(dir)).into());
             }
@@ -140,6 +141,12 @@ pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
         || error.downcast_ref().is_some_and(is_denied)
 }
 
+/// Whether a mux refuses this user, whose name it does not know.
+fn is_unlisted(error: &anyhow::Error) -> bool {
+    let why = Refused::Unlisted(Uid::effective().as_raw()).to_string();
+    error.to_string().ends_with(&why)
+}
+
 /// Whether a mux has not answered in time.
 pub(crate) fn is_late(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(|e: &std::io::Error| e.kind() == ErrorKind::TimedOut)
@@ -205,11 +212,14 @@ impl fmt::Display for Unreachable {
 impl std::error::Error for Unreachable {}
 
 fn forbid(dir: &AppDir) -> String {
-    let (user, name) = (Uid::effective(), dir.name());
+    let (uid, name) = (Uid::effective(), dir.name());
+    let user = account::name(uid.as_raw()).map(|user| user.escape_debug().to_string());
+    let word = user.clone().unwrap_or_else(|| uid.to_string());
     let cure = match enable::service_of(dir) {
-        Some(service) => format!("sudo iottymux enable {service} --env IOTTYMUX_ALLOW_UID={user}"),
-        None => format!("--allow-uid {user} for its mux"),
+        Some(service) => format!("sudo iottymux enable {service} --env IOTTYMUX_ALLOW_UID={word}"),
+        None => format!("--allow-uid {uid} for its mux"),
     };
+    let user = user.map_or(word, |user| format!("{user} ({uid})"));
     format!("user {user} may not attach to app {name}; try {cure}")
 }
 

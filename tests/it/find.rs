@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -10,6 +11,7 @@ use nix::sys::signal::Signal;
 use crate::proc::Proc;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
+use crate::users::{as_user, shared_rig};
 
 #[test]
 fn an_error_names_the_missing_stream_and_the_existing_ones() {
@@ -210,4 +212,22 @@ fn waiting_ends_in_time() {
     assert_fails(&mut attach, 1, "app demo did not start within 200ms");
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(5), "{took:?}");
+}
+
+/// A job of cron has no session: its user may still attach to apps of the machine.
+#[test]
+fn without_a_session_the_machines_apps_are_meant() {
+    let Some(rig) = shared_rig() else { return };
+    let app = format!("nothing-{}", std::process::id());
+    for command in ["status", "attach", "send"] {
+        let mut client = as_user(&rig, 54321, "", &rig.file("iottymux"));
+        client.env_remove("IOTTYMUX_STATE_DIR").env_remove("XDG_RUNTIME_DIR");
+        client.args([command, &app]);
+        client.args((command == "send").then_some("x")).stdin(Stdio::null());
+        let mut client = Proc::spawn(client);
+        assert_eq!(client.ends(), 1);
+        let said = client.stderr.text();
+        let want = format!("iottymux: there is no app {app} in /run/iottymux; try iottymux list");
+        assert!(said.starts_with(&want), "{said}");
+    }
 }

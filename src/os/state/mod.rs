@@ -101,7 +101,11 @@ impl StateDir {
         let own = Self::resolve(given);
         let has_app = |state: &Self| state.0.join(name.as_str()).is_dir();
         match Self::of_system() {
-            Some(system) if !is_given && !own.as_ref().is_ok_and(has_app) && has_app(&system) => {
+            Some(system)
+                if !is_given
+                    && !own.as_ref().is_ok_and(has_app)
+                    && (has_app(&system) || !session::is_named()) =>
+            {
                 Ok(system)
             }
             _ => own,
@@ -115,7 +119,7 @@ impl StateDir {
         }
         let system = Self::of_system().filter(|system| system.0.is_dir());
         match Self::resolve(None) {
-            Err(e) if system.is_none() => Err(e),
+            Err(e) if system.is_none() && session::is_named() => Err(e),
             own => Ok(own.into_iter().chain(system).collect()),
         }
     }

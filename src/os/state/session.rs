@@ -22,6 +22,11 @@ pub(crate) fn session() -> Result<PathBuf> {
     dir.filter(|dir| dir.is_absolute()).context("XDG_RUNTIME_DIR is not set")
 }
 
+/// Whether this process has been told of a session. A service and a job of cron have none.
+pub(super) fn is_named() -> bool {
+    std::env::var_os("XDG_RUNTIME_DIR").is_some()
+}
+
 /// The state directory in it, if it is this user's or does not exist yet.
 pub(super) fn state() -> Result<PathBuf> {
     let path = session()?.join(NAME);
