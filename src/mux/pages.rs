@@ -4,7 +4,8 @@
 //! tee(2) gives a pipe of this module the pages of a large read, and then the ring reads and counts
 //! the same bytes. So the ring has all that any client can get, and the pages only make it cheaper:
 //! a client whose next bytes are among them gets these by splice(2), and all others by a copy from
-//! the ring.
+//! the ring. Sessions get them with the headers of their frames between them: another pipe has the
+//! pages in that form, made once for all sessions.
 //!
 //! A socket holds the pages until its peer reads them, and they count as the app's memory. So the
 //! mux counts them ([`SocketPages`]), and shares no further ones while there are too many.
@@ -21,6 +22,7 @@ use nix::unistd::pipe2;
 use crate::os::files::resize_pipe;
 use crate::types::limits;
 use crate::types::stream::Stream;
+use crate::wire::{FrameKind, HEADER};
 
 /// Reads of fewer bytes are cheaper to copy.
 pub(crate) const SHARED_LEAST: usize = 64 * 1024;
@@ -32,6 +34,9 @@ pub(crate) const SHARED_READ: usize = limits::STAGE.unsigned_abs() as usize;
 /// Bytes in the app's pages that sockets and this module hold at most. Pages may be half full: then
 /// they take 4 MiB.
 const SHARED_MOST: u64 = 2 * 1024 * 1024;
+
+/// Size asked for the pipes of this module, bytes: pages that are not full, and headers, fit as well.
+const PIPE: i32 = 2 * limits::STAGE;
 
 /// A pipe that only this module uses.
 #[derive(Debug)]
@@ -47,16 +52,19 @@ struct Piece {
     stream: Stream,
     range: Range<u64>,
     pipe: PagePipe,
+    /// The same as frames of a session, once one has asked for that.
+    frames: Option<PagePipe>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     newest: Option<Piece>,
-    /// An empty pipe.
-    idle: Option<PagePipe>,
-    /// The pages on their way to a socket, and where in which stream they begin.
-    hand: Option<(PagePipe, Stream, u64)>,
+    /// Empty pipes.
+    idle: Vec<PagePipe>,
+    /// The pages on their way to a socket, and where in which stream they begin, if they are not
+    /// frames.
+    hand: Option<(PagePipe, Option<(Stream, u64)>)>,
     /// What is left over goes there.
     null: Option<OwnedFd>,
     /// Bytes of pages in sockets that the mux has closed, and whose peers have not read them.
@@ -70,7 +78,7 @@ pub(crate) struct Pages {
 impl PagePipe {
     fn new() -> io::Result<Self> {
         let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        resize_pipe(&into, limits::STAGE);
+        resize_pipe(&into, PIPE);
         Ok(Self { out, into, len: 0 })
     }
 
@@ -101,6 +109,14 @@ impl PagePipe {
             }
         }
         Ok(())
+    }
+
+    /// Puts bytes into it, unless it is full.
+    fn put(&mut self, bytes: &[u8]) -> nix::Result<()> {
+        match nix::unistd::write(&self.into, bytes) {
+            Err(Errno::EAGAIN) => Ok(()),
+            put => put.map(|len| self.len += len),
+        }
     }
 
     /// Shows the first `len` bytes of another pipe in this one, which is empty; how many.
@@ -143,9 +159,12 @@ impl Pages {
     fn try_take(&mut self, from: &OwnedFd, max: usize) -> io::Result<Option<TakenPages>> {
         if self.null.is_none() {
             self.null = Some(OpenOptions::new().write(true).open("/dev/null")?.into());
+            // All at once, so that a mux that has shared a read needs no further descriptors.
+            self.idle = vec![PagePipe::new()?, PagePipe::new()?];
+            self.hand = Some((PagePipe::new()?, None));
         }
         self.drop_newest()?;
-        let mut pipe = self.idle.take().map_or_else(PagePipe::new, Ok)?;
+        let mut pipe = self.idle.pop().map_or_else(PagePipe::new, Ok)?;
         let len = pipe.show(from, max)?;
         if len < SHARED_LEAST {
             self.put_back(pipe)?;
@@ -164,7 +183,8 @@ impl Pages {
         len: usize,
     ) {
         if pipe.len == len {
-            self.newest = Some(Piece { stream, range: at..at + len as u64, pipe });
+            let range = at..at + len as u64;
+            self.newest = Some(Piece { stream, range, pipe, frames: None });
         } else if let Err(e) = self.put_back(pipe) {
             self.give_up(&e);
         }
@@ -173,6 +193,11 @@ impl Pages {
     /// Where the piece ends that has the pages of this offset.
     pub(crate) fn end_of_piece(&self, stream: Stream, at: u64) -> Option<u64> {
         self.piece(stream, at).map(|piece| piece.range.end)
+    }
+
+    /// Whether these bytes are a whole piece.
+    pub(crate) fn is_piece(&self, stream: Stream, range: &Range<u64>) -> bool {
+        self.piece(stream, range.start).is_some_and(|piece| piece.range == *range)
     }
 
     fn piece(&self, stream: Stream, at: u64) -> Option<&Piece> {
@@ -192,16 +217,38 @@ impl Pages {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(e) => {
-                self.give_up(&e.into());
+                self.give_up(&e);
                 return Ok(None);
             }
         }
-        let Some((pipe, _, at)) = &mut self.hand else { return Ok(None) };
-        match pipe.give(socket, len) {
-            Ok(given) => {
-                *at += given as u64;
-                Ok(Some(given))
+        let given = self.give_hand(socket, len)?;
+        if let (Some((_, Some((_, at)))), Some(given)) = (&mut self.hand, given) {
+            *at += given as u64;
+        }
+        Ok(given)
+    }
+
+    /// The same with a whole piece, as frames of a session; how many bytes of these.
+    pub(crate) fn give_frames(
+        &mut self,
+        stream: Stream,
+        range: &Range<u64>,
+        socket: impl AsFd,
+    ) -> io::Result<Option<usize>> {
+        match self.hand_out_frames(stream, range) {
+            Ok(Some(len)) => self.give_hand(socket, len),
+            Ok(None) => Ok(None),
+            Err(e) => {
+                self.give_up(&e);
+                Ok(None)
             }
+        }
+    }
+
+    fn give_hand(&mut self, socket: impl AsFd, len: usize) -> io::Result<Option<usize>> {
+        let Some((pipe, _)) = &mut self.hand else { return Ok(None) };
+        match pipe.give(socket, len) {
+            Ok(given) => Ok(Some(given)),
             Err(e @ (Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN)) => Err(e.into()),
             Err(e) => {
                 self.give_up(&e.into());
@@ -212,26 +259,59 @@ impl Pages {
 
     /// Takes pages from this offset on in hand, unless they are there from the range before; whether
     /// there are so many.
-    fn hand_out(&mut self, stream: Stream, at: u64, len: usize) -> nix::Result<bool> {
-        let is_next = |(pipe, of, from): &(PagePipe, Stream, u64)| {
-            (*of, *from) == (stream, at) && pipe.len >= len
+    fn hand_out(&mut self, stream: Stream, at: u64, len: usize) -> io::Result<bool> {
+        let is_next = |(pipe, from): &(PagePipe, Option<(Stream, u64)>)| {
+            *from == Some((stream, at)) && pipe.len >= len
         };
         if self.hand.as_ref().is_some_and(is_next) {
             return Ok(true);
         }
-        let Some(null) = &self.null else { return Ok(false) };
-        let mut pipe = match self.hand.take() {
-            Some((pipe, ..)) => pipe,
-            None => PagePipe::new().map_err(|_| Errno::EMFILE)?,
-        };
-        pipe.skip(null, pipe.len)?;
-        if let Some(piece) = self.piece(stream, at) {
+        let mut pipe = self.empty_hand()?;
+        if let (Some(piece), Some(null)) = (self.piece(stream, at), &self.null) {
             pipe.show(&piece.pipe.out, piece.pipe.len)?;
             pipe.skip(null, usize::try_from(at - piece.range.start).unwrap_or(usize::MAX))?;
         }
         let has_all = pipe.len >= len;
-        self.hand = Some((pipe, stream, at));
+        self.hand = Some((pipe, Some((stream, at))));
         Ok(has_all)
+    }
+
+    /// Takes a whole piece in hand, as frames; how many bytes that are.
+    fn hand_out_frames(&mut self, stream: Stream, range: &Range<u64>) -> io::Result<Option<usize>> {
+        let is_asked = |piece: &mut Piece| piece.stream == stream && piece.range == *range;
+        let Some(mut piece) = self.newest.take_if(is_asked) else { return Ok(None) };
+        let mut pipe = self.empty_hand()?;
+        if piece.frames.is_none() {
+            let mut frames = self.idle.pop().map_or_else(PagePipe::new, Ok)?;
+            pipe.show(&piece.pipe.out, piece.pipe.len)?;
+            while pipe.len > 0 {
+                let len = pipe.len.min(limits::FRAME);
+                frames.put(&FrameKind::of(stream).header(len))?;
+                let moved = pipe.give(&frames.into, len)?;
+                frames.len += moved;
+                if moved < len {
+                    // It is full.
+                    break;
+                }
+            }
+            piece.frames = Some(frames);
+        }
+        let whole = piece.pipe.len + piece.pipe.len.div_ceil(limits::FRAME) * HEADER;
+        if let Some(frames) = piece.frames.as_ref().filter(|frames| frames.len == whole) {
+            pipe.show(&frames.out, whole)?;
+        }
+        let has_all = pipe.len == whole;
+        (self.newest, self.hand) = (Some(piece), Some((pipe, None)));
+        Ok(has_all.then_some(whole))
+    }
+
+    /// The pipe that was in hand, empty.
+    fn empty_hand(&mut self) -> io::Result<PagePipe> {
+        let mut pipe = self.hand.take().map_or_else(PagePipe::new, |(pipe, _)| Ok(pipe))?;
+        if let Some(null) = &self.null {
+            pipe.skip(null, pipe.len)?;
+        }
+        Ok(pipe)
     }
 
     /// Lets go of the pages if no client needs what comes before this offset of their stream.
@@ -245,13 +325,15 @@ impl Pages {
     }
 
     fn drop_newest(&mut self) -> io::Result<()> {
-        self.newest.take().map_or(Ok(()), |piece| self.put_back(piece.pipe))
+        let Some(piece) = self.newest.take() else { return Ok(()) };
+        piece.frames.map_or(Ok(()), |frames| self.put_back(frames))?;
+        self.put_back(piece.pipe)
     }
 
     fn put_back(&mut self, mut pipe: PagePipe) -> io::Result<()> {
         if let Some(null) = &self.null {
             pipe.skip(null, pipe.len)?;
-            self.idle = Some(pipe);
+            self.idle.push(pipe);
         }
         Ok(())
     }
@@ -400,6 +482,36 @@ mod tests {
             drop(ours);
             theirs.read_to_end(&mut got).unwrap();
             assert!(got == bytes[from..], "from {from}");
+        }
+    }
+
+    #[test]
+    fn sessions_get_a_piece_with_the_headers_of_its_frames() {
+        let bytes = bytes();
+        let mut pages = shared(&bytes, 1000);
+        let piece = 1000..1000 + LEN as u64;
+        let frames: Vec<u8> =
+            bytes.chunks(limits::FRAME).flat_map(|part| FrameKind::Stdout.frame(part)).collect();
+        assert!(pages.is_piece(Stream::Stdout, &piece));
+        for (stream, range) in [(Stream::Stderr, piece.clone()), (Stream::Stdout, 1000..1001)] {
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            assert!(!pages.is_piece(stream, &range));
+            assert_eq!(pages.give_frames(stream, &range, &ours).unwrap(), None);
+        }
+        for _ in 0..3 {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let given = pages.give_frames(Stream::Stdout, &piece, &ours).unwrap().unwrap();
+            // The rest of one client is not that of the next, nor of one without frames.
+            let (other, mut raw) = UnixStream::pair().unwrap();
+            other.set_nonblocking(true).unwrap();
+            assert_eq!(pages.give(Stream::Stdout, &(1000..1010), &other).unwrap(), Some(10));
+            drop((ours, other));
+            let (mut got, mut got_raw) = (Vec::new(), Vec::new());
+            theirs.read_to_end(&mut got).unwrap();
+            raw.read_to_end(&mut got_raw).unwrap();
+            assert!(got == frames[..given] && given > 0, "{given}");
+            assert_eq!(got_raw, bytes[..10]);
         }
     }
 

@@ -43,8 +43,8 @@ const TYPIST: usize = 9;
 /// The longest that an app may be held back by one write: beyond what a mux that is started again
 /// takes on a loaded machine.
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
-/// Descriptors that a mux opens with the first flood, and keeps: two pipes and /dev/null.
-const FLOOD_DESCRIPTORS: usize = 5;
+/// Descriptors that a mux opens with the first flood, and keeps: three pipes and /dev/null.
+const FLOOD_DESCRIPTORS: usize = 7;
 /// Memory of a mux after the faults at most, KiB: its queues are bounded.
 const MUX_MEMORY: u64 = 32 * 1024;
 /// Rounds of a test in the short form, in the long one, and in each turn of the one by minutes.

@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -18,7 +19,7 @@ use crate::core::screen::replies::Replies;
 use crate::mux::clients::outbox::ClientOutbox;
 use crate::mux::clients::session::{SessionSide, View};
 use crate::mux::clients::state::{Inbound, Outbound, Sending};
-use crate::mux::pages::{GIVEN_LEAST, Pages, SocketPages};
+use crate::mux::pages::{GIVEN_LEAST, Pages, SHARED_READ, SocketPages};
 use crate::mux::peer::Peer;
 use crate::mux::poll::Registration;
 use crate::os::diagnostics::Limited;
@@ -26,7 +27,7 @@ use crate::os::sys;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
-use crate::wire::{FrameKind, Gap, History, Redrawn};
+use crate::wire::{FrameKind, Gap, HEADER, History, Redrawn};
 
 /// Send buffer requested for each client, bytes: the kernel doubles it, which gives the kernel's
 /// default.
@@ -50,6 +51,14 @@ pub(crate) enum Role {
     Raw(Stream),
     /// The session protocol.
     Session(SessionSide),
+}
+
+/// What is sent to a client at once.
+enum Part {
+    /// What the outbox begins with.
+    InOutbox,
+    /// Bytes of a stream whose pages are shared, for a session.
+    Piece(Stream, Range<u64>),
 }
 
 /// See the module.
@@ -177,26 +186,59 @@ impl Client {
             return Ok(());
         }
         self.outbound.set_full(false);
-        let keeps_frames = matches!(self.role, Role::Session(_));
-        while self.outbox.has_begun() || self.begin(id, hub, pages) {
-            let (stream, len) = self.outbox.body.unwrap_or((Stream::Stdout, 0));
-            let at = hub.at(id, stream).unwrap_or(0);
-            let whole = self.outbox.head.len() + len;
-            let taken = if self.takes_pages(id, hub, pages, (stream, at, len)) {
-                self.send_pages(hub, pages, (stream, at, len))?
-            } else {
-                self.send_copy(hub, (stream, at, len))?
+        while let Some(part) = self.next(id, hub, pages) {
+            let is_sent = match part {
+                Part::InOutbox => self.send_outbox(id, hub, pages)?,
+                Part::Piece(stream, range) => self.send_piece(id, hub, pages, (stream, range))?,
             };
-            let of_body = self.outbox.sent(taken, keeps_frames);
-            if of_body > 0 {
-                hub.accepted(id, stream, of_body);
-            }
-            if taken < whole {
+            if !is_sent {
                 self.outbound.set_full(true);
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Sends what the outbox begins with; whether all of that was taken.
+    fn send_outbox(&mut self, id: ClientId, hub: &mut Hub, pages: &mut Pages) -> io::Result<bool> {
+        let (stream, len) = self.outbox.body.unwrap_or((Stream::Stdout, 0));
+        let at = hub.at(id, stream).unwrap_or(0);
+        let whole = self.outbox.head.len() + len;
+        let taken = if self.takes_pages(id, hub, pages, (stream, at, len)) {
+            self.send_pages(hub, pages, (stream, at, len))?
+        } else {
+            self.send_copy(hub, (stream, at, len))?
+        };
+        let of_body = self.outbox.sent(taken, matches!(self.role, Role::Session(_)));
+        if of_body > 0 {
+            hub.accepted(id, stream, of_body);
+        }
+        Ok(taken == whole)
+    }
+
+    /// Sends a piece of the app's pages as frames; whether all of it was taken. The rest of a frame
+    /// is in the outbox then.
+    fn send_piece(
+        &mut self,
+        id: ClientId,
+        hub: &mut Hub,
+        pages: &mut Pages,
+        (stream, range): (Stream, Range<u64>),
+    ) -> io::Result<bool> {
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let Some(taken) = pages.give_frames(stream, &range, &self.socket)? else {
+            self.outbox.begin_frame(stream, len.min(limits::FRAME));
+            return Ok(true);
+        };
+        let (frames, rest) = (taken / (HEADER + limits::FRAME), taken % (HEADER + limits::FRAME));
+        let mut of_body = frames * limits::FRAME;
+        if rest > 0 {
+            self.outbox.begin_frame(stream, (len - of_body).min(limits::FRAME));
+            of_body += self.outbox.sent(rest, true);
+        }
+        self.pages.took(stream, range.start, of_body);
+        hub.accepted(id, stream, of_body);
+        Ok(of_body == len)
     }
 
     /// Sends the head and a copy of this many bytes of a stream; how many bytes were taken.
@@ -269,54 +311,58 @@ impl Client {
         unread.min(held.end - held.start)
     }
 
-    /// Takes waiting messages, or else the next bytes of the hub. Returns whether there was
-    /// anything.
-    fn begin(&mut self, id: ClientId, hub: &mut Hub, pages: &Pages) -> bool {
-        if self.outbox.begin_control() {
-            return true;
+    /// What is to be sent next: what has begun, waiting messages, or else the next bytes of the hub.
+    fn next(&mut self, id: ClientId, hub: &mut Hub, pages: &Pages) -> Option<Part> {
+        if self.outbox.has_begun() || self.outbox.begin_control() {
+            return Some(Part::InOutbox);
         }
         if self.session_mut().is_some_and(|session| !session.view_bytes(id, hub)) {
-            return false;
+            return None;
         }
-        let next = hub.next(id, limits::FRAME);
+        let next = hub.next(id, SHARED_READ);
         // A gap may go beyond the place of an event, so it comes first.
         if !matches!(next, Some(Next::Gap(..)))
             && let Some(event) = self.session_mut().and_then(|session| session.due_event(id, hub))
         {
             self.outbox.head.extend(event.frame());
-            return true;
+            return Some(Part::InOutbox);
         }
-        match (next, &self.role) {
-            (None, _) => false,
-            (Some(Next::Gap(stream, range)), Role::Raw(_)) => {
+        match (next?, &self.role) {
+            (Next::Gap(stream, range), Role::Raw(_)) => {
                 let (peer, lost) = (self.peer, range.end - range.start);
                 let line = format_args!(
                     "{stream}: the client {peer} was too slow: {lost} bytes lost to it"
                 );
                 SLOW.log(Level::Warn, line);
-                self.begin(id, hub, pages)
+                return self.next(id, hub, pages);
             }
-            (Some(Next::Gap(stream, range)), Role::Session(_)) => {
+            (Next::Gap(stream, range), Role::Session(_)) => {
                 let gap = Gap { stream, from: range.start, to: range.end };
                 self.outbox.head.extend(FrameKind::Gap.message(&gap));
-                true
             }
-            (Some(Next::Bytes(stream, range)), role) => {
-                let end = match role {
-                    Role::Session(session) => range.end.min(session.fence(stream, range.start)),
-                    Role::Raw(_) => range.end,
-                };
-                let piece = pages.end_of_piece(stream, range.start);
-                let end = piece.map_or(end, |piece| piece.min(end));
-                // At most the requested length, which is a usize.
-                let len = usize::try_from(end - range.start).unwrap_or(limits::FRAME);
-                if matches!(role, Role::Session(_)) {
-                    self.outbox.head.extend(FrameKind::of(stream).header(len));
+            (Next::Bytes(stream, mut range), role) => {
+                if let Role::Session(session) = role {
+                    range.end = range.end.min(session.fence(stream, range.start));
                 }
-                self.outbox.body = Some((stream, len));
-                true
+                if let Some(end) = pages.end_of_piece(stream, range.start) {
+                    range.end = range.end.min(end);
+                }
+                // At most the requested length, which is a usize.
+                let len = usize::try_from(range.end - range.start).unwrap_or(SHARED_READ);
+                if matches!(role, Role::Raw(_)) {
+                    self.outbox.body = Some((stream, len));
+                } else if pages.is_piece(stream, &range)
+                    // Frames in a pipe cost more than to send a single client each of them.
+                    && hub.clients(stream).nth(1).is_some()
+                    && self.takes_pages(id, hub, pages, (stream, range.start, len))
+                {
+                    return Some(Part::Piece(stream, range));
+                } else {
+                    self.outbox.begin_frame(stream, len.min(limits::FRAME));
+                }
             }
         }
+        Some(Part::InOutbox)
     }
 
     /// Takes the rest of a frame out of the ring before it is overwritten.

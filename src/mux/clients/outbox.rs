@@ -8,7 +8,7 @@ use std::io;
 use crate::os::sys;
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::HEADER;
+use crate::wire::{FrameKind, HEADER};
 
 /// Bytes of control messages that may wait for one client. The mux drops a client with more.
 const CONTROL: usize = 64 * 1024;
@@ -58,6 +58,12 @@ impl ClientOutbox {
         waits
     }
 
+    /// Begins a frame with this many bytes of a stream.
+    pub(crate) fn begin_frame(&mut self, stream: Stream, len: usize) {
+        self.head.extend(FrameKind::of(stream).header(len));
+        self.body = Some((stream, len));
+    }
+
     /// The socket accepted `taken` bytes; returns how many of them were the body's. The rest of the
     /// body is kept only if frames have to be whole.
     pub(crate) fn sent(&mut self, taken: usize, keeps_frames: bool) -> usize {
@@ -89,7 +95,7 @@ impl ClientOutbox {
         // It may stay for long, and doubling would take more.
         self.head.reserve_exact(screen.len() + frames * HEADER);
         for part in screen.chunks(limits::SCREEN_FRAME) {
-            self.head.extend(crate::wire::FrameKind::Screen.header(part.len()));
+            self.head.extend(FrameKind::Screen.header(part.len()));
             self.head.extend(part);
         }
         self.drawn = self.head.len() - before;
