@@ -14,8 +14,8 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{
-    Answer, ControlRequest, Exclusive, FrameKind, Hello, InputIdentity, InputPosition, Item,
-    LifecycleEvent, NoRoom, VERSION, Want, Welcome,
+    Answer, ControlRequest, Exclusive, FrameKind, HEADER, Hello, InputIdentity, InputPosition,
+    Item, LifecycleEvent, NoRoom, VERSION, Want, Welcome,
 };
 
 impl Mux {
@@ -34,6 +34,8 @@ impl Mux {
                 return Ok(!client.is_gone() || client.is_gone_writer() && self.keeps_gone(id));
             }
             let is_gone = client.is_gone();
+            // A frame of a full read fits with its header: the rest of it would be a read more.
+            let room = room + client.session().map_or(0, |_| HEADER);
             match self.clients.receive(id, room)? {
                 None => return Ok(!is_gone),
                 Some(0) => return Ok(self.end_input(id, Sending::Closed)),

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::SystemTime;
@@ -189,9 +189,16 @@ pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 }
 
 /// Gives a pipe another size, as far as the user's limit allows. Returns its size in bytes.
-pub(crate) fn resize_pipe(pipe: &OwnedFd, size: i32) -> usize {
-    if let Err(e) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
+pub(crate) fn resize_pipe(pipe: impl AsFd, size: i32) -> usize {
+    if let Err(e) = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(size)) {
         log::debug!("the size of a pipe: {e}");
     }
-    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
+    fcntl(&pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
+}
+
+/// Gives a pipe of somebody else this size, if it has less.
+pub(crate) fn enlarge_pipe(pipe: impl AsFd, size: i32) {
+    if fcntl(&pipe, FcntlArg::F_GETPIPE_SZ).is_ok_and(|has| has < size) {
+        resize_pipe(pipe, size);
+    }
 }

@@ -41,9 +41,9 @@ pub(crate) const MARKS: usize = 4096;
 /// Bytes of input kept per mux for an app that does not read, and per client that waits for its
 /// turn.
 pub const INPUT: usize = 64 * 1024;
-/// Bytes of one client that are queued between two acknowledgements: one costs the client and the
-/// mux a system call each.
-pub const ACKNOWLEDGED: u64 = 128 * 1024;
+/// Bytes of one client that are queued between two acknowledgements: each wakes two threads of the
+/// client. At most half of what `attach` sends without one, so that it never waits for that.
+pub const ACKNOWLEDGED: u64 = 256 * 1024;
 /// Inputs of one user whose positions are kept for the next mux: users do not take each other's
 /// places.
 pub(crate) const USER_RECORDS: usize = 64;

@@ -16,6 +16,7 @@ use super::page::{self, ClientList, TypingState};
 use super::sent::{SentInput, UnknownInput};
 use super::{Attached, Leave, terminal};
 use crate::commands::status;
+use crate::os::files::enlarge_pipe;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::limits;
@@ -25,6 +26,8 @@ use crate::wire::{Answer, ControlRequest, Exclusive, InputId, InputIdentity, Inp
 /// Bytes of a program's input that `attach` has read and the mux has not acknowledged. More than
 /// the mux and the socket hold, so that a program waits for the app alone.
 const UNACKNOWLEDGED: usize = 512 * 1024;
+/// Size asked for a program's pipe, bytes: the program goes on while `attach` sends.
+const INPUT_PIPE: i32 = 256 * 1024;
 /// Bytes typed or pasted at a terminal that may wait in `attach`: more than anybody pastes.
 /// `attach` reads on, since it finds its own keys only in what it has read.
 const TYPED: usize = 4 * 1024 * 1024;
@@ -64,10 +67,13 @@ pub(crate) struct LocalInput {
 impl LocalInput {
     /// Input of which nothing was read.
     pub(crate) fn new(types: bool, keys: Keys, exclusive: Option<Exclusive>) -> Self {
+        let kind = fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        if types && kind == Ok(FileType::Fifo) {
+            enlarge_pipe(io::stdin(), INPUT_PIPE);
+        }
         Self {
             state: if types { InputState::Open } else { InputState::Closed },
-            is_file: fstat(io::stdin())
-                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()),
+            is_file: kind == Ok(FileType::RegularFile),
             keys: Matcher::new(keys),
             buffer: Vec::new(),
             is_unconfirmed: false,

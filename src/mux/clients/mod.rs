@@ -20,7 +20,7 @@ use crate::mux::clients::state::Inbound;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
-use crate::wire::InputId;
+use crate::wire::{HEADER, InputId};
 
 /// How long a viewer may take for a screen while others wait for the memory.
 const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
@@ -126,8 +126,8 @@ impl Clients {
 
     // ---- input ----
 
-    /// Reads up to `room` bytes of a client, at most [`limits::READ`], into the buffer; `None` if
-    /// nothing has come, 0 bytes at the end. The buffer must not be lent out.
+    /// Reads up to `room` bytes of a client, at most [`limits::READ`] and a header, into the buffer;
+    /// `None` if nothing has come, 0 bytes at the end. The buffer must not be lent out.
     pub(crate) fn receive(&mut self, id: ClientId, room: usize) -> io::Result<Option<usize>> {
         let Some(client) = self.all.get(&id) else { return Ok(Some(0)) };
         client.receive(&mut self.buffer.get_or_insert_with(new_buffer)[..room])
@@ -268,7 +268,7 @@ impl Clients {
 }
 
 fn new_buffer() -> Box<[u8]> {
-    vec![0; limits::READ].into_boxed_slice()
+    vec![0; limits::READ + HEADER].into_boxed_slice()
 }
 
 #[cfg(test)]
