@@ -32,7 +32,7 @@ pub(crate) fn send(dir: &AppDir, line: &str) -> Result<Exit> {
     let exit =
         attach(&AttachRequest { reconnect: limits::RECONNECT, must_deliver: true, ..plain })?;
     if exit == Exit::Done {
-        print(&format!("app {} took the line\n", dir.name()))?;
+        print(&format!("the line is in the input of app {}\n", dir.name()))?;
     }
     Ok(exit)
 }

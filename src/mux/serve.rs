@@ -313,10 +313,7 @@ impl Mux {
         let typed = client.inbound.is_writer();
         let now = Instant::now();
         if let (Some(terminal), Some(replies)) = (&mut self.terminal, &client.replies) {
-            let unanswered: Vec<_> = replies.unanswered(now).collect();
-            if !unanswered.is_empty() {
-                terminal.worker.answer(unanswered);
-            }
+            terminal.worker.answer(replies.unanswered(now));
         }
         self.admission.leave(client.peer, client.right);
         self.hub.leave(id);

@@ -309,6 +309,8 @@ impl Mux {
             terminal.begin(&self.poller);
         }
         self.begin_engine();
+        // The client that stopped it by ^S may not come back.
+        self.start_output();
         self.files.notify.ready();
         log::info!("app {}: ready at {}", self.files.name(), self.files.dir.dir().display());
     }

@@ -59,7 +59,7 @@ const DOES: &[(&str, Shows)] = &[
     ("iottymux kill --signal=SIGTERM demo", Not("demo")),
     ("iottymux rm -f demo", AtEnd("demo")),
     ("iottymux rm -f $(iottymux ps -q)", AtEnd("removed app demo")),
-    ("iottymux send demo reload", AtEnd("app demo took the line")),
+    ("iottymux send demo reload", AtEnd("the line is in the input of app demo")),
     ("iottymux list", AtEnd("demo")),
     ("iottymux ls", AtEnd("demo")),
     ("iottymux ps", AtEnd("demo")),

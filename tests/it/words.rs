@@ -186,7 +186,10 @@ fn a_line_is_typed_and_taken() {
                 !modes.local_flags.contains(nix::sys::termios::LocalFlags::ICANON)
             });
         }
-        prints(rig.run(&["send", APP, "say ", "it's", "\"$1\""]), "app demo took the line\n");
+        prints(
+            rig.run(&["send", APP, "say ", "it's", "\"$1\""]),
+            "the line is in the input of app demo\n",
+        );
         assert_eq!((app.ends(), reader.ends()), (7, 7));
         assert!(reader.stdout.text().contains(shown), "{}", reader.stdout.text());
     }
@@ -201,7 +204,7 @@ fn a_line_is_typed_and_taken() {
 #[test]
 fn a_line_and_its_end_are_sent_in_one_piece() {
     for (is_taken, code, said) in [
-        (true, 0, ["app demo took the line\n", ""]),
+        (true, 0, ["the line is in the input of app demo\n", ""]),
         (false, 1, ["", "iottymux: app demo ended with status 7 before it took the line\n"]),
     ] {
         let rig = Rig::new();
@@ -242,7 +245,10 @@ fn another_machine_is_reached_by_ssh() {
     let mut app = run(&rig, &[], "read x; echo \"got $x\"; exit 6");
     let said = || fs::read_to_string(rig.file("state.ssh")).unwrap();
     let line = "it's  \"$x\" `id`";
-    prints(remote(&["-H", "me@there", "send", APP, line]), "app demo took the line\n");
+    prints(
+        remote(&["-H", "me@there", "send", APP, line]),
+        "the line is in the input of app demo\n",
+    );
     assert_eq!(
         said(),
         format!("-- me@there iottymux send demo '{}'\n", line.replace('\'', "'\\''"))

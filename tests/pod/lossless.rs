@@ -97,7 +97,13 @@ impl Stage {
     fn end(&self, mut run: Run) -> [Vec<u8>; 2] {
         // The attached process first, whose pipes would fill up; the sockets' clients are kept by
         // the mux's ring meanwhile.
-        let ends = [run.stdout.rest(), [run.said, run.stderr.rest()].concat()];
+        let rest = |raw: &mut Raw| {
+            raw.try_rest().unwrap_or_else(|e| {
+                let units = self.pod.systemctl(&["list-units", "--all", "--no-pager"]);
+                panic!("{e}\n{units}\n{}", self.pod.console())
+            })
+        };
+        let ends = [rest(&mut run.stdout), [run.said, rest(&mut run.stderr)].concat()];
         let attached = run.attach.wait_with_output().unwrap();
         assert!(attached.status.success(), "{attached:?}");
         // The log is whole when the mux has ended.

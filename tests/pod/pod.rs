@@ -1,7 +1,7 @@
 //! What the tests here do with a pod beside what all tests do, and an app's streams in that pod.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -182,8 +182,13 @@ impl Raw {
 
     /// Everything up to the end of the stream.
     pub fn rest(&mut self) -> Vec<u8> {
+        self.try_rest().unwrap()
+    }
+
+    /// The same, or why it does not end.
+    pub fn try_rest(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.0.read_to_end(&mut bytes).unwrap();
-        bytes
+        self.0.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }

@@ -258,3 +258,21 @@ fn the_next_run_reads_nothing_that_was_for_the_last_one() {
         assert!(!pod.shared("stale").exists());
     }
 }
+
+#[test]
+fn a_stop_of_the_output_ends_with_the_mux() {
+    let Some(pod) = Pod::delivered() else { return };
+    pod.systemctl(&["start", "shell"]);
+    let mut typist = pod.connect("shell", "sock-tty");
+    typist.say("\x13");
+    let status = || {
+        let shown = pod.try_run(&["iottymux", "status", "shell"]);
+        String::from_utf8(shown.stdout).unwrap()
+    };
+    eventually("its output is stopped", || status().contains("stopped by ^S"));
+    pod.systemctl(&["kill", "--signal=KILL", "ttymux@shell"]);
+    eventually("another mux has started it", || {
+        let status = status();
+        status.contains(": running") && !status.contains("stopped by ^S")
+    });
+}

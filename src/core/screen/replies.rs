@@ -13,7 +13,7 @@ use super::query::{Query, ReplyPattern};
 use super::scan::{Control, ESC, number};
 
 /// Outstanding replies of one client's terminal. Equal ones in sequence count once.
-const REPLIES: usize = 64;
+const REPLIES: usize = 1024;
 /// How long a terminal may take to reply. Later the same bytes are keys.
 const REPLY: Duration = Duration::from_secs(5);
 /// How long the possible beginning of a reply is held back: a reply mostly comes in one piece, and
@@ -105,13 +105,13 @@ impl Replies {
         self.expected.push_back(Expected { query, head, passes, until, count: 1, is_overtaken });
     }
 
-    /// The queries whose replies would pass, and may still come.
+    /// The queries whose replies would pass, and may still come, the newest first.
     pub(crate) fn unanswered(&self, now: Instant) -> impl Iterator<Item = Query> + '_ {
         let waits = move |expected: &&Expected| {
             expected.passes && !expected.is_overtaken && now < expected.until
         };
         let queries = |expected: &Expected| iter::repeat_n(expected.query, expected.count as usize);
-        self.expected.iter().filter(waits).flat_map(queries)
+        self.expected.iter().rev().filter(waits).flat_map(queries)
     }
 
     /// Appends to `out` the part of `typed` that is input.
@@ -373,8 +373,8 @@ mod tests {
         replies.filter(b"later", now + REPLY + Duration::from_secs(1), &mut out);
         assert_eq!(out, b"keyslater");
         // The number of expected replies is limited.
-        for number in 0..1000 {
-            replies.expect(Query::Value(number), false, now);
+        for number in 0..2 * REPLIES {
+            replies.expect(Query::Value(u16::try_from(number).unwrap()), false, now);
         }
         assert_eq!(replies.expected.len(), REPLIES);
     }
@@ -398,7 +398,7 @@ mod tests {
         replies.filter(b"\x1b[1;1R", now, &mut out);
         assert_eq!(out, b"\x1b[1;1R");
         // This terminal has no name.
-        let left = [Q::Cursor, Q::Cursor, Q::Attributes];
+        let left = [Q::Attributes, Q::Cursor, Q::Cursor];
         assert_eq!(replies.unanswered(now).collect::<Vec<_>>(), left);
         assert_eq!(replies.unanswered(now + REPLY).count(), 0);
     }

@@ -197,8 +197,13 @@ impl ScreenWorker {
         self.command(ScreenCommand::Reset);
     }
 
-    /// The client that was to answer these queries has gone.
-    pub(crate) fn answer(&mut self, queries: Vec<Query>) {
+    /// The client that was to answer these queries has gone. They are the newest first, and may be
+    /// any number.
+    pub(crate) fn answer(&mut self, queries: impl Iterator<Item = Query>) {
+        let queries: Vec<_> = queries.take(ASKED).collect();
+        if queries.is_empty() {
+            return;
+        }
         self.hand_over(false);
         self.command(ScreenCommand::Answer(queries));
     }
@@ -425,7 +430,7 @@ impl WorkerState {
             }
             (ScreenCommand::Answer(queries), Some(screen)) => {
                 let mut found = Vec::new();
-                for query in queries.iter().rev() {
+                for query in &queries {
                     let last = self.asked.iter().rposition(|asked| asked.query == *query);
                     let Some(at) = last else { break };
                     found.push(self.asked[at]);
