@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use clap::Parser;
 
+use super::resolve_units::LOG;
 use super::{Cli, Command, EnableArgs, ModeArgs, NamedServices, remote};
 use crate::commands::enable::{self, EnabledService};
 use crate::os::print::print;
@@ -112,10 +113,12 @@ fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
         *stderr = stderr.or(before.stderr);
     }
     *layout = layout.or(before.layout);
-    if log.is_empty() {
+    let mut all: BTreeMap<String, String> = before.env.into_iter().collect();
+    if !log.is_empty() {
+        all.remove(LOG);
+    } else if env.iter().all(|(name, _)| name != LOG) {
         *log = before.log;
     }
-    let mut all: BTreeMap<String, String> = before.env.into_iter().collect();
     all.extend(std::mem::take(env));
     *env = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
 }
@@ -137,4 +140,34 @@ pub(super) fn show(args: &EnableArgs) -> Result<()> {
         }
     };
     print(&found.iter().map(line).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(line: &str) -> EnableArgs {
+        let words = ["iottymux", "enable"].into_iter().chain(line.split(' '));
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Enable(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_hold_until_they_are_named_again() {
+        for (earlier, now, all) in [
+            ("a --tty --env X=1", "a --env Y=2", "a --tty --env X=1 --env Y=2"),
+            ("a --env X=1 --env Y=2", "a --env X=", "a --env Y=2"),
+            ("a --log raw:/a", "a", "a --log raw:/a"),
+            ("a --log raw:/a", "a --log raw:/b", "a --log raw:/b"),
+            // These are the same option.
+            ("a --env IOTTYMUX_LOG=raw:/a", "a --log raw:/b", "a --log raw:/b"),
+            ("a --log raw:/a", "a --env IOTTYMUX_LOG=raw:/b", "a --env IOTTYMUX_LOG=raw:/b"),
+        ] {
+            let mut now = args(now);
+            keep(&mut now, args(earlier));
+            assert_eq!(words(&now), words(&args(all)), "{earlier}");
+        }
+    }
 }

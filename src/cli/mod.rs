@@ -145,7 +145,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Type a line into an app.
     ///
-    /// Reports when the line is in the app's input, which may be before the app reads it.
+    /// Reports when the line is in the app's input, which may be before the app reads it. At a
+    /// terminal the line goes behind what others have typed of a line.
     #[command(after_long_help = examples::SEND)]
     Send(SendArgs),
     /// Stop apps of `run`: SIGTERM, and SIGKILL after a while.

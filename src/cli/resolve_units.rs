@@ -34,6 +34,9 @@ const TAKEN: [&str; 5] = [
     "IOTTYMUX_FOREIGN_FIFOS",
 ];
 
+/// What `--log` sets.
+pub(super) const LOG: &str = "IOTTYMUX_LOG";
+
 /// The lists of those who may type, and of those who may only view.
 const PEERS: [(&str, [&str; 2]); 2] = [
     ("group", ["IOTTYMUX_ALLOW_GID", "IOTTYMUX_VIEW_GID"]),
@@ -75,7 +78,7 @@ pub(crate) fn enable(
     let muxes = app.muxes()?;
     if asked[0] == Some(StreamMode::Tty) {
         told.push(format!(
-            "^C at its terminal goes to {} and may end it; ctrl-p ctrl-q leaves\n",
+            "^C and ^D at its terminal go to {} and may end it; ctrl-p ctrl-q leaves\n",
             app.service
         ));
     }
@@ -178,6 +181,9 @@ fn app(
     let mut logs: Vec<String> = Vec::new();
     let mut journal_choice = JournalChoice::default();
     let mut specs: Vec<&str> = args.log.iter().map(String::as_str).collect();
+    if !specs.is_empty() && args.env.iter().any(|(name, value)| name == LOG && !value.is_empty()) {
+        bail!("--log and --env {LOG} exclude each other");
+    }
     for (spec, meaning) in [("none", JournalChoice::Never), ("journal", JournalChoice::Always)] {
         if specs.contains(&spec) {
             if journal_choice != JournalChoice::default() {
@@ -188,7 +194,7 @@ fn app(
         }
     }
     if !specs.is_empty() {
-        variables.push(variable("IOTTYMUX_LOG", &specs.join(","))?);
+        variables.push(variable(LOG, &specs.join(","))?);
         logs.extend(specs.iter().filter_map(|s| s.split_once(':')).map(|(_, p)| p.to_owned()));
     }
     for (name, value) in &joined(&args.env)? {

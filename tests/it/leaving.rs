@@ -124,7 +124,7 @@ fn the_end_of_an_app_with_a_terminal_is_a_line_of_its_own() {
         let mut mux = rig.mux(["run", "--foreground", "--name", APP, "-t", "sh", "-c", &script]);
         let local = Pty::open(24, 80);
         let mut attach = local.spawn(rig.command(["attach", APP]));
-        local.shown.wait_for("terminal of app demo: ctrl-p ctrl-q leaves, ^C may end the app");
+        local.shown.wait_for("terminal of app demo: ctrl-p ctrl-q leaves, ^C or ^D may end it");
         local.press(b"x\r");
         assert_eq!((attach.ends(), mux.ends()), (4, 4));
         local.shown.wait_for(shown);

@@ -167,6 +167,10 @@ fn impossible_options_are_refused() {
             &["--app", "a", "--env", "IOTTYMUX_ALLOW_GID=7,0", "--env", "IOTTYMUX_VIEW_GID=root"],
             "group 0 is in IOTTYMUX_ALLOW_GID and in IOTTYMUX_VIEW_GID, and could type; leave it",
         ),
+        (
+            &["--app", "a", "--log", "raw:/a", "--env", "IOTTYMUX_LOG=raw:/b"],
+            "--log and --env IOTTYMUX_LOG exclude each other",
+        ),
         (&["--app", "a", "--log", "cri:/a,b"], "cannot have commas"),
         (&["--app", "a", "--state-dir", "run"], "cannot be used in a unit"),
         (&["--app", "a", "--state-dir", "/a\nb"], "cannot be used in a unit"),

@@ -349,7 +349,7 @@ fn a_refused_enable_says_only_why() {
             "cannot create",
         ),
         (&["other", "--env", "IOTTYMUX_BACKLOG=8K"], "there is no such service"),
-        (&["game", "--env", "IOTTYMUX_ALLOW_GID=nobodies"], "there is no group nobodies"),
+        (&["game", "--env", "IOTTYMUX_ALLOW_GID=nobodies"], "there is no group 'nobodies'"),
     ] {
         let output = pod.try_run(&[&["iottymux", "enable"], words].concat());
         let said = String::from_utf8(output.stderr).unwrap();

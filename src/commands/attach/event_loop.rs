@@ -135,8 +135,7 @@ impl<'a> Attached<'a> {
         if self.waits_from.take_if(|at| *at <= now).is_some() {
             let name = self.name();
             self.say(&format!(
-                "app {name} has not read its earlier input yet; waiting until it takes the line \
-                 (^C gives up)"
+                "app {name} has not taken the line yet; waiting until it does (^C gives up)"
             ));
         }
         if let Some(len) = self.losses.take_due(Instant::now()) {

@@ -41,9 +41,9 @@ pub(crate) fn greeting(
     let only = if wanted.input.is_none() { ", read-only" } else { "" };
     let leave = keys.of(KeyCommand::Detach).map(Sequence::to_string);
     let how = match (leave, sends_interrupt) {
-        (Some(leave), true) => format!("{leave} leaves, ^C may end the app"),
+        (Some(leave), true) => format!("{leave} leaves, ^C or ^D may end it"),
         (Some(leave), false) => format!("^C or {leave} leaves"),
-        (None, true) => "^C may end the app".to_owned(),
+        (None, true) => "^C or ^D may end it".to_owned(),
         (None, false) => "^C leaves".to_owned(),
     };
     let service = service.map_or(String::new(), |service| format!(" ({service})"));
@@ -219,7 +219,7 @@ mod tests {
                 false,
                 "ctrl-p,ctrl-q",
                 true,
-                "terminal of app demo: ctrl-p ctrl-q leaves, ^C may end the app",
+                "terminal of app demo: ctrl-p ctrl-q leaves, ^C or ^D may end it",
             ),
             (
                 &[Stream::Tty],
@@ -228,7 +228,7 @@ mod tests {
                 false,
                 "terminal of app demo, read-only: ^C or ctrl-p ctrl-q leaves",
             ),
-            (&[Stream::Tty], false, "", true, "terminal of app demo: ^C may end the app"),
+            (&[Stream::Tty], false, "", true, "terminal of app demo: ^C or ^D may end it"),
             (
                 &[Stream::Stdin, Stream::Stdout],
                 false,
@@ -244,7 +244,7 @@ mod tests {
         }
         let wanted = AttachMode::Auto.resolve(&[Stream::Tty]).unwrap();
         let line = greeting((&app, Some("game.service")), &wanted, (&keys(""), true));
-        assert_eq!(line, "terminal of app demo (game.service): ^C may end the app");
+        assert_eq!(line, "terminal of app demo (game.service): ^C or ^D may end it");
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub(crate) fn number(name: &str, is_group: bool) -> Result<u32> {
     let output = output.context("cannot run getent")?;
     let line = String::from_utf8_lossy(&output.stdout);
     let number = line.lines().next().and_then(|line| line.split(':').nth(2)?.parse().ok());
-    number.with_context(|| format!("there is no {what} {}", name.escape_debug()))
+    number.with_context(|| format!("there is no {what} '{}'", name.escape_debug()))
 }
 
 /// The name of a user, if it has one here.
