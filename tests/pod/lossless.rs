@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 use crate::pod::{LOGS, Plan, Pod, Raw, rounds};
+use crate::proc::eventually;
 
 const GATE: &str = "\
 [Unit]
@@ -254,10 +255,17 @@ fn output_that_socket_units_lose() {
         ("echo hi", "echo hi", 3),
         ("60,000 bytes, then exit", "seq 20000 2>/dev/null | head -c 60000", 60_000),
     ] {
-        fs::write(stage.pod.shared("app.sh"), script).unwrap();
+        let over = stage.pod.shared("over");
+        fs::write(stage.pod.shared("app.sh"), format!("{script}; touch /shared/over")).unwrap();
         let (mut less, mut got) = (0, 0);
         for _ in 0..runs {
             let run = stage.start();
+            eventually("the app has written all", || fs::remove_file(&over).is_ok());
+            // Output that the mux has not read yet makes systemd start the service again.
+            eventually("the mux has ended", || {
+                stage.pod.systemctl(&["stop", "demo.service"]);
+                stage.pod.property(MUX, "ActiveState") == "inactive"
+            });
             let [out, err] = stage.end(run);
             assert!(out.len() <= len && err.is_empty(), "{} of {len} bytes", out.len());
             less += usize::from(out.len() < len);
