@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use clap::Parser;
 
-use super::resolve_units::LOG;
 use super::{Cli, Command, EnableArgs, ModeArgs, NamedServices, remote};
 use crate::commands::enable::{self, EnabledService};
 use crate::os::print::print;
 use crate::units::Layout;
+
+/// The variable that `--log` sets.
+pub(super) const LOG: &str = "IOTTYMUX_LOG";
 
 /// The words of `enable` that make a service as it is asked now.
 pub(super) fn words(args: &EnableArgs) -> Vec<String> {

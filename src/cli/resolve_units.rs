@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::StyledStr;
 use clap::{ArgAction, CommandFactory, Parser};
 
+use super::enabled::LOG;
 use super::resolve::KUBERNETES_LOGS;
 use super::{Cli, EnableArgs, ModeArgs, NamedServices, UnitsArgs, enabled};
 use crate::commands::enable::{self, account};
@@ -33,9 +34,6 @@ const TAKEN: [&str; 5] = [
     "IOTTYMUX_STATE_DIR",
     "IOTTYMUX_FOREIGN_FIFOS",
 ];
-
-/// What `--log` sets.
-pub(super) const LOG: &str = "IOTTYMUX_LOG";
 
 /// The lists of those who may type, and of those who may only view.
 const PEERS: [(&str, [&str; 2]); 2] = [
