@@ -49,6 +49,8 @@ fn a_terminal_gets_only_drawing_sequences() {
         let rig = Rig::new();
         let _mux = rig.tty();
         let (local, _attach, mut app) = at_prompt(&rig, 200, &["--redraw", redraw]);
+        // It would come between the pieces.
+        local.shown.wait_for("terminal of app demo");
         for piece in HOSTILE {
             app.write_all(piece).unwrap();
         }
