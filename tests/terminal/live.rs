@@ -119,12 +119,14 @@ impl Scene {
             direct: RefCell::new(Oracle::new(FIRST)),
             marks: RefCell::default(),
         };
-        scene.wait("the mux is there", || scene.socket().exists());
+        // The last file that it makes.
+        scene.wait("the mux is there", || scene.file("endpoints").exists());
         scene
     }
 
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("state").join(APP).join("sock-tty")
+    /// A file of the app.
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join("state").join(APP).join(name)
     }
 
     /// The program begins.
@@ -204,7 +206,7 @@ impl Scene {
         match client {
             Some(client) if !step.keys.is_empty() => client.pty.press(&step.keys),
             None if !step.keys.is_empty() => {
-                UnixStream::connect(self.socket()).unwrap().write_all(&step.keys).unwrap();
+                UnixStream::connect(self.file("sock-tty")).unwrap().write_all(&step.keys).unwrap();
             }
             _ => {}
         }
