@@ -213,15 +213,8 @@ impl Pages {
         socket: impl AsFd,
     ) -> io::Result<Option<usize>> {
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        match self.hand_out(stream, range.start, len) {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
-            Err(e) => {
-                self.give_up(&e);
-                return Ok(None);
-            }
-        }
-        let given = self.give_hand(socket, len)?;
+        let handed = self.hand_out(stream, range.start, len);
+        let given = self.give_hand(handed, socket)?;
         if let (Some((_, Some((_, at)))), Some(given)) = (&mut self.hand, given) {
             *at += given as u64;
         }
@@ -235,18 +228,21 @@ impl Pages {
         range: &Range<u64>,
         socket: impl AsFd,
     ) -> io::Result<Option<usize>> {
-        match self.hand_out_frames(stream, range) {
-            Ok(Some(len)) => self.give_hand(socket, len),
-            Ok(None) => Ok(None),
-            Err(e) => {
-                self.give_up(&e);
-                Ok(None)
-            }
-        }
+        let handed = self.hand_out_frames(stream, range);
+        self.give_hand(handed, socket)
     }
 
-    fn give_hand(&mut self, socket: impl AsFd, len: usize) -> io::Result<Option<usize>> {
-        let Some((pipe, _)) = &mut self.hand else { return Ok(None) };
+    /// Gives a socket what was handed out, which may be nothing.
+    fn give_hand(
+        &mut self,
+        handed: io::Result<Option<usize>>,
+        socket: impl AsFd,
+    ) -> io::Result<Option<usize>> {
+        let len = handed.unwrap_or_else(|e| {
+            self.give_up(&e);
+            None
+        });
+        let (Some(len), Some((pipe, _))) = (len, &mut self.hand) else { return Ok(None) };
         match pipe.give(socket, len) {
             Ok(given) => Ok(Some(given)),
             Err(e @ (Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN)) => Err(e.into()),
@@ -257,14 +253,14 @@ impl Pages {
         }
     }
 
-    /// Takes pages from this offset on in hand, unless they are there from the range before; whether
+    /// Takes pages from this offset on in hand, unless they are there from the range before; `len` if
     /// there are so many.
-    fn hand_out(&mut self, stream: Stream, at: u64, len: usize) -> io::Result<bool> {
+    fn hand_out(&mut self, stream: Stream, at: u64, len: usize) -> io::Result<Option<usize>> {
         let is_next = |(pipe, from): &(PagePipe, Option<(Stream, u64)>)| {
             *from == Some((stream, at)) && pipe.len >= len
         };
         if self.hand.as_ref().is_some_and(is_next) {
-            return Ok(true);
+            return Ok(Some(len));
         }
         let mut pipe = self.empty_hand()?;
         if let (Some(piece), Some(null)) = (self.piece(stream, at), &self.null) {
@@ -273,7 +269,7 @@ impl Pages {
         }
         let has_all = pipe.len >= len;
         self.hand = Some((pipe, Some((stream, at))));
-        Ok(has_all)
+        Ok(has_all.then_some(len))
     }
 
     /// Takes a whole piece in hand, as frames; how many bytes that are.
