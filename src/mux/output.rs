@@ -194,9 +194,10 @@ impl Mux {
     /// whose output goes on.
     fn forget_input(&mut self, now: Instant) {
         let done = match self.sources.tty() {
-            Some(tty) => pty::forget_input(tty).and_then(|()| pty::start_output(tty)),
+            Some(tty) => pty::forget_input(tty),
             None => self.input.clear_fifo(),
         };
+        self.start_output();
         if let Err(e) = done {
             log::warn!("app {}: clearing its input: {e}", self.files.name());
         }

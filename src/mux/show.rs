@@ -256,8 +256,7 @@ impl Mux {
         }
     }
 
-    /// The last client that types has gone: a stop of the output goes with it, since nobody is left
-    /// to undo it.
+    /// Undoes a stop of the output by a key: the client that typed it is not there to do so.
     pub(crate) fn start_output(&self) {
         if let Some(tty) = self.sources.tty()
             && let Err(e) = pty::start_output(tty)
