@@ -33,7 +33,7 @@ pub(crate) struct MuxArgs {
     /// In bytes, from 4K to 1G; the suffixes K, M and G are allowed.
     // With this size, an ordinary scheduling delay of a reader does not delay the app, and a
     // hundred apps on a host are cheap.
-    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "256K",
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "512K",
           value_parser = values::backlog)]
     pub(crate) backlog: usize,
     /// Longest time that a stalled client delays the app.
@@ -328,7 +328,7 @@ mod tests {
     fn the_defaults_are_those_of_an_empty_command_line() {
         match Cli::try_parse_from(["iottymux", "stream", "--app", "x"]).unwrap().command {
             Command::Stream(StreamArgs { mux, .. }) => {
-                assert_eq!((mux.backlog, mux.client_patience), (256 * 1024, limits::PATIENCE));
+                assert_eq!((mux.backlog, mux.client_patience), (512 * 1024, limits::PATIENCE));
                 assert_eq!(mux.logs.log_line_limit, limits::LOG_LINE);
                 let defaults = MuxArgs::defaults().unwrap();
                 assert_eq!((defaults.backlog, defaults.others), (mux.backlog, mux.others));

@@ -192,14 +192,14 @@ mod tests {
     fn an_option_that_cannot_be_read_is_left_out_and_the_others_count() {
         for (line, left_out, backlog, logs) in [
             ("stream --app x --backlog 8K", 0, 8192, 0),
-            ("stream --app x --backlog lots --log raw:/a", 1, 256 * 1024, 1),
+            ("stream --app x --backlog lots --log raw:/a", 1, 512 * 1024, 1),
             ("stream --app x --new-option --backlog 8K", 1, 8192, 0),
             ("stream --app x --new-option=1 --backlog=8K", 1, 8192, 0),
             ("stream --new-option 1 2 --app x -q --backlog=8K", 3, 8192, 0),
             ("stream --app x --log raw:/a,new:/b,cri:/c --backlog 8K", 1, 8192, 2),
-            ("stream --app x --log=new:/b --log raw:/a", 1, 256 * 1024, 1),
+            ("stream --app x --log=new:/b --log raw:/a", 1, 512 * 1024, 1),
             ("stream --app x --backlog 8K --backlog 4K", 1, 8192, 0),
-            ("stream --app x --backlog", 1, 256 * 1024, 0),
+            ("stream --app x --backlog", 1, 512 * 1024, 0),
             ("--log-level loud stream --app x word --backlog 8K", 2, 8192, 0),
             ("tty --app x --size 0x0 --backlog 8K", 1, 8192, 0),
             ("container --app=x --streams=tty --x=y --log=raw:/a,y:/b --backlog=8K", 2, 8192, 1),
