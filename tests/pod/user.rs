@@ -1,9 +1,13 @@
 //! A user's own services, those of `systemctl --user`, with a manager that runs as that user.
 
+use std::thread::sleep;
+use std::time::Instant;
+
 use serde_json::Value;
 
 use crate::log::with_journald;
 use crate::pod::{Plan, Pod};
+use crate::wait::{PAUSE, WATCHDOG};
 
 /// The manager of user 1, as `user@.service` of systemd starts it.
 const MANAGER: &str = "\
@@ -23,6 +27,19 @@ const ENV: [&str; 2] = ["XDG_RUNTIME_DIR=/run/user/1", "HOME=/home/one"];
 fn words<'a>(command: &[&'a str]) -> Vec<&'a str> {
     let user = ["setpriv", "--reuid=1", "--regid=1", "--clear-groups", "env"];
     [&user[..], &ENV, command].concat()
+}
+
+/// Waits until a text has this part; a failure shows the text.
+fn eventually_in(part: &str, text: impl Fn() -> String) {
+    let until = Instant::now() + WATCHDOG;
+    loop {
+        let now = text();
+        if now.contains(part) {
+            return;
+        }
+        assert!(Instant::now() < until, "waited in vain for {part:?} in:\n{now}");
+        sleep(PAUSE);
+    }
 }
 
 fn run(pod: &Pod, command: &[&str]) -> String {
@@ -119,6 +136,6 @@ fn the_journal_of_a_users_service() {
     let status = ["systemctl", "--user", "status", "--lines=100", "bot"];
     let status = || pod.run(&[&reader[..], &ENV, &status].concat());
     // It looks at the end of several files of the journal, which journald is just writing.
-    crate::proc::eventually("systemctl shows them", || status().contains(": err"));
+    eventually_in(": err", status);
     assert!(!pod.names("/home/one/.config/systemd/user").iter().any(|n| n.contains("iojournal")));
 }
