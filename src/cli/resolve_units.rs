@@ -41,6 +41,10 @@ const PEERS: [(&str, [&str; 2]); 2] = [
     ("user", ["IOTTYMUX_ALLOW_UID", "IOTTYMUX_VIEW_UID"]),
 ];
 
+/// Longest value of a variable, bytes: no program can start with one of 128 KiB, and a unit may have
+/// a few of them.
+const VARIABLE: usize = 64 * 1024;
+
 /// Why a variable is refused.
 const UNKNOWN: &str = "unknown option of a mux";
 
@@ -291,7 +295,8 @@ fn refuse_both_rights(variables: &[Variable]) -> Result<()> {
     Ok(())
 }
 
-/// The value with the numbers of users or groups instead of their names, where it is a list of them.
+/// The value with the numbers of users or groups instead of their names, each once, where it is a
+/// list of them.
 fn with_numbers(name: &str, value: &str) -> Result<String> {
     let Some((what, _)) = PEERS.iter().find(|(_, lists)| lists.contains(&name)) else {
         return Ok(value.to_owned());
@@ -302,7 +307,10 @@ fn with_numbers(name: &str, value: &str) -> Result<String> {
         Err(_) => account::number(word, is_group).map(|number| number.to_string()),
     };
     let numbers: Result<Vec<String>> = value.split(',').map(number).collect();
-    Ok(numbers.with_context(|| format!("{name}={}", value.escape_debug()))?.join(","))
+    let mut numbers = numbers.with_context(|| format!("{name}={}", value.escape_debug()))?;
+    let mut seen = BTreeSet::new();
+    numbers.retain(|number| seen.insert(number.clone()));
+    Ok(numbers.join(","))
 }
 
 /// How `enable` and `units` take an option of a mux that is typed as of the mux.
@@ -345,6 +353,10 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
     let refuse = |why: &str| anyhow!("{}={}: {why}", name.escape_debug(), value.escape_debug());
     if TAKEN.contains(&name) {
         return Err(refuse("another option sets this variable"));
+    }
+    let len = value.len();
+    if len > VARIABLE {
+        bail!("{name}: its value has {len} bytes, and at most {VARIABLE} are allowed");
     }
     let mut cli = Cli::command();
     cli.build();

@@ -134,6 +134,8 @@ fn foreign_files_stay() {
 #[test]
 fn impossible_options_are_refused() {
     let long = "x".repeat(252);
+    let many: Vec<_> = (1000..13_423).map(|uid: u32| uid.to_string()).collect();
+    let many = format!("IOTTYMUX_ALLOW_UID={}", many.join(","));
     for (words, why) in [
         (&["--tty"][..], "--app"),
         (&["--app", "A"], "an app name can only have"),
@@ -162,6 +164,10 @@ fn impossible_options_are_refused() {
         (
             &["--app", "a", "--env", "IOTTYMUX_BACKLOG=1M", "--env", "IOTTYMUX_BACKLOG=2M"],
             "IOTTYMUX_BACKLOG: it is given twice",
+        ),
+        (
+            &["--app", "a", "--env", &many],
+            "IOTTYMUX_ALLOW_UID: its value has 65537 bytes, and at most",
         ),
         (
             &["--app", "a", "--env", "IOTTYMUX_ALLOW_GID=7,0", "--env", "IOTTYMUX_VIEW_GID=root"],
@@ -389,7 +395,7 @@ fn templates_of_rkt_are_refused() {
 /// Values of a list add up, and an option without a value is none.
 #[test]
 fn options_of_a_mux_that_are_named_again() {
-    let lists = ["--env", "IOTTYMUX_ALLOW_GID=7", "--env", "IOTTYMUX_ALLOW_GID=8,9"];
+    let lists = ["--env", "IOTTYMUX_ALLOW_GID=7", "--env", "IOTTYMUX_ALLOW_GID=8,9,7"];
     let output =
         units(&[&["--app", "a", "--tty", "--env", "IOTTYMUX_BACKLOG="][..], &lists].concat());
     let said = String::from_utf8(output.stdout).unwrap();
