@@ -203,6 +203,7 @@ impl Mux {
         let input = hello.input.filter(|_| types.is_some() && self.files.notify.keeps());
         let position = input.and_then(|identity| self.recognise(id, identity));
         let rights = (hello.stdin && !self.types(id)).then(|| self.rights(id));
+        let is_stopped = self.is_output_stopped();
         let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);
@@ -219,6 +220,7 @@ impl Mux {
             rights,
             input: position,
             history: hello.history.is_some() && self.terminal.is_some(),
+            is_stopped,
         };
         client.notify(&FrameKind::Welcome.message(&welcome))?;
         if let Some(status) = ended {

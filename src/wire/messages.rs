@@ -9,6 +9,9 @@ use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::terminal::TerminalId;
 
+/// Why a terminal shows nothing, if a key has stopped its output.
+pub(crate) const STOPPED: &str = "output stopped by ^S: ^Q continues it";
+
 /// The first message of a client: its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
@@ -170,6 +173,9 @@ pub struct Welcome {
     /// Whether it gets the history that it asked for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub history: bool,
+    /// As in [`Report`].
+    #[serde(default, rename = "stopped", skip_serializing_if = "is_zero")]
+    pub is_stopped: bool,
 }
 
 /// Where a stream begins.
@@ -407,7 +413,7 @@ impl Report {
 
     /// Why a terminal shows nothing, if a key has stopped its output.
     pub(crate) fn stopped(&self) -> Option<&'static str> {
-        self.is_stopped.then_some("output stopped by ^S: ^Q continues it")
+        self.is_stopped.then_some(STOPPED)
     }
 
     /// Where the app is in its life.

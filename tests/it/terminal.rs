@@ -333,6 +333,19 @@ fn a_new_client_learns_about_others() {
 }
 
 #[test]
+fn a_new_client_learns_that_the_output_is_stopped() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let _slave = rig.slave_as_it_is();
+    let mut typist = rig.client("tty");
+    typist.write_all(b"\x13").unwrap();
+    eventually("its output is stopped", || rig.status()["stopped"] == true);
+    let local = Pty::open(24, 80);
+    let _attach = local.spawn(rig.command(["attach", "--app", APP]));
+    local.shown.wait_for("iottymux: app demo: output stopped by ^S: ^Q continues it");
+}
+
+#[test]
 fn an_attached_client_takes_over_and_releases() {
     let mut desk = Desk::new(&[]);
     let mut alone = desk.rig.attach(&["--exclusive"]);

@@ -32,6 +32,8 @@ pub(crate) struct NewConnection {
     pub(crate) size: Option<Size>,
     /// How many other clients are attached, as far as is known.
     pub(crate) others: usize,
+    /// Whether a key has stopped the terminal's output.
+    pub(crate) is_stopped: bool,
     /// Why we cannot type now, though we asked to.
     pub(crate) rights: Option<Rights>,
     /// The name of our input, and how much of it the mux has, if it keeps that for the next one.
@@ -185,13 +187,14 @@ fn open_session(
     if was_late.get() {
         diagnostics::say(&format!("app {name}: its mux answers now"));
     }
-    let Welcome { epoch, streams: offsets, others, rights, input: position, .. } = welcome;
+    let Welcome { epoch, streams: offsets, others, is_stopped, rights, input: position, .. } =
+        welcome;
     let uplink = Some(Uplink::new(socket.try_clone()?, EndOfInput::Frame));
     let downlink = Downlink::Session(SessionProgress { epoch, offsets, screen_left: 0 });
     let connection = Connection::new(wanted, uplink, 1, epoch);
     let input = position.map(|position| (input.id, position));
     let downlinks = vec![(downlink, socket)];
-    Ok(NewConnection { connection, downlinks, size, others, rights, input })
+    Ok(NewConnection { connection, downlinks, size, others, is_stopped, rights, input })
 }
 
 /// A name that no other input has: from the system's random source, with which std seeds its hash
@@ -237,7 +240,15 @@ fn open_sockets(
         }
     }
     let connection = Connection::new(wanted, uplink, downlinks.len(), None);
-    Ok(NewConnection { connection, downlinks, size: None, others: 0, rights: None, input: None })
+    Ok(NewConnection {
+        connection,
+        downlinks,
+        size: None,
+        others: 0,
+        is_stopped: false,
+        rights: None,
+        input: None,
+    })
 }
 
 /// Whether all output goes to terminals: there late bytes matter less than an app that is not held

@@ -210,7 +210,8 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         let names = (dir.name(), service.as_deref());
         page::greeting(names, wanted, (&keys, has_keyboard && types))
     };
-    let lines = others.into_iter().chain(greets.then(greeting));
+    let stopped = (on_screen && new.is_stopped).then(|| page::stopped(dir.name()));
+    let lines = others.into_iter().chain(stopped).chain(greets.then(greeting));
     // The first screen would wipe these lines away: they are then shown after that screen.
     let (first, later): (Vec<_>, Vec<_>) = lines.partition(|_| !redraws);
     for line in &first {

@@ -8,7 +8,7 @@ use crate::types::escape;
 use crate::types::name::AppName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{ClientReport, Report};
+use crate::wire::{ClientReport, Report, STOPPED};
 
 /// The clients of the app.
 #[derive(Debug)]
@@ -26,6 +26,11 @@ pub(crate) fn others(app: &AppName, count: usize, keys: &Keys) -> String {
     let keys =
         keys.of(KeyCommand::Page).map_or(String::new(), |keys| format!(" ({keys} shows them)"));
     format!("app {app}: {count} {are} attached{keys}")
+}
+
+/// Why the terminal of the app shows nothing, in one line.
+pub(crate) fn stopped(app: &AppName) -> String {
+    format!("app {app}: {STOPPED}")
 }
 
 /// What this terminal is attached to, how to leave, and where ^C goes, in one line. `service` is given
