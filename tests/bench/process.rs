@@ -14,7 +14,8 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use nix::libc::O_NONBLOCK;
-use nix::unistd::{Gid, Uid, chown};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::{Gid, Pid, Uid, chown};
 use tempfile::{TempDir, tempdir, tempdir_in};
 
 use super::confined;
@@ -263,12 +264,13 @@ pub fn conmon_serves(dir: &Path) -> PathBuf {
     attach
 }
 
-/// CPU time of a process so far, over all of its threads.
+/// CPU time of a child so far, over all of its threads, also if it has ended.
 pub fn cpu(pid: u32) -> Duration {
-    cpu_of(Path::new(&format!("/proc/{pid}")))
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).unwrap();
+    clock.now().unwrap().into()
 }
 
-/// The same, of a process with this directory in a procfs.
+/// CPU time of the threads that a process has, by its directory in a procfs.
 pub fn cpu_of(process: &Path) -> Duration {
     let tasks = fs::read_dir(process.join("task")).unwrap();
     let of = |task: PathBuf| -> u64 {

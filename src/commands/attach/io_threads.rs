@@ -16,7 +16,6 @@ use super::dial::{Downlink, NewConnection, SessionProgress};
 use super::{circle, mark, terminal};
 use crate::os::mailbox::{self, Mailbox, Sender};
 use crate::os::state::AppDir;
-use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::wire::{
     Answer, AppStatus, Decoder, FrameKind, Gap, InputPosition, Item, Refusal, Report, Rights,
@@ -125,6 +124,8 @@ pub(crate) fn catch_signals(sender: &EventSender, job_control: bool) -> Result<(
     })
 }
 
+/// Bytes per read of output: several frames of an app that prints without a pause.
+const OUTPUT_READ: usize = 256 * 1024;
 /// Reads and time after which `attach` looks for a circle again: a look may start a program.
 const CIRCLE_READS: u64 = 1024;
 const CIRCLE_PAUSE: Duration = Duration::from_secs(1);
@@ -156,7 +157,7 @@ fn forward(
     mut downlink: Downlink,
     (dir, shown): (&AppDir, &[Stream]),
 ) -> AttachEvent {
-    let mut buffer = vec![0; limits::READ];
+    let mut buffer = vec![0; OUTPUT_READ];
     let mut decoder = Decoder::default();
     let (mut looked_at, mut looked) = (reads(), Instant::now());
     let ended = loop {

@@ -40,6 +40,7 @@ mod terminal;
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -57,8 +58,10 @@ use self::page::ClientList;
 use super::find::{self, Cure};
 use super::{enable, list};
 use crate::os::diagnostics;
+use crate::os::files::enlarge_pipe;
 use crate::os::state::AppDir;
 use crate::types::exit::Exit;
+use crate::types::limits;
 use crate::types::stream::{Position, Stream};
 use crate::wire::{AppStatus, Exclusive, Redraw};
 
@@ -211,6 +214,10 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         page::greeting(names, wanted, (&keys, has_keyboard && types))
     };
     let stopped = (on_screen && new.is_stopped).then(|| page::stopped(dir.name()));
+    // Else `attach` and the reader of its output would wait for each other in turn.
+    for output in [io::stdout().as_fd(), io::stderr().as_fd()] {
+        enlarge_pipe(output, limits::PIPE);
+    }
     let lines = others.into_iter().chain(stopped).chain(greets.then(greeting));
     // The first screen would wipe these lines away: they are then shown after that screen.
     let (first, later): (Vec<_>, Vec<_>) = lines.partition(|_| !redraws);
