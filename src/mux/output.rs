@@ -7,7 +7,7 @@ use std::time::Instant;
 use nix::poll::ppoll;
 
 use super::Mux;
-use super::pages::SHARED_READ;
+use super::pages::{SHARED_READ, SINGLE_READ};
 use super::source::{Read, pty};
 use super::terminal::Terminal;
 use crate::core::hub::{Hub, Room};
@@ -53,7 +53,11 @@ impl Mux {
         for _ in 0..limits::READS_PER_TURN {
             let shares = self.shares_pages(index, stream);
             let want = match self.room(stream, now) {
-                Room::Free(room) => room.min(if shares { SHARED_READ } else { SOURCE_READ }),
+                Room::Free(room) => room.min(match shares {
+                    true if self.hub.has_readers(stream, 2) => SHARED_READ,
+                    true => SINGLE_READ,
+                    false => SOURCE_READ,
+                }),
                 Room::Held(_) if unsent > 0 => break,
                 Room::Held(until) => {
                     self.sources.hold(index, Some(until), &self.poller);
@@ -157,7 +161,7 @@ impl Mux {
     /// Whether clients are to get the pages of the next read of a source.
     fn shares_pages(&mut self, index: usize, stream: Stream) -> bool {
         self.sources.gives_pages(index)
-            && self.hub.has_readers(stream)
+            && self.hub.has_readers(stream, 1)
             && self.pages.may_share(self.clients.held_pages())
     }
 

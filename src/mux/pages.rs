@@ -31,6 +31,9 @@ pub(crate) const GIVEN_LEAST: usize = 32 * 1024;
 /// Bytes per read whose pages are shared: as many as fit into the pipes. Each piece wakes a client,
 /// which costs more than its pages.
 pub(crate) const SHARED_READ: usize = limits::STAGE.unsigned_abs() as usize;
+/// The same for a single client: its socket does not take a larger piece at once, and the rest costs
+/// another wakeup of the mux.
+pub(crate) const SINGLE_READ: usize = SHARED_READ / 2;
 /// Bytes in the app's pages that sockets and this module hold at most. Pages may be half full: then
 /// they take 4 MiB.
 const SHARED_MOST: u64 = 2 * 1024 * 1024;

@@ -391,9 +391,9 @@ impl Hub {
         holds.filter_map(move |client| Some(client.cursors[stream as usize]?.at))
     }
 
-    /// Whether there is a connection on a stream that the app would wait for.
-    pub(crate) fn has_readers(&self, stream: Stream) -> bool {
-        self.readers(stream).next().is_some()
+    /// Whether there are so many connections on a stream that the app would wait for.
+    pub(crate) fn has_readers(&self, stream: Stream, least: usize) -> bool {
+        self.readers(stream).take(least).count() == least
     }
 
     /// The lowest offset at which such a connection is: the end if there is none.
