@@ -51,13 +51,9 @@ impl Mux {
         let Some(stream) = self.sources.stream(index) else { return Ok(Read::End) };
         let mut unsent = 0;
         for _ in 0..limits::READS_PER_TURN {
-            let shares = self.shares_pages(index, stream);
+            let shared = self.shared_read(index, stream);
             let want = match self.room(stream, now) {
-                Room::Free(room) => room.min(match shares {
-                    true if self.hub.has_readers(stream, 2) => SHARED_READ,
-                    true => SINGLE_READ,
-                    false => SOURCE_READ,
-                }),
+                Room::Free(room) => room.min(shared.unwrap_or(SOURCE_READ)),
                 Room::Held(_) if unsent > 0 => break,
                 Room::Held(until) => {
                     self.sources.hold(index, Some(until), &self.poller);
@@ -65,7 +61,7 @@ impl Mux {
                 }
             };
             self.rescue(stream, want);
-            let pages = shares.then_some(&mut self.pages);
+            let pages = shared.map(|_| &mut self.pages);
             let read = self.sources.read(index, &mut self.hub, want, pages);
             let len = if let Ok(Read::Bytes(len)) = read { len } else { 0 };
             let clock = Now::read();
@@ -89,7 +85,7 @@ impl Mux {
                 Read::Empty if sent > 0 => {}
                 Read::Bytes(len) if len == want => {}
                 // The pages were not full.
-                Read::Bytes(_) if shares && self.sources.has_pages(index) => {}
+                Read::Bytes(_) if shared.is_some() && self.sources.has_pages(index) => {}
                 Read::Bytes(_) | Read::Empty => {
                     let (gives_all, nap) = self.sources.rest(index, clock.at, &self.poller);
                     match nap {
@@ -158,11 +154,13 @@ impl Mux {
         self.clients.return_ids(ids);
     }
 
-    /// Whether clients are to get the pages of the next read of a source.
-    fn shares_pages(&mut self, index: usize, stream: Stream) -> bool {
-        self.sources.gives_pages(index)
+    /// How many bytes to read if clients are to get the pages of the next read of a source.
+    fn shared_read(&mut self, index: usize, stream: Stream) -> Option<usize> {
+        let shares = self.sources.gives_pages(index)
             && self.hub.has_readers(stream, 1)
-            && self.pages.may_share(self.clients.held_pages())
+            && self.pages.may_share(self.clients.held_pages());
+        let others = shares && self.hub.has_readers(stream, 2);
+        shares.then_some(if others { SHARED_READ } else { SINGLE_READ })
     }
 
     /// Copies the rest of each current frame that the next `len` bytes of a stream would overwrite.
