@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -22,7 +22,7 @@ use nix::sys::socket::{
 use nix::unistd::Pid;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::attach::{AttachRequest, attach};
+use super::attach::{AttachRequest, attach, terminals};
 use super::keeper::{AWAIT_CLIENT, NAME, OUTPUT_CLOSED};
 use crate::mux::{Mux, MuxPlan};
 use crate::os::print::print;
@@ -91,10 +91,11 @@ fn not_executable(program: &OsStr) -> Option<Exit> {
 /// Starts the keeper in the background, in a session of its own, and attaches to its mux. If the
 /// output is closed, the command gets SIGPIPE, as if it had written there itself.
 pub(crate) fn attached(mut request: AttachRequest) -> Result<Exit> {
+    terminals();
     let keeper = start_in_background(request.dir.name(), true)?;
     request.keeper = Some(keeper);
     let exit = attach(&request)?;
-    if exit != Exit::Unread || io::stdout().is_terminal() {
+    if exit != Exit::Unread {
         return Ok(exit);
     }
     // Its number is not used again before this process collects it.

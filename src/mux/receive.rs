@@ -139,6 +139,10 @@ impl Mux {
             }
             Item::Control(FrameKind::Request, body) => self.serve_request(id, &body)?,
             Item::Control(FrameKind::StdinEof, _) => {
+                // A client that only goes ends nothing: its terminal may have gone, or its line.
+                if session.stdin_once && inbound == Inbound::Typing {
+                    self.input.end_with(id);
+                }
                 self.end_input(id, Sending::Open);
             }
             Item::Control(FrameKind::Resize, body) => {
@@ -425,9 +429,6 @@ impl Mux {
         if !typed {
             // A session that sends no more still reads, unless it is gone.
             return !is_gone && session.is_some();
-        }
-        if session.is_some_and(|session| session.stdin_once) {
-            self.input.end_with(id);
         }
         self.input.queue.end(id, Instant::now());
         // It stays until the app has its input, to be notified of that; if it has gone, only its

@@ -146,6 +146,16 @@ pub(crate) fn taking_signals(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Whether this process was started with a signal ignored, as by nohup(1) or in the background of a
+/// script.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no action is set, and the present one is written to a place that is large enough.
+    let done = unsafe { libc::sigaction(signal as i32, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: all zero is a value of the struct, too.
+    done == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
 /// Suspends this process with SIGTSTP, and returns when it continues. Returns at once without a
 /// shell that could resume it: then the kernel does not stop it.
 pub(crate) fn suspend() -> io::Result<()> {

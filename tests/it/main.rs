@@ -55,6 +55,7 @@ mod foreign;
 mod fuzz;
 mod guard;
 mod habits;
+mod hangup;
 mod history;
 mod hub;
 mod inquiry;

@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, IsTerminal};
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -127,7 +126,7 @@ pub(crate) fn dial(
             bail!("cannot attach to app {name}: --read-only leaves nothing to attach");
         }
     }
-    let types_here = wanted.input == Some(Stream::Tty) && io::stdin().is_terminal();
+    let types_here = wanted.input == Some(Stream::Tty) && terminal::terminals().stdin;
     if (types_here || wanted.outputs.contains(&Stream::Tty))
         && let Some(why) = circle::refusal(&request.dir)
     {
@@ -164,7 +163,7 @@ fn open_session(
         stdin: wanted.input.is_some(),
         stdin_once: request.stdin_once,
         // Lines of a program are kept whole; a person's keys must not wait for the end of a line.
-        lines: wanted.input.is_some() && !io::stdin().is_terminal(),
+        lines: wanted.input.is_some() && !terminal::terminals().stdin,
         exclusive: request.exclusive,
         patience_ms: only_terminals(&wanted).then_some(0),
         size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
@@ -254,9 +253,5 @@ fn open_sockets(
 /// Whether all output goes to terminals: there late bytes matter less than an app that is not held
 /// back. In a pipe or a file every byte counts.
 fn only_terminals(wanted: &WantedStreams) -> bool {
-    let is_terminal = |stream: &Stream| match stream {
-        Stream::Stderr => io::stderr().is_terminal(),
-        _ => io::stdout().is_terminal(),
-    };
-    wanted.outputs.iter().all(is_terminal)
+    wanted.outputs.iter().all(|stream| terminal::is_terminal(*stream))
 }

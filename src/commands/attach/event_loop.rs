@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use signal_hook::consts::SIGHUP;
 
 use super::connection::Connection;
 use super::dial::NewConnection;
@@ -110,8 +111,7 @@ impl<'a> Attached<'a> {
             }
         }
         if ready.output_closed {
-            // The reader of our output needs no more: not an error.
-            return Err(Leave::With(Exit::Unread));
+            return Err(self.output_closed());
         }
         if ready.input {
             self.read_input()?;
@@ -121,6 +121,17 @@ impl<'a> Attached<'a> {
         terminal::read_keys(reads_keys).context("cannot set up the local terminal")?;
         self.on_time(Instant::now())?;
         Ok(())
+    }
+
+    /// Nobody reads our output any more: not an error. If that is because our terminal is gone, this
+    /// process ends as by SIGHUP, though the signal may come later, or not at all.
+    pub(crate) fn output_closed(&mut self) -> Leave {
+        if terminal::is_gone()
+            && let Err(error) = self.end_by(SIGHUP)
+        {
+            return Leave::Failed(error);
+        }
+        Leave::With(Exit::Unread)
     }
 
     /// Handles everything that is due.

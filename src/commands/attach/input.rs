@@ -1,7 +1,7 @@
 //! This process's input: keys and commands of a person, or the bytes of a program.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -146,7 +146,7 @@ impl LocalInput {
 
     /// These bytes are on their way to the mux.
     fn on_sent(&mut self, bytes: &[u8]) {
-        self.is_unconfirmed = self.is_unconfirmed || !io::stdin().is_terminal();
+        self.is_unconfirmed = self.is_unconfirmed || !terminal::terminals().stdin;
         self.sent.iter_mut().for_each(|sent| sent.push(bytes));
     }
 
@@ -238,12 +238,13 @@ impl Attached<'_> {
         let len = match read {
             Ok(len) => len,
             Err(Errno::EINTR | Errno::EAGAIN) => return Ok(()),
-            // The terminal is gone: the input has ended.
-            Err(Errno::EIO) => 0,
-            Err(e) => {
-                return Err(anyhow::Error::new(e).context("cannot read standard input").into());
-            }
+            // What cannot be read is an input that has ended: of nohup(1), which opens it for writing
+            // only, a directory, a terminal in the background that no shell resumes.
+            Err(_) => 0,
         };
+        if len == 0 && terminal::is_gone() {
+            return Err(self.output_closed());
+        }
         if len == 0 {
             let was = std::mem::replace(&mut self.input.state, InputState::Ended);
             if was != InputState::Closed {

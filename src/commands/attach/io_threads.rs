@@ -8,14 +8,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 use serde::de::DeserializeOwned;
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use super::dial::{Downlink, NewConnection, SessionProgress};
 use super::{circle, mark, terminal};
 use crate::os::mailbox::{self, Mailbox, Sender};
 use crate::os::state::AppDir;
+use crate::os::sys;
 use crate::types::stream::Stream;
 use crate::wire::{
     Answer, AppStatus, Decoder, FrameKind, Gap, InputPosition, Item, Refusal, Report, Rights,
@@ -112,9 +114,12 @@ impl Drop for EventSender {
 }
 
 /// Sends signals as events for as long as the process lives; those of job control only with
-/// `job_control`.
+/// `job_control`. Signals that it was started to ignore stay ignored.
 pub(crate) fn catch_signals(sender: &EventSender, job_control: bool) -> Result<()> {
-    let mut wanted = vec![SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGWINCH];
+    let mut wanted = vec![SIGTERM, SIGWINCH];
+    let keyboard = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+    let is_wanted = |signal: &Signal| !sys::is_ignored(*signal);
+    wanted.extend(keyboard.into_iter().filter(is_wanted).map(|signal| signal as i32));
     if job_control {
         wanted.extend([SIGTSTP, SIGCONT]);
     }

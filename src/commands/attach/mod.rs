@@ -39,7 +39,7 @@ mod sent;
 mod terminal;
 
 use anyhow::{Context, Result, anyhow, bail};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,7 @@ use self::losses::SessionLosses;
 use self::mode::AttachMode;
 use self::notices::{LocalTerminal, Notices};
 use self::page::ClientList;
+pub(crate) use self::terminal::terminals;
 use super::find::{self, Cure};
 use super::{enable, list};
 use crate::os::diagnostics;
@@ -163,13 +164,13 @@ impl From<anyhow::Error> for Leave {
 /// The default of `--redraw`: the screen, unless `--from` is given or the output is not a terminal,
 /// where the app's own bytes are wanted, or is one that cannot be redrawn.
 pub(crate) fn default_redraw(from: Position) -> Redraw {
-    let shows_screen =
-        from == Position::Unseen && io::stdout().is_terminal() && !terminal::is_dumb();
+    let shows_screen = from == Position::Unseen && terminals().stdout && !terminal::is_dumb();
     if shows_screen { Redraw::Screen } else { Redraw::None }
 }
 
 /// Attaches until the app, the mux or the user ends it.
 pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
+    let local = terminals();
     let AttachRequest { dir, wait, .. } = request;
     request.keys(true)?;
     if *wait == Some(Duration::ZERO)
@@ -195,8 +196,8 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     terminal::filter(request.pass);
     let on_screen = wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
     // A read-only client has detach keys, too, and a terminal that replies to the app's queries.
-    let has_keyboard = (types && on_tty || on_screen) && io::stdin().is_terminal();
-    let by_person = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let has_keyboard = (types && on_tty || on_screen) && local.stdin;
+    let by_person = local.stdin && local.stdout;
     let edits_lines = types && !on_tty && by_person;
     let keys = if has_keyboard || edits_lines {
         request.keys(on_screen || edits_lines)?

@@ -73,7 +73,8 @@ impl Attached<'_> {
             }
             AttachEvent::Refused(why) => return Err(self.fail(&escape::line(&why))),
             AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
-            AttachEvent::OutputClosed => return Err(Leave::With(Exit::Unread)),
+            AttachEvent::OutputClosed => return Err(self.output_closed()),
+            AttachEvent::OutputFailed(_) if terminal::is_gone() => return Err(self.output_closed()),
             AttachEvent::OutputFailed(e) => {
                 terminal::restore();
                 return Err(anyhow!(e).context("cannot write standard output").into());
@@ -109,14 +110,16 @@ impl Attached<'_> {
             }
             SIGCONT => self.leave_page()?,
             SIGINT | SIGTERM | SIGQUIT if self.pass_on(signal) => {}
-            _ => {
-                terminal::restore();
-                self.say_losses();
-                // Ends this process as the signal would have done, so that a shell can see it.
-                emulate_default_handler(signal).context("cannot end by a signal")?;
-            }
+            _ => self.end_by(signal)?,
         }
         Ok(())
+    }
+
+    /// Ends this process as the signal would have done, so that a shell can see it.
+    pub(crate) fn end_by(&mut self, signal: i32) -> Result<()> {
+        terminal::restore();
+        self.say_losses();
+        emulate_default_handler(signal).context("cannot end by a signal")
     }
 
     /// Has the keeper of the app pass a signal on. Returns false if signals are for this process.

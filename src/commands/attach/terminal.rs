@@ -67,8 +67,17 @@ static SCREEN_REQUESTED: AtomicBool = AtomicBool::new(false);
 static RESTORED: AtomicBool = AtomicBool::new(false);
 /// Whether the last line on a terminal, of the app or typed, has no end yet.
 static INSIDE_LINE: AtomicBool = AtomicBool::new(false);
-/// Whether standard output and standard error are terminals.
-static TERMINALS: OnceLock<[bool; 2]> = OnceLock::new();
+/// Which of the standard descriptors were terminals at the start. A terminal that has hung up no
+/// longer answers that, and would be taken for a pipe without a reader, or for an input that ends.
+static TERMINALS: OnceLock<Terminals> = OnceLock::new();
+
+/// See [`terminals`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terminals {
+    pub(crate) stdin: bool,
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+}
 
 #[derive(Clone)]
 struct SavedTermios {
@@ -129,7 +138,7 @@ pub(crate) fn is_dumb() -> bool {
 /// Records the app's changes to the terminal on standard output from now on. Returns whether there
 /// is one that can be changed.
 pub(crate) fn watch_screen() -> bool {
-    let is_terminal = io::stdout().is_terminal() && !is_dumb();
+    let is_terminal = is_terminal(Stream::Stdout) && !is_dumb();
     lock(&SCREEN).restorer = is_terminal.then(Restorer::default);
     HAS_TEXT.store(is_terminal, Ordering::Relaxed);
     is_terminal
@@ -137,15 +146,40 @@ pub(crate) fn watch_screen() -> bool {
 
 /// Lets only these strings of the app reach a terminal on standard output or standard error.
 pub(crate) fn filter(pass: Pass) {
-    let terminals = [io::stdout().is_terminal(), io::stderr().is_terminal()];
-    let terminals = TERMINALS.get_or_init(|| terminals);
+    let Terminals { stdout, stderr, .. } = terminals();
     let filter = || if is_dumb() { Filter::of_text() } else { Filter::new(pass) };
-    lock(&SCREEN).filter = terminals.contains(&true).then(|| (filter(), Vec::new()));
+    lock(&SCREEN).filter = (stdout || stderr).then(|| (filter(), Vec::new()));
+}
+
+/// Which standard descriptors are terminals. The first call decides, which must come before the
+/// terminal can go.
+pub(crate) fn terminals() -> Terminals {
+    *TERMINALS.get_or_init(|| Terminals {
+        stdin: io::stdin().is_terminal(),
+        stdout: io::stdout().is_terminal(),
+        stderr: io::stderr().is_terminal(),
+    })
+}
+
+/// Whether a terminal of ours is gone: its window was closed, or its line has hung up.
+pub(crate) fn is_gone() -> bool {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let were = terminals();
+    // No event is asked for: poll always reports a hangup. A pipe without a writer has one, too.
+    let mut fds: Vec<_> =
+        [(stdin.as_fd(), were.stdin), (stdout.as_fd(), were.stdout), (stderr.as_fd(), were.stderr)]
+            .into_iter()
+            .filter(|(_, was)| *was)
+            .map(|(fd, _)| PollFd::new(fd, PollFlags::empty()))
+            .collect();
+    let has_hung_up =
+        |fd: &PollFd<'_>| fd.revents().is_some_and(|e| e.contains(PollFlags::POLLHUP));
+    poll(&mut fds, PollTimeout::ZERO).is_ok() && fds.iter().any(has_hung_up)
 }
 
 /// Whether a stream of the app goes to a terminal.
-fn is_terminal(stream: Stream) -> bool {
-    let [stdout, stderr] = *TERMINALS.get_or_init(Default::default);
+pub(crate) fn is_terminal(stream: Stream) -> bool {
+    let Terminals { stdout, stderr, .. } = terminals();
     if stream == Stream::Stderr { stderr } else { stdout }
 }
 
@@ -153,7 +187,7 @@ fn is_terminal(stream: Stream) -> bool {
 /// ^C and the like stay signals for this process, and typed input is dropped, also unread input at
 /// the end.
 pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
-    if !io::stdin().is_terminal() {
+    if !terminals().stdin {
         return Ok(false);
     }
     let before = tcgetattr(io::stdin())?;
@@ -271,7 +305,7 @@ pub(crate) fn print_line(line: &str) {
     let until = Instant::now() + limits::STUCK;
     let screen = lock_between_sequences(until);
     let restorer = screen.as_ref().and_then(|screen| screen.restorer.as_ref());
-    let restorer = restorer.filter(|_| io::stderr().is_terminal() && !is_restored());
+    let restorer = restorer.filter(|_| is_terminal(Stream::Stderr) && !is_restored());
     write_soon(restorer.map_or("", Restorer::terminator).as_bytes(), until);
     say_on_screen(line, INSIDE_LINE.swap(false, Ordering::Relaxed));
     write_soon(&restorer.map(Restorer::unfinished).unwrap_or_default(), until);
