@@ -152,13 +152,14 @@ pub(crate) fn is_late(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(|e: &std::io::Error| e.kind() == ErrorKind::TimedOut)
 }
 
-/// The state of an app that has no document.
+/// The state of an app whose mux is not there. One that was killed leaves its document.
 pub(crate) fn state_without_mux(dir: &AppDir, is_enabled: bool) -> AppState {
     let has_ended = matches!(Last::read(dir), Ok(Some(_)));
     match (dir.is_locked(), has_ended) {
         (true, true) => AppState::Stopping,
         (true, false) => AppState::Preparing,
         (false, true) => AppState::Exited,
+        (false, false) if Endpoints::read(dir).is_ok() => AppState::Unknown,
         (false, false) if is_enabled => AppState::Prepared,
         (false, false) => AppState::Unknown,
     }

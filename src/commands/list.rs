@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
+use super::each::{self, Asked};
 use super::find::Cure;
-use super::{each, enable, find, status};
+use super::status::Known;
+use super::{enable, find};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::escape::ascii_json;
 use crate::types::name::AppName;
-use crate::wire::AppState;
 use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
 
@@ -75,8 +76,8 @@ pub(crate) fn all(
     enabled: &BTreeMap<AppName, String>,
     (form, all): (ListForm, bool),
 ) -> Result<()> {
-    let one = |dir: AppDir, _| row(&dir, enabled);
-    let rows = each::app(states, enabled, all, one)?;
+    let asked = each::app(states, enabled, all)?;
+    let rows: Vec<_> = asked.into_iter().map(|asked| row(asked, enabled)).collect();
     match form {
         ListForm::Table => print(&table(&rows, all)),
         ListForm::Names => {
@@ -87,44 +88,34 @@ pub(crate) fn all(
 }
 
 /// An app, as its mux and its directory describe it.
-fn row(dir: &AppDir, enabled: &BTreeMap<AppName, String>) -> Row {
+fn row(asked: Asked, enabled: &BTreeMap<AppName, String>) -> Row {
+    let endpoints = Endpoints::read(&asked.dir).ok();
+    let (dir, known) = Known::of(asked);
     let unit = enabled.get(dir.name()).cloned();
     let mut row = Row {
         app: dir.name().to_string(),
-        state: "refused",
-        streams: Vec::new(),
+        state: known.state(),
+        streams: endpoints
+            .iter()
+            .flat_map(Endpoints::streams)
+            .map(|(stream, _)| stream.name())
+            .collect(),
         app_pid: None,
         mux_pid: None,
         uptime_ms: None,
         clients: None,
         unit,
-        disabling: enable::goes_when_it_stops(dir).is_some(),
+        disabling: enable::goes_when_it_stops(&dir).is_some(),
         logs: Vec::new(),
-        container: Container::read(dir).map(|container| container.to_string()),
+        container: Container::read(&dir).map(|container| container.to_string()),
         state_dir: dir.state().display().to_string(),
     };
-    match Endpoints::read(dir) {
-        Ok(endpoints) => {
-            row.streams = endpoints.streams().iter().map(|(stream, _)| stream.name()).collect();
-        }
-        Err(e) if find::is_forbidden(&e) => return row,
-        Err(_) => {
-            row.state = find::state_without_mux(dir, row.unit.is_some()).word();
-            return row;
-        }
-    }
-    match status::report(dir) {
-        Ok(report) => {
-            row.state = status::app_state(dir, &report).word();
-            row.clients = Some(report.attached());
-            (row.app_pid, row.mux_pid) = (report.app_pid, Some(report.mux_pid));
-            row.uptime_ms = Some(report.uptime_ms);
-            row.logs = report.logs.into_iter().map(|log| log.log).collect();
-            row.unit = row.unit.or(report.service);
-        }
-        Err(e) if find::is_absence(&e) || find::is_late(&e) => row.state = AppState::Unknown.word(),
-        // It answers, but refuses this user.
-        Err(_) => {}
+    if let Known::Report(report, _) = known {
+        row.clients = Some(report.attached());
+        (row.app_pid, row.mux_pid) = (report.app_pid, Some(report.mux_pid));
+        row.uptime_ms = Some(report.uptime_ms);
+        row.logs = report.logs.into_iter().map(|log| log.log).collect();
+        row.unit = row.unit.or(report.service);
     }
     row
 }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::each;
 use super::status::Known;
 use crate::os::print::print;
-use crate::os::state::{AppDir, StateDir};
+use crate::os::state::StateDir;
 use crate::types::name::AppName;
 use crate::wire::Report;
 
@@ -25,8 +25,9 @@ type Labels = Vec<(&'static str, String)>;
 
 /// Prints the metrics of all apps.
 pub(crate) fn show(states: &[StateDir], enabled: &BTreeMap<AppName, String>) -> Result<()> {
-    let ask = |dir: AppDir, is_enabled| (dir.name().to_string(), Known::of(&dir, is_enabled));
-    print(&text(&each::app(states, enabled, false, ask)?))
+    let known = each::app(states, enabled, false)?.into_iter().map(Known::of);
+    let known: Vec<_> = known.map(|(dir, known)| (dir.name().to_string(), known)).collect();
+    print(&text(&known))
 }
 
 fn text(apps: &[(String, Known)]) -> String {

@@ -6,11 +6,11 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::unistd::getpid;
 use serde::Serialize;
 
+use super::each::{self, Asked};
+use super::enable;
 use super::find::{self, Cure};
-use super::{each, enable};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};
@@ -41,22 +41,19 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    /// Asks the mux of an app.
-    pub(crate) fn of(dir: &AppDir, is_enabled: bool) -> Self {
-        let error = match report(dir) {
-            Ok(report) => return Self::reported(dir, report),
-            Err(e) => e,
-        };
-        match error.downcast() {
-            Ok(find::Ended { last, .. }) => Self::Last(last),
-            Err(e) if find::is_forbidden(&e) => Self::State(REFUSED),
-            Err(e) if find::is_absence(&e) => {
-                Self::State(find::state_without_mux(dir, is_enabled).word())
-            }
+    /// What an app's mux has answered, or else what is known without it.
+    pub(crate) fn of(Asked { dir, is_enabled, answer }: Asked) -> (AppDir, Self) {
+        let known = match answer {
+            Ok(report) => Self::reported(&dir, report),
+            Err(e) if find::is_absence(&e) => match Last::read(&dir) {
+                Ok(Some(last)) if !dir.is_locked() => Self::Last(last),
+                _ => Self::State(find::state_without_mux(&dir, is_enabled).word()),
+            },
             Err(e) if find::is_late(&e) => Self::State(AppState::Unknown.word()),
-            // It answers, but refuses this user.
+            // It refuses this user, as does its directory.
             Err(_) => Self::State(REFUSED),
-        }
+        };
+        (dir, known)
     }
 
     fn reported(dir: &AppDir, report: Report) -> Self {
@@ -126,12 +123,12 @@ pub(crate) fn show_all(
     enabled: &BTreeMap<AppName, String>,
     json: bool,
 ) -> Result<()> {
-    let one = |dir: AppDir, is_enabled| {
-        let known = Known::of(&dir, is_enabled);
+    let one = |asked| {
+        let (dir, known) = Known::of(asked);
         if json { known.json(&dir) } else { Ok(known.text(&dir)) }
     };
-    let all = each::app(states, enabled, false, one)?;
-    let all = all.into_iter().collect::<serde_json::Result<Vec<_>>>()?;
+    let all = each::app(states, enabled, false)?;
+    let all = all.into_iter().map(one).collect::<serde_json::Result<Vec<_>>>()?;
     print(&if json { ascii_json(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })
 }
 
@@ -168,11 +165,7 @@ fn ended_app(dir: &AppDir, last: Last) -> EndedApp {
 pub(crate) fn report(dir: &AppDir) -> Result<Report> {
     let wait = (Duration::ZERO, limits::ANSWER);
     let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait, Cure::Start)?;
-    let mut report: Report = serde_json::from_slice(&body)?;
-    // The mux of another pid namespace does not see this process.
-    let own = [0, getpid().as_raw()];
-    report.clients.retain(|client| client.is_attached() || !own.contains(&client.pid));
-    Ok(report)
+    each::without_asker(&body)
 }
 
 /// The app's state: as its mux reports it, unless the app does not have the mux's streams yet.

@@ -67,22 +67,24 @@ pub(crate) fn next(
     loop {
         let mut buffer = vec![0; decoder.wants()];
         fill(socket, &mut buffer, until).map_err(ended).with_context(what)?;
-        match decoder.next(&mut &buffer[..])? {
-            Some(Item::Control(FrameKind::Error, body)) => {
-                let Refusal { error, full } = serde_json::from_slice(&body)?;
-                let name = dir.name();
-                let error = format!("app {name}: the mux refused: {}", escape::line(&error));
-                return Err(if full { NoRoom(error).into() } else { anyhow!(error) });
-            }
-            Some(Item::Control(kind, body)) => return Ok((kind, body)),
-            Some(Item::Data(stream, _)) => {
-                bail!("app {}: unexpected {stream} data from the mux", dir.name());
-            }
-            Some(Item::Screen(_)) => {
-                bail!("app {}: unexpected screen from the mux", dir.name());
-            }
-            None => {}
+        if let Some(item) = decoder.next(&mut &buffer[..])? {
+            return control(item, dir);
         }
+    }
+}
+
+/// The control message that an item of a session without streams is. A refusal is an error.
+pub(crate) fn control(item: Item<'_>, dir: &AppDir) -> Result<(FrameKind, Vec<u8>)> {
+    let name = dir.name();
+    match item {
+        Item::Control(FrameKind::Error, body) => {
+            let Refusal { error, full } = serde_json::from_slice(&body)?;
+            let error = format!("app {name}: the mux refused: {}", escape::line(&error));
+            Err(if full { NoRoom(error).into() } else { anyhow!(error) })
+        }
+        Item::Control(kind, body) => Ok((kind, body)),
+        Item::Data(stream, _) => bail!("app {name}: unexpected {stream} data from the mux"),
+        Item::Screen(_) => bail!("app {name}: unexpected screen from the mux"),
     }
 }
 
@@ -108,7 +110,7 @@ fn fill(socket: &mut UnixStream, mut buffer: &mut [u8], until: Option<Instant>) 
 }
 
 /// A clearer error for an early end and for a timeout.
-fn ended(error: io::Error) -> io::Error {
+pub(crate) fn ended(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ ErrorKind::UnexpectedEof => io::Error::new(kind, "the mux closed the connection"),
         ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "the mux does not answer"),

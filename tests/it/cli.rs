@@ -1,7 +1,9 @@
 //! The command line as a person or a unit uses it.
 
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::proc::Proc;
 use crate::rig::{APP, Rig};
@@ -121,6 +123,33 @@ fn a_unit_can_say_everything_by_its_environment() {
     let mut attach = Proc::spawn(command);
     assert_eq!(attach.ends(), 1);
     assert!(attach.stderr.text().contains("it has no stdout, only tty"));
+}
+
+/// However many hang, they are waited for together.
+#[test]
+fn all_muxes_that_hang_are_asked_at_the_same_time() {
+    const MANY: usize = 150;
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    // Each is a copy of an app, whose socket the test has.
+    let hung: Vec<UnixListener> = (0..MANY)
+        .map(|number| {
+            let dir = rig.state().join(format!("hung-{number}"));
+            std::fs::create_dir(&dir).unwrap();
+            std::fs::copy(rig.path("endpoints"), dir.join("endpoints")).unwrap();
+            UnixListener::bind(dir.join("sock-session")).unwrap()
+        })
+        .collect();
+    let mut list = rig.run(&["list"]);
+    let asked: Vec<_> = hung.iter().map(|socket| socket.accept().unwrap().0).collect();
+    for socket in &asked {
+        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+        assert_eq!(poll(&mut fds, PollTimeout::ZERO), Ok(0), "one was given up before the last");
+    }
+    assert_eq!(list.ends(), 0);
+    let table = list.stdout.text();
+    assert_eq!(table.matches("unknown").count(), MANY, "{table}");
+    assert!(table.contains("prepared"), "{table}");
 }
 
 #[test]
