@@ -46,7 +46,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use regex_lite::Regex;
 
 pub(crate) use crate::cli::mux::{
-    ContainerArgs, LogArgs, MuxArgs, PrepareArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
+    ContainerArgs, GuardArgs, LogArgs, MuxArgs, PrepareArgs, RunArgs, StreamArgs, TerminalArgs,
+    TtyArgs,
 };
 pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::running::{KillArgs, RemoveArgs, SendArgs, StopArgs};
@@ -273,6 +274,8 @@ pub(crate) struct AttachArgs {
     pub(crate) alone: AloneArgs,
     #[command(flatten)]
     pub(crate) keys: KeyArgs,
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
 }
 
 #[derive(Debug, Args)]

@@ -176,6 +176,17 @@ pub(crate) struct StreamArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct GuardArgs {
+    /// Send ^C and ^D to a service at once.
+    ///
+    /// By default attach holds the first ^C, or ^D on an empty line, until it is typed again within
+    /// 2 s. That is for the terminal of a service only.
+    #[arg(long, hide_short_help = true, env = "IOTTYMUX_NO_GUARD",
+          value_parser = BoolishValueParser::new())]
+    pub(crate) no_guard: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TtyArgs {
     #[command(flatten)]
     pub(crate) app: AppArg,
@@ -189,6 +200,8 @@ pub(crate) struct TtyArgs {
     /// terminal. It ends with the container. Started by systemd, it then waits for the next one.
     #[arg(long, hide_short_help = true, value_name = "PATH", env = "IOTTYMUX_CONSOLE_SOCKET")]
     pub(crate) console_socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
     #[command(flatten)]
     pub(crate) terminal: TerminalArgs,
     #[command(flatten)]

@@ -114,7 +114,9 @@ pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
         Some(socket) => Streams::Console { socket: socket.clone(), size },
         None => Streams::Terminal { size },
     };
-    plan(dir, streams, &args.mux, &args.terminal)
+    let plan = plan(dir, streams, &args.mux, &args.terminal)?;
+    // A command that somebody has started at a terminal gets its keys as there.
+    Ok(MuxPlan { guards_keys: process::is_of_unit() && !args.guard.no_guard, ..plan })
 }
 
 /// The plan of the mux of a container.
@@ -155,6 +157,7 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
         streams,
         backlog: mux.backlog,
         scrollback: terminal.scrollback,
+        guards_keys: false,
         patience: mux.client_patience,
         others: mux.others.clone(),
         logs,
@@ -398,6 +401,7 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
         suspend_key: args.keys.suspend_key.clone(),
+        guard: !args.guard.no_guard,
         passes_signals: false,
         keeper: None,
     })

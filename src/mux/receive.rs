@@ -225,6 +225,7 @@ impl Mux {
             input: position,
             history: hello.history.is_some() && self.terminal.is_some(),
             is_stopped,
+            is_guarded: self.terminal.as_ref().is_some_and(|terminal| terminal.is_guarded),
         };
         client.notify(&FrameKind::Welcome.message(&welcome))?;
         if let Some(status) = ended {

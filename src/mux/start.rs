@@ -104,6 +104,8 @@ pub(crate) struct MuxPlan {
     pub(crate) backlog: usize,
     /// Lines kept when they scroll off the terminal's screen.
     pub(crate) scrollback: usize,
+    /// Whether clients ask again before they send a key that may end the app.
+    pub(crate) guards_keys: bool,
     /// How long a client may hold the app back, at most.
     pub(crate) patience: Duration,
     /// The users that may connect besides root and this one.
@@ -199,6 +201,7 @@ impl Mux {
             mut streams,
             backlog,
             scrollback,
+            guards_keys,
             patience,
             others,
             logs,
@@ -257,9 +260,9 @@ impl Mux {
         let may_renew = keeps_ends && dir.may_renew_input();
         let ending = streams.input_ending(ends.input.is_some(), may_renew);
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
-        let terminal =
-            ends.size.map(|size| Terminal::open((size, scrollback), &hub, &mut stored, &notify));
-        let terminal = terminal.transpose()?;
+        let how = (scrollback, guards_keys);
+        let open = |size| Terminal::open((size, how), &hub, &mut stored, &notify);
+        let terminal = ends.size.map(open).transpose()?;
         let input = open_input(&mut ends, ending, &mut stored, &notify)?;
         let engine = duty.unless_app_runs(Engine::open(&mut hub, &mut stored, &notify))?.flatten();
         let poller = Poller::new().context("cannot make an epoll set")?;

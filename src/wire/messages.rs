@@ -176,6 +176,9 @@ pub struct Welcome {
     /// As in [`Report`].
     #[serde(default, rename = "stopped", skip_serializing_if = "is_zero")]
     pub is_stopped: bool,
+    /// The app is a service: a client asks again before it sends a key that may end it.
+    #[serde(default, rename = "guarded", skip_serializing_if = "is_zero")]
+    pub is_guarded: bool,
 }
 
 /// Where a stream begins.

@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::person::at_prompt;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
-use crate::rig::{APP, Rig};
+use crate::rig::{APP, Rig, expect};
 
 /// Three streams, at a terminal.
 struct Scene {
@@ -194,4 +194,47 @@ fn a_terminal_without_replies_keeps_nobody_long() {
     local.press(b"\x10\x11");
     assert_eq!(attach.ends(), 0);
     assert!(local.is_as_before());
+}
+
+/// A mux for a terminal, as systemd starts it.
+fn service_mux(rig: &Rig, options: &[&str]) -> Proc {
+    let mut command = rig.command([&["tty", "--app", APP], options].concat());
+    command.env("INVOCATION_ID", "0".repeat(32));
+    rig.start(command)
+}
+
+/// Who leaves by habit does not end a service.
+#[test]
+fn a_service_gets_an_interrupt_only_when_it_is_confirmed() {
+    let rig = Rig::new();
+    let _mux = service_mux(&rig, &[]);
+    let (local, mut attach, mut app) = at_prompt(&rig, 80, &[]);
+    local.press(b"a\x03b");
+    local.shown.wait_for("ctrl-p ctrl-q leaves; ^C again within 2 s goes to app demo");
+    expect(&mut app, "ab");
+    local.press(b"\x10\x11");
+    assert_eq!(attach.ends(), 0);
+    let (local, mut attach, mut app) = at_prompt(&rig, 80, &[]);
+    local.press(b"\x03\x03c");
+    expect(&mut app, "\x03c");
+    // Who has confirmed one knows.
+    local.press(b"\x03\r\x04d");
+    expect(&mut app, "\x03\r\x04d");
+    local.press(b"\x10\x11");
+    assert_eq!(attach.ends(), 0);
+    let (local, _attach, mut app) = at_prompt(&rig, 80, &[]);
+    local.press(b"\x04e");
+    local.shown.wait_for("^D again within 2 s goes to app demo");
+    expect(&mut app, "e");
+}
+
+#[test]
+fn the_guard_is_off_where_nobody_wants_it() {
+    for (mux, attach) in [(&["--no-guard"][..], &[][..]), (&[], &["--no-guard"])] {
+        let rig = Rig::new();
+        let _mux = service_mux(&rig, mux);
+        let (local, _attach, mut app) = at_prompt(&rig, 80, attach);
+        local.press(b"\x03\x04");
+        expect(&mut app, "\x03\x04");
+    }
 }

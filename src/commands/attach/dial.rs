@@ -33,6 +33,8 @@ pub(crate) struct NewConnection {
     pub(crate) others: usize,
     /// Whether a key has stopped the terminal's output.
     pub(crate) is_stopped: bool,
+    /// Whether keys that may end the app are to be asked for twice.
+    pub(crate) is_guarded: bool,
     /// Why we cannot type now, though we asked to.
     pub(crate) rights: Option<Rights>,
     /// The name of our input, and how much of it the mux has, if it keeps that for the next one.
@@ -186,14 +188,13 @@ fn open_session(
     if was_late.get() {
         diagnostics::say(&format!("app {name}: its mux answers now"));
     }
-    let Welcome { epoch, streams: offsets, others, is_stopped, rights, input: position, .. } =
-        welcome;
+    let Welcome { epoch, streams: offsets, others, is_stopped, is_guarded, rights, .. } = welcome;
     let uplink = Some(Uplink::new(socket.try_clone()?, EndOfInput::Frame));
     let downlink = Downlink::Session(SessionProgress { epoch, offsets, screen_left: 0 });
     let connection = Connection::new(wanted, uplink, 1, epoch);
-    let input = position.map(|position| (input.id, position));
+    let input = welcome.input.map(|position| (input.id, position));
     let downlinks = vec![(downlink, socket)];
-    Ok(NewConnection { connection, downlinks, size, others, is_stopped, rights, input })
+    Ok(NewConnection { connection, downlinks, size, others, is_stopped, is_guarded, rights, input })
 }
 
 /// A name that no other input has: from the system's random source, with which std seeds its hash
@@ -245,6 +246,7 @@ fn open_sockets(
         size: None,
         others: 0,
         is_stopped: false,
+        is_guarded: false,
         rights: None,
         input: None,
     })

@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::fs::{FileType, fstat, tell};
 
+use super::guard::{CONFIRM, Guard, HeldKey};
 use super::io_threads::AttachEvent;
 use super::keys::{KeyCommand, Keys, Matcher};
 use super::page::{self, ClientList, TypingState};
@@ -52,6 +53,7 @@ pub(crate) struct LocalInput {
     /// It is a file, of which it is known when everything was read.
     is_file: bool,
     keys: Matcher,
+    guard: Guard,
     /// For reading; empty while it is in use.
     buffer: Vec<u8>,
     /// A program's input was sent, and the app may not have received it.
@@ -66,7 +68,11 @@ pub(crate) struct LocalInput {
 
 impl LocalInput {
     /// Input of which nothing was read.
-    pub(crate) fn new(types: bool, keys: Keys, exclusive: Option<Exclusive>) -> Self {
+    pub(crate) fn new(
+        types: bool,
+        keys: Keys,
+        (guard, exclusive): (Guard, Option<Exclusive>),
+    ) -> Self {
         let kind = fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
         if types && kind == Ok(FileType::Fifo) {
             enlarge_pipe(io::stdin(), INPUT_PIPE);
@@ -75,6 +81,7 @@ impl LocalInput {
             state: if types { InputState::Open } else { InputState::Closed },
             is_file: kind == Ok(FileType::RegularFile),
             keys: Matcher::new(keys),
+            guard,
             buffer: Vec::new(),
             is_unconfirmed: false,
             sent: None,
@@ -301,9 +308,7 @@ impl Attached<'_> {
             (_, []) => {}
             (None, keys) => {
                 self.notices.on_typed(Instant::now());
-                if self.input.state == InputState::Open && self.connection.send_input(keys) {
-                    self.input.on_sent(keys);
-                }
+                self.send_guarded(keys);
             }
             // One key at a time: the bytes after it, as of an arrow key, belong to it.
             (Some(_), [key, ..]) => match page::command(*key, self.input.typing()) {
@@ -312,6 +317,28 @@ impl Attached<'_> {
             },
         }
         Ok(())
+    }
+
+    /// Sends keys to the app, except those that the guard holds.
+    fn send_guarded(&mut self, mut keys: &[u8]) {
+        while self.input.state == InputState::Open && !keys.is_empty() {
+            let (passed, held, rest) = self.input.guard.pass(keys, Instant::now());
+            if self.connection.send_input(passed) {
+                self.input.on_sent(passed);
+            }
+            if let Some(key) = held {
+                self.say_held(key);
+            }
+            keys = rest;
+        }
+    }
+
+    fn say_held(&mut self, key: HeldKey) {
+        let leave = self.input.keys.keys().of(KeyCommand::Detach);
+        let leave = leave.map_or(String::new(), |keys| format!("{keys} leaves; "));
+        let (key, time, name) = (key.name(), CONFIRM.as_secs(), self.name());
+        // The name comes last: the line is cut to the window.
+        self.say(&format!("{leave}{key} again within {time} s goes to app {name}"));
     }
 
     fn on_command(&mut self, command: KeyCommand) -> Result<(), Leave> {

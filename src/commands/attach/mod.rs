@@ -14,7 +14,7 @@
 //! | [`filter`], [`restore`] | which sequences reach that terminal; how to undo the others |
 //! | [`class`] | the effects of sequences |
 //! | [`mark`] | a mark on our lines, to notice when they come back |
-//! | [`keys`], [`mode`] | detach keys; `--mode` |
+//! | [`keys`], [`guard`], [`mode`] | detach keys; keys that end a service; `--mode` |
 //!
 //! Invariant: the local terminal is as before on every way out.
 
@@ -24,6 +24,7 @@ mod connection;
 mod dial;
 mod event_loop;
 pub(crate) mod filter;
+mod guard;
 mod input;
 mod io_threads;
 pub(crate) mod keys;
@@ -47,6 +48,7 @@ use nix::unistd::Pid;
 
 use self::connection::Connection;
 use self::filter::Pass;
+use self::guard::Guard;
 use self::input::LocalInput;
 use self::io_threads::EventSender;
 use self::keys::{Keys, Sequence};
@@ -96,6 +98,8 @@ pub(crate) struct AttachRequest {
     pub(crate) detach_keys: Sequence,
     /// The keys that suspend this process, likewise.
     pub(crate) suspend_key: Sequence,
+    /// Ask again before sending a key that may end a service.
+    pub(crate) guard: bool,
     /// Whether signals to this process are for the app.
     pub(crate) passes_signals: bool,
     /// The keeper of the app, which passes signals on.
@@ -120,6 +124,7 @@ impl AttachRequest {
             exclusive: None,
             detach_keys: Sequence::default(),
             suspend_key: Sequence::none(),
+            guard: true,
             passes_signals: false,
             keeper: None,
         }
@@ -238,7 +243,8 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     };
     let outcome =
         io_threads::catch_signals(&sender, local != LocalTerminal::Unused).and_then(|()| {
-            let input = LocalInput::new(types, keys, request.exclusive);
+            let guard = Guard::new(request.guard && is_raw && new.is_guarded);
+            let input = LocalInput::new(types, keys, (guard, request.exclusive));
             let notices = Notices::new(local, redraws);
             let mut attached = Attached::new(request, sender, input, notices);
             attached.greets = greets && request.keeper.is_none();

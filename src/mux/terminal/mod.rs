@@ -44,6 +44,8 @@ pub(crate) struct Terminal {
     /// The thread that knows the screen.
     pub(crate) worker: ScreenWorker,
     pub(crate) turns: DrawTurns,
+    /// Clients ask again before they send a key that may end the app.
+    pub(crate) is_guarded: bool,
     /// The offset at which this mux began.
     pub(crate) began_at: u64,
     /// When the app wrote last.
@@ -61,7 +63,7 @@ impl Terminal {
     /// A terminal of this size, which keeps this many lines that scroll off its screen. It shows the
     /// screen of the previous mux, as far as that is known, and has the lines of the backlog.
     pub(crate) fn open(
-        (size, scrollback): (Size, usize),
+        (size, (scrollback, is_guarded)): (Size, (usize, bool)),
         hub: &Hub,
         stored: &mut Stored,
         notify: &Notify,
@@ -94,6 +96,7 @@ impl Terminal {
             sizes: Sizes::new(size),
             worker,
             turns: DrawTurns::default(),
+            is_guarded,
             began_at: end,
             last_output: None,
             finder: Finder::default(),
