@@ -8,6 +8,7 @@ use log::Level;
 use super::client_log::REQUESTS;
 use super::clients::client::{Client, Role};
 use super::clients::state::{Inbound, Sending};
+use super::source::pty;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::types::limits;
@@ -131,6 +132,13 @@ impl Mux {
             }
             _ if !inbound.has_greeted() => bail!("its first frame is not a hello"),
             Item::Data(Stream::Stdin, bytes) if inbound == Inbound::Typing => {
+                let longest = session.longest_line(bytes);
+                if longest.is_some_and(|longest| longest > limits::TERMINAL_LINE)
+                    && self.sources.tty().is_some_and(pty::edits_lines)
+                {
+                    let most = limits::TERMINAL_LINE;
+                    bail!("the app's terminal cuts lines of more than {most} bytes");
+                }
                 self.type_in(id, bytes, Instant::now());
             }
             Item::Control(FrameKind::Status, _) => {
@@ -211,6 +219,7 @@ impl Mux {
         let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);
+            session.line = hello.lines.then_some(0);
             session.stdin_once = hello.stdin_once || once && self.input.can_end();
             session.input = input.filter(|_| position.is_some()).map(|input| input.id);
             session.window = hello.size;

@@ -44,6 +44,9 @@ pub const INPUT: usize = 64 * 1024;
 /// Bytes of one client that are queued between two acknowledgements: each wakes two threads of the
 /// client. At most half of what `attach` sends without one, so that it never waits for that.
 pub const ACKNOWLEDGED: u64 = 256 * 1024;
+/// Bytes of a line, with its end, that a terminal which edits lines takes: the kernel's
+/// `N_TTY_BUF_SIZE`. It drops the rest.
+pub(crate) const TERMINAL_LINE: usize = 4096;
 /// Inputs of one user whose positions are kept for the next mux: users do not take each other's
 /// places.
 pub(crate) const USER_RECORDS: usize = 64;

@@ -10,6 +10,7 @@ use iottymux::wire::FrameKind;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 
 use crate::cri::cri;
@@ -443,4 +444,31 @@ fn a_line_that_came_too_late_is_reported() {
             + "iottymux: app demo did not take the line: the app ended before it read all of this input\n"
     );
     assert!(!has_input(&input_end(&rig)));
+}
+
+/// The kernel would cut it without a word. A terminal that edits no lines takes lines of any length.
+#[test]
+fn a_line_that_the_terminal_would_cut_is_refused() {
+    const MOST: usize = 4096;
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut app = rig.slave_as_it_is();
+    let mut modes = tcgetattr(&app).unwrap();
+    modes.local_flags.remove(LocalFlags::ECHO);
+    tcsetattr(&app, SetArg::TCSANOW, &modes).unwrap();
+    let send = |len: usize| rig.run(&["send", APP, &"x".repeat(len)]);
+    let mut refused = send(MOST);
+    assert_eq!(refused.ends(), 1);
+    let why = "the app's terminal cuts lines of more than 4096 bytes\n";
+    let told = refused.stderr.text();
+    assert!(told.ends_with(why) && told.contains("did not take the line"), "{told}");
+    let mut attach = rig.attach(&["--mode", "tty-in"]);
+    attach.stdin().write_all(&[b'y'; MOST + 1]).unwrap();
+    assert_eq!(attach.ends(), 125);
+    assert!(attach.stderr.text().ends_with(why));
+    assert_eq!(send(MOST - 1).ends(), 0);
+    expect(&mut app, &("x".repeat(MOST - 1) + "\n"));
+    let mut raw = rig.slave();
+    assert_eq!(send(2 * MOST).ends(), 0);
+    expect(&mut raw, &("x".repeat(2 * MOST) + "\r"));
 }

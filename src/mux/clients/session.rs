@@ -22,6 +22,8 @@ pub(crate) struct SessionSide {
     pub(crate) stdin_once: bool,
     /// The name of its input, if the next mux is to know of that.
     pub(crate) input: Option<InputId>,
+    /// Of a program that types lines: the bytes of its last one so far.
+    pub(crate) line: Option<usize>,
     /// The streams it reads.
     pub(crate) streams: Vec<Stream>,
     /// The size of its window, once it has sent one.
@@ -54,6 +56,20 @@ pub(crate) enum View {
 }
 
 impl SessionSide {
+    /// Counts typed lines. Returns the length of the longest one now, if a program types them.
+    pub(crate) fn longest_line(&mut self, typed: &[u8]) -> Option<usize> {
+        let line = self.line.as_mut()?;
+        let mut longest = 0;
+        for piece in typed.split_inclusive(|byte| b"\r\n".contains(byte)) {
+            *line += piece.len();
+            longest = longest.max(*line);
+            if piece.ends_with(b"\r") || piece.ends_with(b"\n") {
+                *line = 0;
+            }
+        }
+        Some(longest)
+    }
+
     /// Whether its window has the terminal's size, so that it can show the app's bytes unchanged.
     pub(crate) fn fits(&self, size: Option<Size>) -> bool {
         self.window.is_none() || self.window == size

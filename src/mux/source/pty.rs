@@ -19,7 +19,7 @@ use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use rustix::pty::OpenptFlags;
-use rustix::termios::{Action, InputModes, OptionalActions, QueueSelector, Winsize};
+use rustix::termios::{Action, InputModes, LocalModes, OptionalActions, QueueSelector, Winsize};
 
 use super::stage::Stage;
 use super::{AppInput, Source, held_name};
@@ -202,6 +202,13 @@ pub(crate) fn is_stopped(source: &Source) -> io::Result<bool> {
     let Some(slave) = open_slave(source)? else { return Ok(false) };
     let mut fds = [PollFd::new(slave.as_fd(), PollFlags::POLLOUT)];
     Ok(poll(&mut fds, PollTimeout::ZERO)? == 0 && source.is_empty())
+}
+
+/// Whether the terminal edits lines for the app now: longer ones than [`limits::TERMINAL_LINE`] are
+/// cut without a word.
+pub(crate) fn edits_lines(source: &Source) -> bool {
+    rustix::termios::tcgetattr(&source.fd)
+        .is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
 }
 
 /// Undoes the stop by a key. The kernel only does that after a stop by a program.
