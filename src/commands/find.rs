@@ -28,7 +28,8 @@ const MISTYPED: usize = 2;
 
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
 /// mux or no room for another client. With a `wait` of zero it tries once; `None` waits without a
-/// limit. Sleeps until something changes. A missing mux is an [`Ended`] if the app's last mux left its
+/// limit. A mux that was killed is waited for all the same: the next one is about to come, except for
+/// those who would start it ([`Cure::Nothing`]). Sleeps until something changes. A missing mux is an [`Ended`] if the app's last mux left its
 /// exit, else [`Unreachable::Absent`]; both name a `cure`.
 pub(crate) fn retry<T>(
     dir: &AppDir,
@@ -36,7 +37,8 @@ pub(crate) fn retry<T>(
     cure: Cure,
     mut attempt: impl FnMut(&Endpoints) -> Result<T>,
 ) -> Result<T> {
-    let until = wait.map(|wait| Instant::now() + wait);
+    let mut until = wait.map(|wait| Instant::now() + wait);
+    let mut comes_until = (cure != Cure::Nothing).then(|| Instant::now() + limits::NEXT_MUX);
     loop {
         // Watching begins before looking, so that nothing is missed in between.
         let changes = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
@@ -51,6 +53,9 @@ pub(crate) fn retry<T>(
             }
             Err(e) => return Err(e),
         };
+        if let Some(comes) = comes_until.take_if(|_| has_lost_its_mux(dir)) {
+            until = until.map(|until| until.max(comes));
+        }
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(if is_full(&error) { error } else { explain(error, dir, wait, cure) });
@@ -150,6 +155,12 @@ fn is_unlisted(error: &anyhow::Error) -> bool {
 /// Whether a mux has not answered in time.
 pub(crate) fn is_late(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(|e: &std::io::Error| e.kind() == ErrorKind::TimedOut)
+}
+
+/// Whether the mux of an app was killed, or is starting: one that ends leaves its last document.
+fn has_lost_its_mux(dir: &AppDir) -> bool {
+    let is_begun = dir.is_locked() || Endpoints::read(dir).is_ok();
+    is_begun && matches!(Last::read(dir), Ok(None))
 }
 
 /// The state of an app whose mux is not there. One that was killed leaves its document.

@@ -138,6 +138,10 @@ pub(crate) const CLOCK_TICK: Duration = Duration::from_millis(10);
 /// drain first.
 pub(crate) const RECONNECT: Duration = Duration::from_secs(5);
 
+/// How long a command waits for the mux that follows a killed one: systemd takes 0.2 to 0.5 s, a
+/// loaded machine 1.3 s.
+pub(crate) const NEXT_MUX: Duration = Duration::from_secs(3);
+
 /// How long a mux may take to answer a request. Then `attach` reports that it does not answer.
 pub const ANSWER: Duration = Duration::from_secs(5);
 /// How long a hook of the app's unit waits in total for a restarting mux and its answer: systemd

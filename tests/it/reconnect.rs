@@ -1,8 +1,10 @@
 //! A mux that goes away, and what `attach` does until there is another.
 
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use rustix::termios::tcgetwinsize;
 
 use crate::proc::{Proc, eventually};
@@ -205,4 +207,31 @@ fn a_terminal_goes_on_with_another_mux() {
     assert_eq!(&got, b"k");
     app.write_all(b"shown again").unwrap();
     local.shown.wait_for("shown again");
+}
+
+/// The next one is about to come: a line from a script is not lost, and nobody is told that the app
+/// does not run.
+#[test]
+fn commands_wait_for_the_mux_after_a_killed_one() {
+    for words in
+        [&["send", APP, "hello"][..], &["status", APP], &["attach", APP, "--mode", "stdin"]]
+    {
+        let rig = Rig::new();
+        let script = "read x; echo $x; exit 7";
+        let keeper = rig.mux(["run", "--foreground", "--name", APP, "--", "sh", "-c", script]);
+        let pid = rig.status()["mux_pid"].as_i64().unwrap();
+        // It cannot start the next one yet.
+        keeper.stop();
+        let mux = Pid::from_raw(i32::try_from(pid).unwrap());
+        nix::sys::signal::kill(mux, Signal::SIGKILL).unwrap();
+        let socket = rig.path("sock-session");
+        eventually("the mux is dead", || UnixStream::connect(&socket).is_err());
+        let mut command = rig.run(words);
+        eventually("it waits", || {
+            let wait = std::fs::read_to_string(format!("/proc/{}/wchan", command.pid()));
+            wait.is_ok_and(|wait| wait.contains("poll"))
+        });
+        keeper.signal(Signal::SIGCONT);
+        assert_eq!(command.ends(), 0, "{words:?}: {}", command.stderr.text());
+    }
 }
