@@ -118,7 +118,7 @@ pub(crate) struct EnableArgs {
     /// Enable even a service that the machine needs.
     ///
     /// These are D-Bus, logind, getty and systemd-*. Also override streams that the service's own
-    /// files redirect.
+    /// files redirect, and enable a service that seems not to read its console.
     #[arg(long)]
     pub(crate) force: bool,
     /// Forget the options of an earlier `enable` of this service.

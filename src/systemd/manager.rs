@@ -22,6 +22,10 @@ use crate::types::limits;
 /// How long unneeded socket units may take to end: systemd stops them at once.
 const UNNEEDED: Duration = Duration::from_secs(10);
 
+/// How long a started service must run before it counts as running: longer than a program takes to
+/// read its options and fail, as `podman run` does after some 300 ms.
+const LASTS: Duration = Duration::from_secs(1);
+
 /// Verbs of systemctl that wait for a service.
 const VERBS: [&str; 4] = ["start", "stop", "restart", "try-restart"];
 /// How long a person waits without being told for what.
@@ -55,16 +59,20 @@ pub(crate) struct Manager {
 
 /// The status of a unit.
 pub(crate) struct UnitStatus {
-    /// Whether it exists and is not masked.
-    pub(crate) is_loaded: bool,
-    /// Whether it is masked: it may still run, but cannot be started.
-    pub(crate) is_masked: bool,
+    /// `LoadState`.
+    load_state: String,
     /// Its main name.
     pub(crate) id: String,
     /// All of its names.
     pub(crate) names: String,
     /// The units that it wants or requires.
     pub(crate) wants: String,
+    /// Whether it has no file of its own: systemd-run made it, and forgets it when it stops.
+    pub(crate) is_transient: bool,
+    /// `Type`, of a service.
+    pub(crate) kind: String,
+    /// The path of the program of a service.
+    pub(crate) program: String,
     /// `ActiveState`.
     state: String,
     /// `SubState`.
@@ -78,6 +86,16 @@ pub(crate) struct UnitStatus {
 }
 
 impl UnitStatus {
+    /// Whether it exists and is not masked.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.load_state == "loaded"
+    }
+
+    /// Whether it is masked: it may still run, but cannot be started.
+    pub(crate) fn is_masked(&self) -> bool {
+        self.load_state == "masked"
+    }
+
     /// Whether it has processes, or will have some without another command.
     pub(crate) fn runs(&self) -> bool {
         ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
@@ -246,16 +264,18 @@ impl Manager {
     /// The current status of a unit.
     pub(crate) fn show(self, unit: &str) -> Result<UnitStatus> {
         const NAMES: &str = "Id,Names,LoadState,ActiveState,SubState,Job,Result,\
-                             ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo";
+                             ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo,\
+                             Transient,Type,ExecStart";
         let mut all = self.properties(unit, NAMES)?;
         let mut property = |name: &str| all.remove(name).unwrap_or_default();
-        let load_state = property("LoadState");
         Ok(UnitStatus {
-            is_loaded: load_state == "loaded",
-            is_masked: load_state == "masked",
+            load_state: property("LoadState"),
             id: property("Id"),
             names: property("Names"),
             wants: ["Wants", "Requires", "BindsTo"].map(&mut property).join(" "),
+            is_transient: property("Transient") == "yes",
+            kind: property("Type"),
+            program: program(&property("ExecStart")).to_owned(),
             state: property("ActiveState"),
             sub_state: property("SubState"),
             has_job: !property("Job").is_empty(),
@@ -277,11 +297,28 @@ impl Manager {
         })
     }
 
+    /// The same, once it has run for [`LASTS`] or does not run: many a service fails a moment after
+    /// its start.
+    fn show_lasting(self, unit: &str) -> Result<UnitStatus> {
+        let first = self.show_settled(unit)?;
+        let until = Instant::now() + LASTS;
+        let mut now = self.show_settled(unit)?;
+        while now.sub_state == "running" && now.started == first.started && Instant::now() < until {
+            thread::sleep(limits::LOOK_AGAIN);
+            now = self.show_settled(unit)?;
+        }
+        Ok(now)
+    }
+
     /// The outcome of a start; `before` is the status before it, `started` the result of systemctl.
+    /// An error if systemd has refused the start, and nothing has changed.
     pub(crate) fn fate(self, unit: &str, before: &UnitStatus, started: Result<()>) -> Result<Fate> {
-        let now = self.show_settled(unit)?;
+        let now = self.show_lasting(unit)?;
         // systemd reports a failure if a service ends before its hook, whatever its status.
         let has_run = started.is_ok() || now.started != before.started;
+        if now.runs() && !has_run {
+            return started.map(|()| Fate::Runs);
+        }
         Ok(match (&*now.state, &*now.sub_state) {
             (_, "auto-restart") => Fate::Repeats(now.result),
             ("failed", _) => Fate::Failed(now.result),
@@ -326,4 +363,10 @@ impl Manager {
         }
         Ok(())
     }
+}
+
+/// The path in the value of `ExecStart`, as systemctl prints it: `{ path=/bin/sh ; argv[]=… }`.
+fn program(command: &str) -> &str {
+    let path = command.strip_prefix("{ path=").and_then(|rest| rest.split_once(" ;"));
+    path.map_or("", |(path, _)| path)
 }

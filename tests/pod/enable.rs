@@ -894,3 +894,66 @@ fn a_disable_that_waits_is_shown() {
          disable game.service to give it its own streams back\n"
     );
 }
+
+/// systemd forgets it when it stops, so the service would be gone.
+#[test]
+fn a_transient_service_is_refused() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["systemd-run", "-q", "--unit=job", "sh", "-c", "exec sleep 1000"]);
+    for words in [&["enable", "job", "--now"][..], &["enable", "job", "--stdout", "stream"]] {
+        let told = refused(&pod, words);
+        assert!(told.contains("systemd-run made it"), "{told}");
+    }
+    assert_eq!(pod.property("job.service", "ActiveState"), "active");
+    assert_eq!(written(&pod), Vec::<String>::new());
+}
+
+/// Nobody would read it, and `send` would say that a line is in the input.
+#[test]
+fn a_service_that_reads_no_console_is_refused() {
+    let screen = "[Service]\nType=forking\nExecStart=/usr/bin/screen -dmS bot cat\n";
+    let Some(pod) = pod("bot.service", screen) else { return };
+    let told = refused(&pod, &["enable", "bot", "--stdout", "stream"]);
+    assert!(told.contains("its program is screen") && told.contains("screen-and-tmux"), "{told}");
+    pod.set_unit("bot.service", "[Service]\nType=forking\nExecStart=/bin/daemon\n");
+    pod.systemctl(&["daemon-reload"]);
+    assert!(refused(&pod, &["enable", "bot"]).contains("it is a daemon (Type=forking)"));
+    pod.run(&["iottymux", "enable", "bot", "--force"]);
+}
+
+/// A service that systemd does not restart runs on, and nobody is told that it can be attached.
+#[test]
+fn a_refused_restart_is_no_success() {
+    for refuses in ["RefuseManualStop=yes", "RefuseManualStart=yes"] {
+        let game = format!("[Unit]\n{refuses}\n{GAME}");
+        let Some(pod) = pod("game.service", &game) else { return };
+        pod.set_unit("starter.service", "[Unit]\nWants=game.service\n[Service]\nExecStart=true\n");
+        pod.systemctl(&["start", "starter"]);
+        eventually("it runs", || pod.property("game.service", "SubState") == "running");
+        let pid = pod.property("game.service", "MainPID");
+        let told = refused(&pod, &["enable", "game", "--now"]);
+        assert!(told.contains("Operation refused") && told.contains("rolled back"), "{told}");
+        assert_eq!(pod.property("game.service", "MainPID"), pid);
+        let mut left = written(&pod);
+        left.retain(|name| name != "starter.service");
+        assert_eq!(left, Vec::<String>::new());
+    }
+}
+
+/// Many a command reads its options, or asks somebody, before it fails.
+#[test]
+fn a_service_that_fails_a_moment_later_does_not_run() {
+    let fails = "[ ! -t 0 ] || { sleep 0.2; exit 125; }";
+    let game = format!("[Service]\nExecStart=/bin/sh -c '{fails}; exec sleep 1000'\n");
+    let Some(pod) = pod("game.service", &game) else { return };
+    pod.systemctl(&["start", "game"]);
+    let told = refused(&pod, &["enable", "game", "--now"]);
+    let wants = ["with these streams it has failed", "rolled back: game.service runs as before"];
+    assert!(wants.iter().all(|want| told.contains(want)), "{told}");
+    assert_eq!(pod.property("game.service", "ActiveState"), "active");
+    // And one that fails with any streams does not run as before.
+    pod.set_unit("game.service", "[Service]\nExecStart=/bin/sh -c 'sleep 0.2; exit 125'\n");
+    pod.systemctl(&["daemon-reload"]);
+    let told = refused(&pod, &["enable", "game", "--now"]);
+    assert!(told.contains("rolling back failed: game.service has failed"), "{told}");
+}

@@ -196,7 +196,9 @@ fn boot(plan: Plan, cases: &[Case]) -> Pod {
         plan = plan.unit(&format!("{file}.service"), &case.unit());
         let modes = case.how.options();
         let log = format!("--log cri:{}", case.log());
-        writeln!(script, "iottymux enable {service} {modes} {log}").unwrap();
+        // It reads its terminal, which enable cannot know.
+        let force = if case.kind.name == "forking" { "--force" } else { "" };
+        writeln!(script, "iottymux enable {service} {modes} {log} {force}").unwrap();
     }
     let pod = plan.boot();
     fs::write(pod.shared("app"), APP).unwrap();

@@ -89,7 +89,7 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) ->
             DisableTime::Now => manager.show_settled(service.as_str())?,
             _ => manager.show(service.as_str())?,
         };
-        if when == DisableTime::Now && shown.is_masked && shown.runs() {
+        if when == DisableTime::Now && shown.is_masked() && shown.runs() {
             bail!(
                 "it is masked, and could not be started again; without --now it is disabled when it stops"
             );

@@ -62,6 +62,26 @@ pub(crate) fn own_streams(cat: &str, ours: &Path) -> Vec<String> {
     holds.into_iter().flatten().collect()
 }
 
+/// Programs that give what they start a terminal of their own, and leave ours unread.
+const MULTIPLEXERS: [&str; 6] = ["abduco", "dtach", "screen", "shpool", "tmux", "zellij"];
+
+/// Why nobody would read the console of a service: `kind` is its `Type=`, `program` the path of its
+/// program.
+pub(crate) fn unread(kind: &str, program: &str, has_terminal: bool) -> Option<String> {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    if MULTIPLEXERS.contains(&name) {
+        return Some(format!(
+            "its program is {name}, whose own terminal the app uses; docs/screen-and-tmux.md shows \
+             how to start the app without it; --force enables it anyway"
+        ));
+    }
+    (kind == "forking" && has_terminal).then(|| {
+        "it is a daemon (Type=forking), and few daemons read their terminal; name the streams \
+         (--stdout stream), or --force enables it anyway"
+            .to_owned()
+    })
+}
+
 /// The error for a protected service.
 pub(crate) fn protects(service: &ServiceName, name: &str) -> String {
     let alias = if name == service.as_str() { String::new() } else { format!(" (as {name})") };
@@ -71,6 +91,21 @@ pub(crate) fn protects(service: &ServiceName, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_that_leave_their_console_unread() {
+        for (kind, program, has_terminal, why) in [
+            ("forking", "/usr/bin/screen", true, Some("screen")),
+            ("simple", "/usr/bin/tmux", false, Some("tmux")),
+            ("forking", "/usr/sbin/daemon", true, Some("daemon")),
+            ("forking", "/usr/sbin/daemon", false, None),
+            ("simple", "/usr/bin/tmuxinator", true, None),
+        ] {
+            let told = unread(kind, program, has_terminal);
+            assert_eq!(told.is_some(), why.is_some(), "{program}");
+            assert!(why.is_none_or(|why| told.is_some_and(|told| told.contains(why))), "{program}");
+        }
+    }
 
     #[test]
     fn services_that_the_machine_needs() {

@@ -29,8 +29,8 @@ use crate::units::place::{self, Changes, UnitDirectory, is_socket};
 use crate::units::text::{UnitOwner, is_program};
 use crate::units::write::{all_files, clear_state, summary, template_of, warn_of_hooks};
 use crate::units::{
-    AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, drop_ins, has_sockets, hooks as of_root,
-    is_mux, journal, words_in,
+    AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, has_sockets,
+    hooks as of_root, is_mux, journal, words_in,
 };
 
 /// Where systemd looks for a program by its bare name.
@@ -136,7 +136,7 @@ pub(crate) fn existing(service: &ServiceName) -> Option<(Manager, String)> {
     let managers = [false, true].map(|user| Manager { user }).into_iter();
     let mut shown =
         managers.filter_map(|manager| Some((manager, manager.show(service.as_str()).ok()?)));
-    shown.find(|(_, shown)| shown.is_loaded).map(|(manager, shown)| (manager, shown.id))
+    shown.find(|(_, shown)| shown.is_loaded()).map(|(manager, shown)| (manager, shown.id))
 }
 
 /// The path of iottymux for units of this machine; `None` if systemd finds it by its bare name.
@@ -190,15 +190,21 @@ fn check_service(
     shown: &UnitStatus,
     force: bool,
 ) -> Result<()> {
-    if shown.is_masked {
+    if shown.is_masked() {
         bail!("it is masked (systemctl{} unmask {service})", manager.option());
     }
-    if !shown.is_loaded {
+    if !shown.is_loaded() {
         bail!("there is no such service");
     }
     let names = [service.as_str(), &shown.id].into_iter().chain(shown.names.split_whitespace());
     if let Some(name) = guard::protected(names).filter(|_| !force) {
         bail!(guard::protects(service, name));
+    }
+    if shown.is_transient {
+        bail!(
+            "systemd-run made it, and systemd forgets it when it stops; give it a unit file, or start \
+             its command with iottymux run"
+        );
     }
     if shown.id != service.as_str() {
         bail!("it is another name of {}: enable that one", shown.id.escape_debug());
@@ -215,6 +221,12 @@ fn try_to_enable(
     let service = app.service.as_str();
     let shown = manager.show(service)?;
     check_service(manager, &app.service, &shown, how.force)?;
+    let has_terminal = app.muxes()?.iter().any(|mux| mux.kind == UnitKind::Terminal);
+    if let Some(why) =
+        guard::unread(&shown.kind, &shown.program, has_terminal).filter(|_| !how.force)
+    {
+        bail!(why);
+    }
     let place = UnitDirectory::new(manager.units()?);
     let app = &settle(manager, app, &place, setup)?;
     let files = all_files(app, setup, &place)?;

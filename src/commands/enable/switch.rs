@@ -82,7 +82,10 @@ impl Switch<'_> {
             bail!("{e:#}");
         }
         self.muxes.iter().try_for_each(|mux| self.check(&mux.unit()))?;
-        let fate = manager.fate(service, self.shown, started)?;
+        // Where systemd refuses the restart, the service runs on and must not be touched.
+        let fate = manager.fate(service, self.shown, started).inspect_err(|_| {
+            *is_touched = self.loses;
+        })?;
         match &fate {
             // The service was active with its former streams, so these streams are the cause.
             Fate::Failed(_) | Fate::Repeats(_) if self.shown.is_active() => {

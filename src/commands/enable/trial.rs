@@ -122,7 +122,7 @@ fn try_one(
 
 fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Result<()> {
     // systemd finds a new file without a reload, unless the directory is new, too.
-    if !manager.show(name)?.is_loaded {
+    if !manager.show(name)?.is_loaded() {
         manager.systemctl(&["daemon-reload"])?;
     }
     let Err(refused) = manager.systemctl(&["start", "--", name]) else { return Ok(()) };
