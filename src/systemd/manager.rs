@@ -26,10 +26,19 @@ const UNNEEDED: Duration = Duration::from_secs(10);
 /// read its options and fail, as `podman run` does after some 300 ms.
 const LASTS: Duration = Duration::from_secs(1);
 
+/// How long a command that takes a console away waits for the service to start again, which it does
+/// without that command, too: some wait for their readiness for minutes.
+const COMES_BACK: Duration = Duration::from_secs(5);
+
 /// Verbs of systemctl that wait for a service.
 const VERBS: [&str; 4] = ["start", "stop", "restart", "try-restart"];
 /// How long a person waits without being told for what.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether systemd runs here as PID 1: not in a chroot or in the image of a machine.
+pub(crate) fn is_booted() -> bool {
+    fs::exists("/run/systemd/system").unwrap_or(false)
+}
 
 /// Waits. If that takes longer than a person expects, says on a terminal for what.
 fn telling<T>(what: &str, wait: impl FnOnce() -> T) -> T {
@@ -325,6 +334,29 @@ impl Manager {
             _ if now.runs() => Fate::Runs,
             _ if has_run => Fate::Rests,
             _ => return started.map(|()| Fate::Rests),
+        })
+    }
+
+    /// Restarts a service that runs, and returns when it has stopped and then started, or has not
+    /// within [`COMES_BACK`].
+    pub(crate) fn restart_soon(self, unit: &str, before: &UnitStatus) -> Result<()> {
+        self.systemctl(&["restart", "--no-block", "--", unit])?;
+        telling(&format!("systemctl restart {}", unit.escape_debug()), || {
+            let mut until = None;
+            loop {
+                let now = self.show(unit)?;
+                let has_stopped = now.started != before.started || !now.runs();
+                if !now.has_job {
+                    return Ok(());
+                }
+                if has_stopped || now.state == "activating" {
+                    let until = *until.get_or_insert_with(|| Instant::now() + COMES_BACK);
+                    if Instant::now() > until {
+                        return Ok(());
+                    }
+                }
+                thread::sleep(limits::LOOK_AGAIN);
+            }
         })
     }
 

@@ -501,7 +501,7 @@ fn the_state_of_the_restarted_service() {
     pod.systemctl(&["stop", "game"]);
     await_disabled(&pod, "game");
     for (unit, succeeds, want) in [
-        (&*fails, false, "it has its own streams again, but has failed (exit-code)"),
+        (&*fails, true, "game.service has its own streams again, but it has failed (exit-code)"),
         (&unit(oneshot), true, "has its own streams again; it does not run (success)"),
         (&never, true, "has its own streams again; it does not run (success)"),
         (&runs, true, "game.service has its own streams again\n"),
@@ -956,4 +956,42 @@ fn a_service_that_fails_a_moment_later_does_not_run() {
     pod.systemctl(&["daemon-reload"]);
     let told = refused(&pod, &["enable", "game", "--now"]);
     assert!(told.contains("rolling back failed: game.service has failed"), "{told}");
+}
+
+/// The console goes, whatever the service does without it, and its start is not waited for.
+#[test]
+fn removing_all_consoles_depends_on_no_service() {
+    let Some(plan) = Plan::new() else { return };
+    let without = "[ -t 0 ] || exit 3";
+    let pod = plan
+        .unit("game.service", &format!("[Service]\nExecStart=/bin/sh -c '{without}; exec cat'\n"))
+        .unit(
+            "slow.service",
+            "[Service]\nType=notify\nNotifyAccess=all\nTimeoutStartSec=300\n\
+             ExecStart=/bin/sh -c '[ ! -t 0 ] || systemd-notify --ready; exec sleep 1000'\n",
+        )
+        .boot();
+    for service in ["game", "slow"] {
+        pod.run(&["iottymux", "enable", service, "--now"]);
+    }
+    // The time limit stands for the patience of somebody who removes a package.
+    let done = pod.try_run(&["timeout", "60", "iottymux", "disable", "--all", "--now"]);
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{told}");
+    assert!(told.contains("game.service has its own streams again, but it has failed"), "{told}");
+    assert_eq!(pod.property("slow.service", "ActiveState"), "activating");
+    let left: Vec<_> = written(&pod).into_iter().filter(|name| *name != "slow.service").collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+/// As in the image of a machine, or when it was booted for a rescue: the files go, since a service
+/// would not start with them.
+#[test]
+fn consoles_are_removed_without_systemd() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game"]);
+    let hidden = "mount -t tmpfs tmpfs /run/systemd && iottymux disable --all --now";
+    let told = pod.run(&["unshare", "-m", "sh", "-c", hidden]);
+    assert!(told.contains("removed"), "{told}");
+    assert_eq!(written(&pod), Vec::<String>::new());
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use super::check_rights;
 use super::deferred::DeferredDisable;
 use crate::os::print::print;
-use crate::systemd::manager::{Fate, Manager};
+use crate::systemd::manager::{Fate, Manager, is_booted};
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::place::{Done, UnitDirectory};
@@ -48,7 +48,9 @@ pub(crate) fn disable_all(manager: Manager, when: DisableTime) -> Result<()> {
     let mut swept = place.sweep()?;
     swept.extend(UnitDirectory::new(manager.runtime_units()?).sweep()?);
     if !swept.is_empty() {
-        manager.systemctl(&["daemon-reload"])?;
+        if is_booted() {
+            manager.systemctl(&["daemon-reload"])?;
+        }
         print(&summary(&swept))?;
     } else if owners.is_empty() {
         print("no service is enabled\n")?;
@@ -75,6 +77,9 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) ->
         bail!("it is not enabled (it has no files in {}){hint}", place.path().display());
     };
     let owner = (&app, service);
+    if !is_booted() {
+        return print(&summary(&place.uninstall(&[owner])?));
+    }
     let later = DeferredDisable::new(manager, owner)?;
     match when {
         DisableTime::Await => return later.wait(&place),
@@ -106,7 +111,7 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) ->
         }
         // A restart is one job of systemd, which goes on even if this process ends.
         let restarted = (begun.is_ok() && shown.runs() && !shown.stops())
-            .then(|| manager.systemctl(&["restart", "--", service.as_str()]).map(drop));
+            .then(|| manager.restart_soon(service.as_str(), &shown));
         // The unit has done its work in the middle of the restart, or does it now.
         manager.stop(&later.unit)?;
         if find()?.is_none() {
@@ -127,9 +132,16 @@ fn try_to_disable(manager: Manager, service: &ServiceName, when: DisableTime) ->
     }
     print(&summary(&going.into_iter().map(|path| (Done::Removed, path)).collect()))?;
     let fate = restarted.map(|restarted| manager.fate(service.as_str(), &shown, restarted));
-    print(&match fate.transpose()? {
-        Some(fate @ Fate::Failed(_)) => bail!("it has its own streams again, but {fate}"),
-        None | Some(Fate::Runs) => format!("{service} has its own streams again\n"),
-        Some(fate) => format!("{service} has its own streams again; it {fate}\n"),
-    })
+    match fate.transpose()? {
+        // The console is gone, as was wanted. Many a service ends without one.
+        Some(fate @ Fate::Failed(_)) => {
+            let user = manager.option();
+            log::warn!(
+                "{service} has its own streams again, but it {fate}; see systemctl{user} status {service}"
+            );
+            Ok(())
+        }
+        None | Some(Fate::Runs) => print(&format!("{service} has its own streams again\n")),
+        Some(fate) => print(&format!("{service} has its own streams again; it {fate}\n")),
+    }
 }
