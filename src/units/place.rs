@@ -98,6 +98,11 @@ impl UnitChanges {
         Ok(())
     }
 
+    /// Whether all files are there already, and no others.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stale.is_empty() && self.steps.iter().all(|(_, change)| change.is_none())
+    }
+
     /// Restores all files.
     pub(crate) fn take_back(&self) -> Result<()> {
         let steps = self.steps.iter().rev().map(|(path, change)| match change {
@@ -129,7 +134,7 @@ impl FoundUnit {
             None => bail!("{path} was not written by iottymux; nothing was changed"),
             Some(ChecksumHeader { is_whole: false, .. }) => bail!(
                 "{path} was changed after iottymux wrote it, so nothing was done; move your lines to \
-                 another file beside it, delete this one, and try again"
+                 another file beside it; then stop the service, delete this file, and try again"
             ),
             Some(_) => Ok(()),
         }

@@ -995,3 +995,27 @@ fn consoles_are_removed_without_systemd() {
     assert!(told.contains("removed"), "{told}");
     assert_eq!(written(&pod), Vec::<String>::new());
 }
+
+/// Its starts are counted anew.
+#[test]
+fn a_service_that_has_spent_its_starts_gets_one_more() {
+    let game =
+        "[Service]\nExecStart=/bin/sh -c '[ -t 0 ] && exec cat'\nRestart=always\nRestartSec=10ms\n";
+    let Some(pod) = pod("game.service", game) else { return };
+    pod.systemctl(&["start", "game"]);
+    eventually("it has spent them", || pod.property("game.service", "ActiveState") == "failed");
+    let told = pod.run(&["iottymux", "enable", "game", "--now"]);
+    assert!(told.ends_with("game.service can be attached: iottymux attach game\n"), "{told}");
+}
+
+#[test]
+fn enabled_again_without_a_change_its_mux_runs_on() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game", "--now"]);
+    let mux = || pod.property("ttymux@game.service", "MainPID");
+    let before = mux();
+    pod.run(&["iottymux", "enable", "game"]);
+    assert_eq!(mux(), before);
+    pod.run(&["iottymux", "enable", "game", "--env", "IOTTYMUX_BACKLOG=8K"]);
+    assert_ne!(mux(), before);
+}

@@ -45,7 +45,7 @@ impl Switch<'_> {
         state: impl FnOnce() -> Result<Vec<AppDir>>,
     ) -> Result<Option<Fate>> {
         let mut is_touched = false;
-        let done = self.switch(&mut is_touched);
+        let done = self.switch(!files.is_empty(), &mut is_touched);
         let Err(why) = done else { return done };
         let back = self.roll_back(files, is_touched, state);
         Err(match back {
@@ -54,8 +54,8 @@ impl Switch<'_> {
         })
     }
 
-    /// Sets `is_touched` before it stops or starts the service.
-    fn switch(&self, is_touched: &mut bool) -> Result<Option<Fate>> {
+    /// Sets `is_touched` before it stops or starts the service. `is_new` if any file has changed.
+    fn switch(&self, is_new: bool, is_touched: &mut bool) -> Result<Option<Fate>> {
         let (manager, service) = (self.manager, self.app.service.as_str());
         let mut started = None;
         if self.loses {
@@ -63,15 +63,17 @@ impl Switch<'_> {
             manager.stop(service)?;
             self.leave()?;
             self.reload()?;
+            self.forget_starts();
             started = Some(manager.systemctl(&["start", "--", service]).map(drop));
         } else {
             if self.changes {
                 self.leave()?;
             }
             self.reload()?;
-            self.start_muxes()?;
+            self.start_muxes(is_new)?;
             if self.now {
                 *is_touched = true;
+                self.forget_starts();
                 started = Some(manager.systemctl(&["restart", "--", service]).map(drop));
             }
         }
@@ -95,11 +97,21 @@ impl Switch<'_> {
         }
     }
 
+    /// A service that has failed again and again for want of a console may start once more.
+    fn forget_starts(&self) {
+        // The start itself fails if this matters.
+        let _ = self.manager.systemctl(&["reset-failed", "--", self.app.service.as_str()]);
+    }
+
     /// Starts the muxes of a running service, or restarts them with new options.
-    fn start_muxes(&self) -> Result<()> {
+    fn start_muxes(&self, is_new: bool) -> Result<()> {
         // The remaining hooks of a service that runs on other streams get the new streams. The app
         // of a running mux does not notice the restart.
-        let verb = if self.shown.runs() { "restart" } else { "try-restart" };
+        let verb = match (self.shown.runs(), is_new) {
+            (true, true) => "restart",
+            (true, false) => "start",
+            (false, _) => "try-restart",
+        };
         for unit in self.muxes.iter().map(MuxUnit::unit) {
             if let Err(e) = self.manager.systemctl(&[verb, &unit]) {
                 self.check(&unit)?;
