@@ -428,6 +428,10 @@ fn any_log_has_the_tail_that_its_lines_say() {
             }
         }
         append(&log.path, "");
+        // A line without an end comes last: its end is still to come.
+        for (stream, _) in open.iter().enumerate().filter(|(_, is_open)| **is_open) {
+            streams[stream].last_mut().unwrap().0 = 60 + stream;
+        }
         let tail = dice.below(12);
         let mut ends: Vec<usize> = streams.iter().flatten().map(|(end, _)| *end).collect();
         ends.sort_unstable();
@@ -610,7 +614,7 @@ fn following_goes_on_over_rotations_and_truncations() {
     (&late).write_all(line(9).as_bytes()).unwrap();
     append(&log.path, lines(10..=10));
     logs.stdout.wait_for(&printed(7..=10));
-    // Copied and truncated.
+    // Copied and truncated; where it began in that file counts no more.
     fs::copy(&log.path, log.rotated("20200101-000001")).unwrap();
     File::options().write(true).open(&log.path).unwrap().set_len(0).unwrap();
     append(&log.path, &lines(11..=11)[..10]);
@@ -628,6 +632,53 @@ fn following_goes_on_over_rotations_and_truncations() {
     logs.stdout.wait_for(&printed(7..=13));
     let want = printed(2..=4) + "prompt$ \n" + &printed(7..=13);
     assert_eq!(logs.stdout.so_far(), want);
+}
+
+/// Where it begins in a file is nothing to the file that is begun anew in its place.
+#[test]
+fn a_tail_is_followed_over_a_truncation() {
+    for tail in ["0", "1", "3", "all"] {
+        let log = Log::new();
+        append(&log.path, lines(1..=10));
+        let logs = log.read(&["--follow", "--tail", tail]);
+        logs.waits();
+        append(&log.path, lines(11..=11));
+        logs.stdout.wait_for(&printed([11]));
+        logs.rests();
+        File::options().write(true).open(&log.path).unwrap().set_len(0).unwrap();
+        logs.rests();
+        for number in 12..=14 {
+            append(&log.path, lines([number]));
+        }
+        logs.stdout.wait_for(&printed(11..=14));
+    }
+}
+
+/// And its end does not come without its beginning.
+#[test]
+fn an_unfinished_line_is_the_last_one() {
+    let log = Log::new();
+    append(
+        &log.path,
+        line(1) + &cri(2, "stdout", "P", "prompt> ") + &cri(3, "stderr", "F", "error"),
+    );
+    assert_eq!(log.prints(&["--tail", "1"]), "prompt> ");
+    assert_eq!(log.says(&["--tail", "2"]), ("prompt> ".into(), "error\n".into()));
+    let logs = log.read(&["--follow", "--tail", "1"]);
+    logs.stdout.wait_for("prompt> ");
+    append(&log.path, cri(4, "stdout", "F", "answer"));
+    logs.stdout.wait_for("prompt> answer\n");
+}
+
+/// Times need not be in order: the last lines are those of all that match.
+#[test]
+fn the_tail_is_one_of_the_lines_since_a_time() {
+    let log = Log::new();
+    append(&log.path, line(5) + &line(6) + &line(1));
+    let since = ["--since", "2020-01-01T00:00:05Z", "--tail"];
+    for (tail, want) in [("1", printed([6])), ("2", printed([5, 6]))] {
+        assert_eq!(log.prints(&[&since[..], &[tail]].concat()), want);
+    }
 }
 
 /// Whatever takes the log's place for a while: it is told once, and the log goes on.

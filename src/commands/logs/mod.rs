@@ -38,6 +38,7 @@ use super::{enable, find, status};
 use crate::logfmt::format;
 use crate::os::files::is_closed_to_user;
 use crate::os::state::AppDir;
+use crate::types::time::Stamp;
 use crate::wire::Report;
 use crate::wire::last::Last;
 use crate::wire::logged::Logged;
@@ -60,9 +61,9 @@ pub(crate) struct LogsRequest {
 }
 
 impl LogsRequest {
-    /// The last lines of the files are not those that are wanted.
+    /// The last lines of the files are not those that are wanted. Times need not be in order.
     fn has_conditions(&self) -> bool {
-        self.grep.is_some() || self.wants.until.is_some()
+        self.grep.is_some() || self.wants.until.is_some() || self.wants.since != Stamp::default()
     }
 
     /// For options that need whole lines. `counts`: the last lines are found by reading all.

@@ -92,7 +92,8 @@ impl Reader {
             return Ok(true);
         }
         if opened.size().with_context(what)? < at {
-            // The file was copied and truncated.
+            // The file was copied and truncated: all that comes is new.
+            self.start = Start::default();
             self.restart(0);
             return Ok(true);
         }

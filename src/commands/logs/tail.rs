@@ -51,13 +51,21 @@ pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io:
         return Ok(start);
     }
     let mut seen = [Seen::Nothing; 2];
+    // The lines without an end come last: their ends are still to come.
+    let mut unfinished = unfinished(files, wants)?;
     let mut lines = 0;
+    for is_unfinished in unfinished.iter_mut().rev() {
+        *is_unfinished &= lines < count;
+        lines += usize::from(*is_unfinished);
+    }
     // Bytes searched since there are enough lines, or since the last part of one of them.
     let mut beyond = 0;
     for opened in files.iter().rev() {
         let mut entries = Backwards::new(&opened.file)?;
         start.at.get_or_insert((opened.number, entries.offset()));
-        while lines < count || seen.contains(&Seen::Line) && beyond < LOG_PARTS {
+        while lines < count
+            || (seen.contains(&Seen::Line) || unfinished.contains(&true)) && beyond < LOG_PARTS
+        {
             let Some((offset, line)) = entries.previous()? else { break };
             if lines == count {
                 beyond += line.len() as u64;
@@ -68,7 +76,9 @@ pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io:
             }
             let stream = index(entry.stream);
             let begins_line = entry.ends || seen[stream] == Seen::Nothing;
+            let is_counted = std::mem::take(&mut unfinished[stream]);
             seen[stream] = match (begins_line, seen[stream]) {
+                _ if is_counted => Seen::Line,
                 // Backwards, a line begins with its end.
                 (true, Seen::Nothing | Seen::Line) if lines < count => {
                     lines += 1;
@@ -89,12 +99,31 @@ pub(crate) fn find(files: &VecDeque<Opened>, count: usize, wants: &Wants) -> io:
                 start.streams[stream] = (opened.number, offset);
             }
         }
-        if lines == count && (!seen.contains(&Seen::Line) || beyond >= LOG_PARTS) {
+        let is_found = !seen.contains(&Seen::Line) && !unfinished.contains(&true);
+        if lines == count && (is_found || beyond >= LOG_PARTS) {
             return Ok(start);
         }
     }
     // The whole log was searched.
     Ok(Start { at: if lines < count { None } else { start.at }, ..start })
+}
+
+/// Whether the last line of each wanted stream has no end yet.
+fn unfinished(files: &VecDeque<Opened>, wants: &Wants) -> io::Result<[bool; 2]> {
+    let mut last = [None; 2];
+    let mut searched = 0;
+    for opened in files.iter().rev() {
+        let mut entries = Backwards::new(&opened.file)?;
+        while last.contains(&None) && searched < LOG_PARTS {
+            let Some((_, line)) = entries.previous()? else { break };
+            searched += line.len() as u64;
+            let Ok(entry) = format::parse(line) else { continue };
+            if wants.includes(entry.stream) {
+                last[index(entry.stream)].get_or_insert(entry.ends);
+            }
+        }
+    }
+    Ok(last.map(|ends| ends == Some(false)))
 }
 
 /// The entries of a file, the last one first.
