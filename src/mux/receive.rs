@@ -302,10 +302,12 @@ impl Mux {
                 return self.answer(id, &FrameKind::Answer.message(&Answer { error }));
             }
         };
-        let is_answered_later = request == ControlRequest::ReopenLogs;
+        // When it is done.
+        let is_answered_later =
+            matches!(request, ControlRequest::ReopenLogs | ControlRequest::Resize(_));
         let error = self.may_ask(id, &request).and_then(|()| match request {
             ControlRequest::Detach { client } => self.detach(ClientId(client)),
-            ControlRequest::Resize(size) => self.ask_size(size),
+            ControlRequest::Resize(size) => self.ask_size(id, size),
             ControlRequest::TakeOver => self.take_over(id),
             ControlRequest::LetGo if self.input.queue.only() != Some(id) => {
                 Err(anyhow!("it does not type alone"))
@@ -356,7 +358,7 @@ impl Mux {
 
     /// Answers at once: several requests together could each have a long answer, and only a client
     /// that does not read may have too many of them waiting.
-    fn answer(&mut self, id: ClientId, frame: &[u8]) -> Result<()> {
+    pub(crate) fn answer(&mut self, id: ClientId, frame: &[u8]) -> Result<()> {
         match self.clients.get_mut(id) {
             Some(client) => {
                 client.notify(frame)?;

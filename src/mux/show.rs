@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use super::clients::client::Client;
 use super::clients::session::View;
 use super::source::pty;
+use super::terminal::Terminal;
 use super::terminal::turns::Viewer;
 use super::terminal::worker::ScreenEvent;
 use super::{Mux, Phase};
@@ -16,7 +17,7 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{History, Redraw};
+use crate::wire::{Answer, FrameKind, History, Redraw};
 
 impl Mux {
     /// The app has printed the last `len` bytes in the hub. This is called before any client gets
@@ -212,9 +213,11 @@ impl Mux {
     }
 
     /// A client without a window asks for a size of the terminal.
-    pub(crate) fn ask_size(&mut self, size: Size) -> Result<()> {
+    pub(crate) fn ask_size(&mut self, id: ClientId, size: Size) -> Result<()> {
         let Some(terminal) = &mut self.terminal else { bail!("the app has no terminal") };
         terminal.sizes.ask(size);
+        terminal.asked.push(id);
+        self.resize_terminal(Instant::now());
         Ok(())
     }
 
@@ -227,8 +230,21 @@ impl Mux {
         }
     }
 
-    /// Gives the terminal the size that it is to have; then each client is shown it again.
+    /// Gives the terminal the size that it is to have, and answers those who have asked for it.
     pub(crate) fn resize_terminal(&mut self, now: Instant) {
+        self.set_size(now);
+        let done = |terminal: &&mut Terminal| !terminal.sizes.is_changing();
+        let asked = self.terminal.as_mut().filter(done).map(|t| std::mem::take(&mut t.asked));
+        for id in asked.into_iter().flatten() {
+            let answered = self.answer(id, &FrameKind::Answer.message(&Answer { error: None }));
+            if let Err(e) = answered {
+                self.lose(id, &e);
+            }
+        }
+    }
+
+    /// Each client is shown the terminal again when it has another size.
+    fn set_size(&mut self, now: Instant) {
         if self.terminal.as_ref().is_some_and(|terminal| terminal.sizes.is_changing()) {
             // What the engine has given its terminal just now is not to be overwritten.
             self.follow_engine_window();

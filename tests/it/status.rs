@@ -99,6 +99,12 @@ fn the_terminal_is_resized_where_there_is_one() {
     assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
     let size = rustix::termios::tcgetwinsize(rig.slave()).unwrap();
     assert_eq!((size.ws_row, size.ws_col), (31, 97));
+    // However soon one follows another, each is answered when it is done; the same again, too.
+    for rows in [32, 33, 34, 34] {
+        let mut asked = rig.run(&["control", "--app", "demo", "resize", &format!("{rows}x97")]);
+        assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
+        assert_eq!(rustix::termios::tcgetwinsize(rig.slave()).unwrap().ws_row, rows);
+    }
     drop(mux);
     let rig = Rig::new();
     let _mux = rig.stream();

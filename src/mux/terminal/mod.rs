@@ -44,6 +44,8 @@ pub(crate) struct Terminal {
     /// The thread that knows the screen.
     pub(crate) worker: ScreenWorker,
     pub(crate) turns: DrawTurns,
+    /// Clients whose request for a size is to be answered when the terminal has it.
+    pub(crate) asked: Vec<ClientId>,
     /// Clients ask again before they send a key that may end the app.
     pub(crate) is_guarded: bool,
     /// The offset at which this mux began.
@@ -96,6 +98,7 @@ impl Terminal {
             sizes: Sizes::new(size),
             worker,
             turns: DrawTurns::default(),
+            asked: Vec::new(),
             is_guarded,
             began_at: end,
             last_output: None,
