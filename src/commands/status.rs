@@ -17,6 +17,7 @@ use crate::types::escape::{self, ascii_json};
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::time::Now;
+use crate::wire::endpoints::Endpoints;
 use crate::wire::last::{Last, StreamTail};
 use crate::wire::session::{self, Patience};
 use crate::wire::{
@@ -45,7 +46,7 @@ impl Known {
     pub(crate) fn of(Asked { dir, is_enabled, answer }: Asked) -> (AppDir, Self) {
         let known = match answer {
             Ok(report) => Self::reported(&dir, report),
-            Err(e) if find::is_absence(&e) => match Last::read(&dir) {
+            Err(e) if find::is_absence(&e) || has_no_document(&dir, &e) => match Last::read(&dir) {
                 Ok(Some(last)) if !dir.is_locked() => Self::Last(last),
                 _ => Self::State(find::state_without_mux(&dir, is_enabled).word()),
             },
@@ -106,6 +107,11 @@ impl Known {
             }
         }
     }
+}
+
+/// Whether a mux was not asked, because its document cannot be read though this user may.
+fn has_no_document(dir: &AppDir, error: &anyhow::Error) -> bool {
+    !find::is_forbidden(error) && Endpoints::read(dir).is_err()
 }
 
 /// Prints the status of an app's mux, as text or JSON; or `last.json`, if the mux has ended.
