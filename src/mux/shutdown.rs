@@ -102,7 +102,14 @@ impl Mux {
                 let now = Instant::now();
                 let times = [quiet, self.since + LINGER, until];
                 let inquiry = self.life.inquiry_due(now);
-                times.into_iter().chain(inquiry).filter(|time| *time > now).min().or(Some(until))
+                let clients = self.hub.awaits_clients_until();
+                times
+                    .into_iter()
+                    .chain(inquiry)
+                    .chain(clients)
+                    .filter(|time| *time > now)
+                    .min()
+                    .or(Some(until))
             }
             Phase::Delivering { until, patience } => {
                 Some(patience.map_or(until, |patience| patience.min(until)))
@@ -150,8 +157,11 @@ impl Mux {
 
     /// Whether a client that saw this app appear may still be on its way: as long as there is
     /// output that no client has seen, the mux of a short-lived app lives for a moment. An engine
-    /// has seen it, and may start the app again at once.
+    /// has seen it, and may start the app again at once. Clients of a killed mux are on their way, too.
     fn is_expected(&self, now: Instant) -> bool {
+        if self.hub.awaits_clients_until().is_some_and(|until| now < until) {
+            return true;
+        }
         if self.engine.is_some() {
             return false;
         }

@@ -314,6 +314,7 @@ impl Mux {
         self.begin_engine();
         // The client that stopped it by ^S may not come back.
         self.start_output();
+        self.hub.clients_can_come(Instant::now());
         self.files.notify.ready();
         log::info!("app {}: ready at {}", self.files.name(), self.files.dir.dir().display());
     }
@@ -609,7 +610,7 @@ fn open_hub(
         ),
         true => {
             log::info!("app {name}: continuing where the previous mux was");
-            hub.await_clients(Instant::now() + patience.min(limits::PATIENCE));
+            hub.await_clients(Instant::now(), patience.min(limits::PATIENCE));
         }
         false => {}
     }

@@ -119,7 +119,7 @@ impl Life {
         life.note();
         assert!(life.hub.recover(STREAM, Some(life.left.staged)));
         life.note();
-        life.hub.await_clients(now + PATIENCE);
+        life.hub.await_clients(now, PATIENCE);
         let end = life.hub.extent(STREAM).unwrap().0;
         assert_eq!(end + life.left.staged as u64, life.left.taken, "{:?}", life.left);
         life

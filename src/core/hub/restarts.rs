@@ -33,7 +33,7 @@ impl Life {
         }
         let memory = Memory::again(self.words, &self.ring);
         self.rig.hub = Hub::new(&Stream::PLAIN, CAP, memory, Epoch(1));
-        self.rig.hub.await_clients(self.rig.now + PATIENCE);
+        self.rig.hub.await_clients(self.rig.now, PATIENCE);
     }
 
     /// A client that returns if it is killed, and reads.
@@ -191,7 +191,7 @@ fn the_page_of_the_build_before_is_used() {
     assert_eq!(rig.hub.extent(Stream::Stderr), Some((3, 0)));
     let (_, begins, lost) = rig.hub.follow(7, crate::types::time::Stamp(0), None);
     assert_eq!((begins, lost), ([0, 80, 3, 0], 0));
-    rig.hub.await_clients(rig.now + PATIENCE);
+    rig.hub.await_clients(rig.now, PATIENCE);
     assert!(matches!(rig.hub.room(STREAM, rig.now), Room::Held(_)));
 }
 
@@ -236,7 +236,7 @@ fn a_word_that_an_older_mux_has_not_kept_up_is_harmless() {
         words[13].store(needed, Ordering::Relaxed);
         let hub = Hub::new(&Stream::PLAIN, CAP, Memory::again(words, &[b'x'; 2 * CAP]), Epoch(1));
         let mut rig = Rig::on(hub);
-        rig.hub.await_clients(rig.now + PATIENCE);
+        rig.hub.await_clients(rig.now, PATIENCE);
         let room = rig.hub.room(STREAM, rig.now);
         let until = Room::Held(rig.now + PATIENCE);
         assert_eq!(room, if free > 0 { Room::Free(free) } else { until }, "{needed}");

@@ -6,7 +6,7 @@
 //! killed meanwhile leaves the wait to the next one. At any moment both may cover too much, never
 //! too little.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::memory::ReturnCount;
 use super::{ClientId, Hub, STREAMS};
@@ -29,6 +29,8 @@ struct ClientWait {
     left: u64,
     /// The first byte of each stream that one of them may not have got.
     from: [u64; STREAMS],
+    /// How long it lasts, and until when.
+    time: Duration,
     until: Instant,
 }
 
@@ -64,9 +66,9 @@ impl Returning {
 }
 
 impl Hub {
-    /// The clients of the previous mux may return until this time. Until all of them have, the
-    /// first byte that one of them has not got is kept as if a client stood there.
-    pub(crate) fn await_clients(&mut self, until: Instant) {
+    /// The clients of the previous mux may return for so long. Until all of them have, the first byte
+    /// that one of them has not got is kept as if a client stood there.
+    pub(crate) fn await_clients(&mut self, now: Instant, time: Duration) {
         let left = self.returning.count.as_ref().map_or(0, ReturnCount::get);
         let mut from = [0; STREAMS];
         for (from, lane) in from.iter_mut().zip(&mut self.lanes) {
@@ -76,7 +78,20 @@ impl Hub {
                 lane.need(*from);
             }
         }
-        self.returning.wait = (left > 0).then_some(ClientWait { left, from, until });
+        self.returning.wait =
+            (left > 0).then_some(ClientWait { left, from, time, until: now + time });
+    }
+
+    /// Clients can come from now on, so the wait for them begins: a mux may take long to start.
+    pub(crate) fn clients_can_come(&mut self, now: Instant) {
+        if let Some(wait) = &mut self.returning.wait {
+            wait.until = now + wait.time;
+        }
+    }
+
+    /// Until when clients of the previous mux are awaited.
+    pub(crate) fn awaits_clients_until(&self) -> Option<Instant> {
+        self.returning.wait.map(|wait| wait.until)
     }
 
     /// This client will return, should this mux be killed, or be followed by another. The app does

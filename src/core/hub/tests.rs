@@ -155,7 +155,7 @@ fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
         rig.hub.leave(other);
         rig.hub.end();
         rig.hub.leave(id);
-        rig.hub.await_clients(rig.now + PATIENCE);
+        rig.hub.await_clients(rig.now, PATIENCE);
         assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP]), CAP);
         assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + PATIENCE));
         rig.pass(900);
@@ -628,7 +628,7 @@ fn a_damaged_word_of_the_memory_hinders_nothing() {
 
             let mut rig = open();
             rig.hub.recover(Stream::Stdout, Some(0));
-            rig.hub.await_clients(rig.now + PATIENCE);
+            rig.hub.await_clients(rig.now, PATIENCE);
             let (log, _, _) = rig.hub.follow(7, stamp(9), None);
             let client = rig.client(&[Stream::Stdout, Stream::Stderr], Position::Offset(5));
             rig.hub.welcome_back(client, rig.now);
