@@ -53,6 +53,11 @@ pub fn main() -> i32 {
     {
         return container::oci_keeper(words).code();
     }
+    if let [first, words @ ..] = &arguments[..]
+        && first == oci::HOLDER
+    {
+        return oci::hold(words).code();
+    }
     let program = std::env::args_os().next();
     if let Some(words) = oci::arguments(program.as_deref(), &arguments) {
         return oci::main(&words).code();

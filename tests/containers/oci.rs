@@ -96,6 +96,37 @@ fn two_clients_beside_the_engine_get_the_output_and_the_status() {
     assert_eq!(rig.served("two", "stdout"), stdout.len() as u64);
 }
 
+/// It gives up the output soon after it knows of the end.
+#[test]
+fn the_engine_learns_of_the_end_when_it_has_the_output() {
+    let Some(rig) = Rig::new() else { return };
+    let script = "trap 'echo out; exit 3' USR1; echo up; while :; do sleep 0.02; done";
+    let mut container = rig.bundle("late", script).engine();
+    let [stdout, _] = container.read();
+    container.start();
+    stdout.wait_for("up\n");
+    let app = || rig.status("late").and_then(|status| status["app_pid"].as_i64());
+    eventually("it runs", || app().is_some());
+    let app = i32::try_from(app().unwrap()).unwrap();
+    let stat = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let is_in = |pid: i32, state: &str| stat(pid).is_ok_and(|stat| stat.contains(state));
+    let holder = parent(app);
+    let words = std::fs::read_to_string(format!("/proc/{holder}/cmdline")).unwrap();
+    assert!(words.contains("oci-holder"), "{words}");
+    let mux = rig.mux("late");
+    kill(Pid::from_raw(mux), Signal::SIGSTOP).unwrap();
+    eventually("the mux is stopped", || is_in(mux, ") T "));
+    kill(Pid::from_raw(app), Signal::SIGUSR1).unwrap();
+    eventually("the container has ended", || is_in(app, ") Z "));
+    assert_eq!(parent(app), holder);
+    kill(Pid::from_raw(mux), Signal::SIGCONT).unwrap();
+    stdout.wait_for("out\n");
+    // It is handed over, and its new parent may have collected it already.
+    eventually("the holder has ended", || {
+        stat(app).map_or(true, |stat| !stat.contains(&format!(") Z {holder} ")))
+    });
+}
+
 #[test]
 fn a_killed_mux_costs_the_engine_nothing() {
     let Some(rig) = Rig::new() else { return };

@@ -47,6 +47,9 @@ pub(crate) trait App {
     /// Its process, where the keeper knows it, until it is known how that ended.
     fn pid(&self) -> Option<Pid>;
 
+    /// It has ended, and its engine has all output: the engine may learn of the end.
+    fn let_go(&mut self) {}
+
     /// Gives a terminal a size that the mux cannot reach.
     fn resize(&mut self, _size: Size) {}
 }

@@ -155,6 +155,9 @@ impl Keeper {
                 return Ok(exit);
             }
             self.do_what_is_due(Instant::now())?;
+            if matches!(self.stage, AppStage::Over { .. }) && !self.store.has_engine_output() {
+                self.app.let_go();
+            }
             if let AppStage::Over { exit, .. } = self.stage
                 && self.leaves_at.is_some_and(|at| at <= Instant::now())
             {

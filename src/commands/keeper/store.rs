@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use nix::sys::signal::Signal;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 
+use crate::mux::engine_end;
 use crate::os::fd_message;
 use crate::systemd::notify::{ATTACHED, RESIZE, SIGNAL, app_end};
 use crate::types::size::Size;
@@ -110,6 +111,12 @@ impl Store {
     /// terminal.
     pub(super) fn take_app_ends(&mut self) -> Vec<OwnedFd> {
         Stream::ALL.into_iter().filter_map(|stream| self.0.remove(&app_end(stream))).collect()
+    }
+
+    /// Whether the engine of the app is still to get output.
+    pub(super) fn has_engine_output(&self) -> bool {
+        let outputs = Stream::ALL.into_iter().filter(|stream| stream.is_output());
+        outputs.into_iter().any(|stream| self.0.contains_key(&engine_end(stream)))
     }
 
     /// The descriptor of a name.

@@ -61,8 +61,12 @@ enum Container {
         bundle: PathBuf,
     },
     Runs(Running),
-    /// It has ended, or was not started.
-    Over(Option<Pid>),
+    /// It has ended, or was not started. Its end is held as long as the socket to the starter, who
+    /// has become its holder, is open.
+    Over {
+        pid: Option<Pid>,
+        holder: Option<OwnedFd>,
+    },
 }
 
 /// A container that runs.
@@ -73,13 +77,19 @@ struct Running {
     task: Option<Box<Task>>,
     /// What the shim has said of that.
     said: Option<AppStatus>,
+    holder: Option<OwnedFd>,
 }
 
 impl Running {
-    fn new(process: ContainerProcess, bundle: &Path, now: Instant) -> Self {
+    fn new(
+        process: ContainerProcess,
+        bundle: &Path,
+        holder: Option<OwnedFd>,
+        now: Instant,
+    ) -> Self {
         let task =
             if process.status_is_kept() { None } else { Task::of_shim(bundle, now).map(Box::new) };
-        Self { process, task, said: None }
+        Self { process, task, said: None, holder }
     }
 
     /// How it has ended, if it has and that is known or will never be.
@@ -108,7 +118,7 @@ impl App for Container {
                 let shim = shim.map(|socket| PollFd::new(socket, PollFlags::POLLIN));
                 process.watched().into_iter().chain(shim).collect()
             }
-            Self::Over(_) => Vec::new(),
+            Self::Over { .. } => Vec::new(),
         }
     }
 
@@ -118,7 +128,7 @@ impl App for Container {
                 let shim = task.as_deref().and_then(Task::due);
                 process.due().into_iter().chain(shim).min()
             }
-            Self::Awaited { .. } | Self::Over(_) => None,
+            Self::Awaited { .. } | Self::Over { .. } => None,
         }
     }
 
@@ -127,36 +137,44 @@ impl App for Container {
             Self::Awaited { starter, bundle } => match receive_process(starter) {
                 Ok(None) => Ok(None),
                 Ok(Some(process)) => {
-                    *self = Self::Runs(Running::new(process, bundle, now));
+                    let holder = starter.try_clone().ok();
+                    *self = Self::Runs(Running::new(process, bundle, holder, now));
                     Ok(Some(AppEvent::Started))
                 }
                 Err(e) => {
                     log::info!("the container was not created: {e:#}");
-                    *self = Self::Over(None);
+                    *self = Self::Over { pid: None, holder: None };
                     Ok(Some(AppEvent::Ended(None)))
                 }
             },
             Self::Runs(running) => {
                 let ended = running.look(now)?;
                 if ended.is_some() {
-                    *self = Self::Over(Some(running.process.pid()));
+                    let (pid, holder) = (Some(running.process.pid()), running.holder.take());
+                    *self = Self::Over { pid, holder };
                 }
                 Ok(ended)
             }
-            Self::Over(_) => Ok(None),
+            Self::Over { .. } => Ok(None),
         }
     }
 
     /// The engine stops a container, and its keeper ends after it.
     fn signal(&mut self, _: Signal, _: Option<&OwnedFd>, _: Instant) -> bool {
-        !matches!(self, Self::Over(_))
+        !matches!(self, Self::Over { .. })
+    }
+
+    fn let_go(&mut self) {
+        if let Self::Over { holder, .. } = self {
+            *holder = None;
+        }
     }
 
     fn pid(&self) -> Option<Pid> {
         match self {
             Self::Awaited { .. } => None,
             Self::Runs(running) => Some(running.process.pid()),
-            Self::Over(pid) => *pid,
+            Self::Over { pid, .. } => *pid,
         }
     }
 }

@@ -22,6 +22,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::container::{KEEPER, STARTER, is_ready, send_process, starter_socket, stream_names};
 use super::ends::{EngineTerminal, PipeEnds};
+use super::holder::Held;
 use super::runtime::{self, Runtime};
 use crate::containers::console::ConsoleSocket;
 use crate::containers::name;
@@ -47,8 +48,16 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What the engine expects beside a descriptor on its console socket: as runc sends it.
 const PAYLOAD: &[u8] = b"/dev/ptmx";
 
+/// The outcome of `create`.
+pub(super) struct Created {
+    /// The exit code of the runtime.
+    pub(super) exit: Exit,
+    /// The container, if its end is to be held.
+    pub(super) held: Option<Held>,
+}
+
 /// Creates a container with a mux; an error means that there is none and no container.
-pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Result<Exit> {
+pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Result<Created> {
     if let Some(complaint) = &runtime.complaint {
         runtime::warn(create, complaint);
     }
@@ -86,7 +95,7 @@ struct Starter<'a> {
 }
 
 impl Starter<'_> {
-    fn with_pipes(self) -> Result<Exit> {
+    fn with_pipes(self) -> Result<Created> {
         let PipeEnds { for_container, streams, kept } = PipeEnds::new()?;
         let keeper = self.start_keeper(&streams, kept)?;
         let [stdin, stdout, stderr] = for_container;
@@ -114,7 +123,7 @@ impl Starter<'_> {
         Ok(())
     }
 
-    fn with_terminal(self, engine: &Path) -> Result<Exit> {
+    fn with_terminal(self, engine: &Path) -> Result<Created> {
         let mut console = ConsoleSocket::bind(&self.scratch.0.join("console"))?;
         let mut child = self.command(Some(console.path().as_os_str())).spawn();
         let master = match &mut child {
@@ -174,21 +183,26 @@ impl Starter<'_> {
     }
 
     /// Tells the keeper how the runtime ended, and returns that.
-    fn finish(&self, created: io::Result<ExitStatus>, keeper: Option<Keeper>) -> Result<Exit> {
+    fn finish(&self, created: io::Result<ExitStatus>, keeper: Option<Keeper>) -> Result<Created> {
         let status = created
             .with_context(|| format!("cannot execute {}", self.runtime.program.display()))?;
-        match keeper {
+        let held = match keeper {
             Some(keeper) if status.success() => {
-                let _ = self.hand_over(&keeper).inspect_err(|e| self.complain(e));
+                let process = self.hand_over(&keeper).inspect_err(|e| self.complain(e)).ok();
+                process.map(|process| Held { process, keeper: keeper.socket })
             }
-            Some(keeper) => keeper.end(&self.app),
-            None => {}
-        }
+            Some(keeper) => {
+                keeper.end(&self.app);
+                None
+            }
+            None => None,
+        };
         let code = status.code().map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX));
-        Ok(Exit::App(code))
+        Ok(Created { exit: Exit::App(code), held })
     }
 
-    fn hand_over(&self, keeper: &Keeper) -> Result<()> {
+    /// Gives the keeper the container's process, and returns that.
+    fn hand_over(&self, keeper: &Keeper) -> Result<OwnedFd> {
         let own = self.scratch.pid_file();
         let path = self.create.pid_file.as_ref().unwrap_or(&own);
         let what = || format!("cannot read the PID in {}", path.display());
@@ -196,7 +210,8 @@ impl Starter<'_> {
         let pid = text.trim().parse().with_context(what)?;
         let process = rustix::process::Pid::from_raw(pid).with_context(what)?;
         let fd = pidfd_open(process, PidfdFlags::empty()).with_context(what)?;
-        send_process(&keeper.socket, Pid::from_raw(pid), &fd)
+        send_process(&keeper.socket, Pid::from_raw(pid), &fd)?;
+        Ok(fd)
     }
 
     /// Starts the keeper in the background.

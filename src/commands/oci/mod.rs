@@ -10,11 +10,13 @@
 //! | [`create`] | `create` with a mux |
 //! | [`ends`] | pipes and terminals between the container, the mux and the engine |
 //! | [`container`] | the container as the app of its keeper |
+//! | [`holder`] | the engine learns of the container's end when it has the output |
 //! | [`runtime`] | the real runtime, the settings, and messages for the engine |
 
 mod container;
 mod create;
 mod ends;
+mod holder;
 mod runtime;
 
 use std::ffi::{OsStr, OsString};
@@ -26,11 +28,13 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use nix::unistd::getppid;
 
+use self::create::Created;
 use self::runtime::Runtime;
 use crate::containers::oci::{Config, Create};
 use crate::types::exit::Exit;
 
 pub(crate) use self::container::{KEEPER, KeptContainer, keep};
+pub(crate) use self::holder::HOLDER;
 
 /// The name of this program as a runtime.
 pub(crate) const PROGRAM: &str = "iottymux-runc";
@@ -61,19 +65,66 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
                    passthrough` with `iottymux enable`";
         return runtime::failed(Some(&create), why);
     }
-    let config = fs::read(create.bundle.join("config.json")).ok();
-    let config = config.and_then(|text| Config::parse(&text));
-    // Of a bundle without a valid one the runtime says what is wrong.
-    let Some(config) = config.filter(|config| !config.is_left_alone()) else {
+    if !is_to_have_mux(&create) {
         return execute(&runtime, arguments);
-    };
-    match create::create(&runtime, &create, &config) {
-        Ok(exit) => exit,
-        Err(e) => {
-            runtime::warn(&create, &format!("container {}: it has no mux: {e:#}", create.id));
-            execute(&runtime, arguments)
-        }
     }
+    match holder::create(arguments) {
+        Ok(exit) => exit,
+        Err(e) => without_mux(&runtime, &create, arguments, &e),
+    }
+}
+
+/// The holder, see [`holder`].
+pub(crate) fn hold(words: &[OsString]) -> Exit {
+    let number = words.first().and_then(|word| word.to_str()?.parse::<i32>().ok());
+    match (number, words) {
+        (Some(code), [_]) => holder::wait(u8::try_from(code).unwrap_or(u8::MAX)),
+        (Some(number), [_, arguments @ ..]) => hold_new(number, arguments),
+        _ => Exit::Usage,
+    }
+}
+
+/// Creates a container, and holds its end.
+fn hold_new(number: i32, arguments: &[OsString]) -> Exit {
+    let (Ok(runtime), Some(create)) = (Runtime::find(), Create::parse(arguments)) else {
+        return Exit::Usage;
+    };
+    let created = holder::begin(number).and_then(|report| {
+        let config = read_config(&create).unwrap_or_default();
+        Ok((report, create::create(&runtime, &create, &config)?))
+    });
+    match created {
+        Ok((report, Created { exit, held: Some(held) })) => {
+            let error = holder::hold(&report, &held, exit);
+            runtime::warn(
+                &create,
+                &format!("container {}: nobody holds its end: {error}", create.id),
+            );
+            exit
+        }
+        Ok((_, Created { exit, held: None })) => exit,
+        Err(e) => without_mux(&runtime, &create, arguments, &e),
+    }
+}
+
+/// Has the real runtime create a container untouched.
+fn without_mux(
+    runtime: &Runtime,
+    create: &Create,
+    arguments: &[OsString],
+    why: &anyhow::Error,
+) -> Exit {
+    runtime::warn(create, &format!("container {}: it has no mux: {why:#}", create.id));
+    execute(runtime, arguments)
+}
+
+fn read_config(create: &Create) -> Option<Config> {
+    Config::parse(&fs::read(create.bundle.join("config.json")).ok()?)
+}
+
+/// Of a bundle without a valid configuration the runtime says what is wrong.
+fn is_to_have_mux(create: &Create) -> bool {
+    read_config(create).is_some_and(|config| !config.is_left_alone())
 }
 
 /// Becomes the real runtime.
