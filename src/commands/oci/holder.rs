@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
@@ -29,6 +30,10 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use crate::os::sys;
 use crate::systemd::store::FIRST_FD;
 use crate::types::exit::Exit;
+
+/// How long the end is held from an engine that does not take the output: engines wait 10 s for the
+/// end of a container that they have killed.
+const ENGINE_TAKES: Duration = Duration::from_secs(5);
 
 /// The command of the holder. Its arguments: the number of its descriptor for the exit code of
 /// `create`, and the arguments of `create`; or, when the container is there, only the exit code.
@@ -96,10 +101,17 @@ pub(super) fn wait(code: u8) -> Exit {
     };
     // One that was killed gets nothing.
     let _ = UnixStream::from(report).write_all(&[code]);
-    let mut keeper = UnixStream::from(keeper);
-    while matches!(keeper.read(&mut [0; 16]), Ok(1..)) {}
-    // A keeper that was killed leaves a mux that takes a second end of a parent for its own.
-    let mut ended = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
-    while poll(&mut ended, PollTimeout::NONE) == Err(Errno::EINTR) {}
+    // Without an effect it only has more memory.
+    let _ = sys::forget_startup();
+    // First, since the mux of a keeper that was killed would take the end of this process, its new
+    // parent, for its own.
+    wait_for(&process, PollTimeout::NONE);
+    let most = PollTimeout::try_from(ENGINE_TAKES).unwrap_or(PollTimeout::MAX);
+    wait_for(&keeper, most);
     Exit::Done
+}
+
+/// Waits until a process has ended or a socket is closed.
+fn wait_for(fd: &OwnedFd, time: PollTimeout) {
+    while poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], time) == Err(Errno::EINTR) {}
 }
