@@ -18,6 +18,7 @@ use crate::logfmt::encoder::FormatOptions;
 use crate::logfmt::format;
 use crate::logfmt::stamp::StampText;
 use crate::types::limits;
+use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::time::{Now, Stamp};
@@ -97,7 +98,7 @@ fn input_queue() {
     let mut input = Input::new(InputQueue::open(memory, None), now);
     let clients = [ClientId(1), ClientId(2)];
     for id in clients {
-        input.join(id, Merge::Lines, 0);
+        input.join(id, Merge::Lines, 0, Right::Own);
     }
     let text = lines(false);
     for _ in 0..TURNS / 4 {

@@ -284,8 +284,17 @@ impl Mux {
         if hello.exclusive.is_some() && !types {
             bail!("only one who types can type alone");
         }
-        if let (Some(Exclusive::Ask), Some(only)) = (hello.exclusive, self.input.queue.only()) {
-            let peer = self.clients.get(only).map_or(String::new(), |c| c.peer.to_string());
+        hello.exclusive.map_or(Ok(()), |exclusive| self.check_lock(client, exclusive))
+    }
+
+    /// Whether a client may take the input lock from its holder.
+    fn check_lock(&self, client: &Client, exclusive: Exclusive) -> Result<()> {
+        let Some(only) = self.input.queue.only() else { return Ok(()) };
+        let Some(Client { peer, right, .. }) = self.clients.get(only) else { return Ok(()) };
+        if client.right < *right {
+            bail!("client {} ({peer}) types alone, and only root may take that from it", only.0);
+        }
+        if exclusive == Exclusive::Ask && client.right == *right {
             bail!("client {} ({peer}) types alone (--take-over takes that from it)", only.0);
         }
         Ok(())
@@ -414,9 +423,9 @@ impl Mux {
     }
 
     fn take_over(&mut self, id: ClientId) -> Result<()> {
-        if self.clients.get(id).is_none_or(|client| client.inbound != Inbound::Typing) {
-            bail!("only one who types can type alone");
-        }
+        let typist = self.clients.get(id).filter(|client| client.inbound == Inbound::Typing);
+        let Some(client) = typist else { bail!("only one who types can type alone") };
+        self.check_lock(client, Exclusive::Take)?;
         self.reserve(Some(id));
         Ok(())
     }

@@ -6,6 +6,7 @@ use nix::unistd::Uid;
 
 use super::{Mux, Phase};
 use crate::types::limits;
+use crate::types::rights::Right;
 use crate::types::stream::Stream;
 
 impl Mux {
@@ -15,7 +16,7 @@ impl Mux {
         let id = engine.id;
         if engine.input().is_some() && self.input.is_open() {
             let merge = self.merge(false);
-            self.input.queue.join(id, merge, Uid::effective().as_raw());
+            self.input.queue.join(id, merge, Uid::effective().as_raw(), Right::Own);
         }
         engine.report_resizes();
         let outputs = engine.outputs();
@@ -91,7 +92,7 @@ impl Mux {
     fn type_for_engine(&mut self, bytes: &[u8], now: Instant) {
         let Some(engine) = self.engine.as_mut().filter(|_| !bytes.is_empty()) else { return };
         let id = engine.id;
-        let may_type = self.input.queue.only().is_none_or(|only| only == id);
+        let may_type = self.input.queue.is_free_for(id, Right::Own);
         let typed = match (&mut self.terminal, engine.replies()) {
             (Some(terminal), Some(replies)) => terminal.filter(replies, bytes, now),
             _ => bytes,

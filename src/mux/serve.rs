@@ -104,7 +104,7 @@ impl Mux {
         }
         client.inbound = match types {
             Some(merge) if self.input.is_open() => {
-                self.input.queue.join(id, merge, client.peer.uid);
+                self.input.queue.join(id, merge, client.peer.uid, client.right);
                 Inbound::Typing
             }
             Some(_) => Inbound::Typed(Sending::Open),
@@ -121,15 +121,19 @@ impl Mux {
 
     /// Whether input of a client goes to the app now.
     pub(crate) fn types(&self, id: ClientId) -> bool {
-        let open = self.clients.get(id).is_some_and(|client| client.inbound == Inbound::Typing);
-        open && self.input.queue.only().is_none_or(|only| only == id)
+        let types = |client: &Client| {
+            client.inbound == Inbound::Typing && self.input.queue.is_free_for(id, client.right)
+        };
+        self.clients.get(id).is_some_and(types)
     }
 
-    /// From now on only this client may type, or all may again. Clients whose right to type changes
+    /// From now on only this client may type, and root and the mux's own user, unless it is one of
+    /// theirs; or all may again. Clients whose right to type changes
     /// are notified, unless the mux ends and reads no input any more.
     pub(crate) fn reserve(&mut self, only: Option<ClientId>) {
         let could: Vec<(ClientId, bool)> =
             self.clients.writers().into_iter().map(|id| (id, self.types(id))).collect();
+        let only = only.and_then(|only| Some((only, self.clients.get(only)?.right)));
         self.input.queue.reserve(only, Instant::now());
         for (id, could) in could {
             let rights = self.rights(id);

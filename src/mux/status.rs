@@ -6,6 +6,7 @@ use super::clients::client::Client;
 use super::source::pty;
 use super::{Mux, Phase};
 use crate::os::diagnostics;
+use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
 
@@ -83,7 +84,7 @@ impl Mux {
             client: engine.id.0,
             uid: Uid::effective().as_raw(),
             pid: getpid().as_raw(),
-            types: types && self.input.queue.only().is_none_or(|only| only == engine.id),
+            types: types && self.input.queue.is_free_for(engine.id, Right::Own),
             exclusive: false,
             engine: true,
             streams,

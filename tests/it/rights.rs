@@ -344,6 +344,28 @@ fn one_types_alone_until_it_goes_or_is_overtaken() {
 }
 
 #[test]
+fn no_lock_of_an_admitted_user_binds_root() {
+    let Some(rig) = shared_rig() else { return };
+    let _mux = rig.mux(["stream", "--app", APP, "--allow-uid", OTHER]);
+    let app = rig.reader();
+    let mut alone = attach_as_other(&rig, GROUP, &["--mode", "stdin,stdout", "--exclusive"]);
+    let mut alone_types = alone.stdin();
+    alone_types.write_all(b"alone\n").unwrap();
+    app.wait_for("alone\n");
+    // As a stop command of a service types.
+    let mut stop = rig.attach(&["--mode", "stdin"]);
+    stop.stdin().write_all(b"stop\n").unwrap();
+    app.wait_for("stop\n");
+    // Root takes the lock without force, and an admitted user does not get it back by force.
+    let _root = rig.attach(&["--mode", "stdin,stdout", "--exclusive"]);
+    alone.stderr.wait_for("you cannot type: client");
+    let mut again = attach_as_other(&rig, GROUP, &["--mode", "stdin,stdout", "--take-over"]);
+    assert_eq!(again.ends(), 1);
+    let why = again.stderr.text();
+    assert!(why.contains("only root may take that from it"), "{why}");
+}
+
+#[test]
 fn the_end_of_one_clients_input_is_the_apps() {
     let rig = Rig::new();
     let mux = rig.stream();

@@ -18,6 +18,7 @@ use memchr::memrchr;
 use self::queue::{InputQueue, InputRecord};
 use super::ClientId;
 use crate::types::limits;
+use crate::types::rights::Right;
 use crate::wire::{InputIdentity, InputPosition};
 
 /// Bytes that a disconnected client counts besides its input: the memory for its record.
@@ -40,6 +41,7 @@ struct Typist {
     merge: Merge,
     /// The user whose client it is.
     uid: u32,
+    right: Right,
     waiting: VecDeque<u8>,
     ended: bool,
     /// Its client has gone.
@@ -80,8 +82,9 @@ pub(crate) struct Input {
     /// Bytes that wait, by user, for users that have some.
     users: BTreeMap<u32, usize>,
     turn: Option<LineTurn>,
-    /// The one whose input alone goes on; that of the others waits.
-    only: Option<ClientId>,
+    /// The one whose input alone goes on, and its right; that of others waits, unless their right is
+    /// higher.
+    only: Option<(ClientId, Right)>,
     /// The client served last, so that all get their turn.
     last: Option<ClientId>,
     /// Writers that ended, with the offset after their last byte.
@@ -110,9 +113,9 @@ impl Input {
     }
 
     /// A client that may type, for the first time.
-    pub(crate) fn join(&mut self, id: ClientId, merge: Merge, uid: u32) {
+    pub(crate) fn join(&mut self, id: ClientId, merge: Merge, uid: u32, right: Right) {
         let waiting = VecDeque::new();
-        let writer = Typist { merge, uid, waiting, ended: false, left: false, kept: None };
+        let writer = Typist { merge, uid, right, waiting, ended: false, left: false, kept: None };
         self.writers.insert(id, writer);
     }
 
@@ -163,7 +166,7 @@ impl Input {
             limits::INPUT.saturating_sub(writer.waiting.len())
         };
         // The client whose turn it is does not wait for others of its user: they wait for it.
-        let has_turn = self.only == Some(id) || self.turn.is_some_and(|turn| turn.client == id);
+        let has_turn = self.only() == Some(id) || self.turn.is_some_and(|turn| turn.client == id);
         let of_user = self.users.get(&writer.uid).copied().unwrap_or(0);
         if has_turn { room } else { room.min(limits::USER_INPUT.saturating_sub(of_user)) }
     }
@@ -265,25 +268,32 @@ impl Input {
         }
     }
 
-    /// Only this client's input goes on, or again that of all.
-    pub(crate) fn reserve(&mut self, only: Option<ClientId>, now: Instant) {
+    /// Only this client's input goes on, and that of users with a higher right than it has; or again
+    /// that of all.
+    pub(crate) fn reserve(&mut self, only: Option<(ClientId, Right)>, now: Instant) {
         self.only = only;
         self.advance(now);
     }
 
     /// The client whose input alone goes on.
     pub(crate) fn only(&self) -> Option<ClientId> {
-        self.only
+        self.only.map(|(only, _)| only)
+    }
+
+    /// Whether no lock binds a client of this right. None of an admitted user binds root or the
+    /// mux's own user.
+    pub(crate) fn is_free_for(&self, id: ClientId, right: Right) -> bool {
+        self.only.is_none_or(|(only, its)| only == id || its < right)
     }
 
     fn may_go_on(&self, id: ClientId) -> bool {
-        self.only.is_none_or(|only| only == id)
+        self.writers.get(&id).is_some_and(|writer| self.is_free_for(id, writer.right))
     }
 
     /// The clients with input that may go on, and how it is merged.
     fn at_work(&self) -> impl Iterator<Item = (ClientId, Merge)> {
         let works = |(id, w): (&ClientId, &Typist)| {
-            (w.has_work() && self.may_go_on(*id)).then_some((*id, w.merge))
+            (w.has_work() && self.is_free_for(*id, w.right)).then_some((*id, w.merge))
         };
         self.writers.iter().filter_map(works)
     }

@@ -32,8 +32,8 @@ fn take(input: &mut Input, now: Instant) -> String {
 
 fn two(merge: Merge) -> (Input, Instant) {
     let mut input = input();
-    input.join(A, merge, 0);
-    input.join(B, merge, 0);
+    input.join(A, merge, 0, Right::Own);
+    input.join(B, merge, 0, Right::Own);
     (input, Instant::now())
 }
 
@@ -120,10 +120,10 @@ fn the_end_of_a_writer_frees_its_turn_and_is_told_when_all_is_delivered() {
 #[test]
 fn the_end_of_the_apps_input_is_not_the_end_of_having_it_alone() {
     let (mut input, now) = two(Merge::Lines);
-    input.reserve(Some(A), now);
+    input.reserve(Some((A, Right::Own)), now);
     input.close();
     // The app was started again, and its input begins again.
-    input.join(B, Merge::Lines, 0);
+    input.join(B, Merge::Lines, 0, Right::Own);
     input.push(B, b"b", now);
     assert_eq!(take(&mut input, now), "");
     input.reserve(None, now);
@@ -151,7 +151,7 @@ fn who_has_the_input_alone_types_alone() {
     let (mut input, now) = two(Merge::Lines);
     input.push(A, b"half", now);
     assert_eq!(take(&mut input, now), "half");
-    input.reserve(Some(B), now);
+    input.reserve(Some((B, Right::Own)), now);
     input.push(A, b" line\n", now);
     input.push(B, b"alone", now);
     assert_eq!(take(&mut input, now), "alone");
@@ -162,7 +162,7 @@ fn who_has_the_input_alone_types_alone() {
     input.advance(later);
     assert_eq!(take(&mut input, later), " line\n");
     // Input left by a client that may not type is dropped.
-    input.reserve(Some(B), now);
+    input.reserve(Some((B, Right::Own)), now);
     input.push(A, b"x\n", now);
     input.leave(A, now);
     input.reserve(None, now);
@@ -172,11 +172,11 @@ fn who_has_the_input_alone_types_alone() {
 #[test]
 fn what_clients_of_one_user_have_waiting_and_leave_is_bounded() {
     let (mut input, now) = two(Merge::Lines);
-    input.reserve(Some(A), now);
+    input.reserve(Some((A, Right::Own)), now);
     let mut waits = 0;
     for id in 10..1000 {
         let id = ClientId(id);
-        input.join(id, Merge::Lines, 7);
+        input.join(id, Merge::Lines, 7, Right::Own);
         let room = input.room(id);
         input.push(id, &vec![b'x'; room], now);
         waits += room;
@@ -186,7 +186,7 @@ fn what_clients_of_one_user_have_waiting_and_leave_is_bounded() {
     assert_eq!((input.room(A), input.room(B)), (limits::INPUT, limits::INPUT));
     input.reserve(None, now);
     take(&mut input, now);
-    input.reserve(Some(ClientId(10)), now);
+    input.reserve(Some((ClientId(10), Right::Own)), now);
     input.push(ClientId(10), &vec![b'x'; limits::INPUT], now);
     assert!(rest(&input).len() >= limits::INPUT);
     input.reserve(None, now);
@@ -226,7 +226,7 @@ fn keys_are_merged_as_typed() {
 fn keys_wait_for_no_line_and_lines_for_no_key() {
     const KEYS: ClientId = ClientId(3);
     let (mut input, now) = two(Merge::Lines);
-    input.join(KEYS, Merge::AsTyped, 0);
+    input.join(KEYS, Merge::AsTyped, 0, Right::Own);
     input.push(A, b"half", now);
     input.push(B, b"whole\n", now);
     input.push(KEYS, b"k", now);
@@ -264,7 +264,7 @@ proptest! {
         let mut typed: [String; 3] = Default::default();
         let mut got: [String; 3] = Default::default();
         for (id, lines) in (0..3).zip(lines) {
-            input.join(ClientId(id), if lines { Merge::Lines } else { Merge::AsTyped }, 0);
+            input.join(ClientId(id), if lines { Merge::Lines } else { Merge::AsTyped }, 0, Right::Own);
         }
         for (id, text, wait) in steps {
             // Each client has an alphabet of its own; the first one alone ends lines.
@@ -302,7 +302,7 @@ const AGAIN: InputIdentity = InputIdentity { returns: true, ..INPUT };
 
 /// Where a client is to go on.
 fn offset(input: &mut Input, id: ClientId, identity: InputIdentity) -> Option<u64> {
-    input.join(id, Merge::Lines, 0);
+    input.join(id, Merge::Lines, 0, Right::Own);
     input.identify(id, 0, identity).map(|position| position.offset)
 }
 
@@ -322,7 +322,7 @@ fn a_client_that_returns_goes_on_behind_what_is_queued() {
     type_in(&mut input, B, b"o\n", now);
     assert_eq!(take(&mut input, now), "one\ntwo\n");
     // Of another user it is another input.
-    input.join(A, Merge::Lines, 1);
+    input.join(A, Merge::Lines, 1, Right::Own);
     assert_eq!(input.identify(A, 1, AGAIN), None);
 }
 
@@ -331,7 +331,7 @@ fn what_a_client_left_waiting_is_sent_again_and_not_twice_with_the_app() {
     const C: ClientId = ClientId(3);
     let (mut input, now) = (input(), Instant::now());
     assert_eq!(offset(&mut input, A, INPUT), Some(0));
-    input.join(B, Merge::Lines, 0);
+    input.join(B, Merge::Lines, 0, Right::Own);
     // It waits for the end of another client's line.
     input.push(B, b"half ", now);
     type_in(&mut input, A, b"first\nsecond\n", now);
@@ -350,7 +350,7 @@ fn bytes_that_are_dropped_or_held_back_are_not_sent_again_or_not_lost() {
     // A reply of its terminal, and the beginning of one.
     input.receive(A, 6 + 3, 3);
     input.push(A, b"", now);
-    input.join(B, Merge::Lines, 0);
+    input.join(B, Merge::Lines, 0, Right::Own);
     assert_eq!(input.identify(B, 0, AGAIN).map(|p| p.offset), Some(6));
     // It was none.
     input.receive(B, 3 + 2, 0);
@@ -367,7 +367,7 @@ fn a_client_in_a_line_has_its_turn_with_the_next_mux() {
     assert_eq!(take(&mut input, now), "half ");
     for returns in [true, false] {
         let mut next = Input::new(InputQueue::open(input.queue.again(), None), now);
-        next.join(B, Merge::Lines, 0);
+        next.join(B, Merge::Lines, 0, Right::Own);
         next.push(B, b"other\n", now);
         assert_eq!(take(&mut next, now), "");
         if returns {
@@ -395,7 +395,7 @@ fn much_that_is_queued_is_acknowledged() {
         assert_eq!(input.next_acknowledged(), expected);
     }
     // What waits for its turn is not.
-    input.reserve(Some(B), now);
+    input.reserve(Some((B, Right::Own)), now);
     type_in(&mut input, A, &vec![b'x'; limits::INPUT], now);
     assert_eq!(input.next_acknowledged(), None);
 }
@@ -408,4 +408,20 @@ fn the_end_of_the_input_leaves_no_bytes_and_every_position() {
     input.close();
     assert_eq!((rest(&input), input.queue.len()), (vec![], 0));
     assert_eq!(offset(&mut input, B, AGAIN), Some(6));
+}
+
+#[test]
+fn no_lock_of_an_admitted_user_binds_root() {
+    let (mut input, now) = (input(), Instant::now());
+    input.join(A, Merge::Lines, 1000, Right::Write);
+    input.join(B, Merge::Lines, 0, Right::Own);
+    input.reserve(Some((A, Right::Write)), now);
+    input.push(B, b"root\n", now);
+    assert_eq!(take(&mut input, now), "root\n");
+    // The other way round it does.
+    input.reserve(Some((B, Right::Own)), now);
+    input.push(A, b"admitted\n", now);
+    assert_eq!(take(&mut input, now), "");
+    input.reserve(None, now);
+    assert_eq!(take(&mut input, now), "admitted\n");
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::*;
 use crate::core::hub::ClientId;
 use crate::core::hub::input::{Input, Merge};
+use crate::types::rights::Right;
 use crate::wire::InputIdentity;
 use proptest::prelude::*;
 
@@ -323,7 +324,7 @@ fn half_a_line_has_its_turn_whenever_the_mux_is_killed() {
     let now = Instant::now();
     let mut input = Input::new(InputQueue::open(InputMemory::new(), None), now);
     let client = ClientId(1);
-    input.join(client, Merge::Lines, USER);
+    input.join(client, Merge::Lines, USER, Right::Own);
     let identity = InputIdentity { id: id(1), returns: false, once: false };
     assert!(input.identify(client, USER, identity).is_some());
     let ((), stores) = recorded(|| {
