@@ -32,6 +32,37 @@ fn a_sandbox_and_a_container_that_says_so_are_left_alone() {
     }
 }
 
+/// The wrapper would wait for ever, or take all memory.
+#[test]
+fn a_bundle_whose_config_is_no_plain_file_is_refused() {
+    let Some(rig) = Rig::new() else { return };
+    let bundle = rig.bundle("config", "echo out");
+    let config = bundle.dir().join("config.json");
+    let refused = |why: &str| {
+        let mut create = bundle.create();
+        make_config(&config, why);
+        let output = create.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let path = config.display();
+        assert!(said.contains(&format!("iottymux: cannot read {path}: {why}")), "{said}");
+        fs::remove_file(&config).unwrap();
+    };
+    refused("it is not a regular file");
+    refused("it is larger than 16777216 bytes");
+}
+
+/// Puts a FIFO or a large file in the place of a config.
+fn make_config(path: &Path, why: &str) {
+    if why.contains("larger") {
+        let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+        return file.set_len(1 << 32).unwrap();
+    }
+    fs::remove_file(path).unwrap();
+    let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
+    nix::unistd::mkfifo(path, mode).unwrap();
+}
+
 /// For the runtimes this is the same as none.
 #[test]
 fn a_container_whose_annotations_are_null_has_a_mux() {

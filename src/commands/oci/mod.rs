@@ -21,6 +21,7 @@ mod runtime;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -31,6 +32,7 @@ use nix::unistd::getppid;
 use self::create::Created;
 use self::runtime::Runtime;
 use crate::containers::oci::{Config, Create};
+use crate::os::files::read_plain;
 use crate::types::exit::Exit;
 
 pub(crate) use self::container::{KEEPER, KeptContainer, keep};
@@ -40,6 +42,11 @@ pub(crate) use self::holder::HOLDER;
 pub(crate) const PROGRAM: &str = "iottymux-runc";
 /// The command that is the same.
 pub(crate) const COMMAND: &str = "oci-runtime";
+
+/// The configuration in a bundle.
+const CONFIG: &str = "config.json";
+/// Its largest size, bytes: engines write some 10 KiB.
+const CONFIG_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// The arguments for a runtime, if this process is one: by the name of its program or by the
 /// command.
@@ -65,7 +72,15 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
                    passthrough` with `iottymux enable`";
         return runtime::failed(Some(&create), why);
     }
-    if !is_to_have_mux(&create) {
+    let is_to_have_mux = match read_config(&create) {
+        Ok(config) => config.is_some_and(|config| !config.is_left_alone()),
+        // The runtime would read on without an end, or wait for a writer.
+        Err(e) => {
+            let path = create.bundle.join(CONFIG);
+            return runtime::failed(Some(&create), &format!("cannot read {}: {e}", path.display()));
+        }
+    };
+    if !is_to_have_mux {
         return execute(&runtime, arguments);
     }
     match holder::create(arguments) {
@@ -90,7 +105,7 @@ fn hold_new(number: i32, arguments: &[OsString]) -> Exit {
         return Exit::Usage;
     };
     let created = holder::begin(number).and_then(|report| {
-        let config = read_config(&create).unwrap_or_default();
+        let config = read_config(&create)?.unwrap_or_default();
         Ok((report, create::create(&runtime, &create, &config)?))
     });
     match created {
@@ -118,13 +133,14 @@ fn without_mux(
     execute(runtime, arguments)
 }
 
-fn read_config(create: &Create) -> Option<Config> {
-    Config::parse(&fs::read(create.bundle.join("config.json")).ok()?)
-}
-
-/// Of a bundle without a valid configuration the runtime says what is wrong.
-fn is_to_have_mux(create: &Create) -> bool {
-    read_config(create).is_some_and(|config| !config.is_left_alone())
+/// The configuration of a bundle, if there is a valid one: of another the runtime says what is wrong.
+fn read_config(create: &Create) -> io::Result<Option<Config>> {
+    let path = create.bundle.join(CONFIG).canonicalize();
+    match path.and_then(|path| read_plain(&path, CONFIG_LIMIT)) {
+        Ok((_, text)) => Ok(Config::parse(&text)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// Becomes the real runtime.
