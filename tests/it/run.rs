@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::{Command, Stdio};
 
 use iottymux::wire::FrameKind;
 use nix::sys::signal::{Signal, kill};
@@ -10,10 +11,11 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::pattern::volume;
-use crate::proc::eventually;
+use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
 use crate::session::Session;
+use crate::skip::skip;
 
 fn run<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
     let how: &[&str] = if options.contains(&"--attach") { &[] } else { &["--foreground"] };
@@ -38,6 +40,26 @@ fn it_ends_as_the_app_does() {
             assert_eq!(names, ["last.json"], "{tty:?} {script}");
         }
     }
+}
+
+/// The first process of a container gets its orphans.
+#[test]
+fn as_the_first_process_it_collects_orphans() {
+    let rig = Rig::new();
+    let unshared = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let try_it = Command::new("unshare").args(unshared).arg("true").output();
+    if !try_it.is_ok_and(|output| output.status.success()) {
+        return skip("unshare", "this user may not make a PID namespace");
+    }
+    let script = "pid=$( (sleep 0.05 >&2 & echo $!) ); \
+        while test -e /proc/$pid; do sleep 0.01; done; exit 3";
+    let mut command = Command::new("unshare");
+    command.args(unshared).arg(env!("CARGO_BIN_EXE_iottymux"));
+    command.args(run(&[], &["sh", "-c", script]));
+    command.env("IOTTYMUX_STATE_DIR", rig.state());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut keeper = Proc::spawn(command);
+    assert_eq!(keeper.ends(), 3, "{}", keeper.stderr.so_far());
 }
 
 #[test]
@@ -204,7 +226,7 @@ fn attached_the_end_of_input_is_the_apps() {
     fs::write(rig.file("in"), "through\n").unwrap();
     let mut command = rig.command(run(&["--attach"], &["cat"]));
     command.stdin(fs::File::open(rig.file("in")).unwrap());
-    let mut run = crate::proc::Proc::spawn(command);
+    let mut run = Proc::spawn(command);
     assert_eq!(run.ends(), 0, "{}", run.stderr.so_far());
     assert_eq!(run.stdout.text(), "through\n");
 }
@@ -217,7 +239,7 @@ fn attached_a_closed_output_ends_the_command() {
         let mut command = rig.command(run(options, &["sh", "-c", "echo first; exec yes"]));
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
         command.stdout(write);
-        let mut run = crate::proc::Proc::spawn(command);
+        let mut run = Proc::spawn(command);
         expect(fs::File::from(read), "first");
         assert_eq!(run.ends(), 141, "{options:?}: {}", run.stderr.so_far());
         eventually("the mux has ended", || rig.exists("last.json"));
@@ -247,8 +269,8 @@ fn in_the_background_it_prints_the_name() {
     assert_eq!(said.lines().count(), 1, "{said}");
     for name in ["sh", "sh-2", "mine"] {
         let mut attach = rig.command(["attach", name]);
-        attach.stdin(std::process::Stdio::piped());
-        let mut attach = crate::proc::Proc::spawn(attach);
+        attach.stdin(Stdio::piped());
+        let mut attach = Proc::spawn(attach);
         attach.stdin().write_all(b"go\n").unwrap();
         assert_eq!(attach.ends(), 4, "{name}: {}", attach.stderr.so_far());
     }
@@ -407,7 +429,7 @@ fn an_upgrade_takes_effect_with_the_next_mux() {
     let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
     let variables: Vec<_> =
         command.get_envs().filter_map(|(k, v)| Some((k.to_owned(), v?.to_owned()))).collect();
-    command = std::process::Command::new(&program);
+    command = Command::new(&program);
     command.args(arguments).envs(variables);
     let mut keeper = rig.start(command);
     fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.file("new")).unwrap();

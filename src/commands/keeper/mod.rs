@@ -17,6 +17,7 @@ use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 
 pub(crate) use self::app::{App, AppEvent, CommandApp};
 use self::mux::MuxProcess;
@@ -154,6 +155,7 @@ impl Keeper {
             if let Some(exit) = self.reap()? {
                 return Ok(exit);
             }
+            self.collect_orphans();
             self.do_what_is_due(Instant::now())?;
             if matches!(self.stage, AppStage::Over { .. }) && !self.store.has_engine_output() {
                 self.app.let_go();
@@ -339,6 +341,21 @@ impl Keeper {
                 self.report_ready();
                 Ok(None)
             }
+        }
+    }
+
+    /// As the first process of a container this one gets all orphans there.
+    fn collect_orphans(&self) {
+        if std::process::id() != 1 {
+            return;
+        }
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        while let Some(pid) = waitid(Id::All, flags).ok().and_then(|ended| ended.pid()) {
+            // What has just ended of ours is looked at in the next turn.
+            if self.app.pid() == Some(pid) || self.mux.pid() == Some(pid) {
+                return;
+            }
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
         }
     }
 

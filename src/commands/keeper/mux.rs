@@ -118,12 +118,15 @@ impl MuxProcess {
         self.signal(Signal::SIGTERM);
     }
 
+    /// Its process. As long as that is not reaped the number is its own.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        let ProcessState::Running { child, .. } = &self.state else { return None };
+        i32::try_from(child.id()).ok().map(Pid::from_raw)
+    }
+
     pub(super) fn signal(&mut self, signal: Signal) {
-        if let ProcessState::Running { child, .. } = &self.state
-            && let Ok(pid) = i32::try_from(child.id())
-        {
-            // It has not been waited for, so the number is still its own.
-            let _ = kill(Pid::from_raw(pid), signal);
+        if let Some(pid) = self.pid() {
+            let _ = kill(pid, signal);
         }
     }
 
