@@ -1,21 +1,28 @@
 //! `--host`: the same command on another machine, by ssh.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
+use std::iter;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process;
 
 use anyhow::{Context, Error, Result};
+use clap::Parser;
+use memchr::memchr;
 
-use super::Command;
+use super::{Cli, Command};
 use crate::types::exit::Exit;
 
 /// The options that name the host.
-const SHORT: &str = "-H";
-const LONG: &str = "--host";
+const SHORT: u8 = b'H';
+const LONG: &[u8] = b"--host";
 
 /// Executes ssh, with these arguments of this program. Returns on failure.
 pub(super) fn exec(host: &str, command: &Command, arguments: &[OsString]) -> Result<Exit> {
+    let arguments = without_host(arguments).with_context(|| {
+        format!("cannot pass the command to {host:?}: try iottymux --host={host} COMMAND")
+    })?;
     let mut ssh = process::Command::new("ssh");
     let is_attach = matches!(command, Command::Attach(_) | Command::Run(_));
     if is_attach && io::stdin().is_terminal() && io::stdout().is_terminal() {
@@ -23,23 +30,34 @@ pub(super) fn exec(host: &str, command: &Command, arguments: &[OsString]) -> Res
         ssh.args(["-t", "-e", "none"]);
     }
     ssh.args(["--", host, "iottymux"]);
-    ssh.args(without_host(arguments).map(|word| quoted(&word.to_string_lossy())));
+    ssh.args(arguments.iter().map(|word| quoted(&word.to_string_lossy())));
     Err(Error::new(ssh.exec())).context("cannot execute ssh")
 }
 
-/// The arguments without the option for the host, which is the first one of its name.
-fn without_host(arguments: &[OsString]) -> impl Iterator<Item = &OsString> {
-    let is_host = |word: &OsString| {
-        let word = word.as_encoded_bytes();
-        word.starts_with(SHORT.as_bytes())
-            || word == LONG.as_bytes()
-            || word.starts_with(b"--host=")
+/// The arguments without the option for the host: the first way to leave it out after which clap
+/// finds none. `None` if there is no such way: the other machine would go on to itself without end.
+fn without_host(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let has_none = |rest: &Vec<OsString>| {
+        let words = iter::once(OsString::from("iottymux")).chain(rest.iter().cloned());
+        Cli::try_parse_from(words).is_ok_and(|cli| cli.host.is_none())
     };
-    let at = arguments.iter().position(is_host).unwrap_or(arguments.len());
-    let has_value = arguments.get(at).is_some_and(|word| word == SHORT || word == LONG);
-    let skipped = at..at + 1 + usize::from(has_value);
-    let rest = arguments.iter().enumerate().filter(move |(number, _)| !skipped.contains(number));
-    rest.map(|(_, word)| word)
+    (0..arguments.len()).filter_map(|at| left_out(arguments, at)).find(has_none)
+}
+
+/// The arguments without the option for the host in the word at this place, and without its value,
+/// if this word may have it. Short options may be in one word, as in `-rH`.
+fn left_out(arguments: &[OsString], at: usize) -> Option<Vec<OsString>> {
+    let word = arguments.get(at)?.as_bytes();
+    let (before, is_value_next) = if word.starts_with(b"--") {
+        word.starts_with(LONG).then(|| (&b""[..], word == LONG))?
+    } else {
+        let short = memchr(SHORT, word).filter(|_| word.starts_with(b"-"))?;
+        (if short > 1 { &word[..short] } else { b"" }, short + 1 == word.len())
+    };
+    let mut rest = arguments[..at].to_vec();
+    rest.extend((!before.is_empty()).then(|| OsStr::from_bytes(before).to_owned()));
+    rest.extend(arguments.iter().skip(at + 1 + usize::from(is_value_next)).cloned());
+    Some(rest)
 }
 
 /// Words as a shell takes them.
@@ -65,13 +83,16 @@ mod tests {
         for (line, want) in [
             (&["-H", "me@there", "attach", "demo"][..], "attach demo"),
             (&["attach", "-Hthere", "demo"], "attach demo"),
+            (&["attach", "-rH", "there", "demo"], "attach -r demo"),
+            (&["logs", "-fHthere", "demo"], "logs -f demo"),
+            (&["run", "-itH", "there", "--", "sh", "-H", "x"], "run -it -- sh -H x"),
             (&["logs", "--host=there", "--since", "1 h"], "logs --since '1 h'"),
             (&["--host", "there", "run", "ls", "-H", ""], "run ls -H ''"),
             (&["send", "-H", "there", "demo", "it's $x"], "send demo 'it'\\''s $x'"),
         ] {
             let line: Vec<OsString> = line.iter().map(OsString::from).collect();
-            let words: Vec<_> =
-                without_host(&line).map(|word| quoted(word.to_str().unwrap())).collect();
+            let rest = without_host(&line).unwrap();
+            let words: Vec<_> = rest.iter().map(|word| quoted(word.to_str().unwrap())).collect();
             assert_eq!(words.join(" "), want);
         }
     }
