@@ -287,7 +287,9 @@ impl Input {
     }
 
     fn may_go_on(&self, id: ClientId) -> bool {
-        self.writers.get(&id).is_some_and(|writer| self.is_free_for(id, writer.right))
+        // Mostly there is no lock, and no need to look for the writer.
+        self.only.is_none()
+            || self.writers.get(&id).is_some_and(|writer| self.is_free_for(id, writer.right))
     }
 
     /// The clients with input that may go on, and how it is merged.
