@@ -174,7 +174,9 @@ fn the_mux_of_a_wrapped_container_is_the_user_of_the_muxes() {
 fn that_user_serves_a_terminal() {
     let Some((rig, engine)) = start_with_user() else { return };
     let window = Pty::open(31, 97);
-    let script = "while read x && ! test \"$x\"; do stty size; done; read x; stty size; exit 5";
+    // The size of a client that comes soon after a resize is set a moment later.
+    let script = "while read x && ! test \"$x\"; do stty size; done; read x; \
+                  until test \"$(stty size)\" = '20 60'; do sleep 0.02; done; stty size; exit 5";
     // Where both sides see it.
     let fifos = rig.path("fifos").display().to_string();
     let options = ["--rm", "-t", "--fifo-dir", &fifos];
