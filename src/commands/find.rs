@@ -28,9 +28,9 @@ const MISTYPED: usize = 2;
 
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
 /// mux or no room for another client. With a `wait` of zero it tries once; `None` waits without a
-/// limit. A mux that was killed is waited for all the same: the next one is about to come, except for
-/// those who would start it ([`Cure::Nothing`]). Sleeps until something changes. A missing mux is an [`Ended`] if the app's last mux left its
-/// exit, else [`Unreachable::Absent`]; both name a `cure`.
+/// limit. It waits for the mux that follows a killed one all the same, except for those who would
+/// start that ([`Cure::Nothing`]). Sleeps until something changes. A missing mux is an [`Ended`] if
+/// the app's last mux left its exit, else [`Unreachable::Absent`]; both name a `cure`.
 pub(crate) fn retry<T>(
     dir: &AppDir,
     wait: Option<Duration>,

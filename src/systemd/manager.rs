@@ -309,10 +309,9 @@ impl Manager {
     /// The same, once it has run for [`LASTS`] or does not run: many a service fails a moment after
     /// its start.
     fn show_lasting(self, unit: &str) -> Result<UnitStatus> {
-        let first = self.show_settled(unit)?;
-        let until = Instant::now() + LASTS;
         let mut now = self.show_settled(unit)?;
-        while now.sub_state == "running" && now.started == first.started && Instant::now() < until {
+        let (started, until) = (now.started.clone(), Instant::now() + LASTS);
+        while now.sub_state == "running" && now.started == started && Instant::now() < until {
             thread::sleep(limits::LOOK_AGAIN);
             now = self.show_settled(unit)?;
         }

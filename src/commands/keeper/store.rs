@@ -115,8 +115,8 @@ impl Store {
 
     /// Whether the engine of the app is still to get output.
     pub(super) fn has_engine_output(&self) -> bool {
-        let outputs = Stream::ALL.into_iter().filter(|stream| stream.is_output());
-        outputs.into_iter().any(|stream| self.0.contains_key(&engine_end(stream)))
+        let mut outputs = Stream::ALL.into_iter().filter(|stream| stream.is_output());
+        outputs.any(|stream| self.0.contains_key(&engine_end(stream)))
     }
 
     /// The descriptor of a name.
