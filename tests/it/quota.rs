@@ -216,7 +216,9 @@ fn typists_who_have_gone_leave_little() {
     }
     mux.rests();
     let grown = mux.memory().saturating_sub(memory);
-    assert!(grown < 6 << 10, "{grown} KiB");
+    // The frames of one crowd are 12 MB, and the allocator may keep as much where something small
+    // lies behind it; three crowds left would be 36 MB.
+    assert!(grown < 16 << 10, "{grown} KiB");
     // The app reads again: the others' input is all there, behind what was typed before.
     let app = rig.reader();
     root.set_nonblocking(false).unwrap();
