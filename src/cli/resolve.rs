@@ -197,7 +197,13 @@ fn without_shared_targets(logs: Vec<LogSpec>) -> Result<Vec<LogSpec>> {
 fn log_plan(args: &LogArgs) -> Result<LogPlan> {
     let mut logs = args.log.clone();
     let cri = |path| LogSpec { format: &cri::FORMAT, target: LogTarget::File(path) };
-    logs.extend(unless_app_runs(rkt_log())?.map(cri));
+    // A pod that rkt has made runs on without its log, as with rkt's own mux: without a mux, its app
+    // would hang at a full pipe.
+    let rkts = rkt_log().unwrap_or_else(|e| {
+        log::warn!("the app has no Kubernetes log: {e:#}");
+        None
+    });
+    logs.extend(rkts.map(cri));
     let rotation = args.log_max_size.map(|size| Rotation { size, files: args.log_max_files });
     let size = rotation.and_then(|rotation| usize::try_from(rotation.size).ok());
     Ok(LogPlan {

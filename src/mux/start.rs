@@ -518,7 +518,8 @@ pub(crate) fn open_ends(
                     }
                 } else if !fifo::exists(dir, *stream) {
                     let fifo = dir.end(stream.stage2());
-                    log::warn!(
+                    // rkt asks for all three, and makes those that the app has.
+                    log::info!(
                         "app {}: {stream} is not served: there is no FIFO {}",
                         dir.name(),
                         fifo.display()

@@ -30,14 +30,14 @@ const LINES: u64 = 20;
 /// See [`LINES`].
 const LINES_TIME: Duration = Duration::from_secs(10);
 
-/// Begins to log. rkt's debug variables are honoured where no level was given.
+/// Begins to log. rkt's debug variables are honoured where no level was given: what a mux says is on
+/// the console of `rkt run`, among the lines of the apps.
 pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
-    let debug =
-        ["STAGE1_DEBUG", "STAGE2_DEBUG"].iter().any(|n| env::var(n).is_ok_and(|v| v == "true"));
-    let usual = match (debug, is_mux) {
-        (true, _) => LevelFilter::Debug,
-        (_, true) => LevelFilter::Info,
-        (_, false) => LevelFilter::Warn,
+    let [of_mux, of_attach] = ["STAGE1_DEBUG", "STAGE2_DEBUG"].map(|name| env::var(name).ok());
+    let usual = match (of_mux.as_deref(), of_attach.as_deref()) {
+        (Some("true"), _) | (_, Some("true")) => LevelFilter::Debug,
+        (None, _) if is_mux => LevelFilter::Info,
+        _ => LevelFilter::Warn,
     };
     env_logger::Builder::new()
         .target(Target::Pipe(Box::new(Unwaiting)))

@@ -6,7 +6,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -160,11 +160,14 @@ impl Notify {
         }
     }
 
-    /// Logs failures only: a manager that is gone or slow must not fail the app.
+    /// Logs failures only: a manager that is gone or slow must not fail the app. It is gone while
+    /// the system shuts down.
     fn send(&self, message: &str, fd: Option<i32>) {
         if let Err(e) = self.try_send(message, fd, MsgFlags::empty()) {
             let what = message.lines().next().unwrap_or_default();
-            log::warn!("cannot report {what}: {e}");
+            let is_gone = matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
+            let level = if is_gone { log::Level::Info } else { log::Level::Warn };
+            log::log!(level, "cannot report {what}: {e}");
         }
     }
 

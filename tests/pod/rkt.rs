@@ -443,6 +443,8 @@ fn the_end_of_a_pod() {
             if kind.is_immutable() { ["stop", "demo.service"] } else { ["start", "halt.target"] };
         pod.systemctl(&["--no-block", end[0], end[1]]);
         pod.await_end();
+        // The mux says nothing on the console of a pod without --debug.
+        assert!(!pod.console().contains("iottymux:"), "{}", pod.console());
     }
 }
 

@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Instant;
 
 use memchr::{memchr, memrchr};
@@ -136,20 +136,27 @@ impl LogPath {
     /// Opens the directory of the file, and makes it if it is missing.
     pub(super) fn open_dir(&self) -> io::Result<OwnedFd> {
         let is_root = Uid::effective().is_root();
+        // Where no link is followed, other users of the directory can only replace the log: the
+        // owner of rkt's host chose who they are.
+        let is_guarded = is_root && self.links;
         let walk = Walk::new()?.making();
-        let mut walk = if is_root { walk.guarded() } else { walk };
+        let mut walk = if is_guarded { walk.guarded() } else { walk };
         let links = if self.links { Links::Trusted } else { Links::None };
         let mut reach = || {
             walk.go(&self.root, Links::Trusted)?;
             walk.go(&self.below.iter().collect::<PathBuf>(), links)?;
-            if is_root { walk.check(false) } else { Ok(()) }
+            if is_guarded { walk.check(false) } else { Ok(()) }
         };
         reach().map_err(|e| match e.kind() {
-            ErrorKind::InvalidData if is_root => {
+            ErrorKind::InvalidData if is_guarded => {
                 refusal(format!("{e} (as root the mux writes logs only below directories of root)"))
             }
             _ => e,
         })?;
+        if is_root && let Err(e) = walk.check(false) {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| log::warn!("{}: {e}", self.path().display()));
+        }
         Ok(walk.into_fd())
     }
 

@@ -102,7 +102,8 @@ impl Inquiry {
                 Ok(_) if self.reaped.is_some() => return Poll::Ready(self.reaped()),
                 Ok(MainProcess::Runs) => return Poll::Ready(None),
                 Ok(MainProcess::Unknown) => self.is_early = true,
-                Err(e) => log::warn!("app {}: cannot ask systemd how it ended: {e:#}", self.app),
+                // systemd, which is shutting down, may answer nobody any more.
+                Err(e) => log::info!("app {}: cannot ask systemd how it ended: {e:#}", self.app),
             }
         }
         let over = now >= self.until;
