@@ -145,7 +145,7 @@ pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<MuxPlan
 fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -> Result<MuxPlan> {
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
     unless_app_runs(check_recording(terminal))?;
-    let mut logs = log_plan(&mux.logs)?;
+    let mut logs = log_plan(&mux.logs);
     logs.logs.extend(terminal.record.iter().cloned());
     logs.logs = without_shared_targets(logs.logs)?;
     logs.format_options.record_input = terminal.record_input;
@@ -194,7 +194,7 @@ fn without_shared_targets(logs: Vec<LogSpec>) -> Result<Vec<LogSpec>> {
 }
 
 /// The logs that were asked for, and the one that rkt asks for.
-fn log_plan(args: &LogArgs) -> Result<LogPlan> {
+fn log_plan(args: &LogArgs) -> LogPlan {
     let mut logs = args.log.clone();
     let cri = |path| LogSpec { format: &cri::FORMAT, target: LogTarget::File(path) };
     // A pod that rkt has made runs on without its log, as with rkt's own mux: without a mux, its app
@@ -206,7 +206,7 @@ fn log_plan(args: &LogArgs) -> Result<LogPlan> {
     logs.extend(rkts.map(cri));
     let rotation = args.log_max_size.map(|size| Rotation { size, files: args.log_max_files });
     let size = rotation.and_then(|rotation| usize::try_from(rotation.size).ok());
-    Ok(LogPlan {
+    LogPlan {
         logs,
         options: LogOptions {
             line_limit: args.log_line_limit,
@@ -222,7 +222,7 @@ fn log_plan(args: &LogArgs) -> Result<LogPlan> {
             identifier: args.syslog_identifier.clone(),
             ..FormatOptions::default()
         },
-    })
+    }
 }
 
 /// The log that rkt's variables ask for: Kubernetes', below the directory that rkt has for it.
