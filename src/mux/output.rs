@@ -284,6 +284,6 @@ impl Mux {
 }
 
 /// The offset of the next byte of a stream.
-fn offset(hub: &Hub, stream: Stream) -> u64 {
+pub(super) fn offset(hub: &Hub, stream: Stream) -> u64 {
     hub.extent(stream).map_or(0, |(end, _)| end)
 }

@@ -14,6 +14,7 @@ use anyhow::Result;
 
 use super::client_log::ClientLines;
 use super::console::Console;
+use super::output::offset;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::os::state::{ENDPOINTS, LIFE, SESSION};
@@ -74,6 +75,7 @@ impl Mux {
             }
             if now >= until || self.is_drained(now, quiet) && !self.is_expected(now) {
                 self.finish_sources();
+                self.end_lines();
                 self.close_listeners(now);
                 self.input.release();
                 let until = now + DRAIN_DELIVER;
@@ -134,6 +136,13 @@ impl Mux {
             self.sources.close_all(&self.poller);
         } else {
             self.sources.finish(&self.poller);
+        }
+    }
+
+    /// The logs learn that a last line without an end is whole.
+    fn end_lines(&mut self) {
+        if self.end_status().is_some() {
+            self.logs.app_ends_at(Stream::ALL.map(|stream| Some(offset(&self.hub, stream))));
         }
     }
 

@@ -76,6 +76,22 @@ fn lines_of_both_streams_in_the_order_of_writing() {
     assert_eq!((mode(&log), mode(log.parent().unwrap())), (0o640, 0o755));
 }
 
+/// An app that has ended writes no more, so what it has written last is a line.
+#[test]
+fn the_last_line_of_an_app_that_has_ended_is_whole() {
+    let rig = Rig::new();
+    let log = rig.file("app.log");
+    let spec = format!("cri:{}", log.display());
+    for tty in [&[][..], &["--tty"]] {
+        let words = [&["run", "--name", APP, "--log", &spec], tty, &["--", "printf", "tail"]];
+        assert_eq!(rig.run(&words.concat()).ends(), 0);
+        eventually("the mux has ended", || !rig.exists("endpoints"));
+        eventually("it is in the log", || log.exists() && !entries(&log).is_empty());
+        assert_eq!(entries(&log), ["stdout F tail"]);
+        fs::remove_file(&log).unwrap();
+    }
+}
+
 /// Each becomes forty bytes: what is read at once is more than any buffer of the log.
 #[test]
 fn empty_lines_without_number_are_all_there() {
@@ -534,7 +550,7 @@ fn half_a_line_ends_with_its_app() {
         let text = fs::read_to_string(&log).unwrap();
         assert!(text.starts_with(&format!("{before}{closed}")), "{text}");
         let mut logs = rig.run(&["logs", "--app", APP, "--stream", "stdout"]);
-        assert_eq!((logs.ends(), logs.stdout.text()), (0, "half\none\nhal\ntwo\nthe end".into()));
+        assert_eq!((logs.ends(), logs.stdout.text()), (0, "half\none\nhal\ntwo\nthe end\n".into()));
         // Nothing is ended twice, and nothing that has ended.
         end(logging(&rig, &format!("{word}:{}", log.display()), &[]));
         assert_eq!(fs::read_to_string(&log).unwrap(), text);

@@ -452,7 +452,7 @@ fn the_end_of_a_pod() {
 /// where it cannot be asked from what the reaper writes at the same time.
 #[test]
 fn the_status_without_hooks() {
-    let kind = Kind::named("mutable-stream");
+    let kind = Kind::named("mutable-k8s-plain");
     let Some(plan) = plan(kind) else { return };
     let pod = plan.boot();
     let cannot_ask = "[Service]\nEnvironment=PATH=/nowhere\n";
@@ -471,7 +471,7 @@ fn the_status_without_hooks() {
         // That of another time is not believed.
         fs::write(pod.path("/rkt/status/demo"), "77\n").unwrap();
         pod.set_unit("iomux@demo.service.d/more.conf", more);
-        let command = format!("[Service]\nExecStart=\nExecStart=/bin/sh -c 'read x; {end}'\n");
+        let command = format!("[Service]\nExecStart=\nExecStart=/bin/sh -c 'read x; printf tail; {end}'\n");
         pod.set_unit("demo.service.d/command.conf", &command);
         start(&pod);
         pod.await_mux("demo", "stdin");
@@ -483,6 +483,12 @@ fn the_status_without_hooks() {
         attach.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
         assert_eq!(attach.wait().unwrap().code(), Some(code), "{more}{end}\n{}", pod.console());
         stop_what_runs(&pod, kind);
+        // The last line of an app that is known to have ended is whole.
+        let log = pod.path(&format!("/rkt/kubernetes/log/{}", kind.log));
+        let is_known = more.is_empty() || code != 0;
+        let tag = if is_known { 'F' } else { 'P' };
+        let log = fs::read_to_string(log).unwrap();
+        assert!(log.ends_with(&format!(" stdout {tag} tail\n")), "{end}: {log}");
     }
     let said = pod.console();
     let warning = "cannot read /rkt/status/demo: invalid exit status \"\\x1b[2J\"";
