@@ -471,7 +471,8 @@ fn the_status_without_hooks() {
         // That of another time is not believed.
         fs::write(pod.path("/rkt/status/demo"), "77\n").unwrap();
         pod.set_unit("iomux@demo.service.d/more.conf", more);
-        let command = format!("[Service]\nExecStart=\nExecStart=/bin/sh -c 'read x; printf tail; {end}'\n");
+        let command =
+            format!("[Service]\nExecStart=\nExecStart=/bin/sh -c 'read x; printf tail; {end}'\n");
         pod.set_unit("demo.service.d/command.conf", &command);
         start(&pod);
         pod.await_mux("demo", "stdin");
