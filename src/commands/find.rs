@@ -171,7 +171,8 @@ pub(crate) fn state_without_mux(dir: &AppDir, is_enabled: bool) -> AppState {
         (true, false) => AppState::Preparing,
         (false, true) => AppState::Exited,
         (false, false) if Endpoints::read(dir).is_ok() => AppState::Unknown,
-        (false, false) if is_enabled => AppState::Prepared,
+        // rkt makes the directory with the app.
+        (false, false) if is_enabled || dir.rkt_status().is_some() => AppState::Prepared,
         (false, false) => AppState::Unknown,
     }
 }

@@ -394,6 +394,10 @@ fn serve(kind: &Kind) {
     }
     let pod = plan.boot();
     if !kind.is_immutable() {
+        if kind.mux().is_some() {
+            let list = pod.run(&["/iottymux", "list"]);
+            assert!(list.lines().any(|line| line.starts_with("demo  prepared")), "{list}");
+        }
         start(&pod);
     }
     cycles(&pod, kind);
