@@ -263,7 +263,8 @@ impl Mux {
         let how = (scrollback, guards_keys);
         let open = |size| Terminal::open((size, how), &hub, &mut stored, &notify);
         let terminal = ends.size.map(open).transpose()?;
-        let input = open_input(&mut ends, ending, &mut stored, &notify)?;
+        let input =
+            open_input(&mut ends, ending, others.let_others_type(), (&mut stored, &notify))?;
         let engine = duty.unless_app_runs(Engine::open(&mut hub, &mut stored, &notify))?.flatten();
         let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
@@ -622,8 +623,8 @@ fn open_hub(
 fn open_input(
     ends: &mut AppEnds,
     ending: InputEnding,
-    stored: &mut Stored,
-    notify: &Notify,
+    is_shared: bool,
+    (stored, notify): (&mut Stored, &Notify),
 ) -> Result<InputFeed> {
     let size = (queue::WORDS, queue::RING);
     let KeptMemory { words, bytes: ring, .. } =
@@ -633,7 +634,7 @@ fn open_input(
     let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());
     let writers = [ends.input.take(), ends.next_input.take()];
     let is_awaited = ends.console.socket().is_some();
-    Ok(InputFeed::new(input, writers, stage, (ending, is_awaited)))
+    Ok(InputFeed::new(input, writers, stage, ending, (is_shared, is_awaited)))
 }
 
 /// A number that no other mux has. It comes from the system's random source, with which std seeds

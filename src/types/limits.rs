@@ -41,6 +41,9 @@ pub(crate) const MARKS: usize = 4096;
 /// Bytes of input kept per mux for an app that does not read, and per client that waits for its
 /// turn.
 pub const INPUT: usize = 64 * 1024;
+/// Bytes of input of admitted users that are queued at once: what root and the mux's own user type
+/// stands behind no more than these, and behind what the app's end holds.
+pub(crate) const SHARED_INPUT: usize = 4096;
 /// Bytes of one client that are queued between two acknowledgements: each wakes two threads of the
 /// client. At most half of what `attach` sends without one, so that it never waits for that.
 pub const ACKNOWLEDGED: u64 = 256 * 1024;

@@ -36,6 +36,11 @@ impl Lists {
         let Self { allow_uid, allow_gid, view_uid, view_gid } = self;
         [allow_uid, allow_gid, view_uid, view_gid].into_iter().any(|list| !list.is_empty())
     }
+
+    /// Whether users other than those may type.
+    pub(crate) fn let_others_type(&self) -> bool {
+        !self.allow_uid.is_empty() || !self.allow_gid.is_empty()
+    }
 }
 
 /// Parses the number of a user or group.

@@ -227,6 +227,28 @@ fn typists_who_have_gone_leave_little() {
     eventually("all that was left is gone", || mux.descriptors() == before);
 }
 
+/// An app that reads little, and many clients of an admitted user that write all they can.
+#[test]
+fn what_root_types_does_not_stand_behind_a_flood() {
+    const LINE: &[u8] = b"flood\n";
+    let Some(rig) = shared_rig() else { return };
+    let mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
+    let app = fs::OpenOptions::new().read(true).write(true).open(rig.path("stage2-stdin")).unwrap();
+    let crowd = Crowd::come(&rig, MANY, "stdin", (0, 40), &LINE.repeat(25_000));
+    mux.rests();
+    let mut stop = rig.run(&["send", APP, "stop"]);
+    stop.stderr.wait_for("has not taken the line yet");
+    mux.rests();
+    let (mut before, mut byte) = (Vec::new(), [0]);
+    while !before.ends_with(b"\nstop\n") {
+        (&app).read_exact(&mut byte).unwrap();
+        before.extend(byte);
+    }
+    assert!(before.len() <= 2 * 4096, "{} bytes came first", before.len());
+    assert_eq!(stop.ends(), 0);
+    drop(crowd);
+}
+
 /// Viewers who read nothing of a large and colourful screen. (How much memory their screens may take is tested
 /// where that is decided: drawing enough of them takes a test build minutes.)
 #[test]

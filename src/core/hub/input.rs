@@ -43,11 +43,23 @@ struct Typist {
     uid: u32,
     right: Right,
     waiting: VecDeque<u8>,
+    /// When it was served last, by [`Input::served`].
+    served: u64,
     ended: bool,
     /// Its client has gone.
     left: bool,
     /// What is kept of its client, if that has named its input.
     kept: Option<KeptPosition>,
+}
+
+/// The part of a user in the input that waits.
+#[derive(Debug)]
+struct Share {
+    /// Bytes that wait.
+    waiting: usize,
+    /// When one of its clients was served last, or the first of these bytes came, by
+    /// [`Input::served`].
+    served: u64,
 }
 
 /// The position of a client in its own input.
@@ -79,14 +91,14 @@ pub(crate) struct Input {
     /// Bytes cleared for the app.
     pub(crate) queue: InputQueue,
     writers: BTreeMap<ClientId, Typist>,
-    /// Bytes that wait, by user, for users that have some.
-    users: BTreeMap<u32, usize>,
+    /// The users whose input waits.
+    users: BTreeMap<u32, Share>,
     turn: Option<LineTurn>,
     /// The one whose input alone goes on, and its right; that of others waits, unless their right is
     /// higher.
     only: Option<(ClientId, Right)>,
-    /// The client served last, so that all get their turn.
-    last: Option<ClientId>,
+    /// How often a client was served.
+    served: u64,
     /// Writers that ended, with the offset after their last byte.
     ends: VecDeque<(u64, ClientId)>,
     /// The clients that have named their input.
@@ -105,7 +117,7 @@ impl Input {
             users: BTreeMap::new(),
             turn,
             only: None,
-            last: None,
+            served: 0,
             ends: VecDeque::new(),
             records: BTreeMap::new(),
             acknowledged: VecDeque::new(),
@@ -114,8 +126,9 @@ impl Input {
 
     /// A client that may type, for the first time.
     pub(crate) fn join(&mut self, id: ClientId, merge: Merge, uid: u32, right: Right) {
-        let waiting = VecDeque::new();
-        let writer = Typist { merge, uid, right, waiting, ended: false, left: false, kept: None };
+        let (waiting, served) = (VecDeque::new(), self.served);
+        let writer =
+            Typist { merge, uid, right, waiting, served, ended: false, left: false, kept: None };
         self.writers.insert(id, writer);
     }
 
@@ -161,13 +174,13 @@ impl Input {
     pub(crate) fn room(&self, id: ClientId) -> usize {
         let Some(writer) = self.writers.get(&id).filter(|w| !w.ended) else { return 0 };
         let room = if writer.waiting.is_empty() {
-            limits::INPUT.saturating_sub(self.queue.len())
+            limits::INPUT.saturating_sub(self.queue.len()).min(self.queue_room(writer.right))
         } else {
             limits::INPUT.saturating_sub(writer.waiting.len())
         };
         // The client whose turn it is does not wait for others of its user: they wait for it.
         let has_turn = self.only() == Some(id) || self.turn.is_some_and(|turn| turn.client == id);
-        let of_user = self.users.get(&writer.uid).copied().unwrap_or(0);
+        let of_user = self.users.get(&writer.uid).map_or(0, |share| share.waiting);
         if has_turn { room } else { room.min(limits::USER_INPUT.saturating_sub(of_user)) }
     }
 
@@ -190,14 +203,17 @@ impl Input {
             return;
         }
         let mut waits = bytes;
-        if self.has_room() && self.is_next_alone(id) {
-            let (passes, left) = bytes.split_at(bytes.len().min(self.queue.free()));
+        let room = self.queue_room(writer.right);
+        if room > 0 && self.is_next_alone(id) {
+            let len = if bytes.len() <= room { bytes.len() } else { whole_lines(&bytes[..room]) };
+            let (passes, left) = bytes.split_at(len);
             self.pass(id, [passes, &[]], left.len(), now);
             waits = left;
         }
         if let Some(writer) = self.writers.get_mut(&id).filter(|_| !waits.is_empty()) {
             writer.waiting.extend(waits);
-            *self.users.entry(writer.uid).or_default() += waits.len();
+            let new = Share { waiting: 0, served: self.served };
+            self.users.entry(writer.uid).or_insert(new).waiting += waits.len();
         }
         self.advance(now);
     }
@@ -260,9 +276,9 @@ impl Input {
 
     /// This many bytes of a user do not wait any more.
     fn taken(&mut self, uid: u32, len: usize) {
-        if let Some(waiting) = self.users.get_mut(&uid) {
-            *waiting = waiting.saturating_sub(len);
-            if *waiting == 0 {
+        if let Some(share) = self.users.get_mut(&uid) {
+            share.waiting = share.waiting.saturating_sub(len);
+            if share.waiting == 0 {
                 self.users.remove(&uid);
             }
         }
@@ -292,17 +308,16 @@ impl Input {
             || self.writers.get(&id).is_some_and(|writer| self.is_free_for(id, writer.right))
     }
 
-    /// The clients with input that may go on, and how it is merged.
-    fn at_work(&self) -> impl Iterator<Item = (ClientId, Merge)> {
-        let works = |(id, w): (&ClientId, &Typist)| {
-            (w.has_work() && self.is_free_for(*id, w.right)).then_some((*id, w.merge))
-        };
-        self.writers.iter().filter_map(works)
+    /// The clients with input that may go on, and that there is room for.
+    fn at_work(&self) -> impl Iterator<Item = (ClientId, &Typist)> {
+        let works = |w: &Typist| w.has_work() && self.queue_room(w.right) > 0;
+        let all = self.writers.iter().map(|(id, writer)| (*id, writer));
+        all.filter(move |(id, writer)| works(writer) && self.is_free_for(*id, writer.right))
     }
 
     /// Whether another client has lines that may go on.
     fn are_lines_beside(&self, id: ClientId) -> bool {
-        self.at_work().any(|(other, merge)| other != id && merge == Merge::Lines)
+        self.at_work().any(|(other, writer)| other != id && writer.merge == Merge::Lines)
     }
 
     /// The next client of those that ended and whose every byte is with the app.
@@ -341,7 +356,7 @@ impl Input {
         self.users.clear();
         self.ends.clear();
         self.acknowledged.clear();
-        (self.turn, self.last) = (None, None);
+        self.turn = None;
     }
 
     /// The time when an unfinished line stops delaying other clients. While the queue is full, only
@@ -361,11 +376,23 @@ impl Input {
         self.queue.len() < limits::INPUT
     }
 
+    /// How many bytes of a client with this right may be queued behind what is. Admitted users have
+    /// one turn in the queue at a time.
+    fn queue_room(&self, right: Right) -> usize {
+        match right {
+            Right::Own if self.has_room() => self.queue.free(),
+            Right::Own => 0,
+            _ if self.queue.len() == 0 => limits::SHARED_INPUT,
+            _ => 0,
+        }
+    }
+
     /// Moves the bytes of one client; whether there was something to move.
     fn step(&mut self, now: Instant) -> bool {
         if let Some(turn) = self.turn
-            && (turn.len >= limits::INPUT
-                || now.saturating_duration_since(turn.since) >= limits::INPUT_TURN
+            && ((turn.len >= limits::INPUT
+                || now.saturating_duration_since(turn.since) >= limits::INPUT_TURN)
+                && self.are_lines_beside(turn.client)
                 || turn.client != RETURNING
                     && (!self.writers.contains_key(&turn.client) || !self.may_go_on(turn.client)))
         {
@@ -373,10 +400,11 @@ impl Input {
         }
         let Some(id) = self.next_writer() else { return false };
         let alone = !self.are_lines_beside(id);
+        let Some(right) = self.writers.get(&id).map(|writer| writer.right) else { return false };
+        let room = self.queue_room(right);
         let Some(writer) = self.writers.get_mut(&id) else { return false };
         let (uid, mut waiting) = (writer.uid, std::mem::take(&mut writer.waiting));
-        let len = writer.merge.portion(&waiting, alone, self.turn.is_some());
-        let len = len.min(self.queue.free());
+        let len = writer.merge.portion(&waiting, room, alone, self.turn.is_some());
         let (a, b) = waiting.as_slices();
         let first = len.min(a.len());
         self.pass(id, [&a[..first], &b[..len - first]], waiting.len() - len, now);
@@ -391,8 +419,12 @@ impl Input {
 
     /// Queues the next bytes of a client, of which so many are left.
     fn pass(&mut self, id: ClientId, pieces: [&[u8]; 2], left: usize, now: Instant) {
-        let Some(writer) = self.writers.get(&id) else { return };
-        self.last = Some(id);
+        self.served += 1;
+        let Some(writer) = self.writers.get_mut(&id) else { return };
+        writer.served = self.served;
+        if let Some(share) = self.users.get_mut(&writer.uid) {
+            share.served = self.served;
+        }
         let ended = writer.ended && left == 0;
         let client = writer.kept.map(|kept| (kept.record, kept.position(left)));
         if writer.merge == Merge::Lines {
@@ -429,20 +461,18 @@ impl Input {
         }
     }
 
-    /// The first client with input after the one served last. While a client is in a line, other
-    /// clients with lines wait, even if that client has no input now.
+    /// The next client with input: root and the mux's own user come before all others, and of those
+    /// the user comes first who has waited longest, with the client that has. While a client is in a
+    /// line, other clients with lines wait, even if that client has no input now.
     fn next_writer(&self) -> Option<ClientId> {
-        let mut first = None;
-        for (id, merge) in self.at_work() {
-            if merge == Merge::Lines && self.turn.is_some_and(|turn| turn.client != id) {
-                continue;
-            }
-            if self.last.is_some_and(|last| id > last) {
-                return Some(id);
-            }
-            first.get_or_insert(id);
-        }
-        first
+        let may = |(id, writer): &(ClientId, &Typist)| {
+            writer.merge != Merge::Lines || self.turn.is_none_or(|turn| turn.client == *id)
+        };
+        let order = |(id, writer): &(ClientId, &Typist)| {
+            let of_user = self.users.get(&writer.uid).map_or(0, |share| share.served);
+            (writer.right < Right::Own, of_user, writer.served, *id)
+        };
+        self.at_work().filter(may).min_by_key(order).map(|(id, _)| id)
     }
 }
 
@@ -471,20 +501,27 @@ impl KeptPosition {
 }
 
 impl Merge {
-    /// How many of the waiting bytes go at once: all of them, unless another client waits too. Then
-    /// a half line begun earlier is finished first, and otherwise only whole lines go, as long as
-    /// there are any.
-    fn portion(self, waiting: &VecDeque<u8>, alone: bool, in_line: bool) -> usize {
-        if alone || self == Self::AsTyped {
-            return waiting.len();
+    /// How many of the waiting bytes go at once: as many as there is room for, and whole lines if
+    /// that is not all of them, as long as there are any. If another client waits too, a half line
+    /// begun earlier is finished first, and otherwise only whole lines go.
+    fn portion(self, waiting: &VecDeque<u8>, room: usize, alone: bool, in_line: bool) -> usize {
+        let len = waiting.len().min(room);
+        if self == Self::AsTyped || alone && len == waiting.len() {
+            return len;
         }
+        let mut bytes = waiting.range(..len);
         let end = if in_line {
-            waiting.iter().position(|b| *b == b'\n')
+            bytes.position(|b| *b == b'\n')
         } else {
-            waiting.iter().rposition(|b| *b == b'\n')
+            bytes.rposition(|b| *b == b'\n')
         };
-        end.map_or(waiting.len(), |at| at + 1)
+        end.map_or(len, |at| at + 1)
     }
+}
+
+/// The length of the whole lines that these bytes begin with, or of all if there are none.
+fn whole_lines(bytes: &[u8]) -> usize {
+    memrchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1)
 }
 
 #[cfg(test)]

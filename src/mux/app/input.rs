@@ -24,6 +24,8 @@ pub(crate) struct InputFeed {
     /// The input of the app's next start, if this one's was ended.
     next_writer: Option<AppInput>,
     ending: InputEnding,
+    /// Whether admitted users type, too.
+    is_shared: bool,
     /// Whether the writer is still to come. Until then input waits in the queue.
     is_awaited: bool,
     /// The client whose end of input ends the app's, once that has come.
@@ -48,10 +50,22 @@ impl InputFeed {
         queue: Input,
         [writer, next_writer]: [Option<AppInput>; 2],
         stage: Option<Stage>,
-        (ending, is_awaited): (InputEnding, bool),
+        ending: InputEnding,
+        (is_shared, is_awaited): (bool, bool),
     ) -> Self {
-        let last_writer = None;
-        let mut feed = Self { queue, writer, stage, next_writer, ending, is_awaited, last_writer };
+        if is_shared {
+            [&writer, &next_writer].into_iter().flatten().for_each(AppInput::narrow);
+        }
+        let mut feed = Self {
+            queue,
+            writer,
+            stage,
+            next_writer,
+            ending,
+            is_shared,
+            is_awaited,
+            last_writer: None,
+        };
         if !feed.is_open() {
             // An earlier mux has ended it, and may have left something.
             feed.discard();
@@ -169,7 +183,13 @@ impl InputFeed {
     pub(crate) fn prepare_next(&mut self, dir: &AppDir, notify: &Notify) -> Result<()> {
         match self.ending {
             InputEnding::Never | InputEnding::Missing => {}
-            InputEnding::Renews => self.next_writer = Some(fifo::renew_input(dir, notify)?),
+            InputEnding::Renews => {
+                let next = fifo::renew_input(dir, notify)?;
+                if self.is_shared {
+                    next.narrow();
+                }
+                self.next_writer = Some(next);
+            }
             InputEnding::Closes => passed::end_input(notify),
         }
         Ok(())

@@ -23,6 +23,7 @@ use nix::sys::uio::{readv, writev};
 use super::poll::Registration;
 use super::source::pace::Pace;
 use super::source::stage::Stage;
+use crate::os::files::resize_pipe;
 use crate::systemd::notify::Notify;
 use crate::types::stream::Stream;
 
@@ -198,6 +199,10 @@ fn is_hangup(stream: Stream, error: &io::Error) -> bool {
     stream == Stream::Tty && error.raw_os_error() == Some(Errno::EIO as i32)
 }
 
+/// Size asked for the FIFO of an input that admitted users share, bytes: the least. What root types
+/// stands behind what it holds.
+const SHARED_PIPE: i32 = 4096;
+
 /// The app's input.
 #[derive(Debug)]
 pub(crate) struct AppInput {
@@ -210,6 +215,11 @@ pub(crate) struct AppInput {
 impl AppInput {
     fn new(fd: OwnedFd) -> Self {
         Self { fd, watch: Registration::default(), most: usize::MAX }
+    }
+
+    /// Lets a FIFO hold little, since admitted users type, too.
+    pub(crate) fn narrow(&self) {
+        resize_pipe(&self.fd, SHARED_PIPE);
     }
 
     /// Throws away what is in it: a FIFO is open for both.

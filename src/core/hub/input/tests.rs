@@ -206,7 +206,7 @@ fn what_clients_of_one_user_have_waiting_and_leave_is_bounded() {
     input.push(B, b"b", now);
     assert_eq!(input.leave(B, now), 0);
     let mut at = now;
-    while !input.writers.is_empty() && input.users.values().sum::<usize>() > 0 {
+    while !input.writers.is_empty() && !input.users.is_empty() {
         at += limits::INPUT_TURN;
         take(&mut input, at);
     }
@@ -424,4 +424,47 @@ fn no_lock_of_an_admitted_user_binds_root() {
     assert_eq!(take(&mut input, now), "");
     input.reserve(None, now);
     assert_eq!(take(&mut input, now), "admitted\n");
+}
+
+#[test]
+fn what_root_types_does_not_wait_behind_a_flood_of_others() {
+    const CLIENTS: u64 = 40;
+    const LINE: &[u8] = b"flood\n";
+    let (mut input, now) = (input(), Instant::now());
+    let root = ClientId(CLIENTS);
+    input.join(root, Merge::Lines, 0, Right::Own);
+    for id in (0..CLIENTS).map(ClientId) {
+        input.join(id, Merge::Lines, 1000, Right::Write);
+        input.push(id, &LINE.repeat(1000), now);
+    }
+    input.push(root, b"stop\n", now);
+    let mut before = 0;
+    while !rest(&input).starts_with(b"stop\n") {
+        // The app reads a line.
+        let line = rest(&input).iter().position(|b| *b == b'\n').unwrap() + 1;
+        written(&mut input, line, now);
+        before += line;
+        assert!(before <= limits::SHARED_INPUT + LINE.len(), "{before} bytes came first");
+    }
+}
+
+#[test]
+fn the_clients_of_one_user_do_not_take_the_turns_of_another() {
+    const CLIENTS: u64 = 40;
+    let (mut input, now) = (input(), Instant::now());
+    let alone = ClientId(CLIENTS);
+    input.join(alone, Merge::Lines, 1001, Right::Write);
+    for id in (0..CLIENTS).map(ClientId) {
+        input.join(id, Merge::Lines, 1000, Right::Write);
+        input.push(id, &b"many\n".repeat(10_000), now);
+    }
+    input.push(alone, &b"one\n".repeat(10_000), now);
+    let (mut many, mut one) = (0, 0);
+    while one < 30_000 {
+        let len = rest(&input).len();
+        one += rest(&input).split(|b| *b == b'\n').filter(|line| line == b"one").count() * 4;
+        many += rest(&input).split(|b| *b == b'\n').filter(|line| line == b"many").count() * 5;
+        written(&mut input, len, now);
+    }
+    assert!(many < one + 2 * limits::SHARED_INPUT, "{many} bytes beside {one}");
 }
