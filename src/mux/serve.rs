@@ -52,6 +52,9 @@ impl Mux {
         let Admitted { right, refusal } = self.admission.admit(&connection, peer);
         let NewClient { socket, stream, is_last } = connection;
         let id = self.hub.join(self.admission.patience(right));
+        if right < Right::Own {
+            self.hub.share_patience(id, peer.uid);
+        }
         let role = stream.map_or_else(|| Role::Session(SessionSide::default()), Role::Raw);
         self.clients.insert(id, Client::new(socket, role, peer, right));
         if let Some(why) = refusal {

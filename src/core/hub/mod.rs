@@ -68,6 +68,8 @@ const STREAMS: usize = Stream::ALL.len();
 #[derive(Debug)]
 struct Subscriber {
     patience: Duration,
+    /// The admitted user with whose other clients it shares that.
+    user: Option<u32>,
     /// Bytes that it has still to accept before it is *proven*: before it is known to read.
     unproven: u64,
     stall: Stall,
@@ -89,8 +91,9 @@ pub struct Hub {
     /// Up to which offset the engine of a container has each stream that it reads.
     engine: [Option<u64>; STREAMS],
     log_places: Vec<LogCheckpoint>,
-    /// For clients that are not proven.
-    credit: Credit,
+    /// What is spent of the shared patience: of each admitted user, and of all clients that are not
+    /// proven.
+    credits: BTreeMap<Option<u32>, Credit>,
     marks: Marks,
     next_id: u64,
 }
@@ -109,7 +112,7 @@ impl Hub {
             followers: Vec::new(),
             engine: [None; STREAMS],
             log_places,
-            credit: Credit::default(),
+            credits: BTreeMap::new(),
             marks: Marks::new(limits::MARKS),
             next_id: 0,
         }
@@ -124,15 +127,18 @@ impl Hub {
 
     /// The number of bytes that may be read from `stream` without taking bytes from a client that
     /// the app waits for. The stall clock of a client that is too far behind starts here. Skips
-    /// clients whose patience is spent, and unproven clients once their shared credit is spent.
+    /// clients whose patience is spent, or the patience that they share with others.
     pub fn room(&mut self, stream: Stream, now: Instant) -> Room {
         let Some(lane) = &mut self.lanes[stream as usize] else { return Room::Free(limits::READ) };
         let capacity = lane.capacity();
         let enough = (capacity / ROOM_PART).max(1) as u64;
         let mut room = capacity as u64;
         let mut held: Option<Instant> = None;
-        self.credit.count(now);
-        let mut waits_for_unproven = false;
+        self.credits.retain(|_, credit| {
+            credit.count(now);
+            credit.waiting[stream as usize] = false;
+            credit.waiting.contains(&true) || !credit.is_whole()
+        });
         let mut needed = lane.end();
         if let Some((from, until)) = self.returning.wait(stream, now) {
             needed = from;
@@ -152,14 +158,23 @@ impl Hub {
             if free >= enough {
                 room = room.min(free);
             } else if let Some(mut until) = client.stall.wait(now, client.patience) {
-                if client.unproven > 0 {
-                    let left = self.credit.left(client.patience);
-                    if left.is_zero() {
-                        client.stall.pass_over();
-                        continue;
-                    }
-                    waits_for_unproven = true;
+                let unproven = client.patience / limits::UNPROVEN_PART;
+                let shared = [
+                    (client.unproven > 0).then_some((None, unproven)),
+                    client.user.map(|user| (Some(user), client.patience)),
+                ];
+                let shared = shared.into_iter().flatten();
+                for (who, all) in shared.clone() {
+                    let left = self.credits.get(&who).map_or(all, |credit| credit.left(all));
                     until = now.checked_add(left).map_or(until, |end| until.min(end));
+                }
+                if until <= now {
+                    client.stall.pass_over();
+                    continue;
+                }
+                for (who, _) in shared {
+                    let credit = self.credits.entry(who).or_insert_with(|| Credit::new(now));
+                    credit.waiting[stream as usize] = true;
                 }
                 held = held.max(Some(until));
             } else {
@@ -170,7 +185,6 @@ impl Hub {
             }
         }
         lane.need(needed);
-        self.credit.waiting[stream as usize] = waits_for_unproven;
         if let Some(at) = self.engine[stream as usize] {
             let free = (capacity as u64).saturating_sub(lane.end() - at);
             if free < enough {
@@ -265,6 +279,7 @@ impl Hub {
         self.next_id += 1;
         let client = Subscriber {
             patience,
+            user: None,
             unproven: limits::PROOF,
             stall: Stall::default(),
             cursors: [None; STREAMS],
@@ -273,6 +288,13 @@ impl Hub {
         };
         self.clients.insert(id, client);
         id
+    }
+
+    /// A connection is that of an admitted user: the app waits for all of these as for one.
+    pub(crate) fn share_patience(&mut self, id: ClientId, user: u32) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.user = Some(user);
+        }
     }
 
     /// A connection asks for another patience than it came with.

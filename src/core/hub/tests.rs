@@ -336,6 +336,37 @@ fn who_has_accepted_more_than_a_socket_holds_is_waited_for_in_full() {
     }
 }
 
+/// Clients of one admitted user that accept just enough, or that stop by turns.
+#[test]
+fn the_app_waits_for_all_clients_of_a_user_as_for_one() {
+    for (count, is_admitted) in [(1, true), (2, true), (10, true), (1, false)] {
+        let mut rig = Rig::new();
+        let honest = rig.proven(&[Stream::Stdout], Position::Unseen);
+        let slow: Vec<_> =
+            (0..count).map(|_| rig.proven(&[Stream::Stdout], Position::Unseen)).collect();
+        for id in slow.iter().filter(|_| is_admitted) {
+            rig.hub.share_patience(*id, 1000);
+        }
+        let (began, mut held) = (rig.now, Duration::ZERO);
+        for ms in 1..60_000 {
+            rig.pass(1);
+            rig.write(Stream::Stdout, &[b'a'; CAP / 4]);
+            rig.take(honest, CAP);
+            if ms % 900 == 0 {
+                // It has caught up, or accepts what keeps the app waiting.
+                let id = slow[ms / 900 % count];
+                rig.take(id, if count == 1 { CAP / 4 } else { 100 * CAP });
+            }
+            if let Room::Held(_) = rig.hub.room(Stream::Stdout, rig.now) {
+                held += Duration::from_millis(1);
+            }
+        }
+        assert_eq!(rig.hub.lost(honest), 0);
+        let most = PATIENCE + (rig.now - began) / limits::CREDIT_PART;
+        assert_eq!(held <= most + Duration::from_millis(1), is_admitted, "{count}: {held:?}");
+    }
+}
+
 proptest! {
     // Each case is half a minute of the app's time.
     #![proptest_config(ProptestConfig::with_cases(24))]
