@@ -13,7 +13,7 @@ pub(crate) mod queue;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use memchr::memrchr;
+use memchr::{memchr, memrchr};
 
 use self::queue::{InputQueue, InputRecord};
 use super::ClientId;
@@ -310,9 +310,10 @@ impl Input {
 
     /// The clients with input that may go on, and that there is room for.
     fn at_work(&self) -> impl Iterator<Item = (ClientId, &Typist)> {
-        let works = |w: &Typist| w.has_work() && self.queue_room(w.right) > 0;
+        let rooms = [Right::Own, Right::Write].map(|right| self.queue_room(right) > 0);
+        let has_room = move |w: &Typist| rooms[usize::from(w.right < Right::Own)];
         let all = self.writers.iter().map(|(id, writer)| (*id, writer));
-        all.filter(move |(id, writer)| works(writer) && self.is_free_for(*id, writer.right))
+        all.filter(move |(id, w)| w.has_work() && has_room(w) && self.is_free_for(*id, w.right))
     }
 
     /// Whether another client has lines that may go on.
@@ -472,7 +473,12 @@ impl Input {
             let of_user = self.users.get(&writer.uid).map_or(0, |share| share.served);
             (writer.right < Right::Own, of_user, writer.served, *id)
         };
-        self.at_work().filter(may).min_by_key(order).map(|(id, _)| id)
+        let mut all = self.at_work().filter(may);
+        let first = all.next()?;
+        // Mostly it is the only one.
+        let Some(second) = all.next() else { return Some(first.0) };
+        let next = [first, second].into_iter().chain(all).min_by_key(order);
+        next.map(|(id, _)| id)
     }
 }
 
@@ -509,11 +515,13 @@ impl Merge {
         if self == Self::AsTyped || alone && len == waiting.len() {
             return len;
         }
-        let mut bytes = waiting.range(..len);
+        let (a, b) = waiting.as_slices();
+        let a = &a[..len.min(a.len())];
+        let b = &b[..len - a.len()];
         let end = if in_line {
-            bytes.position(|b| *b == b'\n')
+            memchr(b'\n', a).or_else(|| Some(a.len() + memchr(b'\n', b)?))
         } else {
-            bytes.rposition(|b| *b == b'\n')
+            memrchr(b'\n', b).map(|at| a.len() + at).or_else(|| memrchr(b'\n', a))
         };
         end.map_or(len, |at| at + 1)
     }
