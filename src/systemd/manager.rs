@@ -229,6 +229,9 @@ impl Manager {
         let mut command = Command::new("systemctl");
         if self.user {
             command.arg("--user");
+            if let Ok(session) = session() {
+                command.env("XDG_RUNTIME_DIR", session);
+            }
         }
         for name in process::PRIVATE_ENV {
             command.env_remove(name);

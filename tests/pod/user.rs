@@ -46,6 +46,34 @@ fn run(pod: &Pod, command: &[&str]) -> String {
     pod.run(&words(command))
 }
 
+/// In a job of cron and after runuser there is no variable, and after su it is that of another user.
+#[test]
+fn a_user_needs_no_variable_of_the_session() {
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/bin/cat\n";
+    let pod = plan.unit("manager.service", MANAGER).unit("bot.service", unit).boot();
+    pod.systemctl(&["start", "manager"]);
+    pod.run(&["mkdir", "-p", "-m", "0700", "/run/user/0"]);
+    std::fs::write(pod.path("/home/one/.config/systemd/user/bot.service"), unit).unwrap();
+    // The system has a service of the same name.
+    pod.run(&["iottymux", "enable", "bot", "--tty", "--now", "--env", "IOTTYMUX_ALLOW_UID=1"]);
+    for session in ["NONE=1", "XDG_RUNTIME_DIR=/run/user/0"] {
+        let user = ["setpriv", "--reuid=1", "--regid=1", "--clear-groups", "env"];
+        let user = [&user[..], &["HOME=/home/one", session, "iottymux"]].concat();
+        let run = |words: &[&str]| pod.run(&[&user[..], words].concat());
+        run(&["enable", "--user", "bot", "--tty", "--now"]);
+        assert!(run(&["list"]).contains("bot  running"));
+        run(&["send", "bot", "hello"]);
+        let mut own = pod.connect_at("/run/user/1/iottymux/bot/mux/sock-tty");
+        own.line_ending("hello");
+        run(&["disable", "--user", "bot", "--now"]);
+    }
+    let user = ["setpriv", "--reuid=2", "--regid=2", "--clear-groups", "iottymux", "run", "true"];
+    let said = String::from_utf8(pod.try_run(&user).stderr).unwrap();
+    let why = "XDG_RUNTIME_DIR is not set, and /run/user/2 is not there; try --state-dir DIR";
+    assert!(said.contains(why), "{said}");
+}
+
 #[test]
 fn services_of_a_user() {
     let Some(plan) = Plan::new() else { return };

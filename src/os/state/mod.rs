@@ -39,8 +39,6 @@ const OPTIONS: u64 = 64 << 10;
 
 /// Where the muxes of the system have their directories.
 const SYSTEM: &str = "/run/iottymux";
-/// Where the sessions of all users have their directories.
-const USERS: &str = "/run/user";
 /// Mode of a directory whose files other users can open by name.
 const PASSABLE: u32 = 0o711;
 /// The bits that let other users write to a directory.
@@ -127,7 +125,7 @@ impl StateDir {
     /// The directories of other users, and of pods and containers, as far as they can be seen.
     pub(crate) fn of_others() -> Vec<Self> {
         let entries = |dir: &str| fs::read_dir(dir).into_iter().flatten().flatten();
-        let users = entries(USERS).map(|user| user.path().join(session::NAME));
+        let users = entries(session::USERS).map(|user| user.path().join(session::NAME));
         let is_process = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
         let processes = entries("/proc").filter(|entry| is_process(&entry.file_name()));
         let roots = processes.map(|process| process.path().join("root"));
