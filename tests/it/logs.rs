@@ -321,6 +321,19 @@ fn rotated_files_are_read_in_their_order() {
     let one = log.rotated("20200102-000000");
     let mut logs = log.rig.run(&["logs", "--file", one.to_str().unwrap()]);
     assert_eq!((logs.ends(), logs.stdout.text()), (0, printed([2])));
+    // As logrotate names them with dateext.
+    let beside = |suffix: &str| {
+        let mut name = log.path.clone().into_os_string();
+        name.push(suffix);
+        name
+    };
+    for (from, to) in [("20200101-000000", "-20200101"), ("20200102-000000", "-20200102")] {
+        fs::rename(log.rotated(from), beside(to)).unwrap();
+    }
+    fs::rename(log.rotated("20191231-000000.gz"), beside("-20191231.zst")).unwrap();
+    let (said, told) = log.says(&[]);
+    assert_eq!(said, printed(1..=4));
+    assert!(told.contains("-20191231.zst and older files: they are compressed"), "{told}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The files of a log: the current one and the rotated ones beside it.
 //!
-//! `NAME.1`, `NAME.2`, … with the newest first, or `NAME.20060102-150405` with the oldest first.
+//! `NAME.1`, `NAME.2`, … with the newest first, or `NAME.20060102-150405` and logrotate's
+//! `NAME-20060102` with the oldest first.
 //! Files are identified by their inodes, because their names change while they are read. Invariant:
 //! each file of a log is opened once, in the order of writing, and stays open until it has been
 //! read, even if it is renamed or removed.
@@ -317,6 +318,13 @@ pub(crate) fn is_hidden(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_hidden)
 }
 
+/// The ends of the names of compressed files, which are not read.
+const COMPRESSED: [&str; 4] = [".gz", ".zst", ".xz", ".bz2"];
+/// Digits of a day in a name: 20060102.
+const DAY_DIGITS: usize = 8;
+/// Digits of a time behind it at most: seconds since the epoch.
+const EPOCH_DIGITS: usize = 10;
+
 /// The order of a file among those of a log, by both names, and whether it is compressed; `None` if
 /// it does not belong to the log.
 fn age(log: &OsStr, name: &OsStr) -> Option<(Age, bool)> {
@@ -324,14 +332,21 @@ fn age(log: &OsStr, name: &OsStr) -> Option<(Age, bool)> {
     if rest.is_empty() {
         return Some((Age::Written, false));
     }
-    let rest = std::str::from_utf8(rest).ok()?.strip_prefix('.')?;
-    let (rest, compressed) = rest.strip_suffix(".gz").map_or((rest, false), |rest| (rest, true));
-    let is_digits = |text: &str, len: usize| {
-        text.len() == len && text.bytes().all(|byte| byte.is_ascii_digit())
+    let rest = std::str::from_utf8(rest).ok()?;
+    let plain = COMPRESSED.iter().find_map(|suffix| rest.strip_suffix(suffix));
+    let (rest, compressed) = (plain.unwrap_or(rest), plain.is_some());
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let is_time = |text: &str| is_number(text) && text.len() <= EPOCH_DIGITS;
+    // A day, or with what logrotate's `dateformat` adds to it: an hour, or a time.
+    let is_date = |text: &str| {
+        text.split_at_checked(DAY_DIGITS).is_some_and(|(day, time)| {
+            is_number(day) && (time.is_empty() || is_time(time.strip_prefix('-').unwrap_or(time)))
+        })
     };
-    let age = match rest.split_once('-') {
-        Some((day, time)) if is_digits(day, 8) && is_digits(time, 6) => Age::Dated(rest.to_owned()),
-        None if is_digits(rest, rest.len()) => Age::Numbered(Reverse(rest.parse().ok()?)),
+    let age = match rest.split_at_checked(1)? {
+        ("-", date) if is_date(date) => Age::Dated(date.into()),
+        (".", date) if is_date(date) && date.contains('-') => Age::Dated(date.into()),
+        (".", number) if is_number(number) => Age::Numbered(Reverse(number.parse().ok()?)),
         _ => return None,
     };
     Some((age, compressed))
@@ -350,6 +365,15 @@ mod tests {
             ("x.log.12.gz", Some((Age::Numbered(Reverse(12)), true))),
             ("x.log.20060102-150405", Some((dated("20060102-150405"), false))),
             ("x.log.20060102-150405.gz", Some((dated("20060102-150405"), true))),
+            ("x.log-20060102", Some((dated("20060102"), false))),
+            ("x.log-20060102.zst", Some((dated("20060102"), true))),
+            ("x.log-2006010215.xz", Some((dated("2006010215"), true))),
+            ("x.log-20060102-1136214245", Some((dated("20060102-1136214245"), false))),
+            ("x.log-2006010", None),
+            ("x.log-20060102-", None),
+            ("x.log-20060102.tmp", None),
+            ("x.log-old", None),
+            ("x.log.20060102", Some((Age::Numbered(Reverse(20_060_102)), false))),
             ("x.log.20060102-150405.tmp", None),
             ("x.log.2006010-150405", None),
             ("x.log.", None),
@@ -362,7 +386,14 @@ mod tests {
             assert_eq!(age("x.log".as_ref(), name.as_ref()), want, "{name}");
         }
         let numbered = |number| Age::Numbered(Reverse(number));
-        let order = [dated("20060102-150405"), dated("20070102-150405"), numbered(10), numbered(9)];
+        let order = [
+            dated("20060102"),
+            dated("20060102-150405"),
+            dated("20060103"),
+            dated("20070102-150405"),
+            numbered(10),
+            numbered(9),
+        ];
         assert!(order.is_sorted() && numbered(1) < Age::Written);
     }
 }
