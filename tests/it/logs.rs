@@ -539,7 +539,7 @@ fn a_terminal_shows_text_and_colours_and_obeys_nothing_else() {
 }
 
 #[test]
-fn colours_that_the_app_has_left_on_are_off_at_the_end() {
+fn colours_that_the_app_has_left_on_are_off_at_the_end_of_a_line() {
     let log = Log::new();
     append(
         &log.path,
@@ -551,19 +551,19 @@ fn colours_that_the_app_has_left_on_are_off_at_the_end() {
     };
     let mut logs = pty.spawn(command(&[]));
     assert_eq!(logs.ends(), 0);
-    let want = "\x1b[31mred\\u{1b}[K\r\n\x1b[1mbold\r\n\x1b[m\x1b[m";
+    let want = "\x1b[31mred\\u{1b}[K\x1b[m\r\n\x1b[1mbold\x1b[m\r\n";
     assert_eq!(pty.shown_before_mark(), want);
-    // Also while it waits, for it ends by a signal then; what comes has them again.
+    // Also while it waits in a line, for it ends by a signal then; the rest has them again.
+    append(&log.path, cri(3, "stdout", "P", "\x1b[31mha"));
     let pty = Pty::open(24, 80);
-    let mut logs = pty.spawn(command(&["--follow", "--stream", "stdout"]));
-    pty.shown.wait_for("\x1b[31mred\\u{1b}[K\r\n\x1b[m");
-    append(&log.path, cri(3, "stdout", "F", "too\x1b[39m"));
-    append(&log.path, cri(4, "stdout", "F", "not"));
+    let mut logs = pty.spawn(command(&["--follow", "--tail", "1", "--stream", "stdout"]));
+    pty.shown.wait_for("\x1b[31mha\x1b[m");
+    append(&log.path, cri(4, "stdout", "F", "lf\x1b[39m"));
+    append(&log.path, cri(5, "stdout", "F", "not"));
     pty.shown.wait_for("not\r\n");
     logs.signal(Signal::SIGINT);
     assert_eq!(logs.ends(), -(Signal::SIGINT as i32));
-    let want = "\x1b[31mred\\u{1b}[K\r\n\x1b[m\x1b[31mtoo\x1b[39m\r\nnot\r\n";
-    assert_eq!(pty.shown_before_mark(), want);
+    assert_eq!(pty.shown_before_mark(), "\x1b[31mha\x1b[m\x1b[31mlf\x1b[39m\r\nnot\r\n");
     // Where there is no terminal everything is as it was written.
     assert_eq!(log.prints(&["--tail", "3", "--stream", "stdout"]).matches("\x1b[m").count(), 0);
 }

@@ -1,5 +1,5 @@
-//! The colours that an app has left on at a terminal: switched off while nothing is printed, and on
-//! again afterwards. Pure, with constant memory.
+//! The colours that an app has left on at a terminal: off at the end of each line, since they may hide
+//! the next ones, and in the middle of one while nothing is printed. Pure, with constant memory.
 
 /// Bytes of colour sequences that are repeated when the terminal is written to again: an app mostly
 /// leaves one or two on.
@@ -51,6 +51,12 @@ impl Colours {
             out.extend_from_slice(b"\x1b[m");
             self.resting = true;
         }
+    }
+
+    /// The line ends: appends what switches the active attributes off.
+    pub(crate) fn end_line(&mut self, out: &mut Vec<u8>) {
+        self.rest(out);
+        *self = Self::default();
     }
 
     /// Appends what switches it on again.

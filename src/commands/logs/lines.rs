@@ -95,9 +95,16 @@ impl EntryPrinter {
             out.extend_from_slice(entry.written.as_bytes());
             out.push(b' ');
         }
-        match &mut self.screens[index] {
-            Some(colours) => escape_text(&entry.text, colours, out),
-            None => out.extend_from_slice(&entry.text),
+        if let Some(colours) = &mut self.screens[index] {
+            // Of a line's end with \r it does no harm.
+            let end = entry.text.strip_suffix(b"\r").filter(|_| entry.ends);
+            let text = end.unwrap_or(&entry.text);
+            escape_text(text, self.wants.stamps, colours, out);
+            if entry.ends {
+                colours.end_line(out);
+            }
+        } else {
+            out.extend_from_slice(&entry.text);
         }
         if entry.ends {
             out.push(b'\n');
@@ -117,8 +124,9 @@ pub(crate) fn index(stream: Stream) -> usize {
     usize::from(stream == Stream::Stderr)
 }
 
-/// Appends text for a terminal: all control sequences other than colours are escaped.
-fn escape_text(text: &[u8], colours: &mut Colours, out: &mut Vec<u8>) {
+/// Appends text for a terminal: all control sequences other than colours are escaped. Behind a stamp
+/// that includes what would go back to it.
+fn escape_text(text: &[u8], has_stamp: bool, colours: &mut Colours, out: &mut Vec<u8>) {
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();
         let mut colour_ends = 0;
@@ -129,7 +137,8 @@ fn escape_text(text: &[u8], colours: &mut Colours, out: &mut Vec<u8>) {
                     colours.read(&valid.as_bytes()[at..colour_ends]);
                 }
             }
-            if at < colour_ends || !is_unsafe(c) || matches!(c, '\t' | '\r' | '\n') {
+            let is_kept = matches!(c, '\t' | '\n') || c == '\r' && !has_stamp;
+            if at < colour_ends || !is_unsafe(c) || is_kept {
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             } else {
                 out.extend(c.escape_debug().map(|c| c as u8));
@@ -201,8 +210,26 @@ mod tests {
             ("\u{202e}a\u{2066}\u{61c}\u{2028}".as_bytes(), "\\u{202e}a\\u{2066}\\u{61c}\\u{2028}"),
         ] {
             let mut out = Vec::new();
-            escape_text(text, &mut Colours::default(), &mut out);
+            escape_text(text, false, &mut Colours::default(), &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), want);
         }
+    }
+
+    #[test]
+    fn no_line_hides_its_stamp_or_the_next_line() {
+        let wants = Wants { stamps: true, ..Wants::default() };
+        let mut lines = EntryPrinter::new(wants, [true; 2]);
+        let mut out = Vec::new();
+        for line in [
+            "2020-01-01T00:00:01Z stdout F a\r2019 b\r\n",
+            "2020-01-01T00:00:02Z stdout F \x1b[8mhidden\n",
+            "2020-01-01T00:00:03Z stdout F seen\n",
+        ] {
+            lines.print(&format::parse(line.as_bytes()).unwrap(), &mut out);
+        }
+        let want = "2020-01-01T00:00:01Z a\\r2019 b\n\
+                    2020-01-01T00:00:02Z \x1b[8mhidden\x1b[m\n\
+                    2020-01-01T00:00:03Z seen\n";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 }
