@@ -621,6 +621,11 @@ fn refused_services_and_options() {
     refused(&["enable", "game", "--tty", "--env", "PATH=/"], 2, "unknown option of a mux");
     refused(&["enable", "game", "--tty", "--log", "cri:a"], 2, "absolute");
     refused(&["disable", "game"], 1, "it is not enabled");
+    pod.set_unit("game@.service", GAME);
+    let long = format!("game@{}.service", "x".repeat(190));
+    refused(&["enable", &long, "--tty"], 1, "try --app with a shorter one");
+    pod.run(&["iottymux", "enable", &long, "--tty", "--app", "short"]);
+    pod.run(&["iottymux", "disable", &long]);
 
     // Nor is what somebody else has written overwritten or taken away.
     let own = "/etc/systemd/system/game.service.d/50-iottymux.conf";

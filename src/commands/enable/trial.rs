@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::systemd::manager::Manager;
 use crate::units::place::{TRIAL, UnitDirectory};
@@ -14,6 +14,8 @@ use crate::units::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, drop_ins};
 /// How long the program of a mux may take for `--help` when `enable` tries it: it takes
 /// milliseconds.
 const TRIAL_TIME: Duration = Duration::from_secs(10);
+/// Bytes of an app's name from which on systemd may fail because of it: 180 were seen to be too many.
+const LONG_NAME: usize = 170;
 
 /// The settings of a mux's unit that decide whether its program can run: the user, the rights, the
 /// visible files. Settings that need directories or descriptors of a real start are left out.
@@ -117,6 +119,9 @@ fn try_one(
     let tried = try_unit(manager, &name, setup, command);
     let forgotten = manager.forget(&name);
     place.take_away(&place.path().join(&name))?;
+    let is_long = app.name.as_str().len() > LONG_NAME;
+    let hint = "such a long name may be too much for systemd; try --app with a shorter one";
+    let tried = if is_long { tried.context(hint) } else { tried };
     tried.and(forgotten)
 }
 
