@@ -24,6 +24,7 @@ use crate::os::state::StateDir;
 use crate::os::{diagnostics, sys};
 use crate::systemd::process;
 use crate::systemd::store::FIRST_FD;
+use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
@@ -89,10 +90,10 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
         log::debug!("cannot write to the log of containerd: {e}");
     }
     if let Some(mistake) = mistake {
-        log::error!("container {}: {mistake:#}", id.escape_debug());
+        log::error!("container {}: {mistake:#}", escape::line(&id));
     }
     if !is_logger(arguments) {
-        let id = id.escape_debug();
+        let id = escape::line(&id);
         log::error!("container {id}: the address has no key {KEY}; the logger goes on without it");
     }
     let started = Started { id, namespace, bundle };
@@ -178,7 +179,7 @@ impl Started {
         for option in options.iter().filter(|word| is_own(word)) {
             if !option.as_encoded_bytes().starts_with(b"--state-dir=") {
                 let option = option.to_string_lossy();
-                let option = option.escape_debug();
+                let option = escape::line(&option);
                 log::error!("this option is left out, since the logger sets it: {option}");
             }
         }

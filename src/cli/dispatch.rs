@@ -148,7 +148,24 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
     let way = way.map(str::to_owned);
     let way = way.or_else(|| resolve_units::variable_of(word?, command.as_deref()?));
     let way = way.or_else(|| attach_to(word.filter(|_| !is_command)?));
-    diagnostics::usage(error, way.as_deref(), &help_of(command.as_deref()))
+    let variable = word.zip(command.as_deref()).and_then(|(option, command)| {
+        Some((option.to_owned(), variable_behind(option, command, &typed)?))
+    });
+    diagnostics::usage(error, variable, way.as_deref(), &help_of(command.as_deref()))
+}
+
+/// The variable that set an option which was not typed.
+fn variable_behind(option: &str, command: &str, typed: &[&str]) -> Option<String> {
+    let cli = Cli::command();
+    let long = option.strip_prefix("--")?.split([' ', '=', '[']).next()?;
+    let has_long = |arg: &&clap::Arg| arg.get_long() == Some(long);
+    let arg = cli.find_subcommand(command)?.get_arguments().find(has_long)?;
+    let is_typed = |word: &&str| {
+        let short = arg.get_short().is_some_and(|short| word.starts_with(&format!("-{short}")));
+        short || word.strip_prefix("--").is_some_and(|word| word.starts_with(long))
+    };
+    let variable = arg.get_env().filter(|name| std::env::var_os(name).is_some());
+    variable.filter(|_| !typed.iter().any(is_typed))?.to_str().map(str::to_owned)
 }
 
 /// How to attach to the app that has this name instead of a command.
@@ -278,6 +295,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             })
         }
         Command::Install { prefix } => install::install(&prefix).map(|()| Exit::Done),
+        Command::Completion { shell } => install::completion(shell).map(|()| Exit::Done),
         Command::List(args) if args.app.is_given()? => {
             list::one(&named(&args.app)?, "\n").map(|()| Exit::Done)
         }

@@ -134,6 +134,11 @@ Modes:
 
 The default of stdin is null; the default of stdout and stderr is log.";
 
+pub(super) const COMPLETION: &str = "\
+Examples:
+  source <(iottymux completion bash)               in ~/.bashrc; zsh: after compinit
+  iottymux completion fish | source                in fish's config.fish";
+
 pub(super) const INSTALL: &str = "\
 Examples:
   sudo iottymux install                            below /usr/local

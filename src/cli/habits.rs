@@ -23,11 +23,7 @@ const HABITS: &[Habit] = &[
     ("", &["is-active", "list-clients", "clients", "who", "wait"], "iottymux status NAME"),
     ("", &["is-enabled"], "iottymux enable --list"),
     ("", &["version", "-v"], "iottymux --version"),
-    (
-        "",
-        &["completion", "completions"],
-        "iottymux install, which adds them for bash, zsh and fish",
-    ),
+    ("", &["completions"], "iottymux completion bash, zsh or fish"),
     ("", &["new", "new-session", "create", "-S"], "iottymux run -it --name NAME COMMAND"),
     ("", &["detach", "detach-client"], "ctrl-p ctrl-q in attach, or iottymux control NAME detach"),
     ("", &["kick", "unattach"], "iottymux control NAME detach"),

@@ -59,6 +59,7 @@ use crate::cli::values::{LogTime, Tail, Wait};
 use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
+use crate::commands::install::Shell;
 use crate::commands::list::ListForm;
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -185,6 +186,13 @@ pub(crate) enum Command {
         /// systemd looks for units below /usr/local and /usr.
         #[arg(long, value_name = "DIR", default_value = "/usr/local")]
         prefix: PathBuf,
+    },
+    /// Print the completion script of a shell.
+    #[command(after_long_help = examples::COMPLETION)]
+    Completion {
+        /// Shell that reads it.
+        #[arg(value_enum)]
+        shell: Shell,
     },
     /// Run the mux of an app with FIFOs (started by iomux@.service).
     #[command(after_long_help = examples::STREAM)]

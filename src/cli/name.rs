@@ -13,6 +13,7 @@ use super::values;
 use crate::commands::{enable, find};
 use crate::os::diagnostics;
 use crate::os::state::{AppDir, StateDir};
+use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
@@ -202,7 +203,7 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
         if let Some((app, _)) = has(&id) {
             return named(given, app);
         }
-        let name = id.strip_suffix(".service").unwrap_or(&id).escape_debug();
+        let name = escape::line(id.strip_suffix(".service").unwrap_or(&id));
         if guess == Guess::OfRun {
             bail!("{name}.service is not an app of iottymux; try systemctl{}", manager.option());
         }

@@ -30,6 +30,7 @@ use crate::os::state::{AppDir, StateDir};
 use crate::systemd::app_status::{self, Inquiry};
 use crate::systemd::notify::Notify;
 use crate::systemd::process;
+use crate::types::escape;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -184,7 +185,7 @@ fn without_shared_targets(logs: Vec<LogSpec>) -> Result<Vec<LogSpec>> {
     for log in logs {
         if kept.iter().any(|other| other.shares_target(&log)) {
             let target = log.target();
-            let shared = anyhow!("two logs have the same target: {}", target.escape_debug());
+            let shared = anyhow!("two logs have the same target: {}", escape::line(&target));
             unless_app_runs::<()>(Err(shared))?;
         } else {
             kept.push(log);
@@ -234,11 +235,11 @@ fn rkt_log() -> Result<Option<LogPath>> {
         Some(mode) if mode == "k8s-plain" => {
             let path = env::var_os(PATH).with_context(|| format!("{MODE}: {PATH} is not set"))?;
             let below = LogPath::below(Path::new(KUBERNETES_LOGS), Path::new(&path));
-            let what = |why| anyhow!("{PATH}={}: {why}", path.display().to_string().escape_debug());
+            let what = |why| anyhow!("{PATH}={}: {why}", escape::line(&path.display().to_string()));
             below.map(Some).map_err(what)
         }
         Some(mode) => {
-            bail!("{MODE}={}: expected k8s-plain", mode.to_string_lossy().escape_debug())
+            bail!("{MODE}={}: expected k8s-plain", escape::line(&mode.to_string_lossy()))
         }
     }
 }
@@ -270,7 +271,7 @@ fn run_dir(args: &RunArgs, state: &StateDir) -> Result<AppDir> {
     let file = args.command.first().and_then(|program| Path::new(program).file_name());
     let file = file.unwrap_or_default().to_string_lossy();
     let name = AppName::derived(&file).with_context(|| {
-        format!("cannot derive an app name from {}: pass --name", file.escape_debug())
+        format!("cannot derive an app name from {}: pass --name", escape::line(&file))
     })?;
     // A directory that is split is that of a service, unless a container had it.
     let is_free =

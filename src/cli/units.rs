@@ -56,7 +56,7 @@ pub(crate) struct ModeArgs {
     #[arg(long, conflicts_with_all = ["stdin", "stdout", "stderr"])]
     pub(crate) tty: bool,
     /// Mode of stdin: tty, stream, null, interactive [default: null].
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = StreamMode::of_input)]
     pub(crate) stdin: Option<StreamMode>,
     /// Mode of stdout: tty, stream, log, null, interactive [default: log].
     #[arg(long, value_name = "MODE")]

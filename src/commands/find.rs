@@ -15,6 +15,7 @@ use strsim::osa_distance;
 
 use super::enable::{self, account};
 use crate::os::state::{AppDir, StateDir};
+use crate::types::escape;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::rights::Refused;
@@ -226,11 +227,11 @@ impl std::error::Error for Unreachable {}
 
 fn forbid(dir: &AppDir) -> String {
     let (uid, name) = (Uid::effective(), dir.name());
-    let user = account::name(uid.as_raw()).map(|user| user.escape_debug().to_string());
+    let user = account::name(uid.as_raw()).map(|user| escape::line(&user).into_owned());
     let word = user.clone().unwrap_or_else(|| uid.to_string());
     let cure = match enable::service_of(dir) {
         Some(service) => format!("sudo iottymux enable {service} --env IOTTYMUX_ALLOW_UID={word}"),
-        None => format!("--allow-uid {uid} for its mux"),
+        None => format!("to start its mux with --allow-uid {uid}"),
     };
     let user = user.map_or(word, |user| format!("{user} ({uid})"));
     format!("user {user} may not attach to app {name}; try {cure}")

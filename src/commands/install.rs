@@ -1,11 +1,12 @@
 //! `install`: copies this program and the files that it has within below a prefix. Man pages and
-//! documents come with packages only.
+//! documents come with packages only. `completion` prints one of these files.
 
 use std::env;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 
 use crate::os::files::replace_in;
 use crate::os::print::print;
@@ -15,22 +16,36 @@ use crate::os::walk::{Links, Walk};
 const PROGRAM: u32 = 0o711;
 /// Mode of the other files.
 const READABLE: u32 = 0o644;
+const BASH: &str = include_str!("../../packaging/completions/iottymux.bash");
+const ZSH: &str = include_str!("../../packaging/completions/_iottymux");
+const FISH: &str = include_str!("../../packaging/completions/iottymux.fish");
 /// The files below the prefix, as `packaging/stage` lays them out.
 const FILES: [(&str, &str); 7] = [
     ("lib/systemd/system/iomux@.service", include_str!("../../units/iomux@.service")),
     ("lib/systemd/system/ttymux@.service", include_str!("../../units/ttymux@.service")),
     ("lib/systemd/system/iojournal@.service", include_str!("../../units/iojournal@.service")),
     ("lib/sysusers.d/iottymux.conf", include_str!("../../units/iottymux.sysusers")),
-    (
-        "share/bash-completion/completions/iottymux",
-        include_str!("../../packaging/completions/iottymux.bash"),
-    ),
-    ("share/zsh/site-functions/_iottymux", include_str!("../../packaging/completions/_iottymux")),
-    (
-        "share/fish/vendor_completions.d/iottymux.fish",
-        include_str!("../../packaging/completions/iottymux.fish"),
-    ),
+    ("share/bash-completion/completions/iottymux", BASH),
+    ("share/zsh/site-functions/_iottymux", ZSH),
+    ("share/fish/vendor_completions.d/iottymux.fish", FISH),
 ];
+
+/// A shell with a completion script.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// `completion`: prints the script of a shell.
+pub(crate) fn completion(shell: Shell) -> Result<()> {
+    print(match shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+    })
+}
 
 /// Installs the program and its files.
 pub(crate) fn install(prefix: &Path) -> Result<()> {

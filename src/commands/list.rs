@@ -13,7 +13,7 @@ use super::status::Known;
 use super::{enable, find};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
-use crate::types::escape::ascii_json;
+use crate::types::escape::{self, ascii_json};
 use crate::types::name::AppName;
 use crate::wire::container::Container;
 use crate::wire::endpoints::Endpoints;
@@ -123,7 +123,7 @@ fn row(asked: Asked, enabled: &BTreeMap<AppName, String>) -> Row {
 /// The apps as a table. A column without any value is left out.
 fn table(rows: &[Row], all: bool) -> String {
     let text =
-        |value: &Option<String>| value.as_deref().unwrap_or_default().escape_debug().to_string();
+        |value: &Option<String>| escape::line(value.as_deref().unwrap_or_default()).into_owned();
     let number = |value: Option<u64>| value.map_or(String::new(), |number| number.to_string());
     let cells = |row: &Row| {
         [
@@ -134,9 +134,9 @@ fn table(rows: &[Row], all: bool) -> String {
             row.uptime_ms.map_or(String::new(), uptime),
             number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
             text(&row.unit) + if row.disabling { " (disabled when it stops)" } else { "" },
-            row.logs.join(",").escape_debug().to_string(),
+            escape::line(&row.logs.join(",")).into_owned(),
             text(&row.container),
-            if all { row.state_dir.escape_debug().to_string() } else { String::new() },
+            if all { escape::line(&row.state_dir).into_owned() } else { String::new() },
         ]
     };
     let titles = COLUMNS.map(str::to_owned);

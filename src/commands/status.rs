@@ -254,10 +254,10 @@ fn text(report: &Report, state: AppState) -> String {
     let _ = write!(
         out,
         "app {}: {}, mux {} {} and up {seconds} s",
-        report.app.escape_debug(),
+        escape::line(&report.app),
         state.word(),
         report.mux_pid,
-        report.state.escape_debug(),
+        escape::line(&report.state),
     );
     let _ = match (report.app_pid, report.app_ended) {
         (Some(pid), None) => writeln!(out, ", app {pid}"),
@@ -312,12 +312,12 @@ fn text(report: &Report, state: AppState) -> String {
         let _ = writeln!(out, "and {} more clients", report.unlisted);
     }
     for LogReport { log, failing, lost_lines, lost_bytes } in &report.logs {
-        let _ = write!(out, "log {}", log.escape_debug());
+        let _ = write!(out, "log {}", escape::line(log));
         if *lost_bytes > 0 {
             let _ = write!(out, ", {lost_lines} lines ({lost_bytes} bytes) lost");
         }
         let _ = match failing {
-            Some(why) => writeln!(out, ", failing: {}", why.escape_debug()),
+            Some(why) => writeln!(out, ", failing: {}", escape::line(why)),
             None => writeln!(out),
         };
     }

@@ -198,7 +198,12 @@ pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
 /// Reports an invalid command line and the `help` command for it, or prints the requested help.
 ///
 /// With a `way` to do what was meant, names that are similar would only distract from it.
-pub(crate) fn usage(error: &clap::Error, way: Option<&str>, help: &str) -> Exit {
+pub(crate) fn usage(
+    error: &clap::Error,
+    variable: Option<(String, String)>,
+    way: Option<&str>,
+    help: &str,
+) -> Exit {
     if !error.use_stderr() {
         // A reader that closes its end is not an error.
         let _ = error.print();
@@ -208,10 +213,15 @@ pub(crate) fn usage(error: &clap::Error, way: Option<&str>, help: &str) -> Exit 
         let _ = error.print();
         return Exit::Usage;
     }
-    match way {
-        Some(way) => say(&format!("{}; try {way}, or {help}", message(&error.to_string()))),
-        None => say(&format!("{}; try {help}", one_line(error))),
-    }
+    let (text, help) = match way {
+        Some(way) => (message(&error.to_string()), format!("{way}, or {help}")),
+        None => (one_line(error), help.to_owned()),
+    };
+    let text = match variable {
+        Some((option, variable)) => text.replace(&format!("'{option}'"), &variable),
+        None => text,
+    };
+    say(&format!("{text}; try {help}"));
     Exit::Usage
 }
 

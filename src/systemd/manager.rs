@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use super::process;
 use crate::os::state::session;
 use crate::os::sys;
+use crate::types::escape;
 use crate::types::limits;
 
 /// How long unneeded socket units may take to end: systemd stops them at once.
@@ -171,10 +172,10 @@ impl fmt::Display for Fate {
         match self {
             Self::Runs => f.write_str("runs"),
             Self::Repeats(result) => {
-                write!(f, "has ended ({}) and is started again", result.escape_debug())
+                write!(f, "has ended ({}) and is started again", escape::line(result))
             }
             Self::Rests => f.write_str("does not run (success)"),
-            Self::Failed(result) => write!(f, "has failed ({})", result.escape_debug()),
+            Self::Failed(result) => write!(f, "has failed ({})", escape::line(result)),
         }
     }
 }
@@ -221,7 +222,7 @@ impl Manager {
     pub(crate) fn stored_descriptors(self, unit: &str) -> Result<usize> {
         const NAME: &str = "NFileDescriptorStore";
         let count = self.properties(unit, NAME)?.remove(NAME).unwrap_or_default();
-        count.parse().with_context(|| format!("cannot read {NAME} of {}", unit.escape_debug()))
+        count.parse().with_context(|| format!("cannot read {NAME} of {}", escape::line(unit)))
     }
 
     /// `systemctl`, for this manager.
@@ -257,7 +258,7 @@ impl Manager {
             bail!(
                 "{}: {}",
                 what(),
-                said.trim().lines().collect::<Vec<_>>().join("; ").escape_debug()
+                escape::line(&said.trim().lines().collect::<Vec<_>>().join("; "))
             );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -298,7 +299,7 @@ impl Manager {
 
     /// The status of a unit once it is not stopping any more, alone or for a restart.
     pub(crate) fn show_settled(self, unit: &str) -> Result<UnitStatus> {
-        telling(&format!("{} to start or stop", unit.escape_debug()), || {
+        telling(&format!("{} to start or stop", escape::line(unit)), || {
             loop {
                 let shown = self.show(unit)?;
                 if !shown.stops() && (shown.runs() || !shown.has_job) {
@@ -343,7 +344,7 @@ impl Manager {
     /// within [`COMES_BACK`].
     pub(crate) fn restart_soon(self, unit: &str, before: &UnitStatus) -> Result<()> {
         self.systemctl(&["restart", "--no-block", "--", unit])?;
-        telling(&format!("systemctl restart {}", unit.escape_debug()), || {
+        telling(&format!("systemctl restart {}", escape::line(unit)), || {
             let mut until = None;
             loop {
                 let now = self.show(unit)?;
@@ -391,7 +392,7 @@ impl Manager {
         let until = Instant::now() + UNNEEDED;
         while self.show(unit)?.runs() {
             if Instant::now() > until {
-                bail!("{} does not end", unit.escape_debug());
+                bail!("{} does not end", escape::line(unit));
             }
             thread::sleep(limits::LOOK_AGAIN);
         }

@@ -30,6 +30,14 @@ impl StreamMode {
     ];
 }
 
+impl StreamMode {
+    /// Reads a mode of stdin, of which an error names only those. A log is refused with the other
+    /// combinations that make no sense.
+    pub(crate) fn of_input(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_: String| "expected interactive, tty, stream or null".to_owned())
+    }
+}
+
 impl fmt::Display for StreamMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Self::ALL.iter().find(|(_, mode)| mode == self).map_or("", |(name, _)| name);

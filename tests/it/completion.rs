@@ -79,7 +79,7 @@ fn completes_all(window: &Window) {
 #[test]
 fn in_bash() {
     let Some(shell) = Shell::new("bash") else { return };
-    let script = format!("PS1='ready>'\n. {SCRIPTS}/iottymux.bash\n");
+    let script = "PS1='ready>'\nsource <(iottymux completion bash)\n";
     fs::write(shell.rig.file("rc"), script).unwrap();
     let rc = shell.rig.file("rc");
     let window = shell.start(&format!("bash --noprofile --rcfile {}", rc.display()));
@@ -92,27 +92,30 @@ fn in_bash() {
 
 #[test]
 fn in_zsh() {
-    let Some(shell) = Shell::new("zsh") else { return };
-    let script = format!(
-        "PS1='ready>'\nfpath=({SCRIPTS} $fpath)\nautoload -U compinit\ncompinit -u -D\n\
-         setopt no_always_last_prompt\n"
-    );
-    fs::write(shell.rig.file("home/.zshrc"), script).unwrap();
-    let window = shell.start("zsh -d");
-    completes_all(&window);
-    window.type_in("iottymux attach ");
-    window.press(&["Tab"]);
-    window.wait_for("game-eu  game-us  web");
+    // As a package installs it, and as a person reads it.
+    for (before, after) in
+        [(&*format!("fpath=({SCRIPTS} $fpath)"), ""), ("", "source <(iottymux completion zsh)")]
+    {
+        let Some(shell) = Shell::new("zsh") else { return };
+        let script = format!(
+            "PS1='ready>'\n{before}\nautoload -U compinit\ncompinit -u -D\n{after}\n\
+             setopt no_always_last_prompt\n"
+        );
+        fs::write(shell.rig.file("home/.zshrc"), script).unwrap();
+        let window = shell.start("zsh -d");
+        completes_all(&window);
+        window.type_in("iottymux attach ");
+        window.press(&["Tab"]);
+        window.wait_for("game-eu  game-us  web");
+    }
 }
 
 #[test]
 fn in_fish() {
     let Some(shell) = Shell::new("fish") else { return };
-    let script = format!(
-        "function fish_prompt; echo -n 'ready>'; end; set fish_greeting; \
-         function fish_right_prompt; end; set -g fish_autosuggestion_enabled 0; \
-         source {SCRIPTS}/iottymux.fish"
-    );
+    let script = "function fish_prompt; echo -n 'ready>'; end; set fish_greeting; \
+                  function fish_right_prompt; end; set -g fish_autosuggestion_enabled 0; \
+                  iottymux completion fish | source";
     let window = shell.start(&format!("fish --no-config --init-command \"{script}\""));
     completes_all(&window);
     window.type_in("iottymux attach ");

@@ -91,8 +91,9 @@ fn an_unanswered_question_is_unknown_in_one_line() {
         let mux = mux(&rig, systemctl, |_| {});
         let (kind, _, said) = farewell(&rig, mux);
         assert_eq!(kind, FrameKind::Closing, "{systemctl:?}");
-        let [warning] = warnings(&said)[..] else { panic!("{systemctl:?}: {said}") };
-        assert!(warning.contains("app demo: ") && warning.contains(why), "{warning}");
+        // No warning: while the system shuts down, nobody may be there to ask.
+        let tells = |line: &&str| line.contains("app demo: ") && line.contains(why);
+        assert_eq!(said.lines().filter(tells).count(), 1, "{systemctl:?}: {said}");
     }
 }
 

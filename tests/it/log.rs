@@ -106,6 +106,22 @@ fn empty_lines_without_number_are_all_there() {
     assert!(entries.iter().all(|entry| entry == "stdout F "));
 }
 
+/// A person looks for the option that is named, and it is in a unit's environment.
+#[test]
+fn a_variable_is_named_where_it_was_not_an_option() {
+    let rig = Rig::new();
+    for (words, named) in [
+        (&["stream", "--app", APP][..], "invalid value 'lots' for IOTTYMUX_BACKLOG: expected"),
+        (&["stream", "--app", APP, "--backlog=lots"], "for '--backlog <BYTES>': expected"),
+    ] {
+        let mut command = rig.command(words);
+        command.env("IOTTYMUX_BACKLOG", "lots");
+        let mut mux = Proc::spawn(command);
+        assert_eq!(mux.ends(), 2);
+        assert!(mux.stderr.text().contains(named), "{}", mux.stderr.text());
+    }
+}
+
 #[test]
 fn half_a_line_is_a_part_after_a_pause() {
     let rig = Rig::new();

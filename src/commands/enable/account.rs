@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::os::print::print;
 use crate::systemd::manager::Manager;
+use crate::types::escape;
 use crate::types::name::AppName;
 use crate::units::{AppUnits, MuxUnit, Setup};
 
@@ -62,7 +63,7 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
             continue;
         }
         let dir_text = dir.display().to_string();
-        let (dir_text, own) = (dir_text.escape_debug(), own.display());
+        let (dir_text, own) = (escape::line(&dir_text), own.display());
         if dir.starts_with(LOGS) {
             bail!("the mux of app {} cannot write in {dir_text}. Try a log below {own}", app.name);
         }
@@ -103,7 +104,7 @@ pub(crate) fn number(name: &str, is_group: bool) -> Result<u32> {
     let output = output.context("cannot run getent")?;
     let line = String::from_utf8_lossy(&output.stdout);
     let number = line.lines().next().and_then(|line| line.split(':').nth(2)?.parse().ok());
-    number.with_context(|| format!("there is no {what} '{}'", name.escape_debug()))
+    number.with_context(|| format!("there is no {what} '{}'", escape::line(name)))
 }
 
 /// The name of a user, if it has one here.

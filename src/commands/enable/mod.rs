@@ -23,6 +23,7 @@ use self::switch::Switch;
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::systemd::manager::{Fate, Manager, UnitStatus};
+use crate::types::escape;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::place::{self, Changes, UnitDirectory, is_socket};
@@ -207,7 +208,7 @@ fn check_service(
         );
     }
     if shown.id != service.as_str() {
-        bail!("it is another name of {}: enable that one", shown.id.escape_debug());
+        bail!("it is another name of {}: enable that one", escape::line(&shown.id));
     }
     Ok(())
 }
@@ -313,7 +314,7 @@ fn check_streams(
     let (manager, app) = (switch.manager, switch.app);
     place.plan(&place.all()?, app.owner(), files.to_vec())?;
     if let Some(mux) = foreign_mux(switch.shown, &switch.before) {
-        let mux = mux.escape_debug();
+        let mux = escape::line(mux);
         bail!("lines that iottymux did not write make it want {mux}: remove these lines first");
     }
     refuse_mux_of_another(manager, app.service.as_str(), &switch.muxes)?;
@@ -458,7 +459,7 @@ fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[MuxUnit]) -> 
         let users = manager.properties(&mux.unit(), "WantedBy,RequiredBy,BoundBy")?;
         let mut users = users.values().flat_map(|units| units.split_whitespace());
         if let Some(other) = users.find(|unit| *unit != service) {
-            let (other, name) = (other.escape_debug(), &mux.name);
+            let (other, name) = (escape::line(other), &mux.name);
             bail!("{other} has the mux {name} already; give {service} another name (--app)");
         }
     }
@@ -482,7 +483,7 @@ fn overridden(manager: Manager, service: &str, files: &[UnitFile]) -> Result<Vec
         let holds = all.get(name)?;
         // The part before the path or name.
         let kind = |value: &str| value.split(':').next().unwrap_or_default().to_owned();
-        (kind(holds) != kind(value)).then(|| format!("{name}={}", holds.escape_debug()))
+        (kind(holds) != kind(value)).then(|| format!("{name}={}", escape::line(holds)))
     };
     Ok(wanted.filter_map(differs).collect())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::systemd::manager::Manager;
+use crate::types::escape;
 use crate::units::place::{TRIAL, UnitDirectory};
 use crate::units::text::with_checksum;
 use crate::units::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, drop_ins};
@@ -141,7 +142,7 @@ fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Resul
             "the mux could not start: its unit cannot run {} (203/EXEC). The unit hides /home, /root \
              and /tmp, and its user must be able to run the program and to pass each directory above \
              it. Try: {}",
-            program.escape_debug(),
+            escape::line(program),
             remedy(setup)
         ),
         "217" => bail!(
@@ -149,9 +150,9 @@ fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Resul
         ),
         status => bail!(
             "the mux could not start: with the rights of its unit {} --help ends with {} ({})",
-            program.escape_debug(),
-            property("Result").escape_debug(),
-            status.escape_debug()
+            escape::line(program),
+            escape::line(property("Result")),
+            escape::line(status)
         ),
     }
 }
@@ -160,7 +161,7 @@ fn try_unit(manager: Manager, name: &str, setup: &Setup, command: &str) -> Resul
 fn remedy(setup: &Setup) -> String {
     let to = Path::new("/usr/local/bin/iottymux");
     match setup.binary.as_deref().filter(|from| Path::new(from) != to) {
-        Some(from) => format!("install -m 711 {} {}", from.escape_debug(), to.display()),
+        Some(from) => format!("install -m 711 {} {}", escape::line(from), to.display()),
         None => "chmod 711 $(command -v iottymux)".to_owned(),
     }
 }
