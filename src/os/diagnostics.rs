@@ -49,7 +49,7 @@ pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
                 let line = line(&text);
                 let level_name = level.as_str().to_ascii_lowercase();
                 let written = writeln!(out, "iottymux: {level_name}: {line}");
-                if level <= Level::Warn {
+                if level <= Level::Warn && record.target() != CLIENTS {
                     keep(text);
                 }
                 written
@@ -107,6 +107,10 @@ fn keep(mut complaint: String) {
     kept.push_back((Now::read().stamp, complaint));
 }
 
+/// The target of log lines that clients can cause: they do not displace the mux's own errors in its
+/// status.
+const CLIENTS: &str = "clients";
+
 /// A rate limit for log lines that clients can cause: of more than [`LINES`] within
 /// [`LINES_TIME`] only the number is logged, so that journald does not drop lines of the
 /// app.
@@ -134,10 +138,11 @@ impl Limited {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (may, left_out) = window.next(Instant::now());
         if left_out > 0 {
-            log::log!(level, "{left_out} lines about {} were suppressed", self.what);
+            let what = self.what;
+            log::log!(target: CLIENTS, level, "{left_out} lines about {what} were suppressed");
         }
         if may {
-            log::log!(level, "{line}");
+            log::log!(target: CLIENTS, level, "{line}");
         }
     }
 

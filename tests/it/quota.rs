@@ -169,6 +169,20 @@ fn one_user_does_not_ask_for_ever() {
 }
 
 #[test]
+fn what_clients_do_wrong_does_not_displace_the_errors_of_the_mux() {
+    let Some(rig) = shared_rig() else { return };
+    let log = format!("cri:{}/in/all", rig.file("says").display());
+    fs::write(rig.file("says"), "").unwrap();
+    let mux = rig.mux(["stream", "--app", APP, "--view-uid", MANY, "--log", &log]);
+    rig.writer("stdout").write_all(b"a line\n").unwrap();
+    mux.stderr.wait_for("Not a directory");
+    let crowd = Crowd::come(&rig, MANY, "session", (0, 12), b"\xff\xff\xff\xff\xff\xff\xff\xff");
+    eventually("they are let go", || crowd.ended() == 12);
+    let errors = rig.status()["errors"].to_string();
+    assert!(errors.contains("Not a directory") && !errors.contains("uid="), "{errors}");
+}
+
+#[test]
 fn some_places_are_reserved_for_root() {
     let Some(rig) = shared_rig() else { return };
     let mux = rig.few_descriptors(DESCRIPTORS, &["--view-uid", MANY]);
@@ -240,7 +254,7 @@ fn what_root_types_does_not_stand_behind_a_flood() {
     stop.stderr.wait_for("has not taken the line yet");
     mux.rests();
     let (mut before, mut byte) = (Vec::new(), [0]);
-    while !before.ends_with(b"\nstop\n") {
+    while !before.ends_with(b"stop\n") {
         (&app).read_exact(&mut byte).unwrap();
         before.extend(byte);
     }

@@ -139,7 +139,12 @@ fn a_user_in_no_list_gets_an_error() {
     let mut attach = attach_as_other(&rig, "0", &[]);
     assert_eq!(attach.ends(), 1);
     let said = attach.stderr.text();
-    assert!(said.contains("user 54321 may not attach to app demo; try to start its mux with --allow-uid"), "{said}");
+    assert!(
+        said.contains(
+            "user 54321 may not attach to app demo; try to start its mux with --allow-uid"
+        ),
+        "{said}"
+    );
     assert_eq!(said.lines().count(), 1, "{said}");
     mux.stderr.wait_for(&format!("uid=54321 pid={} refused at a session: ", attach.pid()));
     // A raw socket has no words: it just ends, before a byte of the app.

@@ -173,10 +173,12 @@ impl Input {
     /// made room.
     pub(crate) fn room(&self, id: ClientId) -> usize {
         let Some(writer) = self.writers.get(&id).filter(|w| !w.ended) else { return 0 };
-        let room = if writer.waiting.is_empty() {
-            limits::INPUT.saturating_sub(self.queue.len()).min(self.queue_room(writer.right))
-        } else {
-            limits::INPUT.saturating_sub(writer.waiting.len())
+        let room = match writer.right {
+            Right::Own if writer.waiting.is_empty() => {
+                limits::INPUT.saturating_sub(self.queue.len())
+            }
+            // More than may be queued, so that it can be cut at a line's end.
+            _ => limits::INPUT.saturating_sub(writer.waiting.len()),
         };
         // The client whose turn it is does not wait for others of its user: they wait for it.
         let has_turn = self.only() == Some(id) || self.turn.is_some_and(|turn| turn.client == id);
