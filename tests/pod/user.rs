@@ -166,4 +166,16 @@ fn the_journal_of_a_users_service() {
     // It looks at the end of several files of the journal, which journald is just writing.
     eventually_in(": err", status);
     assert!(!pod.names("/home/one/.config/systemd/user").iter().any(|n| n.contains("iojournal")));
+
+    // root is shown the lines of this service, and not those of the system's of the same name.
+    let other = "[Service]\nExecStart=/bin/sh -c 'echo the system; exec sleep 1000'\n";
+    pod.set_unit("bot.service", other);
+    pod.systemctl(&["start", "bot"]);
+    pod.run(&["journalctl", "--sync"]);
+    let state = ["iottymux", "--state-dir", "/run/user/1/iottymux", "logs", "bot"];
+    let said = pod.run(&state);
+    assert!(said.contains("up\n") && !said.contains("the system"), "{said}");
+    // A journal in memory is closed to the user, who is shown what the mux keeps.
+    let said = run(&pod, &["iottymux", "logs", "bot"]);
+    assert!(said.contains("up\n"), "{said}");
 }

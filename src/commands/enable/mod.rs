@@ -107,7 +107,8 @@ pub(crate) fn of_service(user: bool, service: &ServiceName) -> Option<EnabledSer
 
 /// The manager of the service that is this app.
 pub(crate) fn manager_of(app: &AppDir) -> Manager {
-    Manager { user: !Uid::effective().is_root() && !app.is_of_system() }
+    // root has no way to ask the manager of another user.
+    Manager { user: !Uid::effective().is_root() && app.user().is_some() }
 }
 
 /// The service that is this app, if it is enabled.

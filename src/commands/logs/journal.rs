@@ -17,7 +17,6 @@ use super::output::Output;
 use super::watch::{FileWatch, Woken, ends_in};
 use crate::logfmt::entry::LoggedEntry;
 use crate::os::state::AppDir;
-use crate::systemd::manager::Manager;
 use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
@@ -29,7 +28,8 @@ const MICRO: u64 = 1000;
 #[derive(Debug)]
 pub(super) struct JournalEntries {
     pub(super) app: AppDir,
-    pub(super) manager: Manager,
+    /// The user whose service it is; `None`: the system's.
+    pub(super) user: Option<u32>,
     pub(super) service: String,
 }
 
@@ -60,12 +60,13 @@ pub(super) fn show(request: &LogsRequest, entries: &JournalEntries) -> Result<bo
     Ok(log.cursor.is_some())
 }
 
-/// Whether this user may read the lines of services of this manager.
-pub(super) fn is_readable(manager: Manager) -> bool {
+/// Whether this user may read the journal, and not only root and the group systemd-journal. A journal
+/// that is only in memory has no file for a user.
+pub(super) fn is_readable() -> bool {
     let mut command = Command::new("journalctl");
     command.args(["--quiet", "--lines=0"]).stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    manager.user || Uid::effective().is_root() || command.status().is_ok_and(|end| end.success())
+    Uid::effective().is_root() || command.status().is_ok_and(|end| end.success())
 }
 
 /// An entry in journalctl's JSON. A field that occurs twice is an array, and so are bytes that are
@@ -109,7 +110,7 @@ struct Journal<'a> {
 impl Journal<'_> {
     /// Starts journalctl for the entries after the last one.
     fn start(&self, options: Vec<String>) -> Result<(Child, ChildStdout)> {
-        let JournalEntries { manager, service, .. } = self.entries;
+        let JournalEntries { user, service, .. } = self.entries;
         let mut command = Command::new("journalctl");
         command.args(["--no-pager", "--all", "--output=json", FIELDS]).args(options);
         let seconds =
@@ -125,8 +126,8 @@ impl Journal<'_> {
             command.arg(format!("--until={}", seconds(until)));
         }
         // Not --unit, which also shows what systemd reports about the service.
-        if manager.user {
-            let user = format!("_UID={}", Uid::effective());
+        if let Some(user) = user {
+            let user = format!("_UID={user}");
             command.args([&user, &format!("_SYSTEMD_USER_UNIT={service}"), "+"]);
             command.args([&user, &format!("OBJECT_SYSTEMD_USER_UNIT={service}")]);
         } else {

@@ -247,10 +247,7 @@ fn source(request: &LogsRequest) -> Result<Source<'_>> {
 
 /// Where the lines of an app without a log file are, or with one that this user may not read.
 fn without_files(app: &AppDir, is_file_closed: bool) -> Result<Source<'_>> {
-    let entries = |service| {
-        let manager = enable::manager_of(app);
-        JournalEntries { app: app.clone(), manager, service }
-    };
+    let entries = |service| JournalEntries { app: app.clone(), user: app.user(), service };
     match status::report(app) {
         Ok(mut report) => {
             // Until a restart its lines go where they went before.
@@ -258,8 +255,7 @@ fn without_files(app: &AppDir, is_file_closed: bool) -> Result<Source<'_>> {
             let is_logged =
                 is_elsewhere || report.logs.iter().any(|log| log.log.starts_with("journal"));
             let service = report.service.take();
-            let is_journal_closed =
-                is_logged && service.is_some() && !journal::is_readable(enable::manager_of(app));
+            let is_journal_closed = is_logged && service.is_some() && !journal::is_readable();
             match service {
                 // A service without output streams has them in the journal.
                 Some(service) if is_logged && !is_journal_closed || report.streams.is_empty() => {
@@ -274,7 +270,7 @@ fn without_files(app: &AppDir, is_file_closed: bool) -> Result<Source<'_>> {
         Err(e) => {
             let service = enable::service_of(app);
             let last = e.downcast_ref::<find::Ended>().map(|ended| ended.last.clone());
-            let service = service.filter(|_| journal::is_readable(enable::manager_of(app)));
+            let service = service.filter(|_| journal::is_readable());
             match (service, last) {
                 (Some(service), last) => Ok(Source::Journal(entries(service), last)),
                 (None, Some(last)) => Ok(Source::Last(app, last)),

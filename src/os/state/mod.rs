@@ -249,6 +249,14 @@ impl AppDir {
         self.state() == Path::new(SYSTEM)
     }
 
+    /// The user whose manager has the service that is this app; `None`: the system's.
+    pub(crate) fn user(&self) -> Option<u32> {
+        let session = self.state().strip_prefix(session::USERS).ok();
+        let named = session.and_then(|rest| rest.iter().next()?.to_str()?.parse().ok());
+        let own = Uid::effective();
+        named.or_else(|| (!own.is_root() && !self.is_of_system()).then(|| own.as_raw()))
+    }
+
     /// Whether it is in the directory of the system or of this user, and not in a given one.
     pub(crate) fn is_default(&self) -> bool {
         self.is_of_system() || StateDir::resolve(None).is_ok_and(|own| own.0 == self.state())
