@@ -205,6 +205,9 @@ fn app(
         }
     }
     refuse_both_rights(&variables)?;
+    if args.user {
+        refuse_others(&variables)?;
+    }
     if let Some(path) = &kubernetes {
         let refuse =
             |why| anyhow!("cannot use {} as the kubelet's log: {why}", path.escape_debug());
@@ -275,6 +278,19 @@ fn joined(env: &[(String, String)]) -> Result<Vec<(String, String)>> {
         }
     }
     Ok(all)
+}
+
+/// Refuses other users for a service of one's own: the session's directory is closed to them.
+fn refuse_others(variables: &[Variable]) -> Result<()> {
+    let mut lists = PEERS.iter().flat_map(|(_, lists)| lists);
+    if let Some(list) = lists.find(|list| variables.iter().any(|variable| variable.name == **list))
+    {
+        bail!(
+            "{list} does not go with --user: no other user can enter the directory of your session, \
+             where the mux is"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses users and groups that are to type and only to view: they could type.

@@ -230,7 +230,11 @@ fn forbid(dir: &AppDir) -> String {
     let user = account::name(uid.as_raw()).map(|user| escape::line(&user).into_owned());
     let word = user.clone().unwrap_or_else(|| uid.to_string());
     let cure = match enable::service_of(dir) {
-        Some(service) => format!("sudo iottymux enable {service} --env IOTTYMUX_ALLOW_UID={word}"),
+        Some(service) => {
+            // Those who are admitted stay.
+            let others = enable::admitted(&service).map_or(String::new(), |others| others + ",");
+            format!("sudo iottymux enable {service} --env IOTTYMUX_ALLOW_UID={others}{word}")
+        }
         None => format!("to start its mux with --allow-uid {uid}"),
     };
     let user = user.map_or(word, |user| format!("{user} ({uid})"));

@@ -68,6 +68,15 @@ fn a_user_needs_no_variable_of_the_session() {
         own.line_ending("hello");
         run(&["disable", "--user", "bot", "--now"]);
     }
+    // What a user's mux cannot do is refused.
+    let refused = |words: &[&str], why: &str| {
+        let enable = ["iottymux", "enable", "--user", "bot", "--tty"];
+        let output = pod.try_run(&crate::user::words(&[&enable[..], words].concat()));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(why), "{said}");
+    };
+    refused(&["--env", "IOTTYMUX_VIEW_UID=2"], "IOTTYMUX_VIEW_UID does not go with --user");
+    refused(&["--log", "cri:/var/log/bot.log"], "cannot create files in /var/log.");
     let user = ["setpriv", "--reuid=2", "--regid=2", "--clear-groups", "iottymux", "run", "true"];
     let said = String::from_utf8(pod.try_run(&user).stderr).unwrap();
     let why = "XDG_RUNTIME_DIR is not set, and /run/user/2 is not there; try --state-dir DIR";

@@ -48,6 +48,9 @@ pub(crate) fn make(setup: &Setup) -> Result<()> {
 /// Refuses logs in directories where the user of the muxes cannot create files, and in those of
 /// other muxes.
 pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
+    if setup.user {
+        return check_own_logs(app);
+    }
     if !setup.has_account() {
         return Ok(());
     }
@@ -67,10 +70,7 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
         if dir.starts_with(LOGS) {
             bail!("the mux of app {} cannot write in {dir_text}. Try a log below {own}", app.name);
         }
-        let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
-        let mut test = Command::new("test");
-        test.arg("-w").arg(there).arg("-a").arg("-x").arg(there).uid(uid).gid(gid);
-        if test.status().context("cannot check the directory of a log")?.success() {
+        if is_writable(dir, |test| test.uid(uid).gid(gid))? {
             continue;
         }
         // An existing directory has an owner. This command would take it away from that owner.
@@ -85,6 +85,32 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Refuses logs in directories where this user cannot create files: its mux has no other rights.
+fn check_own_logs(app: &AppUnits) -> Result<()> {
+    for log in &app.logs {
+        let dir = Path::new(log).parent().unwrap_or(Path::new("/"));
+        if !is_writable(dir, |test| test)? {
+            let dir = dir.display().to_string();
+            bail!(
+                "this user, as which the mux runs, cannot create files in {}. Try a log below your \
+                 home directory",
+                escape::line(&dir)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether files can be created in a directory, or in that in which it can be made; `as_user` says by
+/// whom.
+fn is_writable(dir: &Path, as_user: impl FnOnce(&mut Command) -> &mut Command) -> Result<bool> {
+    let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+    let mut test = Command::new("test");
+    test.arg("-w").arg(there).arg("-a").arg("-x").arg(there);
+    let status = as_user(&mut test).status().context("cannot check the directory of a log")?;
+    Ok(status.success())
 }
 
 /// Removes the directory that systemd made for the logs of a mux, if there is no log in it.

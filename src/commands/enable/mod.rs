@@ -100,6 +100,17 @@ pub(crate) fn enabled_by(user: bool) -> Result<Vec<EnabledService>> {
     place.owners()?.into_iter().map(found).collect()
 }
 
+/// The users that may type into a service of the system, as `enable` was given them.
+pub(crate) fn admitted(service: &str) -> Option<String> {
+    const LIST: &str = "IOTTYMUX_ALLOW_UID=";
+    let enabled = of_service(false, &service.parse().ok()?)?;
+    let list = |word: &String| {
+        word.strip_prefix("--env=").unwrap_or(word).strip_prefix(LIST).map(str::to_owned)
+    };
+    let lists: Vec<String> = enabled.words.iter().filter_map(list).collect();
+    (!lists.is_empty()).then(|| lists.join(","))
+}
+
 /// The service of this name, if it is enabled.
 pub(crate) fn of_service(user: bool, service: &ServiceName) -> Option<EnabledService> {
     enabled_by(user).ok()?.into_iter().find(|found| found.service == *service)
