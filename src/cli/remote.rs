@@ -1,14 +1,15 @@
 //! `--host`: the same command on another machine, by ssh.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::iter;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process;
 
 use anyhow::{Context, Error, Result};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use memchr::memchr;
 
 use super::{Cli, Command};
@@ -29,9 +30,28 @@ pub(super) fn exec(host: &str, command: &Command, arguments: &[OsString]) -> Res
         // Without an escape character: each key is the app's.
         ssh.args(["-t", "-e", "none"]);
     }
-    ssh.args(["--", host, "iottymux"]);
-    ssh.args(arguments.iter().map(|word| quoted(&word.to_string_lossy())));
+    ssh.args(["--", host]);
+    let settings = settings(&arguments);
+    if !settings.is_empty() {
+        ssh.arg("env").args(settings.iter().map(|setting| quoted(setting)));
+    }
+    ssh.arg("iottymux").args(arguments.iter().map(|word| quoted(word)));
     Err(Error::new(ssh.exec())).context("cannot execute ssh")
+}
+
+/// The variables here that set options of the command, which the other machine does not know. The
+/// state directory is one of this machine.
+fn settings(arguments: &[OsString]) -> Vec<OsString> {
+    let cli = Cli::command();
+    let command = arguments.iter().find_map(|word| cli.find_subcommand(word));
+    let options =
+        cli.get_arguments().chain(command.into_iter().flat_map(clap::Command::get_arguments));
+    let names = options.filter_map(|option| option.get_env());
+    let set = |name: &OsStr| {
+        let value = env::var_os(name).filter(|_| name != "IOTTYMUX_STATE_DIR")?;
+        Some(OsString::from_vec([name.as_bytes(), b"=", value.as_bytes()].concat()))
+    };
+    names.filter_map(set).collect()
 }
 
 /// The arguments without the option for the host: the first way to leave it out after which clap
@@ -62,16 +82,19 @@ fn left_out(arguments: &[OsString], at: usize) -> Option<Vec<OsString>> {
 
 /// Words as a shell takes them.
 pub(super) fn line(words: &[String]) -> String {
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    let words = words.iter().map(|word| quoted(word.as_ref()).to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
 }
 
-/// A word for the shell of the other machine.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
+/// A word for the shell of the other machine, with the same bytes.
+fn quoted(word: &OsStr) -> OsString {
+    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_=./:,@%+".contains(b);
+    let bytes = word.as_bytes();
+    if !bytes.is_empty() && bytes.iter().all(is_plain) {
         return word.to_owned();
     }
-    format!("'{}'", word.replace('\'', "'\\''"))
+    let parts: Vec<&[u8]> = bytes.split(|b| *b == b'\'').collect();
+    OsString::from_vec([b"'", &parts.join(&b"'\\''"[..])[..], b"'"].concat())
 }
 
 #[cfg(test)]
@@ -92,8 +115,10 @@ mod tests {
         ] {
             let line: Vec<OsString> = line.iter().map(OsString::from).collect();
             let rest = without_host(&line).unwrap();
-            let words: Vec<_> = rest.iter().map(|word| quoted(word.to_str().unwrap())).collect();
-            assert_eq!(words.join(" "), want);
+            let words: Vec<_> = rest.iter().map(|word| quoted(word)).collect();
+            assert_eq!(words.join(OsStr::new(" ")), want);
         }
+        let bytes = quoted(OsStr::from_bytes(b"\xff'x"));
+        assert_eq!(bytes.as_bytes(), b"'\xff'\\''x'");
     }
 }

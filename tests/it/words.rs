@@ -257,7 +257,10 @@ fn another_machine_is_reached_by_ssh() {
     let code = attach.ends();
     assert!(code == 6 || code == 1, "{code}: {}", attach.stderr.so_far());
     assert_eq!(app.ends(), 6);
-    assert_eq!(said(), "-- there iottymux attach demo --read-only --from start\n");
+    assert_eq!(
+        said(),
+        "-- there env IOTTYMUX_RECONNECT=0 iottymux attach demo --read-only --from start\n"
+    );
     // At a terminal it asks for one there, without ssh's own escape character.
     let local = crate::pty::Pty::open(24, 80);
     let mut again = run(&rig, &[], "echo up; sleep 1000");
@@ -265,9 +268,17 @@ fn another_machine_is_reached_by_ssh() {
     command.env("PATH", &path);
     let mut attach = local.spawn(command);
     local.shown.wait_for("up");
-    assert_eq!(said(), "-t -e none -- there iottymux attach demo\n");
+    assert_eq!(said(), "-t -e none -- there env IOTTYMUX_RECONNECT=0 iottymux attach demo\n");
     attach.signal(Signal::SIGTERM);
     attach.ends();
+    // A setting of this shell is one of that command there, too: it types nothing.
+    let mut viewer = rig.command(["attach", APP, "--from=start", "-H", "there"]);
+    viewer.env("PATH", &path).env("IOTTYMUX_READ_ONLY", "1").env("IOTTYMUX_TAIL", "1");
+    let mut viewer = Proc::spawn(viewer);
+    viewer.stdout.wait_for("up");
+    assert!(said().contains(" IOTTYMUX_READ_ONLY=1 ") && !said().contains("TAIL"), "{}", said());
+    viewer.signal(Signal::SIGTERM);
+    viewer.ends();
     prints(remote(&["-Hthere", "kill", APP]), "app demo ended by signal 9\n");
     assert_eq!(again.ends(), 137);
     let mut missing = rig.command(["-H", "there", "list"]);
