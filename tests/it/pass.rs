@@ -11,7 +11,9 @@ use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 
 /// Strings that do more than draw, in pieces that are cut anywhere.
-const HOSTILE: [&[u8]; 8] = [
+const HOSTILE: [&[u8]; 9] = [
+    // Control characters within, which terminals execute apart.
+    b"\x1b\0]52;c;ZXZpbA==\x07\x1b\n]2;title\x07\x1b\x7f_evil\x1b\\\x1b[\0>2t",
     b"<a>\x1b]52;c;ZXZpbA==\x07<b>\x1b]2;ti",
     b"tle\x1b\\<c>\x1b",
     b"]0;title\x07<d>\x1bPtmux;\x1b\x1b]52;c;ZXZpbA==\x07\x1b\\<e>\x1b]13",
@@ -28,9 +30,10 @@ const REST: &str = "52;c;ZXZpbA==\x07<l>\x1b[31mred\x1b[m\x1b]8;;http://x\x07lin
 fn assert_harmless(shown: &str) {
     assert!(shown.contains(DRAWN) && shown.contains(REST), "{shown:?}");
     for bad in [
-        "\x1b]52",
+        "]52",
+        "]2;",
+        ">2t",
         "\x1b]0",
-        "\x1b]2",
         "\x1b]1337",
         "\x1b]777",
         "\x1bP",

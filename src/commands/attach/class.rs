@@ -77,7 +77,7 @@ fn control(control: &Control<'_>) -> Class {
             _ => Class::Drawing,
         },
         // The encoding of titles.
-        (b'>', 0, b't' | b'T') => Class::Title,
+        (b'>', _, b't' | b'T') => Class::Title,
         // The printer.
         (_, _, b'i') => Class::Other,
         _ => Class::Drawing,

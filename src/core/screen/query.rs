@@ -1,7 +1,7 @@
 //! The queries of programs to their terminal, and the answers of a plain one.
 
 use super::modes::{SIZE_REPORTS, ScreenModes};
-use super::scan::{Control, ENQ, ESC, Piece, Scanner, number, plain_len, string};
+use super::scan::{Control, ENQ, ESC, Piece, Scanner, inner_controls, number, plain_len, string};
 use crate::types::size::Size;
 
 /// A query to the terminal.
@@ -109,7 +109,10 @@ impl Query {
                 found(Self::Enquiry);
                 true
             }
-            Piece::Sequence(raw) => Self::read(raw, found),
+            Piece::Sequence(raw) => match inner_controls(raw) {
+                Some((_, raw)) => Self::read(&raw, found),
+                None => Self::read(raw, found),
+            },
             Piece::Control(_) | Piece::Text(_) | Piece::Opaque(_) => false,
         }
     }

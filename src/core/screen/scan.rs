@@ -13,6 +13,8 @@ use crate::types::limits;
 pub(crate) const ESC: u8 = 0x1b;
 /// Queries a terminal's answerback.
 pub(crate) const ENQ: u8 = 0x05;
+/// Does nothing.
+const DEL: u8 = 0x7f;
 /// Selects the second character set.
 pub(crate) const SHIFT_OUT: u8 = 0x0e;
 /// Selects the first character set again.
@@ -57,6 +59,8 @@ pub(crate) enum ScanStep {
     End,
     /// The byte cancels the sequence.
     Cancel,
+    /// The byte is text, and breaks the sequence off.
+    Abort,
     /// The last `ESC` breaks the sequence off and begins another one.
     Restart,
 }
@@ -122,6 +126,7 @@ impl Scanner {
                 }
                 ScanStep::End => return Some(self.end(rest, i + 1, at, true)),
                 ScanStep::Cancel => return Some(self.end(rest, i + 1, at, false)),
+                ScanStep::Abort => return Some(self.end(rest, i, at, false)),
                 ScanStep::Restart if self.state != ScanState::StringEscape => {
                     return Some(self.end(rest, i, at, false));
                 }
@@ -248,6 +253,9 @@ pub(crate) fn step(place: ScanState, byte: u8) -> ScanStep {
         (ScanState::Command, 0x07) => ScanStep::End,
         (ScanState::StringEscape, b'\\') => ScanStep::End,
         (ScanState::StringEscape, _) => ScanStep::Restart,
+        (ScanState::Escape | ScanState::Intermediate | ScanState::Control, 0x80..) => {
+            ScanStep::Abort
+        }
         // Control characters inside, which terminals execute, and unexpected bytes.
         (place, _) => ScanStep::On(place),
     }
@@ -306,14 +314,26 @@ pub(crate) fn string(raw: &[u8]) -> Option<(u8, &[u8])> {
     Some((*kind, text.get(..text.len().checked_sub(end)?)?))
 }
 
-/// The control characters within a sequence that is no string, which come before it, and the
-/// sequence without them; `None` if it has none.
+/// The control characters within a sequence, which terminals execute before it, and the sequence
+/// without them; `None` if it has none. In the text of a string they are a part of it.
 pub(crate) fn inner_controls(raw: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let has_some = raw[1..].iter().any(|byte| *byte < b' ') && string(raw).is_none();
-    has_some.then(|| {
-        let (inner, rest): (Vec<u8>, Vec<u8>) = raw[1..].iter().partition(|byte| **byte < b' ');
-        (inner, [&[ESC], &rest[..]].concat())
-    })
+    let is_control = |byte: &u8| is_inner_control(*byte);
+    let text = string(raw).map_or(raw.len(), |_| 1);
+    if !raw[1..text].iter().any(is_control) {
+        return None;
+    }
+    let begins = raw[1..].iter().position(|byte| !is_control(byte)).map_or(raw.len(), |at| at + 1);
+    let is_string = raw.get(begins).is_some_and(|byte| b"]PX^_".contains(byte));
+    let (head, text) = raw.split_at(if is_string { begins } else { raw.len() });
+    let (mut inner, rest): (Vec<u8>, Vec<u8>) = head[1..].iter().partition(|b| is_control(b));
+    inner.retain(|byte| *byte != DEL);
+    Some((inner, [&[ESC], &rest[..], text].concat()))
+}
+
+/// Whether a terminal executes this byte within a sequence that is no string, and goes on. DEL does
+/// nothing. ESC and what cancels are steps of the sequence.
+pub(crate) fn is_inner_control(byte: u8) -> bool {
+    matches!(byte, 0..=0x17 | 0x19 | 0x1c..=0x1f | DEL)
 }
 
 /// Whether the sequence that begins these bytes also ends in them.
@@ -324,7 +344,7 @@ pub(crate) fn is_complete(sequence: &[u8]) -> bool {
             state = next;
             false
         }
-        ScanStep::End | ScanStep::Cancel | ScanStep::Restart => true,
+        ScanStep::End | ScanStep::Cancel | ScanStep::Abort | ScanStep::Restart => true,
     })
 }
 
@@ -386,6 +406,8 @@ mod tests {
             ("\x1b[1\x1b[2m", "os"),
             ("\x1b]2;title\x1b[m", "os"),
             ("\x1b[1\x18x", "ot"),
+            ("\x1b[1é1m", "ot"),
+            ("\x1b\0[1\x7f\nm", "s"),
             ("\x05\x0e\x0f", "cct"),
             ("\x1b[1", ""),
             ("\x1b\x1b\x1b[m", "os"),
@@ -420,6 +442,21 @@ mod tests {
         assert_eq!(Control::parse(b"\x1b7"), None);
         assert_eq!(string(b"\x1b]11;?\x1b\\"), Some((b']', &b"11;?"[..])));
         assert_eq!(string(b"\x1bP\x1b\\"), Some((b'P', &b""[..])));
+    }
+
+    #[test]
+    fn control_characters_are_taken_out() {
+        for (raw, want) in [
+            ("\x1b[1m", None),
+            ("\x1b]2;a\x07", None),
+            ("\x1b[\n1m", Some(("\n", "\x1b[1m"))),
+            ("\x1b\0(\x7f0", Some(("\0", "\x1b(0"))),
+            ("\x1b\0]2;\x01a\x07", Some(("\0", "\x1b]2;\x01a\x07"))),
+            ("\x1b\r\nP\rq\x1b\\", Some(("\r\n", "\x1bP\rq\x1b\\"))),
+        ] {
+            let want = want.map(|(inner, rest)| (inner.into(), rest.into()));
+            assert_eq!(inner_controls(raw.as_bytes()), want, "{raw:?}");
+        }
     }
 
     #[test]
