@@ -51,6 +51,39 @@ fn it_says_how_to_leave_and_leaves_by_its_keys() {
     assert!(again.stdout.text().contains("<two three>"), "{}", again.stdout.text());
 }
 
+/// An app may ask for keys in sequences, as fish 4, vim 9 and the programs of agents do.
+#[test]
+fn its_keys_leave_however_the_terminal_encodes_them() {
+    for keys in [
+        // kitty's protocol, with num lock, with keys that are let go, and of a Russian keyboard.
+        &["\x1b[112;5u", "\x1b[113;5u"][..],
+        &["\x1b[112;133u\x1b[113;133u"],
+        &["\x1b[57442;5:1u", "\x1b[112;5:1u", "\x1b[112;5:3u", "\x1b[113;5:1u"],
+        &["\x1b[1079::112;5u", "\x1b[1081::113;5u"],
+        // xterm's modifyOtherKeys, and a key that comes in two reads.
+        &["\x1b[27;5;112~\x1b[27;5;113~"],
+        &["\x1b[112;", "5u", "\x1b[113;5u"],
+    ] {
+        let rig = Rig::new();
+        let _mux = rig.tty();
+        let (local, mut attach, _app) = at_prompt(&rig, 80, &[]);
+        for key in keys {
+            local.press(key.as_bytes());
+        }
+        assert_eq!(attach.ends(), 0, "{keys:?}: {}", local.shown.so_far());
+        assert!(local.is_as_before());
+    }
+    // Who may not type leaves by ^C.
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let local = Pty::open(24, 80);
+    let mut viewer = local.spawn(rig.command(["attach", APP, "--read-only"]));
+    local.shown.wait_for("read-only");
+    local.press(b"\x1b[99;5u");
+    assert_eq!(viewer.ends(), -2, "{}", local.shown.so_far());
+    assert!(local.is_as_before());
+}
+
 #[test]
 fn its_first_key_alone_is_the_apps() {
     let mut scene = Scene::new(&["--detach-keys", "a,b"]);

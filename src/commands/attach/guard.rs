@@ -6,10 +6,13 @@
 
 use std::time::{Duration, Instant};
 
+use super::key::{self, Key};
+
 /// How long a key that was held can be confirmed by typing it again: time to read the line.
 pub(crate) const CONFIRM: Duration = Duration::from_secs(2);
 
-const INTERRUPT: u8 = 0x03;
+/// ^C.
+pub(super) const INTERRUPT: u8 = 0x03;
 const END_OF_INPUT: u8 = 0x04;
 /// Keys after which a line is empty: return, ^C, ^D, ^U.
 const ENDS: [u8; 5] = [b'\r', b'\n', INTERRUPT, END_OF_INPUT, 0x15];
@@ -45,19 +48,28 @@ impl Guard {
         typed: &'a [u8],
         now: Instant,
     ) -> (&'a [u8], Option<HeldKey>, &'a [u8]) {
-        for (at, key) in typed.iter().enumerate() {
-            let is_guarded = *key == INTERRUPT || *key == END_OF_INPUT && self.is_line_empty;
-            self.is_line_empty = ENDS.contains(key);
+        let mut at = 0;
+        while at < typed.len() {
+            // What is not whole is not guarded.
+            let (len, key) = key::read(&typed[at..]).unwrap_or((typed.len() - at, Key::Other));
+            let behind = at + len;
+            let begins = std::mem::replace(&mut at, behind);
+            let Key::Byte(key) = key else {
+                self.is_line_empty &= key == Key::Silent;
+                continue;
+            };
+            let is_guarded = key == INTERRUPT || key == END_OF_INPUT && self.is_line_empty;
+            self.is_line_empty = ENDS.contains(&key);
             if !self.is_on || !is_guarded {
                 continue;
             }
-            let key = HeldKey(*key);
+            let key = HeldKey(key);
             if self.held.take().is_some_and(|(held, until)| held == key && now < until) {
                 self.is_on = false;
                 continue;
             }
             self.held = Some((key, now + CONFIRM));
-            return (&typed[..at], Some(key), &typed[at + 1..]);
+            return (&typed[..begins], Some(key), &typed[behind..]);
         }
         (typed, None, &[])
     }
@@ -96,6 +108,12 @@ mod tests {
             (&[(0, "x\x04\x04")], r"x\x04[^D]"),
             (&[(0, "x\r\x04")], r"x\r[^D]"),
             (&[(0, "\x04"), (1, "\x03"), (2, "\x04")], "[^D][^C][^D]"),
+            // As sequences, with the keys that are let go.
+            (
+                &[(0, "\x1b[99;5u\x1b[99;5:3u"), (5, "\x1b[27;5;99~x")],
+                r"[^C]\x1b[99;5:3u\x1b[27;5;99~x",
+            ),
+            (&[(0, "x\x1b[100;5u"), (9, "\x1b[13u\x1b[100;5u")], r"x\x1b[100;5u\x1b[13u[^D]"),
         ] {
             assert_eq!(typed(keys), want, "{keys:?}");
         }

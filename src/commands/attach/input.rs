@@ -10,8 +10,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::fs::{FileType, fstat, tell};
 
-use super::guard::{CONFIRM, Guard, HeldKey};
+use super::guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
 use super::io_threads::AttachEvent;
+use super::key;
 use super::keys::{KeyCommand, Keys, Matcher};
 use super::page::{self, ClientList, TypingState};
 use super::sent::{SentInput, UnknownInput};
@@ -306,6 +307,12 @@ impl Attached<'_> {
     fn on_typed(&mut self, keys: &[u8]) -> Result<(), Leave> {
         match (&self.page, keys) {
             (_, []) => {}
+            (None, keys) if self.input.state == InputState::Closed => {
+                // The terminal makes a signal only of the byte.
+                if key::has_sequence(keys, INTERRUPT) {
+                    kill(Pid::this(), Signal::SIGINT).context("cannot leave")?;
+                }
+            }
             (None, keys) => {
                 self.notices.on_typed(Instant::now());
                 self.send_guarded(keys);

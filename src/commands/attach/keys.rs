@@ -3,13 +3,17 @@
 //!
 //! Pure. Invariant: every typed byte comes out in order, except complete sequences. The beginning
 //! of a sequence is held back for a moment. Then the app gets it, and the rest of the sequence
-//! still completes it for as long again.
+//! still completes it for as long again. Keys are found by what they mean, whatever their bytes are;
+//! one whose first bytes came alone is the app's, and counts all the same.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use memchr::memchr2;
+use memchr::memchr3;
+
+use super::key::{self, Key};
+use crate::core::screen::scan::ESC;
 
 /// How long the first key of attach's own sequences may be held back: a second key that is typed
 /// without a pause comes 80 to 250 ms later.
@@ -34,6 +38,10 @@ impl Sequence {
     /// No keys at all.
     pub(crate) const fn none() -> Self {
         Self(Vec::new())
+    }
+
+    fn begins_with(&self, held: &[BegunKey]) -> bool {
+        held.len() <= self.0.len() && held.iter().zip(&self.0).all(|(held, key)| held.is(*key))
     }
 }
 
@@ -145,21 +153,36 @@ impl Keys {
         self.0.iter().any(|(sequence, _)| sequence.0.iter().any(|key| keys.contains(key)))
     }
 
-    fn complete(&self, held: &[u8]) -> Option<KeyCommand> {
-        self.0.iter().find(|(sequence, _)| sequence.0 == held).map(|(_, command)| *command)
+    fn complete(&self, held: &[BegunKey]) -> Option<KeyCommand> {
+        let is_whole = |keys: &Sequence| keys.0.len() == held.len() && keys.begins_with(held);
+        self.0.iter().find(|(sequence, _)| is_whole(sequence)).map(|(_, command)| *command)
     }
 
-    /// Where the first byte is that may begin a sequence.
+    /// Where the first byte is that may begin a sequence, or a key that is more than a byte.
     fn find_first(&self, typed: &[u8]) -> Option<usize> {
         let mut firsts = self.0.iter().filter_map(|(sequence, _)| sequence.0.first().copied());
         // The page has the first key of the detach keys, so there are two at most.
         let first = firsts.next()?;
         let other = firsts.find(|key| *key != first).unwrap_or(first);
-        memchr2(first, other, typed)
+        memchr3(first, other, ESC, typed)
     }
 
-    fn begins(&self, held: &[u8]) -> bool {
-        self.0.iter().any(|(sequence, _)| sequence.0.starts_with(held))
+    fn begins(&self, held: &[BegunKey]) -> bool {
+        self.0.iter().any(|(sequence, _)| sequence.begins_with(held))
+    }
+}
+
+/// A key of a sequence that has begun.
+#[derive(Debug)]
+struct BegunKey {
+    key: Key,
+    /// Its bytes, and those of silent keys behind it.
+    raw: Vec<u8>,
+}
+
+impl BegunKey {
+    fn is(&self, key: u8) -> bool {
+        self.key == Key::Byte(key)
     }
 }
 
@@ -168,16 +191,18 @@ impl Keys {
 pub(crate) struct Matcher {
     keys: Keys,
     /// The beginning of a sequence.
-    begun: Vec<u8>,
+    begun: Vec<BegunKey>,
     /// How many of these keys were not held back any longer.
     released: usize,
     /// When the current hold or wait is over.
     until: Option<Instant>,
+    /// The first bytes of a key whose others are to come, and how many of them were not held back.
+    part: (Vec<u8>, usize),
 }
 
 impl Matcher {
     pub(crate) fn new(keys: Keys) -> Self {
-        Self { keys, begun: Vec::new(), released: 0, until: None }
+        Self { keys, begun: Vec::new(), released: 0, until: None, part: (Vec::new(), 0) }
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -194,8 +219,8 @@ impl Matcher {
     ) -> (usize, Option<KeyCommand>) {
         let mut read = 0;
         while read < typed.len() {
-            if self.begun.is_empty() {
-                let rest = &typed[read..];
+            let rest = &typed[read..];
+            if self.begun.is_empty() && self.part.0.is_empty() {
                 let plain = self.keys.find_first(rest).unwrap_or(rest.len());
                 out.extend_from_slice(&rest[..plain]);
                 read += plain;
@@ -203,16 +228,80 @@ impl Matcher {
                     break;
                 }
             }
-            if self.released == self.begun.len() {
-                self.until = Some(now + DETACH_HOLD);
+            let rest = &typed[read..];
+            let (part, passed) = std::mem::take(&mut self.part);
+            let joined = [&part, &rest[..rest.len().min(key::LONGEST)]].concat();
+            let seen = if part.is_empty() { rest } else { &joined };
+            let is_first = seen == [ESC] && !self.begun.is_empty() && !self.keys.have(&[ESC]);
+            let Some((len, key)) = key::read(seen).filter(|_| !is_first) else {
+                self.part = (seen.to_vec(), passed);
+                if self.released == self.begun.len() {
+                    self.pass_part(out);
+                }
+                return (typed.len(), None);
+            };
+            if len <= part.len() {
+                // The part is no key: its bytes are read one by one.
+                let mut bytes = part[passed..].iter();
+                while let Some(byte) = bytes.next() {
+                    if let Some(command) = self.add(Key::Byte(*byte), &[*byte], now, out) {
+                        out.extend(bytes);
+                        return (read, Some(command));
+                    }
+                }
+                continue;
             }
-            self.begun.push(typed[read]);
-            read += 1;
-            if let Some(command) = self.settle(now, out) {
-                return (read, Some(command));
+            read += len - part.len();
+            let command = if passed > 0 {
+                out.extend_from_slice(&seen[passed..len]);
+                self.add_passed(key, now, out)
+            } else {
+                self.add(key, &seen[..len], now, out)
+            };
+            if command.is_some() {
+                return (read, command);
+            }
+            if key == Key::Byte(ESC) && read == typed.len() && self.begun.is_empty() {
+                // Escape, or the first byte of another key.
+                self.part = (vec![ESC], 1);
             }
         }
         (read, None)
+    }
+
+    /// Adds a key. Returns the command of the sequence that it completes.
+    fn add(&mut self, key: Key, raw: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<KeyCommand> {
+        if key == Key::Silent {
+            match self.begun[self.released..].last_mut() {
+                Some(last) => last.raw.extend(raw),
+                None => out.extend(raw),
+            }
+            return None;
+        }
+        if self.released == self.begun.len() {
+            self.until = Some(now + DETACH_HOLD);
+        }
+        self.begun.push(BegunKey { key, raw: raw.to_vec() });
+        self.settle(now, out)
+    }
+
+    /// Adds a key that the app has already.
+    fn add_passed(&mut self, key: Key, now: Instant, out: &mut Vec<u8>) -> Option<KeyCommand> {
+        if key == Key::Silent {
+            return None;
+        }
+        self.begun.push(BegunKey { key, raw: Vec::new() });
+        self.released = self.begun.len();
+        let command = self.settle(now, out);
+        self.until = (!self.begun.is_empty()).then(|| now + DETACH_WAIT);
+        command
+    }
+
+    /// The app gets what there is of a key whose rest is to come: it may be a whole one for the app.
+    fn pass_part(&mut self, out: &mut Vec<u8>) {
+        let (part, passed) = &mut self.part;
+        out.extend_from_slice(&part[*passed..]);
+        *passed = part.len();
     }
 
     /// Whether all input is the app's: there are no keys to look for.
@@ -231,7 +320,8 @@ impl Matcher {
             return;
         }
         if self.released < self.begun.len() {
-            out.extend_from_slice(&self.begun[self.released..]);
+            out.extend(self.begun[self.released..].iter().flat_map(|key| &key.raw));
+            self.pass_part(out);
             self.released = self.begun.len();
             self.until = Some(now + DETACH_WAIT);
         } else {
@@ -252,7 +342,7 @@ impl Matcher {
             let key = self.begun.remove(0);
             match self.released.checked_sub(1) {
                 Some(released) => self.released = released,
-                None => out.push(key),
+                None => out.extend(key.raw),
             }
             self.until = Some(now + DETACH_HOLD);
         }
@@ -420,7 +510,64 @@ mod tests {
         assert_eq!(out, b"\x10\x11");
     }
 
+    /// As an app gets them that has asked for more, and however they are cut.
+    #[test]
+    fn keys_in_sequences_are_found_and_what_is_not_for_attach_is_unchanged() {
+        use KeyCommand::{Detach, Page, Suspend};
+        for (typed_keys, out, commands) in [
+            ("\x1b[112;5u\x1b[113;5u", "", &[Detach][..]),
+            ("\x1b[27;5;112~\x1b[27;5;113~", "", &[Detach]),
+            // With modifiers as keys, and keys that are let go.
+            ("\x1b[57442;5u\x1b[112;5u\x1b[112;5:3u\x1b[113;133:1u", "\x1b[57442;5u", &[Detach]),
+            ("\x10\x1b[113;5u", "", &[Detach]),
+            ("\x1b[112;5u\x1b[47:63;2u", "", &[Page]),
+            ("a\x1b[122;5ub", "ab", &[Suspend]),
+            ("\x1b[112;5ux", "\x1b[112;5ux", &[]),
+            ("\x1b[112;5u\x1b[112;5:3u\x1b[120u", "\x1b[112;5u\x1b[112;5:3u\x1b[120u", &[]),
+            ("\x1b[A\x1b[<0;1;1M\x1b\x1b[120;5u", "\x1b[A\x1b[<0;1;1M\x1b\x1b[120;5u", &[]),
+            ("\x1b[1\x1b[112;5u\x1b[113;5u", "\x1b[1", &[Detach]),
+        ] {
+            let mut whole = matcher("ctrl-p,ctrl-q", "ctrl-z");
+            let (got, found) = typed(&mut whole, &[typed_keys.as_bytes()]);
+            let got = got.escape_ascii().to_string();
+            let want = out.as_bytes().escape_ascii().to_string();
+            assert_eq!((got, &found[..]), (want, commands), "{typed_keys:?}");
+            // Cut, the beginning of the first key may be with the app.
+            for at in 1..typed_keys.len() {
+                let (first, second) = typed_keys.as_bytes().split_at(at);
+                let mut matcher = matcher("ctrl-p,ctrl-q", "ctrl-z");
+                let (got, found) = typed(&mut matcher, &[first, second]);
+                assert_eq!(found, commands, "{typed_keys:?} at {at}");
+                if commands.is_empty() {
+                    assert_eq!(String::from_utf8(got).unwrap(), out, "{typed_keys:?} at {at}");
+                }
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn no_byte_is_lost_of_keys_in_sequences(
+            pieces in prop::collection::vec((
+                prop::sample::select(vec![
+                    "a", "b", "c", "\x1b[97u", "\x1b[98;1:3u", "\x1b[98;1:1u", "\x1b", "[", "9", "7",
+                    "u", "\x1b[", ";5", "\x1b[A", "\x1b[57442;5u",
+                ]),
+                0u32..300,
+            ), 0..30),
+        ) {
+            let mut matcher = matcher("a,b,a,z", "b,c,y");
+            let (mut out, mut now) = (Vec::new(), Instant::now());
+            for (piece, pause) in &pieces {
+                prop_assert_eq!(matcher.push(piece.as_bytes(), now, &mut out), (piece.len(), None));
+                now += Duration::from_millis(u64::from(*pause));
+                matcher.expire(now, &mut out);
+            }
+            matcher.expire(now + DETACH_HOLD, &mut out);
+            let typed: String = pieces.into_iter().map(|(piece, _)| piece).collect();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), typed);
+        }
+
         #[test]
         fn no_key_is_lost(
             pieces in prop::collection::vec(("[abc]{0,5}", 0u32..600), 0..10),

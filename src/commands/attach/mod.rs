@@ -27,6 +27,7 @@ pub(crate) mod filter;
 mod guard;
 mod input;
 mod io_threads;
+mod key;
 pub(crate) mod keys;
 mod liveness;
 mod losses;
