@@ -106,6 +106,8 @@ const WHEEL: u16 = 1007;
 const CURSOR: u16 = 25;
 /// In each of these groups the mode that was set last counts.
 const MOUSE_MODES: [u16; 5] = [9, 1000, 1001, 1002, 1003];
+/// Modes in which a terminal reports pixels, whose number is not known here.
+const IN_PIXELS: [u16; 2] = [1016, SIZE_REPORTS];
 const MOUSE_ENCODINGS: [u16; 4] = [1005, 1006, 1015, 1016];
 
 /// The keyboard modes that a program has stacked on one screen (`CSI > … u`).
@@ -307,11 +309,12 @@ impl ScreenModes {
                 && (matches!(mode.number, UPDATE | CURSOR)
                     || mode.number == SIZE_REPORTS && !reports
                     || other(&MOUSE_MODES, self.mouse)
-                    || other(&MOUSE_ENCODINGS, self.encoding));
+                    || MOUSE_ENCODINGS.contains(&mode.number));
             if !passed_over {
                 switch(&mut out, mode, !mode.usual);
             }
         }
+        out.push_str(&self.mouse_encodings());
         if self.keypad {
             out.push_str("\x1b=");
         }
@@ -352,6 +355,17 @@ impl ScreenModes {
         self.saved[usize::from(self.is_alternate() && !of_main)]
     }
 
+    /// All encodings of the mouse that are set, and the last one at the end: a terminal that does not
+    /// know it then has one that the program knows, too.
+    fn mouse_encodings(&self) -> String {
+        let is_set = |number: &&u16| self.is_set(true, **number) == Some(true);
+        let mut numbers: Vec<u16> = MOUSE_ENCODINGS.iter().filter(is_set).copied().collect();
+        numbers.sort_by_key(|number| *number == self.encoding);
+        let is_one = numbers.last() == Some(&self.encoding);
+        let set = |number: u16| format!("\x1b[?{number}h");
+        numbers.into_iter().filter(|_| is_one).map(set).collect()
+    }
+
     /// Whether a mode is set; `None` if it is unknown.
     pub(crate) fn is_set(&self, private: bool, number: u16) -> Option<bool> {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
@@ -360,7 +374,8 @@ impl ScreenModes {
 
     /// What a program learns about a mode; `None` if the screen does not have it.
     pub(crate) fn reported(&self, private: bool, number: u16) -> Option<bool> {
-        self.is_set(private, number).filter(|_| !(private && NOT_DRAWN.contains(&number)))
+        let is_missing = private && (NOT_DRAWN.contains(&number) || IN_PIXELS.contains(&number));
+        self.is_set(private, number).filter(|_| !is_missing)
     }
 
     /// Whether the program wants reports of the terminal's size.

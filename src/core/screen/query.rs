@@ -380,7 +380,10 @@ mod tests {
             ("\x1b[?7777$p", "\x1b[?7777;0$y"),
             ("\x1b[4$p", "\x1b[4;2$y"),
             ("\x1b[?2026$p", "\x1b[?2026;2$y"),
-            ("\x1b[?2048$p", "\x1b[?2048;2$y"),
+            // Without pixels: Textual divides by the 0 of a report.
+            ("\x1b[?2048$p", "\x1b[?2048;0$y"),
+            ("\x1b[?1016$p", "\x1b[?1016;0$y"),
+            ("\x1b[?1006$p", "\x1b[?1006;2$y"),
             // These change what the screen shows, and the model does not have them.
             ("\x1b[?69$p", "\x1b[?69;0$y"),
             ("\x1b[?2027$p", "\x1b[?2027;0$y"),
@@ -396,6 +399,22 @@ mod tests {
                 answer.escape_ascii().to_string(),
                 want.as_bytes().escape_ascii().to_string()
             );
+        }
+    }
+
+    #[test]
+    fn all_encodings_of_the_mouse_are_set_again() {
+        for (set, want) in [
+            ("\x1b[?1003;1006;1016h", "\x1b[?1003h\x1b[?1006h\x1b[?1016h"),
+            ("\x1b[?1003;1016;1006h", "\x1b[?1003h\x1b[?1016h\x1b[?1006h"),
+            ("\x1b[?1006h", "\x1b[?1006h"),
+            ("\x1b[?1006;1016h\x1b[?1016l", ""),
+        ] {
+            let mut modes = ScreenModes::default();
+            for piece in set.split_inclusive(['h', 'l']) {
+                modes.read(Piece::Sequence(piece.as_bytes()));
+            }
+            assert_eq!(modes.set_changed(false), want, "{set:?}");
         }
     }
 
