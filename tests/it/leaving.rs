@@ -51,6 +51,20 @@ fn it_says_how_to_leave_and_leaves_by_its_keys() {
     assert!(again.stdout.text().contains("<two three>"), "{}", again.stdout.text());
 }
 
+/// A serial line, or `ssh -tt` of a job, has a terminal without a size.
+#[test]
+fn a_terminal_without_a_size_is_told_how_to_leave() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    for (rows, cols) in [(0, 0), (0, 80), (24, 80)] {
+        let local = Pty::open(rows, cols);
+        let mut attach = local.spawn(rig.command(["attach", APP]));
+        local.shown.wait_for("iottymux: terminal of app demo: ctrl-p ctrl-q leaves");
+        local.press(b"\x10\x11");
+        assert_eq!(attach.ends(), 0);
+    }
+}
+
 /// An app may ask for keys in sequences, as fish 4, vim 9 and the programs of agents do.
 #[test]
 fn its_keys_leave_however_the_terminal_encodes_them() {

@@ -327,8 +327,11 @@ fn write_overlay(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
     let is_apps = screen.owner == ScreenOwner::App && !is_restored();
     let Some(restorer) = &screen.restorer else { return false };
     let is_wanted = is_apps && restorer.is_full_screen() == full;
-    let Some(size) = size().filter(|_| is_wanted) else { return false };
-    let (text, wipe) = text(size);
+    if !is_wanted {
+        return false;
+    }
+    // A serial line or `ssh -tt` of cron has no size: a terminal behind it has rarely less.
+    let (text, wipe) = text(size().unwrap_or(Size::DEFAULT));
     let look = format!("0;7{}", mark::mark());
     let written = write_soon(&restorer.insert(overlay(&look, &text).as_bytes()), until);
     if written && !wipe.is_empty() {
