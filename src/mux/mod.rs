@@ -319,6 +319,7 @@ impl Mux {
             self.admission.deadline(),
             self.missing.deadline(),
             self.input.queue.deadline(),
+            self.input.deadline(),
             self.terminal.as_ref().and_then(Terminal::deadline),
             self.logs.deadline(),
             self.end_due(),

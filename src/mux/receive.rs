@@ -220,6 +220,9 @@ impl Mux {
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);
             session.line = hello.lines.then_some(0);
+            if hello.enter_apart {
+                self.input.queue.keep_enter_apart(id);
+            }
             session.stdin_once = hello.stdin_once || once && self.input.can_end();
             session.input = input.filter(|_| position.is_some()).map(|input| input.id);
             session.window = hello.size;
@@ -490,7 +493,12 @@ impl Mux {
         }
         let (logs, hub) = (&mut self.logs, &mut self.hub);
         let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
-        match self.input.write(&self.poller, now, accepted) {
+        let tty = self.sources.tty();
+        let is_text_taken = || match tty {
+            Some(tty) if !pty::edits_lines(tty) => Some(pty::is_input_taken(tty)),
+            _ => None,
+        };
+        match self.input.write(&self.poller, now, is_text_taken, accepted) {
             Ok(moved) => {
                 while let Some((id, offset)) = self.input.queue.next_acknowledged() {
                     let position = InputPosition { offset, unknown: 0 };

@@ -30,6 +30,10 @@ pub struct Hello {
     /// chooses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lines: bool,
+    /// Whether a return that ends its line comes to a raw terminal in a read of its own: programs take
+    /// text and return in one read for a paste.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub enter_apart: bool,
     /// Whether it asks for the lock: then no other client can type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<Exclusive>,
@@ -77,6 +81,7 @@ impl Default for Hello {
             stdin: false,
             stdin_once: false,
             lines: false,
+            enter_apart: false,
             exclusive: None,
             size: None,
             redraw: None,

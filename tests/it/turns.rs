@@ -1,7 +1,7 @@
 //! The hooks of a unit report to the mux that its app ended or runs, and the mux reports it to clients.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -471,4 +471,32 @@ fn a_line_that_the_terminal_would_cut_is_refused() {
     let mut raw = rig.slave();
     assert_eq!(send(2 * MOST).ends(), 0);
     expect(&mut raw, &("x".repeat(2 * MOST) + "\r"));
+}
+
+/// Programs that type for people take text and return in one read for a paste, and wait for a return.
+#[test]
+fn a_sent_line_and_its_return_come_apart_to_a_raw_terminal() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut app = rig.slave();
+    let mut buffer = [0; 100];
+    let mut read = |app: &mut File| {
+        let len = app.read(&mut buffer).unwrap();
+        String::from_utf8(buffer[..len].to_vec()).unwrap()
+    };
+    for line in ["two words", "x"] {
+        let mut send = rig.run(&["send", APP, line]);
+        // However late it reads.
+        assert_eq!([read(&mut app), read(&mut app)], [line, "\r"]);
+        assert_eq!(send.ends(), 0);
+    }
+    // A key by itself waits for nothing, and neither does a terminal that edits lines.
+    let mut send = rig.run(&["send", APP, ""]);
+    assert_eq!((read(&mut app), send.ends()), ("\r".to_owned(), 0));
+    drop(app);
+    let other = Rig::new();
+    let _mux = other.tty();
+    let mut app = other.slave_as_it_is();
+    let mut send = other.run(&["send", APP, "line"]);
+    assert_eq!((read(&mut app), send.ends()), ("line\n".to_owned(), 0));
 }

@@ -15,6 +15,7 @@
 //! | [`class`] | the effects of sequences |
 //! | [`mark`] | a mark on our lines, to notice when they come back |
 //! | [`keys`], [`guard`], [`mode`] | detach keys; keys that end a service; `--mode` |
+//! | [`key`] | the keys in what a terminal sends |
 //!
 //! Invariant: the local terminal is as before on every way out.
 

@@ -43,6 +43,8 @@ struct Typist {
     uid: u32,
     right: Right,
     waiting: VecDeque<u8>,
+    /// Whether its returns come in a read of their own.
+    enter_apart: bool,
     /// When it was served last, by [`Input::served`].
     served: u64,
     ended: bool,
@@ -99,6 +101,8 @@ pub(crate) struct Input {
     only: Option<(ClientId, Right)>,
     /// How often a client was served.
     served: u64,
+    /// Offsets of queued returns that come in a read of their own.
+    enters: VecDeque<u64>,
     /// Writers that ended, with the offset after their last byte.
     ends: VecDeque<(u64, ClientId)>,
     /// The clients that have named their input.
@@ -118,6 +122,7 @@ impl Input {
             turn,
             only: None,
             served: 0,
+            enters: VecDeque::new(),
             ends: VecDeque::new(),
             records: BTreeMap::new(),
             acknowledged: VecDeque::new(),
@@ -127,9 +132,31 @@ impl Input {
     /// A client that may type, for the first time.
     pub(crate) fn join(&mut self, id: ClientId, merge: Merge, uid: u32, right: Right) {
         let (waiting, served) = (VecDeque::new(), self.served);
-        let writer =
-            Typist { merge, uid, right, waiting, served, ended: false, left: false, kept: None };
+        let writer = Typist {
+            merge,
+            uid,
+            right,
+            waiting,
+            enter_apart: false,
+            served,
+            ended: false,
+            left: false,
+            kept: None,
+        };
         self.writers.insert(id, writer);
+    }
+
+    /// A client's returns come in a read of their own.
+    pub(crate) fn keep_enter_apart(&mut self, id: ClientId) {
+        if let Some(writer) = self.writers.get_mut(&id) {
+            writer.enter_apart = true;
+        }
+    }
+
+    /// The offset of the next return that comes in a read of its own, from this one on.
+    pub(crate) fn next_enter(&mut self, from: u64) -> Option<u64> {
+        while self.enters.pop_front_if(|at| *at < from).is_some() {}
+        self.enters.front().copied()
     }
 
     /// A client names its input. Returns from where on it is to be sent: if the client `returns`,
@@ -343,6 +370,7 @@ impl Input {
     pub(crate) fn forget_queued(&mut self, now: Instant) -> Vec<ClientId> {
         let delivered = self.queue.delivered();
         self.queue.discard();
+        self.enters.clear();
         self.turn = None;
         let (lost, taken): (VecDeque<_>, VecDeque<_>) =
             self.ends.drain(..).partition(|(end, _)| *end > delivered);
@@ -355,6 +383,7 @@ impl Input {
     /// reservation stays.
     pub(crate) fn close(&mut self) {
         self.queue.discard();
+        self.enters.clear();
         self.writers.clear();
         self.users.clear();
         self.ends.clear();
@@ -427,6 +456,13 @@ impl Input {
         writer.served = self.served;
         if let Some(share) = self.users.get_mut(&writer.uid) {
             share.served = self.served;
+        }
+        if writer.enter_apart {
+            let from = self.queue.end();
+            let bytes = pieces[0].iter().chain(pieces[1]);
+            // One without a line before it is a key.
+            let enters = (from..).zip(bytes).skip(1).filter(|(_, byte)| **byte == b'\r');
+            self.enters.extend(enters.map(|(at, _)| at));
         }
         let ended = writer.ended && left == 0;
         let client = writer.kept.map(|kept| (kept.record, kept.position(left)));

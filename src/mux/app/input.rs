@@ -1,7 +1,7 @@
 //! The app's input: the queue of the clients' input, and the FIFO or terminal that receives it.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -13,12 +13,38 @@ use crate::mux::source::{AppInput, fifo, passed};
 use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
 
+/// How long a return that comes in a read of its own waits after its line: programs that type for
+/// people tell a paste from a line by 120 ms at most.
+const ENTER_GAP: Duration = Duration::from_millis(150);
+/// How long it waits for an app that does not read the line.
+const ENTER_WAIT: Duration = Duration::from_secs(2);
+/// How often is looked whether the app has read it.
+const ENTER_LOOK: Duration = Duration::from_millis(20);
+
+/// Since when a return waits, and when to look again; `None` if it may go. `is_taken` is whether the app
+/// has read the line before it, if the terminal is raw.
+fn wait_for_enter(
+    waits: Option<(Instant, Instant)>,
+    now: Instant,
+    is_taken: Option<bool>,
+) -> Option<(Instant, Instant)> {
+    let is_taken = is_taken?;
+    let since = waits.map_or(now, |(since, _)| since);
+    let waited = now.saturating_duration_since(since);
+    if waited < ENTER_GAP {
+        return Some((since, since + ENTER_GAP));
+    }
+    (!is_taken && waited < ENTER_WAIT).then_some((since, now + ENTER_LOOK))
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct InputFeed {
     /// The input of all clients, merged.
     pub(crate) queue: Input,
     writer: Option<AppInput>,
+    /// Since when a return waits that comes in a read of its own, and when to look again.
+    enter: Option<(Instant, Instant)>,
     /// Through this it goes to a FIFO.
     stage: Option<Stage>,
     /// The input of the app's next start, if this one's was ended.
@@ -59,6 +85,7 @@ impl InputFeed {
         let mut feed = Self {
             queue,
             writer,
+            enter: None,
             stage,
             next_writer,
             ending,
@@ -93,11 +120,13 @@ impl InputFeed {
     }
 
     /// Writes queued input until the app's side is full. Returns whether it accepted anything.
-    /// `accepted` gets the queued bytes and the number of accepted ones.
+    /// `accepted` gets the queued bytes and the number of accepted ones. `is_text_taken` tells whether
+    /// a terminal's app has read all, if the terminal is raw.
     pub(crate) fn write(
         &mut self,
         poller: &Poller,
         now: Instant,
+        is_text_taken: impl Fn() -> Option<bool>,
         mut accepted: impl FnMut([&[u8]; 2], usize),
     ) -> io::Result<bool> {
         let Some(writer) = &mut self.writer else { return Ok(false) };
@@ -115,7 +144,19 @@ impl InputFeed {
                 queue.deliver(len);
                 len
             } else {
-                let most = rest.end.min(rest.start.saturating_add(writer.most as u64));
+                let mut most = rest.end.min(rest.start.saturating_add(writer.most as u64));
+                match self.queue.next_enter(rest.start) {
+                    Some(at) if at > rest.start => most = most.min(at),
+                    Some(_) => {
+                        self.enter = wait_for_enter(self.enter, now, is_text_taken());
+                        if self.enter.is_some() {
+                            break;
+                        }
+                        most = rest.start + 1;
+                    }
+                    None => {}
+                }
+                let queue = &mut self.queue.queue;
                 let bytes = rest.start..most;
                 queue.announce(writer.most);
                 let written = writer.write(queue.bytes(bytes.clone()));
@@ -131,6 +172,11 @@ impl InputFeed {
         let wanted = full.then_some(Interest { read: false, write: true });
         log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, wanted));
         Ok(moved)
+    }
+
+    /// When a return that waits is looked at again.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.enter.map(|(_, due)| due)
     }
 
     /// The app's side is gone, and another one will come.

@@ -211,6 +211,13 @@ pub(crate) fn edits_lines(source: &Source) -> bool {
         .is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
 }
 
+/// Whether the app has read all input of a terminal that does not edit lines. `true` where that cannot
+/// be seen.
+pub(crate) fn is_input_taken(source: &Source) -> bool {
+    let Ok(Some(slave)) = open_slave(source) else { return true };
+    rustix::io::ioctl_fionread(&slave).is_ok_and(|len| len == 0)
+}
+
 /// Undoes the stop by a key. The kernel only does that after a stop by a program.
 pub(crate) fn start_output(source: &Source) -> io::Result<()> {
     let Some(slave) = open_slave(source)? else { return Ok(()) };
