@@ -15,8 +15,8 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{
-    Answer, ControlRequest, Exclusive, FrameKind, HEADER, Hello, InputIdentity, InputPosition,
-    Item, LifecycleEvent, NoRoom, VERSION, Want, Welcome,
+    Answer, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello, InputIdentity,
+    InputPosition, Item, LifecycleEvent, NoRoom, VERSION, Want, Welcome,
 };
 
 impl Mux {
@@ -220,7 +220,7 @@ impl Mux {
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);
             session.line = hello.lines.then_some(0);
-            if hello.enter_apart {
+            if hello.enter == Some(Enter::Apart) && self.terminal.is_some() {
                 self.input.queue.keep_enter_apart(id);
             }
             session.stdin_once = hello.stdin_once || once && self.input.can_end();

@@ -30,10 +30,9 @@ pub struct Hello {
     /// chooses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lines: bool,
-    /// Whether a return that ends its line comes to a raw terminal in a read of its own: programs take
-    /// text and return in one read for a paste.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub enter_apart: bool,
+    /// How a return behind a line comes to a raw terminal; as it is sent if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enter: Option<Enter>,
     /// Whether it asks for the lock: then no other client can type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<Exclusive>,
@@ -81,7 +80,7 @@ impl Default for Hello {
             stdin: false,
             stdin_once: false,
             lines: false,
-            enter_apart: false,
+            enter: None,
             exclusive: None,
             size: None,
             redraw: None,
@@ -134,6 +133,14 @@ pub struct InputPosition {
     /// Bytes of these that may not have arrived, all in all: a mux was killed while it wrote them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown: u64,
+}
+
+/// How a return comes to a raw terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Enter {
+    /// In a read of its own, a while behind the line: some programs take both in one read for a paste.
+    Apart,
 }
 
 /// How a client asks for the lock.

@@ -155,7 +155,9 @@ impl Input {
 
     /// The offset of the next return that comes in a read of its own, from this one on.
     pub(crate) fn next_enter(&mut self, from: u64) -> Option<u64> {
-        while self.enters.pop_front_if(|at| *at < from).is_some() {}
+        while self.enters.front().is_some_and(|at| *at < from) {
+            self.enters.pop_front();
+        }
         self.enters.front().copied()
     }
 
