@@ -13,6 +13,7 @@ use super::terminal::worker::ScreenEvent;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::screen::query::{Finder, Strip};
+use crate::core::screen::replies::REPLY_LATE;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
@@ -32,8 +33,11 @@ impl Mux {
         let engine = self.engine.as_mut();
         let by_engine = engine.is_some_and(|engine| engine.expect_replies(queries, decider, now));
         let by_client = self.clients.expect_replies(queries, decider, now);
-        let answers = !queries.is_empty() && !by_client && !by_engine;
-        terminal.worker.show(pieces, end, answers);
+        let are_there = !queries.is_empty();
+        if are_there && by_client {
+            terminal.hold(now + REPLY_LATE);
+        }
+        terminal.worker.show(pieces, end, are_there && !by_client && !by_engine);
     }
 
     /// The screen's thread has sent messages.
@@ -323,10 +327,11 @@ impl Mux {
     pub(crate) fn expire_replies(&mut self, now: Instant) {
         let Some(terminal) = self.terminal.as_mut().filter(|t| t.has_expired(now)) else { return };
         let queue = &mut self.input.queue;
-        let next = self.clients.expire_replies(now, |id, typed| {
+        let (next, late) = self.clients.expire_replies(now, |id, typed| {
             queue.receive(id, 0, 0);
             queue.push(id, typed, now);
         });
+        terminal.worker.answer(late.into_iter().rev());
         let engine = self.engine.as_mut().and_then(|engine| Some((engine.id, engine.replies()?)));
         let of_engine = engine.and_then(|(id, replies)| {
             if replies.deadline().is_some_and(|at| at <= now) {

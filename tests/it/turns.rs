@@ -500,3 +500,37 @@ fn a_sent_line_and_its_return_come_apart_to_a_raw_terminal() {
     let mut send = other.run(&["send", APP, "line"]);
     assert_eq!((read(&mut app), send.ends()), ("line\n".to_owned(), 0));
 }
+
+/// A terminal whose person has suspended attach, whose connection hangs, or that understands no sequences
+/// answers nothing: the app is answered in its place, and what comes later is not typed into it.
+#[test]
+fn an_app_is_answered_where_the_clients_terminal_does_not() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let (local, attach, mut app) = at_prompt(&rig, 80, &[]);
+    let mut read = |len: usize| {
+        let mut bytes = vec![0; len];
+        app.read_exact(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let ask = |query: &[u8]| rig.slave().write_all(query).unwrap();
+    ask(b"\x1b[?u\x1b[?2004$p\x1b[c");
+    let answers = "\x1b[?0u\x1b[?2004;2$y\x1b[?62;22c";
+    assert_eq!(read(answers.len()), answers);
+    // The reply comes late.
+    local.press(b"\x1b[?62;4cx");
+    assert_eq!(read(1), "x");
+    // Of a name alone some terminals know nothing, and no program waits for it.
+    ask(b"\x1b[>q");
+    local.press(b"\x1bP>|real\x1b\\y");
+    assert_eq!(read(11), "\x1bP>|real\x1b\\y");
+    // One that answers in time is the only one that does.
+    ask(b"\x1b[6n");
+    local.press(b"\x1b[9;9Rz");
+    assert_eq!(read(7), "\x1b[9;9Rz");
+    attach.signal(Signal::SIGSTOP);
+    attach.wait_stopped();
+    ask(b"\x1b[5n");
+    assert_eq!(read(4), "\x1b[0n");
+    attach.signal(Signal::SIGCONT);
+}

@@ -374,8 +374,10 @@ impl ScreenModes {
 
     /// What a program learns about a mode; `None` if the screen does not have it.
     pub(crate) fn reported(&self, private: bool, number: u16) -> Option<bool> {
-        let is_missing = private && (NOT_DRAWN.contains(&number) || IN_PIXELS.contains(&number));
-        self.is_set(private, number).filter(|_| !is_missing)
+        let is_missing = |is_set: bool| {
+            private && (NOT_DRAWN.contains(&number) || IN_PIXELS.contains(&number) && !is_set)
+        };
+        self.is_set(private, number).filter(|is_set| !is_missing(*is_set))
     }
 
     /// Whether the program wants reports of the terminal's size.

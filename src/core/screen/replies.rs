@@ -16,6 +16,10 @@ use super::scan::{Control, ESC, number};
 const REPLIES: usize = 1024;
 /// How long a terminal may take to reply. Later the same bytes are keys.
 const REPLY: Duration = Duration::from_secs(5);
+/// How long the app waits for what every terminal answers, before this one counts as one that cannot
+/// now: it is suspended, its connection hangs, or it understands no sequences. Programs wait for up to
+/// 10 s, and a slow connection takes half a second.
+pub(crate) const REPLY_LATE: Duration = Duration::from_secs(1);
 /// How long the possible beginning of a reply is held back: a reply mostly comes in one piece, and
 /// an ESC may be the key.
 const REPLY_HOLD: Duration = Duration::from_millis(50);
@@ -41,11 +45,21 @@ struct Expected {
     query: Query,
     head: ReplyPattern,
     passes: bool,
+    /// When it was asked last.
+    asked: Instant,
     until: Instant,
     /// How many in sequence.
     count: u32,
     /// A later query had its reply: this terminal does not reply to the query.
     is_overtaken: bool,
+}
+
+impl Expected {
+    /// When an answer that the app waits for is late, and every terminal has one.
+    fn late_at(&self) -> Option<Instant> {
+        let all_have = matches!(self.query, Query::Attributes | Query::Status | Query::Cursor);
+        (all_have && self.passes && !self.is_overtaken).then(|| self.asked + REPLY_LATE)
+    }
 }
 
 /// The position in the input.
@@ -95,14 +109,15 @@ impl Replies {
         if let Some(last) = self.expected.back_mut()
             && (last.query, last.passes, last.is_overtaken) == (query, passes, false)
         {
-            (last.until, last.count) = (until, last.count.saturating_add(1));
+            (last.asked, last.until, last.count) = (now, until, last.count.saturating_add(1));
             return;
         }
         if self.expected.len() == REPLIES {
             self.expected.pop_front();
         }
         let is_overtaken = false;
-        self.expected.push_back(Expected { query, head, passes, until, count: 1, is_overtaken });
+        let expected = Expected { query, head, passes, asked: now, until, count: 1, is_overtaken };
+        self.expected.push_back(expected);
     }
 
     /// The queries whose replies would pass, and may still come, the newest first.
@@ -112,6 +127,25 @@ impl Replies {
         };
         let queries = |expected: &Expected| iter::repeat_n(expected.query, expected.count as usize);
         self.expected.iter().rev().filter(waits).flat_map(queries)
+    }
+
+    /// The queries that this terminal was to answer, and that are to be answered in its place, oldest
+    /// first: it has not answered in time what every terminal answers. What it still replies is dropped.
+    pub(crate) fn late(&mut self, now: Instant) -> Vec<Query> {
+        let is_late = |expected: &Expected| expected.late_at().is_some_and(|late| late <= now);
+        let Some(last) = self.expected.iter().rposition(is_late) else { return Vec::new() };
+        let mut queries = Vec::new();
+        for expected in self.expected.range_mut(..=last) {
+            if std::mem::take(&mut expected.passes) && !expected.is_overtaken {
+                queries.extend(iter::repeat_n(expected.query, expected.count as usize));
+            }
+        }
+        queries
+    }
+
+    /// When to call [`Replies::late`].
+    pub(crate) fn late_at(&self) -> Option<Instant> {
+        self.expected.iter().filter_map(Expected::late_at).min()
     }
 
     /// Appends to `out` the part of `typed` that is input.

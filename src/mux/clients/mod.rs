@@ -212,15 +212,19 @@ impl Clients {
     }
 
     /// Gives `release` the input that was held back for too long because it could have been the
-    /// beginning of a reply. Returns when there is more.
+    /// beginning of a reply. Returns when there is more, and the queries that a client was to answer
+    /// and has not, oldest first.
     pub(crate) fn expire_replies(
         &mut self,
         now: Instant,
         mut release: impl FnMut(ClientId, &[u8]),
-    ) -> Option<Instant> {
+    ) -> (Option<Instant>, Vec<Query>) {
         let (mut typed, mut next) = (Vec::new(), None::<Instant>);
+        let mut late = Vec::new();
         for (id, client) in &mut self.all {
             let Some(replies) = &mut client.replies else { continue };
+            late.extend(replies.late(now));
+            next = next.into_iter().chain(replies.late_at()).min();
             match replies.deadline() {
                 Some(at) if at <= now => {
                     typed.clear();
@@ -230,7 +234,7 @@ impl Clients {
                 later => next = next.into_iter().chain(later).min(),
             }
         }
-        next
+        (next, late)
     }
 
     /// Every client that asked for screens is due one; whether there is such a client.

@@ -143,7 +143,7 @@ impl Terminal {
         self.typed.clear();
         replies.filter(bytes, now, &mut self.typed);
         if let Some(until) = replies.deadline() {
-            self.held_until = Some(self.held_until.map_or(until, |at| at.min(until)));
+            self.hold(until);
         }
         &self.typed
     }
@@ -151,6 +151,11 @@ impl Terminal {
     /// Whether bytes are held back that may be due.
     pub(crate) fn has_expired(&self, now: Instant) -> bool {
         self.held_until.is_some_and(|until| until <= now)
+    }
+
+    /// Bytes are held back, or an answer is awaited, until then.
+    pub(crate) fn hold(&mut self, until: Instant) {
+        self.held_until = Some(self.held_until.map_or(until, |at| at.min(until)));
     }
 
     /// Until when bytes are held back now.
