@@ -230,8 +230,14 @@ impl Matcher {
             }
             let rest = &typed[read..];
             let (part, passed) = std::mem::take(&mut self.part);
-            let joined = [&part, &rest[..rest.len().min(key::LONGEST)]].concat();
-            let seen = if part.is_empty() { rest } else { &joined };
+            let mut joined = Vec::new();
+            let seen = if part.is_empty() {
+                rest
+            } else {
+                joined.extend_from_slice(&part);
+                joined.extend_from_slice(&rest[..rest.len().min(key::LONGEST)]);
+                &joined
+            };
             let is_first = seen == [ESC] && !self.begun.is_empty() && !self.keys.have(&[ESC]);
             let Some((len, key)) = key::read(seen).filter(|_| !is_first) else {
                 self.part = (seen.to_vec(), passed);
