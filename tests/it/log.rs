@@ -539,6 +539,26 @@ fn an_end_ends_no_line_before_the_last_one() {
     assert_eq!(logged[6000..], ["hal", "next"]);
 }
 
+/// A return that waits for the app to read the line before it.
+#[test]
+fn a_return_that_waits_is_forgotten_with_its_app() {
+    let rig = Rig::new();
+    let mut mux = rig.tty();
+    let mut app = rig.slave();
+    let mut send = rig.run(&["send", APP, "x"]);
+    let mut byte = [0];
+    app.read_exact(&mut byte).unwrap();
+    report(&rig, "ended", &ENDED);
+    assert_eq!(send.ends(), 1);
+    // Longer than the return would have waited.
+    let mut nobody = rig.run(&["attach", "--app", "nobody", "--wait=0.5"]);
+    assert_eq!(nobody.ends(), 1);
+    mux.signal(Signal::SIGTERM);
+    mux.ends();
+    let said = mux.stderr.text();
+    assert!(!said.contains("a deadline has passed"), "{said}");
+}
+
 #[test]
 fn half_a_line_ends_with_its_app() {
     for (word, before, closed) in [

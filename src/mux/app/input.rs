@@ -21,20 +21,20 @@ const ENTER_WAIT: Duration = Duration::from_secs(2);
 /// How often is looked whether the app has read it.
 const ENTER_LOOK: Duration = Duration::from_millis(20);
 
-/// Since when a return waits, and when to look again; `None` if it may go. `is_taken` is whether the app
-/// has read the line before it, if the terminal is raw.
+/// Since when a return waits, and when to look again; `None` if it may go. `is_text_taken` tells whether
+/// the app has read the line before it, if the terminal is raw.
 fn wait_for_enter(
     waits: Option<(Instant, Instant)>,
     now: Instant,
-    is_taken: Option<bool>,
+    is_text_taken: impl Fn() -> Option<bool>,
 ) -> Option<(Instant, Instant)> {
-    let is_taken = is_taken?;
-    let since = waits.map_or(now, |(since, _)| since);
-    let waited = now.saturating_duration_since(since);
-    if waited < ENTER_GAP {
-        return Some((since, since + ENTER_GAP));
+    if waits.is_some_and(|(_, due)| now < due) {
+        return waits;
     }
-    (!is_taken && waited < ENTER_WAIT).then_some((since, now + ENTER_LOOK))
+    let is_taken = is_text_taken()?;
+    let Some((since, _)) = waits else { return Some((now, now + ENTER_GAP)) };
+    let is_over = now.saturating_duration_since(since) >= ENTER_WAIT;
+    (!is_taken && !is_over).then_some((since, now + ENTER_LOOK))
 }
 
 /// See the module.
@@ -148,7 +148,7 @@ impl InputFeed {
                 match self.queue.next_enter(rest.start) {
                     Some(at) if at > rest.start => most = most.min(at),
                     Some(_) => {
-                        self.enter = wait_for_enter(self.enter, now, is_text_taken());
+                        self.enter = wait_for_enter(self.enter, now, &is_text_taken);
                         if self.enter.is_some() {
                             break;
                         }
@@ -176,7 +176,7 @@ impl InputFeed {
 
     /// When a return that waits is looked at again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.enter.map(|(_, due)| due)
+        self.enter.filter(|_| self.writer.is_some()).map(|(_, due)| due)
     }
 
     /// The app's side is gone, and another one will come.
@@ -199,6 +199,7 @@ impl InputFeed {
 
     fn discard(&mut self) {
         self.clear_stage();
+        self.enter = None;
         self.queue.close();
     }
 
@@ -212,6 +213,7 @@ impl InputFeed {
     /// was among that.
     pub(crate) fn forget_queued(&mut self, now: Instant) -> Vec<ClientId> {
         self.clear_stage();
+        self.enter = None;
         self.queue.forget_queued(now)
     }
 
