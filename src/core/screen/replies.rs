@@ -47,7 +47,6 @@ struct Expected {
     passes: bool,
     /// When it was asked last.
     asked: Instant,
-    until: Instant,
     /// How many in sequence.
     count: u32,
     /// A later query had its reply: this terminal does not reply to the query.
@@ -55,6 +54,11 @@ struct Expected {
 }
 
 impl Expected {
+    /// Until when its reply may come.
+    fn until(&self) -> Instant {
+        self.asked + REPLY
+    }
+
     /// When an answer that the app waits for is late, and every terminal has one.
     fn late_at(&self) -> Option<Instant> {
         let all_have = matches!(self.query, Query::Attributes | Query::Status | Query::Cursor);
@@ -105,25 +109,30 @@ impl Replies {
     /// [`REPLIES`] the oldest is no longer expected.
     pub fn expect(&mut self, query: Query, passes: bool, now: Instant) {
         let Some(head) = query.reply() else { return };
-        let until = now + REPLY;
         if let Some(last) = self.expected.back_mut()
             && (last.query, last.passes, last.is_overtaken) == (query, passes, false)
         {
-            (last.asked, last.until, last.count) = (now, until, last.count.saturating_add(1));
+            (last.asked, last.count) = (now, last.count.saturating_add(1));
             return;
         }
         if self.expected.len() == REPLIES {
             self.expected.pop_front();
         }
         let is_overtaken = false;
-        let expected = Expected { query, head, passes, asked: now, until, count: 1, is_overtaken };
-        self.expected.push_back(expected);
+        self.expected.push_back(Expected {
+            query,
+            head,
+            passes,
+            asked: now,
+            count: 1,
+            is_overtaken,
+        });
     }
 
     /// The queries whose replies would pass, and may still come, the newest first.
     pub(crate) fn unanswered(&self, now: Instant) -> impl Iterator<Item = Query> + '_ {
         let waits = move |expected: &&Expected| {
-            expected.passes && !expected.is_overtaken && now < expected.until
+            expected.passes && !expected.is_overtaken && now < expected.until()
         };
         let queries = |expected: &Expected| iter::repeat_n(expected.query, expected.count as usize);
         self.expected.iter().rev().filter(waits).flat_map(queries)
@@ -196,7 +205,7 @@ impl Replies {
         if matches!(self.state, ReplyState::Reply { until, .. } if until <= now) {
             self.state = ReplyState::Typed;
         }
-        while self.expected.front().is_some_and(|expected| expected.until <= now) {
+        while self.expected.front().is_some_and(|expected| expected.until() <= now) {
             self.expected.pop_front();
         }
     }
@@ -285,7 +294,7 @@ impl Replies {
         let at = self.expected.iter().position(|expected| expected.head.fits(head))?;
         self.expected.range_mut(..at).for_each(|earlier| earlier.is_overtaken = true);
         let expected = self.expected.get_mut(at)?;
-        let found = (expected.passes, expected.until);
+        let found = (expected.passes, expected.until());
         expected.count -= 1;
         if expected.count == 0 {
             self.expected.remove(at);
