@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`state`] | the state directory of an app |
 //! | [`files`] | reading and replacing files |
+//! | [`tree`] | removing directories that others have filled |
 //! | [`walk`] | opening files without others' links |
 //! | [`fd_message`] | messages with descriptors |
 //! | [`diagnostics`], [`print`] | messages and output |
@@ -20,4 +21,5 @@ pub(crate) mod print;
 pub(crate) mod signals;
 pub mod state;
 pub mod sys;
+pub(crate) mod tree;
 pub(crate) mod walk;

@@ -13,6 +13,7 @@ use nix::unistd::{AccessFlags, Uid, access};
 
 use super::{AppDir, ENDPOINTS, ENDS, LOCK, LOGS, MUX, READABLE, close_dir};
 use crate::os::files::{CLOSED, make_dir, remove, replace_link, set_mode};
+use crate::os::tree::remove_tree;
 use crate::types::stream::Stream;
 
 /// A directory that the service manager makes when the mux's unit starts and removes when it stops
@@ -115,7 +116,7 @@ impl AppDir {
         let join = || {
             self.take_input_back()?;
             remove(&self.path.join(ENDPOINTS))?;
-            fs::remove_dir_all(self.path.join(MUX))
+            remove_tree(&self.path.join(MUX))
         };
         join().with_context(|| format!("cannot remove {}", self.path.join(MUX).display()))
     }

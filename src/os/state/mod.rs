@@ -30,6 +30,7 @@ use super::files::{
     CLOSED, PRIVATE, is_same, names, open_in, open_plain, read_open, read_plain, remove, remove_in,
     replace_in, set_mode,
 };
+use super::tree::{empty, remove_tree};
 use super::walk::{Links, Walk, is_link, refusal};
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
@@ -196,7 +197,7 @@ impl StateDir {
                 let of = name.strip_prefix(SCRATCH).and_then(|pid| pid.parse::<u32>().ok());
                 // A process that was killed has left it. Another one may remove it, too.
                 if of.is_some_and(|of| of == pid || !Path::new(&format!("/proc/{of}")).exists()) {
-                    let _ = fs::remove_dir_all(self.0.join(name));
+                    let _ = remove_tree(&self.0.join(name));
                 }
             }
             Ok(mkdirat(walk.fd(), path.file_name().unwrap_or_default(), Mode::RWXU)?)
@@ -325,18 +326,7 @@ impl AppDir {
         }
         let own = self.path.join(MUX);
         // The directory stays: by it clients know where to look.
-        let remove = || -> io::Result<()> {
-            for entry in fs::read_dir(&own)? {
-                let path = entry?.path();
-                if fs::symlink_metadata(&path)?.is_dir() {
-                    fs::remove_dir_all(path)?;
-                } else {
-                    remove(&path)?;
-                }
-            }
-            Ok(())
-        };
-        remove().with_context(|| format!("cannot empty directory {}", own.display()))
+        empty(&own).with_context(|| format!("cannot empty directory {}", own.display()))
     }
 
     /// The file of options in the app's directory, where root has made the directory.
