@@ -43,7 +43,6 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use regex_lite::Regex;
 
 pub(crate) use crate::cli::mux::{
     ContainerArgs, GuardArgs, LogArgs, MuxArgs, PrepareArgs, RunArgs, StreamArgs, TerminalArgs,
@@ -61,6 +60,7 @@ use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::install::Shell;
 use crate::commands::list::ListForm;
+use crate::commands::logs::Pattern;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -403,8 +403,8 @@ pub(crate) struct LogsArgs {
     /// Show lines that match a regular expression.
     ///
     /// As in journalctl, a pattern without capital letters ignores case.
-    #[arg(short, long, value_name = "PATTERN", value_parser = values::pattern)]
-    pub(crate) grep: Option<Regex>,
+    #[arg(short, long, value_name = "PATTERN", value_parser = Pattern::parse)]
+    pub(crate) grep: Option<Pattern>,
     /// Show the last N matching lines, or all.
     #[arg(short = 'n', long, alias = "lines", value_name = "N", value_parser = values::tail)]
     pub(crate) tail: Option<Tail>,

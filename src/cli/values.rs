@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use log::LevelFilter;
 use nix::sys::signal::Signal;
-use regex_lite::{Regex, RegexBuilder};
 
 use crate::containers::name;
 use crate::logfmt::encoder::LogTarget;
@@ -121,13 +120,6 @@ fn numbers(text: &str, between: char, digits: usize) -> Option<Vec<i32>> {
         text.parse().ok().filter(|_| is_number)
     };
     text.split(between).map(number).collect()
-}
-
-/// Parses a regular expression. Without capital letters it ignores case, as in journalctl.
-pub(crate) fn pattern(text: &str) -> Result<Regex, String> {
-    let ignores_case = !text.contains(char::is_uppercase);
-    let regex = RegexBuilder::new(text).case_insensitive(ignores_case).build();
-    regex.map_err(|e| format!("expected a regular expression: {e}"))
 }
 
 /// Parses one of the streams that a log has.
@@ -334,8 +326,6 @@ mod tests {
         let yesterday = log_time("yesterday").unwrap().stamp(now).unwrap();
         let today = log_time("today").unwrap().stamp(now).unwrap();
         assert!(yesterday < today && today <= now);
-        assert!(pattern("error").unwrap().is_match("an Error"));
-        assert!(!pattern("Error").unwrap().is_match("an error") && pattern("(").is_err());
     }
 
     #[test]

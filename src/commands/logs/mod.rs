@@ -12,6 +12,7 @@ mod history;
 mod journal;
 mod lines;
 mod output;
+mod pattern;
 mod reader;
 mod tail;
 mod watch;
@@ -24,12 +25,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::unistd::Uid;
-use regex_lite::Regex;
 
 use super::logs::files::{Files, Named};
 use super::logs::journal::JournalEntries;
 pub(crate) use super::logs::lines::Wants;
 use super::logs::output::Output;
+pub(crate) use super::logs::pattern::Pattern;
 use super::logs::reader::Reader;
 use super::logs::tail::Start;
 use super::logs::watch::{FileWatch, Woken, ends_in};
@@ -57,7 +58,7 @@ pub(crate) struct LogsRequest {
     /// Which lines to print.
     pub(crate) wants: Wants,
     /// Only lines that match.
-    pub(crate) grep: Option<Regex>,
+    pub(crate) grep: Option<Pattern>,
 }
 
 impl LogsRequest {

@@ -4,16 +4,15 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use regex_lite::Regex;
-
 use super::lines::{Wants, index};
+use super::pattern::Pattern;
 use crate::logfmt::entry::LoggedEntry;
 use crate::types::limits;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct WholeLines {
-    grep: Option<Regex>,
+    grep: Option<Pattern>,
     /// The line of each stream that has no end yet.
     open: [Option<LoggedEntry<'static>>; 2],
     /// The last matching lines, this many at most, until the end of what is there was reached.
@@ -22,7 +21,7 @@ pub(super) struct WholeLines {
 
 impl WholeLines {
     /// The matching lines, or the last `tail` of them.
-    pub(super) fn new(grep: Option<Regex>, tail: Option<usize>) -> Self {
+    pub(super) fn new(grep: Option<Pattern>, tail: Option<usize>) -> Self {
         Self { grep, open: [None, None], last: tail.map(|count| (VecDeque::new(), count)) }
     }
 
@@ -33,34 +32,30 @@ impl WholeLines {
         wants: &Wants,
     ) -> Option<LoggedEntry<'static>> {
         let open = &mut self.open[index(entry.stream)];
-        let line = match open {
-            Some(line) => {
-                line.text.to_mut().extend_from_slice(&entry.text);
-                line
+        let Some(line) = open else {
+            if entry.ends || entry.text.len() >= limits::LOG_ENTRY {
+                return self.pick(entry, wants);
             }
-            None => open.insert(LoggedEntry {
-                stamp: entry.stamp,
-                written: Cow::Owned(entry.written.to_string()),
-                stream: entry.stream,
-                text: Cow::Owned(entry.text.to_vec()),
-                ends: false,
-            }),
+            *open = Some(owned(entry));
+            return None;
         };
+        line.text.to_mut().extend_from_slice(&entry.text);
         line.ends = entry.ends;
         if !line.ends && line.text.len() < limits::LOG_ENTRY {
             return None;
         }
         let line = open.take()?;
-        self.pick(line, wants)
+        self.pick(&line, wants)
     }
 
     /// A line, if it is to be printed now.
-    fn pick(&mut self, line: LoggedEntry<'static>, wants: &Wants) -> Option<LoggedEntry<'static>> {
-        let matches = |grep: &Regex| grep.is_match(&String::from_utf8_lossy(&line.text));
+    fn pick(&mut self, line: &LoggedEntry<'_>, wants: &Wants) -> Option<LoggedEntry<'static>> {
+        let matches = |grep: &Pattern| grep.matches(&line.text);
         if !wants.includes_line(line.stream, line.stamp) || !self.grep.as_ref().is_none_or(matches)
         {
             return None;
         }
+        let line = owned(line);
         let Some((last, count)) = &mut self.last else { return Some(line) };
         last.push_back(line);
         if last.len() > *count {
@@ -78,6 +73,15 @@ impl WholeLines {
     pub(super) fn finish(&mut self, wants: &Wants) -> Vec<LoggedEntry<'static>> {
         let mut open: Vec<_> = self.open.iter_mut().filter_map(Option::take).collect();
         open.sort_by_key(|line| line.stamp);
-        open.into_iter().filter_map(|line| self.pick(line, wants)).collect()
+        open.into_iter().filter_map(|line| self.pick(&line, wants)).collect()
+    }
+}
+
+/// A copy that outlives the buffer of the entry.
+fn owned(entry: &LoggedEntry<'_>) -> LoggedEntry<'static> {
+    LoggedEntry {
+        written: Cow::Owned(entry.written.to_string()),
+        text: Cow::Owned(entry.text.to_vec()),
+        ..*entry
     }
 }
