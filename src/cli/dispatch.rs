@@ -28,6 +28,7 @@ use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, hooks, write};
+use crate::wire::ControlRequest;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -271,8 +272,10 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Control(args) => {
             args.app.require()?;
             let dir = args.app.resolve(given.clone(), Guess::Service)?;
-            if let Some(request) = resolve::request(&args, &dir)? {
-                status::control(&dir, &request)?;
+            match resolve::request(&args, &dir)? {
+                Some(ControlRequest::Restart) => stop::restart(&dir)?,
+                Some(request) => status::control(&dir, &request)?,
+                None => {}
             }
             Ok(Exit::Done)
         }

@@ -169,7 +169,12 @@ fn ended_app(dir: &AppDir, last: Last) -> EndedApp {
 
 /// The status of an app's mux, without the client that asks for it here.
 pub(crate) fn report(dir: &AppDir) -> Result<Report> {
-    let wait = (Duration::ZERO, limits::ANSWER);
+    report_within(dir, Duration::ZERO)
+}
+
+/// The same; waits so long for a mux to appear.
+pub(crate) fn report_within(dir: &AppDir, appears: Duration) -> Result<Report> {
+    let wait = (appears, appears + limits::ANSWER);
     let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait, Cure::Start)?;
     each::without_asker(&body)
 }

@@ -38,6 +38,16 @@ pub(crate) fn kill(dir: &AppDir, signal: Signal) -> Result<()> {
     if signal == Signal::SIGKILL { app.report_end() } else { Ok(()) }
 }
 
+/// Has the keeper of an app start its mux again. Returns when the next mux can be reached.
+pub(crate) fn restart(dir: &AppDir) -> Result<()> {
+    let mut before = RunningApp::connect(dir)?;
+    status::control(dir, &ControlRequest::Restart)?;
+    if !before.ends_within(limits::ANSWER)? {
+        bail!("app {}: its mux has not ended in {:?}", dir.name(), limits::ANSWER);
+    }
+    status::report_within(dir, limits::ANSWER).map(drop)
+}
+
 /// Has the keeper of an app send it a signal, unless the app has ended meanwhile.
 fn send(dir: &AppDir, signal: Signal) -> Result<()> {
     let number = u8::try_from(signal as i32).unwrap_or_default();

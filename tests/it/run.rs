@@ -372,9 +372,10 @@ pub fn change_mux(rig: &Rig, asks: bool) {
     let before = mux_pid(rig);
     if asks {
         assert_eq!(rig.run(&["control", "--app", APP, "restart"]).ends(), 0);
-    } else {
-        kill(before, Signal::SIGKILL).unwrap();
+        assert_ne!(mux_pid(rig), before, "the answer follows the restart");
+        return;
     }
+    kill(before, Signal::SIGKILL).unwrap();
     eventually("there is another mux", || {
         rig.try_status().is_some_and(|status| status["mux_pid"] != before.as_raw())
     });
