@@ -22,6 +22,8 @@ use crate::types::time::Now;
 const SETTINGS: &str = "/etc/iottymux/oci.env";
 /// The path of the real runtime, there or in the environment.
 const RUNTIME: &str = "IOTTYMUX_OCI_RUNTIME";
+/// Options that may name files.
+const FILES: [&str; 2] = ["IOTTYMUX_LOG", "IOTTYMUX_RECORD"];
 /// What all settings begin with.
 const PREFIX: &str = "IOTTYMUX_";
 /// The usual runtimes, the first that is there counts.
@@ -66,12 +68,24 @@ impl Runtime {
         }
         let named = settings.iter().find(|(name, _)| name == RUNTIME).map(|(_, path)| path.clone());
         settings.retain(|(name, _)| name != RUNTIME && !process::PRIVATE_ENV.contains(&&**name));
+        let shared = take_files_of_all(&mut settings);
+        let complaint = complaint.or(shared);
         let program = match named {
             Some(path) => named_runtime(&path)?,
             None => usual_runtime()?,
         };
         Ok(Self { program, settings, complaint })
     }
+}
+
+/// Takes out files that all containers would write, each by its own mux; returns what is said of it.
+fn take_files_of_all(settings: &mut Vec<(String, String)>) -> Option<String> {
+    let is_file = |(name, value): &mut (String, String)| {
+        FILES.contains(&&**name) && value.split(',').any(|log| log.contains(":/"))
+    };
+    let taken: Vec<_> = settings.extract_if(.., is_file).collect();
+    let (name, value) = taken.first()?;
+    Some(format!("{name}={value} does not count: it would be one file of all containers"))
 }
 
 /// The settings of the administrator: a file that root alone can write.
@@ -155,4 +169,28 @@ pub(super) fn journal() -> Option<File> {
     let mut stream = UnixStream::connect(JOURNAL).ok()?;
     stream.write_all(JOURNAL_HEAD).ok()?;
     Some(File::from(OwnedFd::from(stream)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_share_no_file() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let backlog = pair("IOTTYMUX_BACKLOG", "4096");
+        for (log, is_shared) in [
+            (pair("IOTTYMUX_LOG", "journald"), false),
+            (pair("IOTTYMUX_LOG", "journal:stderr"), false),
+            (pair("IOTTYMUX_LOG", "journald,raw:/var/log/all"), true),
+            (pair("IOTTYMUX_RECORD", "cast:/var/log/all"), true),
+            (pair("IOTTYMUX_STATE_DIR", "/run/x:/y"), false),
+        ] {
+            let mut settings = vec![log.clone(), backlog.clone()];
+            let said = take_files_of_all(&mut settings);
+            assert_eq!(said.is_some(), is_shared, "{log:?}");
+            assert_eq!(settings.contains(&log), !is_shared);
+            assert!(settings.contains(&backlog));
+        }
+    }
 }
