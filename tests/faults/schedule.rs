@@ -132,7 +132,7 @@ impl Schedule {
         let mut dice = Dice::new(seed);
         let rotates = dice.one_in(2);
         let mut lasting = BTreeSet::new();
-        let mut steps = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
         while steps.len() < setup.faults_per_round {
             let longest = if dice.one_in(SHORT_EVERY) { SHORT_PAUSE } else { PAUSE };
             let pause = milliseconds(dice.below(longest));
@@ -143,6 +143,12 @@ impl Schedule {
             }
             if fault == Fault::UpgradeMux && !lasting.is_empty() {
                 // The old mux would wait for room, and after 10 s its lines are lost.
+                continue;
+            }
+            let restarts = |step: &Step| step.fault == Fault::StartRestartOfMux;
+            let app_goes = matches!(fault, Fault::KillApp | Fault::RestartApp);
+            if app_goes && steps.iter().any(restarts) {
+                // Clients of a mux that is stopped while the app does not run end with the app.
                 continue;
             }
             if let Some((_, end)) = LASTING.iter().find(|(begin, _)| *begin == fault) {
