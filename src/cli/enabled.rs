@@ -43,16 +43,16 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
     words
 }
 
-/// Adds the options of an earlier command for this service, unless they are named now. Returns what a
-/// person is told of that.
+/// Adds the options of an earlier command for this service, unless they are named now or all are
+/// reset. Returns what a person is told of that.
 pub(super) fn add_earlier(args: &mut EnableArgs) -> Vec<String> {
-    let Some(NamedServices::Service(service)) = args.service.clone().filter(|_| !args.reset) else {
-        return Vec::new();
-    };
+    let Some(NamedServices::Service(service)) = args.service.clone() else { return Vec::new() };
     let earlier = enable::of_service(args.modes.user, &service).and_then(|found| parse(&found));
     let Some(earlier) = earlier else { return Vec::new() };
     let (typed, before) = (words(args), words(&earlier));
-    keep(args, earlier);
+    if !args.reset {
+        keep(args, earlier);
+    }
     let now = words(args);
     let mut told = Vec::new();
     let kept = without(&now, &typed);

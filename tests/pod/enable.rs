@@ -295,7 +295,9 @@ fn enable_again_keeps_the_options() {
     assert!(said.contains("removed --env IOTTYMUX_ALLOW_GID=games,1234\n"), "{said}");
     let kept = "--stdout stream --env IOTTYMUX_BACKLOG=8K\n";
     assert!(enable(&["--list"]).ends_with(kept));
-    enable(&["game", "--reset", "--tty", "--now"]);
+    let said = enable(&["game", "--reset", "--tty", "--now"]);
+    let was = "(was --stdin stream --stdout stream --env IOTTYMUX_BACKLOG=8K)\n";
+    assert!(said.contains(&format!("changed --tty {was}")), "{said}");
     assert_eq!(enable(&["--list"]), "iottymux enable game.service --tty\n");
     let list = pod.run(&["iottymux", "list"]);
     assert!(list.contains("game.service"), "{list}");
