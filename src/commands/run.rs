@@ -94,6 +94,10 @@ pub(crate) fn attached(mut request: AttachRequest) -> Result<Exit> {
     terminals();
     let keeper = start_in_background(request.dir.name(), true)?;
     request.keeper = Some(keeper);
+    if std::process::id() == 1 {
+        // As the first process of a container it gets all orphans there.
+        sys::leave_children().context("cannot leave orphans to the kernel")?;
+    }
     let exit = attach(&request)?;
     if exit != Exit::Unread {
         return Ok(exit);

@@ -139,6 +139,13 @@ pub(crate) fn ignoring_sigterm(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// From now on the kernel collects the children of this process that end.
+pub(crate) fn leave_children() -> io::Result<()> {
+    // SAFETY: nothing is called when the signal comes.
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }?;
+    Ok(())
+}
+
 /// Has the command's process take the signals that this one has blocked.
 pub(crate) fn taking_signals(command: &mut Command) {
     let prepare = || Ok(SigSet::empty().thread_set_mask()?);

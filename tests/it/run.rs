@@ -53,13 +53,15 @@ fn as_the_first_process_it_collects_orphans() {
     }
     let script = "pid=$( (sleep 0.05 >&2 & echo $!) ); \
         while test -e /proc/$pid; do sleep 0.01; done; exit 3";
-    let mut command = Command::new("unshare");
-    command.args(unshared).arg(env!("CARGO_BIN_EXE_iottymux"));
-    command.args(run(&[], &["sh", "-c", script]));
-    command.env("IOTTYMUX_STATE_DIR", rig.state());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut keeper = Proc::spawn(command);
-    assert_eq!(keeper.ends(), 3, "{}", keeper.stderr.so_far());
+    let attached = vec!["run", "--name", APP, "--", "sh", "-c", script];
+    for words in [run(&[], &["sh", "-c", script]), attached] {
+        let mut command = Command::new("unshare");
+        command.args(unshared).arg(env!("CARGO_BIN_EXE_iottymux")).args(words);
+        command.env("IOTTYMUX_STATE_DIR", rig.state());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut first = Proc::spawn(command);
+        assert_eq!(first.ends(), 3, "{}", first.stderr.so_far());
+    }
 }
 
 #[test]
