@@ -320,7 +320,6 @@ impl Mux {
         let error = self.may_ask(id, &request).and_then(|()| match request {
             ControlRequest::Detach { client } => self.detach(ClientId(client)),
             ControlRequest::Resize(size) => self.ask_size(id, size),
-            ControlRequest::TakeOver => self.take_over(id),
             ControlRequest::LetGo if self.input.queue.only() != Some(id) => {
                 Err(anyhow!("it does not type alone"))
             }
@@ -422,14 +421,6 @@ impl Mux {
         }
         let line = format_args!("app {}: {peer} {request}", self.files.name());
         REQUESTS.log(*right, Level::Info, line);
-        Ok(())
-    }
-
-    fn take_over(&mut self, id: ClientId) -> Result<()> {
-        let typist = self.clients.get(id).filter(|client| client.inbound == Inbound::Typing);
-        let Some(client) = typist else { bail!("only one who types can type alone") };
-        self.check_lock(client, Exclusive::Take)?;
-        self.reserve(Some(id));
         Ok(())
     }
 

@@ -485,9 +485,6 @@ pub enum ControlRequest {
     /// Reopen the log files; the answer comes when the new ones are open.
     #[serde(rename = "reopen-logs")]
     ReopenLogs,
-    /// Give the sender the lock, even if another client has it.
-    #[serde(rename = "take-over")]
-    TakeOver,
     /// Release the lock; only from its holder.
     #[serde(rename = "let-go")]
     LetGo,
@@ -519,7 +516,6 @@ impl fmt::Display for ControlRequest {
             Self::Detach { client } => write!(f, "asks to detach client {client}"),
             Self::Resize(Size { rows, cols }) => write!(f, "asks for a terminal of {rows}x{cols}"),
             Self::ReopenLogs => f.write_str("asks to reopen the logs"),
-            Self::TakeOver => f.write_str("asks to type alone"),
             Self::LetGo => f.write_str("lets all type again"),
             Self::Ended(status) => write!(f, "reports that the app has ended {status}"),
             Self::Started(Started { pid }) => write!(f, "reports that the app runs as pid={pid}"),

@@ -113,7 +113,7 @@ fn the_pure_modules_know_nothing_of_the_system() {
         ("commands/attach/keys.rs", &["types", "commands::attach::key", "core::screen::scan"]),
         ("commands/attach/mode.rs", &["types"]),
         (
-            "commands/attach/page.rs",
+            "commands/attach/lines.rs",
             &["types", "wire", "commands::attach::keys", "commands::attach::mode"],
         ),
         ("commands/logs/whole.rs", &["types", "logfmt::entry", "commands::logs"]),

@@ -96,7 +96,7 @@ fn it_detaches_behind_a_paste_that_nobody_takes() {
     other.stderr.wait_for("you cannot type");
     desk.local.press(&paste);
     desk.local.press(b"\x10?");
-    desk.local.shown.wait_for("types alone (here)");
+    desk.local.shown.wait_for("ctrl-p ctrl-q leaves; iottymux status demo shows the clients");
     desk.local.press(DETACH);
     assert_eq!(desk.attach.ends(), 0);
     assert!(desk.local.is_as_before());
@@ -190,91 +190,18 @@ fn without_a_shell_to_go_back_to_it_is_not_suspended() {
     eventually("the terminal is raw", || desk.local.is_raw());
 }
 
+/// A line says what the keys are; the app gets its answers meanwhile, and the keys behind.
 #[test]
-fn the_page_is_shown_in_place_of_the_app_and_left_by_any_key() {
-    const ON: &str = "\x1b[?1049h\x1b[2J\x1b[Hiottymux: attached to app demo\r\n";
+fn the_keys_are_a_line_over_the_app() {
     let mut desk = Desk::new(&["--detach-keys", "ctrl-],q", "--suspend-key", "ctrl-z"]);
-    let other = desk.rig.attach(&["--mode", "tty-out"]);
-    desk.mux.stderr.wait_for(&format!("pid={} attached to tty\n", other.pid()));
     desk.local.press(b"a\x1d?");
-    desk.local.shown.wait_for(ON);
-    let own = desk.attach.pid();
-    desk.local
-        .shown
-        .wait_for(&format!("uid {}  pid {own}  types (here)\r\n", nix::unistd::getuid()));
-    desk.local.shown.wait_for(&format!("pid {}  reads only\r\n", other.pid()));
-    for keys in ["ctrl-] q  ", "ctrl-z  ", "ctrl-] ?  "] {
-        desk.local.shown.wait_for(keys);
-    }
-    // What the app writes meanwhile waits, and is not lost.
-    desk.app.write_all(b"meanwhile").unwrap();
-    other.stdout.wait_for("meanwhile");
-    assert!(!desk.local.shown_before_mark().contains("meanwhile"));
-    // The key that leaves the page is not the app's, nor is what comes with it; the next one is.
-    desk.local.press(b"\x1b[A");
-    desk.local.shown.wait_for("\x1b[?1049lmeanwhile");
-    desk.local.press(b"b");
-    desk.assert_typed(b"ab");
-    // Detaching works from there, by both kinds of key, as if there were no page.
-    desk.local.press(b"\x1d?\x1dq");
-    assert_eq!(desk.attach.ends(), 0);
-    assert!(desk.local.is_as_before());
-    let shown = desk.local.shown_before_mark();
-    assert!(shown.rfind("\x1b[?1049l") > shown.rfind("\x1b[?1049h"));
-
-    let mut desk = Desk::new(&[]);
-    desk.local.press(b"\x10?d");
-    assert_eq!(desk.attach.ends(), 0);
-    assert!(desk.local.is_as_before());
-}
-
-#[test]
-fn the_page_comes_and_goes_while_the_app_writes_without_a_break() {
-    let mut desk = Desk::new(&[]);
-    let mut app = desk.app.try_clone().unwrap();
-    let flood = std::thread::spawn(move || while app.write_all(b"flood").is_ok() {});
-    for round in 1..=10 {
-        desk.local.shown.wait_for("floodflood");
-        desk.local.press(b"\x10?");
-        let shown = || desk.local.shown.so_far();
-        eventually("the page is shown", || shown().matches("\x1b[?1049h").count() == round);
-        desk.local.press(b"q");
-        let left = |shown: &str| shown.rfind("\x1b[?1049l") > shown.rfind("\x1b[?1049h");
-        eventually("the page is left", || left(&shown()));
-    }
-    desk.local.press(DETACH);
-    assert_eq!(desk.attach.ends(), 0);
-    desk.mux.signal(Signal::SIGKILL);
-    desk.mux.ends();
-    drop(desk);
-    flood.join().unwrap();
-}
-
-/// The end of the app, or of its mux, ends the page as well, and what was written last is seen.
-#[test]
-fn the_page_ends_with_the_app() {
-    for (signal, code) in [(Signal::SIGTERM, 0), (Signal::SIGKILL, 125)] {
-        let mut desk = Desk::new(&[]);
-        desk.local.press(b"\x10?");
-        desk.local.shown.wait_for("types (here)");
-        desk.app.write_all(b"its last words").unwrap();
-        desk.mux.signal(signal);
-        assert_eq!(desk.attach.ends(), code);
-        assert!(desk.local.is_as_before());
-        if signal == Signal::SIGTERM {
-            desk.local.shown.wait_for("its last words");
-        }
-    }
-}
-
-/// The mux may be stuck: the page is shown, and left, all the same.
-#[test]
-fn the_page_needs_no_mux_that_answers() {
-    let mut desk = Desk::new(&[]);
-    desk.mux.stop();
-    desk.local.press(b"\x10?");
-    desk.local.shown.wait_for("Asking for the attached clients");
-    desk.local.press(b"d");
+    let line = "iottymux: ctrl-] q leaves; ctrl-z suspends; iottymux status demo shows the clients";
+    desk.local.shown.wait_for(&line[..79]);
+    desk.app.write_all(b"\x1b[6n").unwrap();
+    desk.local.shown.wait_for("\x1b[6n");
+    desk.local.press(b"\x1b[1;1Rb");
+    desk.assert_typed(b"a\x1b[1;1Rb");
+    desk.local.press(b"\x1dq");
     assert_eq!(desk.attach.ends(), 0);
     assert!(desk.local.is_as_before());
 }
@@ -304,11 +231,13 @@ fn a_new_client_learns_about_others() {
     assert_eq!(asked["clients"].as_array().unwrap().len(), 1);
     let second = Pty::open(24, 80);
     let _second = second.spawn(desk.rig.command(["attach", "--app", APP]));
-    second.shown.wait_for("iottymux: app demo: 1 other is attached (ctrl-p ? shows them)");
+    second
+        .shown
+        .wait_for("iottymux: app demo: 1 other is attached (iottymux status demo shows them)");
     // It is gone when it leaves, and cut where the window is too narrow.
     let leaves = Pty::open(24, 50);
     let mut left = leaves.spawn(desk.rig.command(["attach", "--app", APP, "--read-only"]));
-    let others = "\x1b[12;1Hiottymux: app demo: 2 others are attached (ctrl-p\x1b[13;1H";
+    let others = "\x1b[12;1Hiottymux: app demo: 2 others are attached (iottym\x1b[13;1H";
     leaves.shown.wait_for(others);
     leaves.press(DETACH);
     assert_eq!(left.ends(), 0);
@@ -343,37 +272,6 @@ fn a_new_client_learns_that_the_output_is_stopped() {
     let local = Pty::open(24, 80);
     let _attach = local.spawn(rig.command(["attach", "--app", APP]));
     local.shown.wait_for("iottymux: app demo: output stopped by ^S: ^Q continues it");
-}
-
-#[test]
-fn an_attached_client_takes_over_and_releases() {
-    let mut desk = Desk::new(&[]);
-    let mut alone = desk.rig.attach(&["--exclusive"]);
-    desk.local.shown.wait_for("you cannot type: client");
-    desk.local.press(b"lost\x10?t");
-    desk.local.shown.wait_for("iottymux: attached to app demo: you type alone\x1b");
-    alone.stderr.wait_for("you cannot type: client");
-    let mut types = alone.stdin();
-    types.write_all(b"late").unwrap();
-    desk.local.press(b"k");
-    desk.assert_typed("k".as_bytes());
-    desk.local.press(b"\x10?a");
-    desk.local.shown.wait_for("iottymux: attached to app demo: you no longer type alone\x1b");
-    alone.stderr.wait_for("you can type again");
-    desk.assert_typed(b"late");
-    // Who does not type alone lets go of nothing: the page has no such key.
-    let _taker = desk.rig.attach(&["--take-over"]);
-    let losses = || alone.stderr.so_far().matches("you cannot type").count();
-    eventually("it is taken over again", || losses() == 2);
-    let before = desk.local.shown.so_far().len();
-    let page = || desk.local.shown.so_far().split_off(before);
-    desk.local.press(b"\x10?");
-    eventually("the page is shown again", || page().contains("t  type alone, even"));
-    desk.local.press(b"a\x10?d");
-    assert_eq!(desk.attach.ends(), 0);
-    assert!(!page().contains("a  lets") && !page().contains("not so"), "{}", page());
-    let clients = desk.rig.status()["clients"].clone();
-    assert_eq!(clients.as_array().unwrap().iter().filter(|c| c["exclusive"] == true).count(), 1);
 }
 
 /// There is nobody any more to type to.
@@ -460,9 +358,8 @@ fn the_screen_is_as_before_where_nothing_is_typed() {
 #[test]
 fn input_of_a_viewer_is_discarded() {
     type Way = fn(&mut Desk);
-    let ways: [(Way, i32); 4] = [
+    let ways: [(Way, i32); 3] = [
         (|desk| desk.local.press(DETACH), 0),
-        (|desk| desk.local.press(b"\x10?d"), 0),
         (|desk| desk.local.press(b"\x03"), -2),
         (|desk| desk.mux.signal(Signal::SIGTERM), 0),
     ];
@@ -471,8 +368,7 @@ fn input_of_a_viewer_is_discarded() {
         desk.local.press(b"touch typed\r\x1b[?1;2c");
         eventually("it is read", || desk.local.unread() == 0);
         desk.local.press(b"\x10?");
-        desk.local.shown.wait_for("reads only (here)");
-        desk.local.press(b"q");
+        desk.local.shown.wait_for("iottymux: ctrl-p ctrl-q leaves; ");
         desk.app.write_all(b"seen").unwrap();
         desk.local.shown.wait_for("seen");
         way(&mut desk);

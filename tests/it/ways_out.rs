@@ -213,7 +213,6 @@ const WAYS: &[(&str, Line, bool, Act, i32)] = &[
     ("detached", Runs("ATTACH"), false, |s| s.detach(), 0),
     ("detached in the C locale", Runs("LC_ALL=C ATTACH"), false, |s| s.detach(), 0),
     ("detached in UTF-8", Runs("LC_ALL=C.UTF-8 ATTACH"), false, |s| s.detach(), 0),
-    ("detached from the page", Runs("ATTACH"), false, |s| s.window.press(&["C-p", "?", "d"]), 0),
     ("SIGTERM", Runs("ATTACH"), false, |s| s.kill(Signal::SIGTERM), 143),
     ("SIGHUP", Runs("ATTACH"), false, |s| s.kill(Signal::SIGHUP), 129),
     ("SIGINT", Runs("ATTACH"), false, |s| s.kill(Signal::SIGINT), 130),
@@ -232,7 +231,6 @@ const WAYS: &[(&str, Line, bool, Act, i32)] = &[
         suspended_by_key,
         0,
     ),
-    ("suspended from the page", IsSuspended("ATTACH"), false, suspended_from_page, 0),
     (
         "^C, only looking",
         Runs("trap : INT; ATTACH --read-only"),
@@ -279,11 +277,6 @@ fn suspended_by_signal(scene: &mut Scene) {
 
 fn suspended_by_key(scene: &mut Scene) {
     scene.window.press(&["C-z"]);
-    scene.suspended();
-}
-
-fn suspended_from_page(scene: &mut Scene) {
-    scene.window.press(&["C-p", "?", "z"]);
     scene.suspended();
 }
 

@@ -44,7 +44,6 @@ impl<'a> Attached<'a> {
             sender,
             connection: Connection::default(),
             input,
-            page: None,
             notices,
             losses: SessionLosses::default(),
             liveness: Liveness::Answering,
@@ -84,7 +83,6 @@ impl<'a> Attached<'a> {
     /// Takes over a new connection.
     pub(crate) fn begin(&mut self, new: NewConnection) -> Result<()> {
         self.liveness = Liveness::Answering;
-        self.input.forget_requests();
         self.connection = new.connection;
         for (downlink, socket) in new.downlinks {
             let shown = self.connection.wanted.outputs.clone();
@@ -100,10 +98,6 @@ impl<'a> Attached<'a> {
         if ready.mux_takes {
             self.connection.flush();
         }
-        if ready.mux_closed {
-            // The page hides the mux's last output.
-            self.leave_page()?;
-        }
         if ready.events {
             events.clear();
             while let Some(event) = events.receive() {
@@ -117,8 +111,8 @@ impl<'a> Attached<'a> {
             self.read_input()?;
         }
         self.release_held_keys()?;
-        let reads_keys = self.input.deadline().is_some() || self.page.is_some();
-        terminal::read_keys(reads_keys).context("cannot set up the local terminal")?;
+        terminal::read_keys(self.input.deadline().is_some())
+            .context("cannot set up the local terminal")?;
         self.on_time(Instant::now())?;
         Ok(())
     }
@@ -168,12 +162,7 @@ impl<'a> Attached<'a> {
         // No event is asked for: poll reports an output without a reader as an error.
         let writes = self.connection.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
         let output = writes.then(|| add(stdout.as_fd(), PollFlags::empty()));
-        // While the page is shown the output thread does not see the connection's end.
-        let wants = if self.connection.has_unsent() {
-            Some(PollFlags::POLLOUT)
-        } else {
-            self.page.is_some().then(PollFlags::empty)
-        };
+        let wants = self.connection.has_unsent().then_some(PollFlags::POLLOUT);
         let mux = wants.and_then(|wants| self.connection.poll_fd().map(|fd| add(fd, wants)));
         let timeout = self.deadline().map_or(PollTimeout::NONE, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -190,7 +179,6 @@ impl<'a> Attached<'a> {
             output_closed: events(output).contains(PollFlags::POLLERR),
             input: !events(input).is_empty(),
             mux_takes: !events(mux).is_empty(),
-            mux_closed: self.page.is_some() && events(mux).contains(PollFlags::POLLHUP),
         })
     }
 
@@ -221,10 +209,6 @@ impl<'a> Attached<'a> {
 
     /// Shows a line to the user.
     pub(crate) fn say(&mut self, text: &str) {
-        if self.page.is_some() {
-            // On failure the terminal is gone, and with it the reader of the line.
-            let _ = self.leave_page();
-        }
         self.notices.say(text, self.connection.is_up());
     }
 
@@ -264,6 +248,4 @@ struct Ready {
     input: bool,
     /// The mux takes what was not sent, or has gone.
     mux_takes: bool,
-    /// The mux has closed the connection, and our page is shown.
-    mux_closed: bool,
 }

@@ -1,6 +1,5 @@
 //! This process's input: keys and commands of a person, or the bytes of a program.
 
-use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
@@ -11,18 +10,14 @@ use nix::unistd::Pid;
 use rustix::fs::{FileType, fstat, tell};
 
 use super::guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
-use super::io_threads::AttachEvent;
 use super::key;
 use super::keys::{KeyCommand, Keys, Matcher};
-use super::page::{self, ClientList, TypingState};
 use super::sent::{SentInput, UnknownInput};
-use super::{Attached, Leave, terminal};
-use crate::commands::status;
+use super::{Attached, Leave, lines, terminal};
 use crate::os::files::enlarge_pipe;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::limits;
-use crate::types::size::Size;
 use crate::wire::{Answer, ControlRequest, Exclusive, InputId, InputIdentity, InputPosition};
 
 /// Bytes of a program's input that `attach` has read and the mux has not acknowledged. More than
@@ -47,7 +42,7 @@ enum InputState {
     Closed,
 }
 
-/// The state of that input, its keys, and our requests to type alone.
+/// The state of that input, its keys, and our wish to type alone.
 #[derive(Debug)]
 pub(crate) struct LocalInput {
     state: InputState,
@@ -63,8 +58,6 @@ pub(crate) struct LocalInput {
     sent: Option<SentInput>,
     /// Our wish to type alone: the next mux gets it, too.
     exclusive: Option<Exclusive>,
-    /// Requests that the mux has not answered: the wish that each stands for.
-    requests: VecDeque<Option<Exclusive>>,
 }
 
 impl LocalInput {
@@ -87,7 +80,6 @@ impl LocalInput {
             is_unconfirmed: false,
             sent: None,
             exclusive,
-            requests: VecDeque::new(),
         }
     }
 
@@ -163,11 +155,6 @@ impl LocalInput {
         self.keys.deadline()
     }
 
-    /// The mux answers no requests of an earlier session.
-    pub(crate) fn forget_requests(&mut self) {
-        self.requests.clear();
-    }
-
     /// The app has received all input.
     pub(crate) fn on_all_taken(&mut self) {
         self.state = InputState::Closed;
@@ -188,12 +175,9 @@ impl LocalInput {
         Some(types)
     }
 
-    fn typing(&self) -> TypingState {
-        match (self.state, self.exclusive) {
-            (InputState::Ended | InputState::Closed, _) => TypingState::Never,
-            (InputState::Open, Some(_)) => TypingState::Alone,
-            _ => TypingState::Shared,
-        }
+    /// Whether only we type.
+    fn types_alone(&self) -> bool {
+        self.state == InputState::Open && self.exclusive.is_some()
     }
 
     /// The number of bytes that may be read now, when `unsent` wait for the mux. Without a mux, or
@@ -303,25 +287,16 @@ impl Attached<'_> {
         }
     }
 
-    /// Input without our key sequences: for the app, or for our page.
+    /// Input without our key sequences.
     fn on_typed(&mut self, keys: &[u8]) -> Result<(), Leave> {
-        match (&self.page, keys) {
-            (_, []) => {}
-            (None, keys) if self.input.state == InputState::Closed => {
-                // The terminal makes a signal only of the byte.
-                if key::has_sequence(keys, INTERRUPT) {
-                    kill(Pid::this(), Signal::SIGINT).context("cannot leave")?;
-                }
+        if self.input.state == InputState::Closed {
+            // The terminal makes a signal only of the byte.
+            if key::has_sequence(keys, INTERRUPT) {
+                kill(Pid::this(), Signal::SIGINT).context("cannot leave")?;
             }
-            (None, keys) => {
-                self.notices.on_typed(Instant::now());
-                self.send_guarded(keys);
-            }
-            // One key at a time: the bytes after it, as of an arrow key, belong to it.
-            (Some(_), [key, ..]) => match page::command(*key, self.input.typing()) {
-                Some(command) => self.on_command(command)?,
-                None => self.leave_page()?,
-            },
+        } else if !keys.is_empty() {
+            self.notices.on_typed(Instant::now());
+            self.send_guarded(keys);
         }
         Ok(())
     }
@@ -362,69 +337,36 @@ impl Attached<'_> {
             KeyCommand::Suspend => {
                 kill(Pid::from_raw(0), Signal::SIGTSTP).context("cannot suspend")?;
             }
-            KeyCommand::TakeOver => self.request_exclusive(Some(Exclusive::Take))?,
-            KeyCommand::LetGo => self.request_exclusive(None)?,
-            KeyCommand::Page => {
-                self.page = Some(ClientList::Requested);
-                let dir = self.request.dir.clone();
-                self.sender.spawn("clients", move || AttachEvent::Clients(status::report(&dir)))?;
-                self.show_page();
+            KeyCommand::Help => {
+                let help = lines::help(self.name(), self.input.keys.keys());
+                self.say(&help);
             }
         }
         Ok(())
     }
 
-    /// Asks the mux to let only us type, or all clients.
-    fn request_exclusive(&mut self, exclusive: Option<Exclusive>) -> Result<()> {
-        self.leave_page()?;
-        let request = exclusive.map_or(ControlRequest::LetGo, |_| ControlRequest::TakeOver);
-        if self.connection.request(&request) {
-            self.input.requests.push_back(exclusive);
-        } else {
-            self.say(&format!("app {}: this needs a session, and there is none", self.name()));
-        }
-        Ok(())
-    }
-
-    /// The mux has answered the oldest request.
+    /// The mux has answered that it lets others type, our only request.
     pub(crate) fn on_answer(&mut self, answer: &Answer) {
-        let Some(exclusive) = self.input.requests.pop_front() else { return };
-        let result = match (&answer.error, exclusive) {
-            (Some(why), _) => format!("refused: {}", escape::line(why)),
-            (None, Some(_)) => "you type alone".to_owned(),
-            (None, None) => "you no longer type alone".to_owned(),
+        let result = match &answer.error {
+            Some(why) => format!("refused: {}", escape::line(why)),
+            None => "you no longer type alone".to_owned(),
         };
         if answer.error.is_none() {
-            self.input.exclusive = exclusive;
+            self.input.exclusive = None;
         }
         self.say(&format!("attached to app {}: {result}", self.name()));
     }
 
     /// Lets others type while we are suspended.
     pub(crate) fn release_exclusive(&mut self) {
-        if self.input.typing() == TypingState::Alone
-            && self.connection.request(&ControlRequest::LetGo)
-        {
-            self.input.requests.push_back(None);
+        if self.input.types_alone() && self.connection.request(&ControlRequest::LetGo) {
             // The rest is sent when we are back.
             self.connection.flush();
         }
     }
 
-    /// Shows the page, if it is open and the terminal takes it.
-    pub(crate) fn show_page(&mut self) {
-        let Some(clients) = &self.page else { return };
-        let size = terminal::size().unwrap_or(Size::DEFAULT);
-        let keys = (self.input.keys.keys(), self.input.typing());
-        let text = page::text(self.name(), keys, clients, size, std::process::id());
-        if !terminal::show_page(&text) {
-            self.page = None;
-        }
-    }
-
-    /// Closes the page and gives the screen back to the app; also after a suspension.
-    pub(crate) fn leave_page(&mut self) -> Result<()> {
-        self.page = None;
+    /// Takes the terminal back after a suspension.
+    pub(crate) fn come_back(&mut self) -> Result<()> {
         terminal::resume().context("cannot set up the local terminal")?;
         self.redraw();
         Ok(())

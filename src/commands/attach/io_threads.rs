@@ -20,7 +20,7 @@ use crate::os::state::AppDir;
 use crate::os::sys;
 use crate::types::stream::Stream;
 use crate::wire::{
-    Answer, AppStatus, Decoder, FrameKind, Gap, InputPosition, Item, Refusal, Report, Rights,
+    Answer, AppStatus, Decoder, FrameKind, Gap, InputPosition, Item, Refusal, Rights,
 };
 
 /// An event for the main loop.
@@ -39,8 +39,6 @@ pub(crate) enum AttachEvent {
     Closing,
     /// Another user has asked the mux to detach us.
     Detached,
-    /// The clients of the app, or why they are unknown.
-    Clients(Result<Report>),
     /// Whether the mux has answered a probe, if only by a refusal.
     ProbeDone(bool),
     /// The answer to a request.

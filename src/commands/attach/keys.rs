@@ -95,12 +95,8 @@ pub(crate) enum KeyCommand {
     Detach,
     /// Stop this process for a while, as the shell's ^Z does.
     Suspend,
-    /// Show the page.
-    Page,
-    /// Type alone from now on.
-    TakeOver,
-    /// Let all clients type again.
-    LetGo,
+    /// Say what the keys are.
+    Help,
 }
 
 /// The sequences and their commands.
@@ -108,9 +104,9 @@ pub(crate) enum KeyCommand {
 pub(crate) struct Keys(Vec<(Sequence, KeyCommand)>);
 
 impl Keys {
-    /// The keys of a person. Either sequence may be empty. With `page`, the first key of `detach`
-    /// and then `?` show the page; a sequence of one key has no page.
-    pub(crate) fn new(detach: &Sequence, suspend: &Sequence, page: bool) -> Result<Self, String> {
+    /// The keys of a person. Either sequence may be empty. With `help`, the first key of `detach`
+    /// and then `?` ask for the keys; a sequence of one key has no help.
+    pub(crate) fn new(detach: &Sequence, suspend: &Sequence, help: bool) -> Result<Self, String> {
         let both = [detach, suspend].map(|sequence| &sequence.0[..]);
         if both.iter().all(|keys| !keys.is_empty())
             && (both[0].starts_with(both[1]) || both[1].starts_with(both[0]))
@@ -122,9 +118,9 @@ impl Keys {
         let mut keys =
             vec![(detach.clone(), KeyCommand::Detach), (suspend.clone(), KeyCommand::Suspend)];
         if let [first, _, ..] = both[0]
-            && page
+            && help
         {
-            keys.push((Sequence(vec![*first, b'?']), KeyCommand::Page));
+            keys.push((Sequence(vec![*first, b'?']), KeyCommand::Help));
         }
         keys.retain(|(sequence, _)| !sequence.0.is_empty());
         Ok(Self(keys))
@@ -161,7 +157,7 @@ impl Keys {
     /// Where the first byte is that may begin a sequence, or a key that is more than a byte.
     fn find_first(&self, typed: &[u8]) -> Option<usize> {
         let mut firsts = self.0.iter().filter_map(|(sequence, _)| sequence.0.first().copied());
-        // The page has the first key of the detach keys, so there are two at most.
+        // The help has the first key of the detach keys, so there are two at most.
         let first = firsts.next()?;
         let other = firsts.find(|key| *key != first).unwrap_or(first);
         memchr3(first, other, ESC, typed)
@@ -421,7 +417,7 @@ mod tests {
 
     #[test]
     fn sequences_are_found_and_their_beginnings_released() {
-        use KeyCommand::{Detach, Page, Suspend};
+        use KeyCommand::{Detach, Help, Suspend};
         for (detach, suspend, reads, out, commands) in [
             ("ctrl-p,ctrl-q", "", &["ab\x10\x11cd"][..], "abcd", &[Detach][..]),
             ("ctrl-p,ctrl-q", "", &["a\x10", "\x11"], "a", &[Detach]),
@@ -430,10 +426,10 @@ mod tests {
             ("a,a,b", "", &["aaaab"], "aa", &[Detach]),
             ("a,b,a,c", "", &["ababac"], "ab", &[Detach]),
             ("", "", &["\x10\x11\x10?"], "\x10\x11\x10?", &[]),
-            // The page has the first key, whichever that is; a single key has no page.
-            ("ctrl-p,ctrl-q", "", &["?\x10", "?x"], "?x", &[Page]),
-            ("ctrl-p,ctrl-q", "", &["\x10\x10?"], "\x10", &[Page]),
-            ("a,b", "", &["\x10?a?"], "\x10?", &[Page]),
+            // The help has the first key, whichever that is; a single key has none.
+            ("ctrl-p,ctrl-q", "", &["?\x10", "?x"], "?x", &[Help]),
+            ("ctrl-p,ctrl-q", "", &["\x10\x10?"], "\x10", &[Help]),
+            ("a,b", "", &["\x10?a?"], "\x10?", &[Help]),
             ("a", "", &["?a?"], "??", &[Detach]),
             ("a,?", "", &["a?"], "", &[Detach]),
             // Suspending, alone and on the same first key.
@@ -519,14 +515,14 @@ mod tests {
     /// As an app gets them that has asked for more, and however they are cut.
     #[test]
     fn keys_in_sequences_are_found_and_what_is_not_for_attach_is_unchanged() {
-        use KeyCommand::{Detach, Page, Suspend};
+        use KeyCommand::{Detach, Help, Suspend};
         for (typed_keys, out, commands) in [
             ("\x1b[112;5u\x1b[113;5u", "", &[Detach][..]),
             ("\x1b[27;5;112~\x1b[27;5;113~", "", &[Detach]),
             // With modifiers as keys, and keys that are let go.
             ("\x1b[57442;5u\x1b[112;5u\x1b[112;5:3u\x1b[113;133:1u", "\x1b[57442;5u", &[Detach]),
             ("\x10\x1b[113;5u", "", &[Detach]),
-            ("\x1b[112;5u\x1b[47:63;2u", "", &[Page]),
+            ("\x1b[112;5u\x1b[47:63;2u", "", &[Help]),
             ("a\x1b[122;5ub", "ab", &[Suspend]),
             ("\x1b[112;5ux", "\x1b[112;5ux", &[]),
             ("\x1b[112;5u\x1b[112;5:3u\x1b[120u", "\x1b[112;5u\x1b[112;5:3u\x1b[120u", &[]),

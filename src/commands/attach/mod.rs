@@ -5,8 +5,8 @@
 //! | [`event_loop`] | the main thread: waits for input, events and deadlines |
 //! | [`receive`], [`input`] | what it does with the mux's messages; with keys and a program's input |
 //! | [`notices`], [`losses`], [`liveness`] | lines for the user; lost output; a mux that hangs |
+//! | [`lines`] | the text of some of these lines |
 //! | [`sent`] | input that the next mux may need |
-//! | [`page`] | the page with the keys and the other clients |
 //! | [`io_threads`] | the threads that may block: output, signals, connecting |
 //! | [`dial`], [`connection`] | connecting to the mux; the connection |
 //! | [`circle`] | no attach to an app that shows this terminal |
@@ -30,12 +30,12 @@ mod input;
 mod io_threads;
 mod key;
 pub(crate) mod keys;
+mod lines;
 mod liveness;
 mod losses;
 mod mark;
 pub(crate) mod mode;
 mod notices;
-mod page;
 mod receive;
 mod restore;
 mod sent;
@@ -58,7 +58,6 @@ use self::liveness::Liveness;
 use self::losses::SessionLosses;
 use self::mode::AttachMode;
 use self::notices::{LocalTerminal, Notices};
-use self::page::ClientList;
 pub(crate) use self::terminal::terminals;
 use super::find::{self, Cure};
 use super::{enable, list};
@@ -132,8 +131,8 @@ impl AttachRequest {
         }
     }
 
-    fn keys(&self, page: bool) -> Result<Keys> {
-        Keys::new(&self.detach_keys, &self.suspend_key, page).map_err(|why| anyhow!(why))
+    fn keys(&self, help: bool) -> Result<Keys> {
+        Keys::new(&self.detach_keys, &self.suspend_key, help).map_err(|why| anyhow!(why))
     }
 }
 
@@ -143,8 +142,6 @@ pub(crate) struct Attached<'a> {
     pub(crate) sender: EventSender,
     pub(crate) connection: Connection,
     pub(crate) input: LocalInput,
-    /// The other clients, while the page is shown.
-    pub(crate) page: Option<ClientList>,
     pub(crate) notices: Notices,
     pub(crate) losses: SessionLosses,
     pub(crate) liveness: Liveness,
@@ -212,16 +209,16 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         Keys::none()
     };
     let redraws = on_screen && new.connection.is_session() && request.redraw == Redraw::Screen;
-    let others = (on_screen && new.others > 0).then(|| page::others(dir.name(), new.others, &keys));
+    let others = (on_screen && new.others > 0).then(|| lines::others(dir.name(), new.others));
     // The output of `run` is that of its command, if that has no terminal.
     let greets = by_person && (on_tty || request.keeper.is_none());
     let greeting = || {
         let is_other = |service: &String| *service != format!("{}.service", dir.name());
         let service = enable::service_of(dir).filter(is_other);
         let names = (dir.name(), service.as_deref());
-        page::greeting(names, wanted, (&keys, has_keyboard && types))
+        lines::greeting(names, wanted, (&keys, has_keyboard && types))
     };
-    let stopped = (on_screen && new.is_stopped).then(|| page::stopped(dir.name()));
+    let stopped = (on_screen && new.is_stopped).then(|| lines::stopped(dir.name()));
     // Else `attach` and the reader of its output would wait for each other in turn.
     for output in [io::stdout().as_fd(), io::stderr().as_fd()] {
         enlarge_pipe(output, limits::PIPE);

@@ -13,13 +13,12 @@ use super::dial::{self, Earlier, NewConnection, SessionProgress};
 use super::io_threads::AttachEvent;
 use super::liveness::Liveness;
 use super::mode::AttachMode;
-use super::page::ClientList;
 use super::{AttachRequest, Attached, Leave, terminal};
 use crate::commands::find::{self, Cure};
 use crate::os::sys;
 use crate::types::escape;
 use crate::types::exit::Exit;
-use crate::wire::{Gap, Report, Rights};
+use crate::wire::{Gap, Rights};
 
 /// Why a program's input does not go on with another mux.
 const INPUT_UNCONFIRMED: &str = ", and the app may not have received all of the input";
@@ -53,7 +52,6 @@ impl Attached<'_> {
             AttachEvent::LinesWiped => self.notices.on_wiped(),
             AttachEvent::ProbeDone(answers) => self.on_probe_done(answers),
             AttachEvent::Answer(answer) => self.on_answer(&answer),
-            AttachEvent::Clients(report) => self.on_clients(report),
             AttachEvent::InputQueued(position) => self.input.on_queued(position.offset),
             AttachEvent::StdinDone => {
                 self.input.on_all_taken();
@@ -98,17 +96,14 @@ impl Attached<'_> {
 
     fn on_signal(&mut self, signal: i32) -> Result<()> {
         match signal {
-            SIGWINCH => {
-                self.redraw();
-                self.show_page();
-            }
+            SIGWINCH => self.redraw(),
             SIGTSTP => {
                 self.release_exclusive();
                 terminal::suspend();
                 sys::suspend().context("cannot suspend")?;
-                self.leave_page()?;
+                self.come_back()?;
             }
-            SIGCONT => self.leave_page()?,
+            SIGCONT => self.come_back()?,
             SIGINT | SIGTERM | SIGQUIT if self.pass_on(signal) => {}
             _ => self.end_by(signal)?,
         }
@@ -275,16 +270,6 @@ impl Attached<'_> {
             }
             None if find::is_absence(why) => self.lost(""),
             _ => self.lost(&format!("; {why:#}")),
-        }
-    }
-
-    fn on_clients(&mut self, report: Result<Report>) {
-        // The page may be gone by now.
-        if self.page.is_some() {
-            let unknown = |e| ClientList::Unknown(format!("{e:#}"));
-            self.page =
-                Some(report.map_or_else(unknown, |report| ClientList::Known(Box::new(report))));
-            self.show_page();
         }
     }
 }

@@ -110,8 +110,6 @@ struct TerminalScreen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScreenOwner {
     App,
-    /// Our page, on the alternate screen.
-    Page,
     /// The shell that started attach.
     Shell,
 }
@@ -120,9 +118,6 @@ enum ScreenOwner {
 const CHUNK: usize = 4096;
 /// Pause between two attempts to get the screen when nothing signals that it is free.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-const ENTER_ALTERNATE: &[u8] = b"\x1b[?1049h";
-const LEAVE_ALTERNATE: &[u8] = b"\x1b[?1049l";
-const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
 
 /// The window of the local terminal, if there is one with a size.
 pub(crate) fn size() -> Option<Size> {
@@ -246,8 +241,8 @@ pub(crate) fn read_keys(single: bool) -> io::Result<()> {
     set_modes(&modes)
 }
 
-/// Makes the terminal raw again, if it was, and gives the screen back to the app: after [`suspend`]
-/// or [`show_page`], but not after [`restore`]. The app's output is not redrawn.
+/// Makes the terminal raw again, if it was, and gives the screen back to the app: after [`suspend`],
+/// but not after [`restore`]. The app's output is not redrawn.
 pub(crate) fn resume() -> io::Result<()> {
     let raw = lock(&MODES).as_mut().map(|modes| {
         modes.reads_keys = false;
@@ -256,14 +251,8 @@ pub(crate) fn resume() -> io::Result<()> {
     if let Some(raw) = raw {
         set_modes(&raw)?;
     }
-    hand_over(ScreenOwner::App, "");
+    hand_over(ScreenOwner::App);
     Ok(())
-}
-
-/// Shows a page instead of the app's output, until [`resume`]. Returns whether the terminal accepts
-/// it. The main screen stays behind it.
-pub(crate) fn show_page(text: &str) -> bool {
-    hand_over(ScreenOwner::Page, text)
 }
 
 /// Shows a line on the last row of the app's full screen, and leaves the cursor in its place.
@@ -431,7 +420,7 @@ fn lock_for_output() -> Option<MutexGuard<'static, TerminalScreen>> {
 
 /// Restores everything until [`resume`].
 pub(crate) fn suspend() {
-    hand_over(ScreenOwner::Shell, "");
+    hand_over(ScreenOwner::Shell);
     if let Some(modes) = lock(&MODES).as_ref() {
         let _ = restore_modes(modes);
     }
@@ -441,7 +430,7 @@ pub(crate) fn suspend() {
 pub(crate) fn restore() {
     // First, so that a flood of output does not keep the screen.
     RESTORED.store(true, Ordering::Relaxed);
-    hand_over(ScreenOwner::Shell, "");
+    hand_over(ScreenOwner::Shell);
     if let Some(modes) = lock(&MODES).take() {
         let _ = restore_modes(&modes);
     }
@@ -484,48 +473,32 @@ fn undo(screen: &TerminalScreen) -> Vec<u8> {
     restorer.sequence(cols)
 }
 
-/// Gives the screen to an owner, with this text on it, and undoes the changes of the owner before.
-/// Whether the terminal takes that.
-fn hand_over(to: ScreenOwner, text: &str) -> bool {
+/// Gives the screen to an owner, and undoes the app's changes before the shell gets it.
+fn hand_over(to: ScreenOwner) {
     let until = Instant::now() + limits::STUCK;
-    let Some(mut screen) = lock_soon(until) else { return false };
-    if to != ScreenOwner::Shell && is_restored() {
-        return false;
-    }
-    let mut out = match screen.owner {
-        from if from == to => Vec::new(),
-        ScreenOwner::App => {
+    let Some(mut screen) = lock_soon(until) else { return };
+    if to == ScreenOwner::App {
+        if is_restored() {
+            return;
+        }
+        if screen.owner == ScreenOwner::Shell {
+            HAS_TEXT.store(screen.restorer.is_some(), Ordering::Relaxed);
+        }
+    } else {
+        if screen.owner == ScreenOwner::App {
             let undo = undo(&screen);
-            [std::mem::take(&mut screen.wipe_notice), undo].concat()
+            let out = [std::mem::take(&mut screen.wipe_notice), undo].concat();
+            if write_soon(&out, until) {
+                screen.restorer.iter_mut().for_each(Restorer::forget);
+            }
         }
-        ScreenOwner::Page => LEAVE_ALTERNATE.to_vec(),
-        ScreenOwner::Shell => Vec::new(),
-    };
-    if to == ScreenOwner::Page {
-        if screen.owner != to {
-            out.extend_from_slice(ENTER_ALTERNATE);
-        }
-        out.extend_from_slice(CLEAR);
-        out.extend_from_slice(text.as_bytes());
-    }
-    let done = write_soon(&out, until);
-    if to == ScreenOwner::App && screen.owner == ScreenOwner::Shell {
-        HAS_TEXT.store(screen.restorer.is_some(), Ordering::Relaxed);
-    }
-    if to == ScreenOwner::Shell {
         restore_title(&mut screen, until);
         if screen.asked_at.take().is_some_and(|at| at.elapsed() < REPLY) {
             drop_replies();
         }
     }
-    if let Some(restorer) = screen.restorer.as_mut().filter(|_| done && to != ScreenOwner::App) {
-        restorer.forget();
-    }
-    if done || to != ScreenOwner::Page {
-        screen.owner = to;
-    }
+    screen.owner = to;
     SCREEN_FREED.notify_all();
-    done
 }
 
 /// Restores the title from before attach, if the app has set one.
