@@ -94,7 +94,9 @@ impl Mux {
         let id = engine.id;
         let may_type = self.input.queue.is_free_for(id, Right::Own);
         let typed = match (&mut self.terminal, engine.replies()) {
-            (Some(terminal), Some(replies)) => terminal.filter(replies, bytes, now),
+            (Some(terminal), Some(replies)) => {
+                terminal.separate((Some(replies), None), bytes, now).0
+            }
             _ => bytes,
         };
         self.input.queue.push(id, typed, now);

@@ -206,6 +206,7 @@ impl Mux {
         if let Some(terminal) = &mut self.terminal {
             terminal.leave(id);
         }
+        self.follow_focus();
         if self.input.queue.only() == Some(id) {
             self.reserve(None);
         }

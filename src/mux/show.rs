@@ -12,6 +12,7 @@ use super::terminal::turns::Viewer;
 use super::terminal::worker::ScreenEvent;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
+use crate::core::screen::events::Pointer;
 use crate::core::screen::query::{Finder, Strip};
 use crate::core::screen::replies::REPLY_LATE;
 use crate::types::limits;
@@ -55,10 +56,10 @@ impl Mux {
                     self.feed(now);
                 }
                 ScreenEvent::Answer(_) => {}
-                ScreenEvent::Drawn { id, screen, at, took } => {
+                ScreenEvent::Drawn { id, screen, at, pointer, took } => {
                     terminal.turns.finish(now, took);
                     let size = terminal.sizes.size();
-                    self.show_screen(id, &screen, at, (size, now));
+                    self.show_screen(id, (&screen, pointer), at, (size, now));
                 }
                 ScreenEvent::Off(why) => log::error!(
                     "app {}: its screen is no longer known and not redrawn for new viewers: {}",
@@ -73,7 +74,7 @@ impl Mux {
     fn show_screen(
         &mut self,
         id: ClientId,
-        screen: &[u8],
+        (screen, pointer): (&[u8], Pointer),
         at: Option<u64>,
         (size, now): (Size, Instant),
     ) {
@@ -84,6 +85,7 @@ impl Mux {
         if !is_only {
             session.view = Some(if session.fits(Some(size)) { View::Bytes } else { View::Screens });
             session.history = None;
+            session.pointer = pointer;
         }
         session.shown = Some(now);
         session.continue_at(id, &mut self.hub, at);
@@ -158,6 +160,7 @@ impl Mux {
             Some(Redraw::Backlog) => self.show_backlog(id)?,
         }
         self.expect_late_replies(id, resumes, Instant::now());
+        self.follow_focus();
         Ok(())
     }
 
@@ -311,15 +314,28 @@ impl Mux {
         let (Some(terminal), Some(client)) = (&mut self.terminal, self.clients.get_mut(id)) else {
             return;
         };
-        let typed = match &mut client.replies {
-            Some(replies) => terminal.filter(replies, bytes, now),
-            None => bytes,
-        };
+        let shown = client.session().filter(|session| session.view.is_some());
+        let pointer = shown.map(|session| session.pointer);
+        let replies = client.replies.as_deref_mut();
+        let (typed, found) = terminal.separate((replies, pointer), bytes, now);
         let held = client.replies.as_ref().map_or(0, |replies| replies.held());
         self.input.queue.receive(id, bytes.len(), held);
         self.input.queue.push(id, typed, now);
-        if may_type && !typed.is_empty() {
+        if may_type && found.has_keys {
             terminal.sizes.typed(id);
+        }
+        if let Some(has_focus) = found.focus
+            && let Some(session) = client.session_mut()
+        {
+            session.is_unfocused = !has_focus;
+            self.follow_focus();
+        }
+    }
+
+    /// The app's terminal has the focus while a client has it that may type.
+    pub(crate) fn follow_focus(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.focus(self.clients.iter().any(|(_, client)| client.has_focus()));
         }
     }
 

@@ -13,6 +13,7 @@
 //! with the incomplete sequence or character of the app, so that the app's next bytes continue it.
 
 mod draw;
+pub mod events;
 mod extras;
 mod flood;
 mod grid;
@@ -31,6 +32,7 @@ mod text;
 use std::fmt::Write;
 
 use super::screen::draw::{draw, put_cursor, set_tabs};
+use super::screen::events::Pointer;
 use super::screen::flood::{FLOOD, Flood};
 use super::screen::model::{Model, StyledCursor};
 use super::screen::modes::{Saved, ScreenModes, is_closed};
@@ -55,6 +57,8 @@ struct State {
     model: Model,
     title: Option<String>,
     asked: Vec<PendingQuery>,
+    /// Whether the app was told last that it has the focus, while it wants to know.
+    told_focus: Option<bool>,
     /// Bytes of the app before the current ones.
     before: u64,
 }
@@ -68,6 +72,7 @@ impl Screen {
             model: Model::new(size),
             title: None,
             asked: Vec::new(),
+            told_focus: None,
             before: 0,
         };
         Self { scanner: Scanner::default(), state, begun: Vec::new() }
@@ -176,6 +181,28 @@ impl Screen {
     pub fn size_report(&self) -> Option<Vec<u8>> {
         let State { modes, window, .. } = &self.state;
         modes.reports_size().then(|| query::size_report(*window).into_bytes())
+    }
+
+    /// The report of the focus, if the app wants to know of it and was told something else.
+    pub fn focus_report(&mut self, has_focus: bool) -> Option<&'static [u8]> {
+        let State { modes, told_focus, .. } = &mut self.state;
+        if !modes.reports_focus() {
+            *told_focus = None;
+            return None;
+        }
+        // A program that begins believes that it has the focus.
+        let told = told_focus.replace(has_focus).unwrap_or(true);
+        (told != has_focus).then_some(if has_focus { b"\x1b[I" } else { b"\x1b[O" })
+    }
+
+    /// Where on the screen a mouse is in this window.
+    pub fn pointer(&self, window: Size) -> Pointer {
+        let State { modes, model, .. } = &self.state;
+        match top_row(&model.cursor(), self.window(window)) {
+            1.. if !model.is_alternate() && modes.points_in_pixels() => Pointer::Unknown,
+            row if !model.is_alternate() => Pointer::From(row),
+            _ => Pointer::From(0),
+        }
     }
 
     /// The modes that the app has set.

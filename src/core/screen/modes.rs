@@ -58,12 +58,12 @@ const MODES: [ModeNumber; 32] = [
     private(1002),
     private(1003),
     // Focus, mouse encodings, the wheel as cursor keys.
-    private(1004),
+    private(FOCUS),
     private(1005),
     private(1006),
     usual(true, WHEEL),
     private(1015),
-    private(1016),
+    private(PIXELS),
     // Paste, synchronized updates, grapheme clusters, reports of colours and size.
     private(2004),
     private(2026),
@@ -96,6 +96,10 @@ const fn index_of(private: bool, number: u16) -> usize {
 /// Reports of the terminal's size in its input. Not set again on a viewer's terminal: each redraw
 /// would report the size of that window, and the mux reports the size of the app's.
 pub(crate) const SIZE_REPORTS: u16 = 2048;
+/// Reports of the focus in the input. Each client's terminal gets it, and the mux knows who has it.
+const FOCUS: u16 = 1004;
+/// The mouse in pixels.
+const PIXELS: u16 = 1016;
 /// Margins at the left and right, and grapheme clusters: undone, but not drawn.
 const NOT_DRAWN: [u16; 2] = [69, 2027];
 /// Synchronized update. Not set again: the terminal would freeze until the update ends.
@@ -107,8 +111,8 @@ const CURSOR: u16 = 25;
 /// In each of these groups the mode that was set last counts.
 const MOUSE_MODES: [u16; 5] = [9, 1000, 1001, 1002, 1003];
 /// Modes in which a terminal reports pixels, whose number is not known here.
-const IN_PIXELS: [u16; 2] = [1016, SIZE_REPORTS];
-const MOUSE_ENCODINGS: [u16; 4] = [1005, 1006, 1015, 1016];
+const IN_PIXELS: [u16; 2] = [PIXELS, SIZE_REPORTS];
+const MOUSE_ENCODINGS: [u16; 4] = [1005, 1006, 1015, PIXELS];
 
 /// The keyboard modes that a program has stacked on one screen (`CSI > … u`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -383,6 +387,16 @@ impl ScreenModes {
     /// Whether the program wants reports of the terminal's size.
     pub(crate) fn reports_size(&self) -> bool {
         self.is_set(true, SIZE_REPORTS) == Some(true)
+    }
+
+    /// Whether the focus is to be reported.
+    pub(crate) fn reports_focus(&self) -> bool {
+        self.is_set(true, FOCUS) == Some(true)
+    }
+
+    /// Whether the mouse reports pixels.
+    pub(crate) fn points_in_pixels(&self) -> bool {
+        self.is_set(true, PIXELS) == Some(true)
     }
 
     /// The keyboard modes of the current screen.

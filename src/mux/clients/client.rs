@@ -155,6 +155,12 @@ impl Client {
         }
     }
 
+    /// Whether its terminal shows the app's, has the focus, and is typed at.
+    pub(crate) fn has_focus(&self) -> bool {
+        let shows = |session: &SessionSide| session.view.is_some() && !session.is_unfocused;
+        self.inbound == Inbound::Typing && !self.is_gone() && self.session().is_some_and(shows)
+    }
+
     /// Whether replies of its terminal come in its input.
     pub(crate) fn can_reply(&self) -> bool {
         self.inbound == Inbound::Typing && self.sees_bytes()

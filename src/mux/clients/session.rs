@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::core::hub::{ClientId, Hub};
+use crate::core::screen::events::Pointer;
 use crate::types::size::Size;
 use crate::types::stream::{Offsets, Stream};
 use crate::wire::{Decoder, History, InputId, LifecycleEvent};
@@ -30,6 +31,10 @@ pub(crate) struct SessionSide {
     pub(crate) window: Option<Size>,
     /// How it is shown the app's terminal, if it asked for the screen.
     pub(crate) view: Option<View>,
+    /// Where on the app's screen its mouse is.
+    pub(crate) pointer: Pointer,
+    /// Whether its terminal has lost the focus: who attaches has it.
+    pub(crate) is_unfocused: bool,
     /// The lines above the screen that come with the next one.
     pub(crate) history: Option<History>,
     /// When it was last shown a screen.

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::core::hub::size::Sizes;
 use crate::core::hub::{ClientId, Hub};
+use crate::core::screen::events::{self, Pointer, Typed};
 use crate::core::screen::query::{Finder, Query};
 use crate::core::screen::replies::Replies;
 use crate::mux::poll::{Poller, Token, log_watch};
@@ -57,8 +58,11 @@ pub(crate) struct Terminal {
     queries: Vec<Query>,
     /// Until when typed bytes are held back because they may be the beginning of a reply.
     held_until: Option<Instant>,
-    /// Input of a client without replies; kept for its memory.
+    /// Input of a client without replies, and without reports; kept for their memory.
     typed: Vec<u8>,
+    keys: Vec<u8>,
+    /// Whether a client has the focus.
+    has_focus: bool,
 }
 
 impl Terminal {
@@ -106,6 +110,8 @@ impl Terminal {
             queries: Vec::new(),
             held_until: None,
             typed: Vec::new(),
+            keys: Vec::new(),
+            has_focus: false,
         })
     }
 
@@ -138,14 +144,36 @@ impl Terminal {
         &self.queries
     }
 
-    /// Separates replies to queries from a client's input.
-    pub(crate) fn filter(&mut self, replies: &mut Replies, bytes: &[u8], now: Instant) -> &[u8] {
-        self.typed.clear();
-        replies.filter(bytes, now, &mut self.typed);
-        if let Some(until) = replies.deadline() {
-            self.hold(until);
+    /// Separates replies to queries from a client's input, and the reports of a terminal whose mouse
+    /// is there.
+    pub(crate) fn separate<'a>(
+        &'a mut self,
+        (replies, pointer): (Option<&mut Replies>, Option<Pointer>),
+        bytes: &'a [u8],
+        now: Instant,
+    ) -> (&'a [u8], Typed) {
+        let mut typed = bytes;
+        if let Some(replies) = replies {
+            self.typed.clear();
+            replies.filter(bytes, now, &mut self.typed);
+            if let Some(until) = replies.deadline() {
+                self.hold(until);
+            }
+            typed = &self.typed;
         }
-        &self.typed
+        let Some(pointer) = pointer else {
+            return (typed, Typed { has_keys: !typed.is_empty(), focus: None });
+        };
+        self.keys.clear();
+        let found = events::separate(typed, pointer, &mut self.keys);
+        (&self.keys, found)
+    }
+
+    /// Whether a client has the focus now.
+    pub(crate) fn focus(&mut self, is_there: bool) {
+        if std::mem::replace(&mut self.has_focus, is_there) != is_there {
+            self.worker.focus(is_there);
+        }
     }
 
     /// Whether bytes are held back that may be due.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
 use crate::core::screen::Screen;
+use crate::core::screen::events::Pointer;
 use crate::core::screen::query::{PendingQuery, Query};
 use crate::mux::terminal::snapshot::Kept;
 use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
@@ -52,6 +53,8 @@ enum ScreenCommand {
     Resize(Size),
     /// The modes that the app has set are over.
     Reset,
+    /// Whether a client has the focus.
+    Focus(bool),
     /// A client's terminal does not answer these queries any more.
     Answer(Vec<Query>),
     /// A client with this window is to see the screen, and these lines above it.
@@ -72,6 +75,8 @@ pub(crate) enum ScreenEvent {
         /// The offset up to which the screen shows the stream, if the command came after more
         /// output.
         at: Option<u64>,
+        /// Where on the screen the client's mouse is.
+        pointer: Pointer,
         took: Duration,
     },
     /// The screen is lost, for this reason.
@@ -126,6 +131,8 @@ struct WorkerState {
     draws: Option<ClientId>,
     /// The last queries that a client's terminal is to answer.
     asked: Vec<PendingQuery>,
+    /// Whether a client has the focus.
+    has_focus: bool,
     /// Whether a large piece has left memory to give back.
     was_busy: bool,
 }
@@ -148,6 +155,18 @@ impl ScreenWorker {
             done: 0,
             is_full: false,
         })
+    }
+
+    /// Whether a client has the focus.
+    pub(crate) fn focus(&mut self, is_there: bool) {
+        match &mut self.thread {
+            // It prints nothing yet, and wants no report.
+            ScreenThread::Waits(state) => state.has_focus = is_there,
+            ScreenThread::Works(_) => {
+                self.hand_over(false);
+                self.command(ScreenCommand::Focus(is_there));
+            }
+        }
     }
 
     /// Whether so much output waits that it must get no more.
@@ -287,6 +306,7 @@ impl WorkerState {
             waiting: VecDeque::new(),
             draws: None,
             asked: Vec::new(),
+            has_focus: false,
             was_busy: false,
         }
     }
@@ -364,8 +384,9 @@ impl WorkerState {
             Some(History::Before) => [screen.scrollback(window), screen.redraw(window)].concat(),
             Some(History::Only) => screen.text(),
         });
-        let (screen, took) = (screen.unwrap_or_default(), began.elapsed());
-        self.events.send(ScreenEvent::Drawn { id, screen, at, took })
+        let pointer = self.screen.as_ref().map(|screen| screen.pointer(window));
+        let (screen, pointer) = (screen.unwrap_or_default(), pointer.unwrap_or_default());
+        self.events.send(ScreenEvent::Drawn { id, screen, at, pointer, took: began.elapsed() })
     }
 
     /// Executes a command. A screen that panics is given up, and the rest goes on without it.
@@ -374,7 +395,10 @@ impl WorkerState {
         match &command {
             ScreenCommand::Show { bytes, .. } => len = bytes.len(),
             ScreenCommand::Draw(id, ..) => draws = Some(*id),
-            ScreenCommand::Resize(_) | ScreenCommand::Reset | ScreenCommand::Answer(_) => {}
+            ScreenCommand::Resize(_)
+            | ScreenCommand::Reset
+            | ScreenCommand::Focus(_)
+            | ScreenCommand::Answer(_) => {}
         }
         let executed = catch_unwind(AssertUnwindSafe(|| self.execute(command)));
         executed.unwrap_or_else(|_| {
@@ -383,7 +407,8 @@ impl WorkerState {
             self.events.send(ScreenEvent::Shown(len, Vec::new()))?;
             if let Some(id) = draws.or(self.draws.take()) {
                 let (screen, at, took) = (Vec::new(), None, Duration::ZERO);
-                self.events.send(ScreenEvent::Drawn { id, screen, at, took })?;
+                let pointer = Pointer::default();
+                self.events.send(ScreenEvent::Drawn { id, screen, at, pointer, took })?;
             }
             self.events.send(ScreenEvent::Off("it cannot be drawn".into()))
         })
@@ -405,6 +430,7 @@ impl WorkerState {
                         self.asked.drain(..self.asked.len().saturating_sub(ASKED));
                     }
                 }
+                self.report_focus()?;
                 self.events.send(ScreenEvent::Shown(bytes.len(), bytes))?;
                 self.keep(end);
                 if is_stream {
@@ -423,6 +449,10 @@ impl WorkerState {
                 if std::mem::replace(&mut self.size, size).cells() >= LARGE_SCREEN {
                     sys::give_back_memory();
                 }
+            }
+            (ScreenCommand::Focus(is_there), _) => {
+                self.has_focus = is_there;
+                self.report_focus()?;
             }
             (ScreenCommand::Reset, Some(screen)) => {
                 let undo = screen.modes().undo(self.size.cols);
@@ -443,6 +473,12 @@ impl WorkerState {
             (ScreenCommand::Resize(_) | ScreenCommand::Reset | ScreenCommand::Answer(_), None) => {}
         }
         Ok(())
+    }
+
+    /// Tells the app of the focus, if it wants to know and does not.
+    fn report_focus(&mut self) -> Result<(), Disconnected> {
+        let report = self.screen.as_mut().and_then(|screen| screen.focus_report(self.has_focus));
+        report.map_or(Ok(()), |report| self.events.send(ScreenEvent::Answer(report.to_vec())))
     }
 
     /// Keeps the screen from time to time. It shows everything before the offset `end`.
