@@ -20,7 +20,7 @@ use crate::podsd::{BINARY, MUX_USER, Plan, Pod};
 use crate::record::{Source, items};
 use crate::schedule::{Fault, Schedule, Setup};
 use crate::tally::{MuxNeeds, Tally, findings};
-use crate::wait::eventually;
+use crate::wait::{PAUSE, WATCHDOG, eventually};
 
 /// The disk of the logs, and its size: more than a round writes.
 const DISK: &str = "/disk";
@@ -149,7 +149,13 @@ fn run_rounds(setup: &Setup, other: &Path, seed: u64, rounds: u64, tally: &mut T
         let _repeat = Repeat(seed);
         stage.round(&Schedule::draw(setup, seed), tally);
         let first = traces.get_or_insert_with(|| stage.traces());
-        eventually(&format!("only this is left: {first:#?}"), || stage.traces() == *first);
+        let mut now = stage.traces();
+        let until = Instant::now() + WATCHDOG;
+        while now != *first {
+            assert!(Instant::now() < until, "{now:#?} is left, not only {first:#?}");
+            thread::sleep(PAUSE);
+            now = stage.traces();
+        }
     }
     true
 }
