@@ -290,8 +290,8 @@ pub(crate) struct AttachArgs {
 pub(crate) struct PassArgs {
     /// Escape sequences to pass to this terminal.
     ///
-    /// Words for the app's sequences: title, clipboard, notify and other, separated by commas; or
-    /// all, or none. Output to pipes and files is never filtered.
+    /// Words for the app's sequences: title, clipboard, notify, other and unknown, separated by
+    /// commas; or all, or none. Output to pipes and files is never filtered.
     #[arg(
         long,
         hide_short_help = true,

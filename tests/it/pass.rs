@@ -150,7 +150,10 @@ fn unknown_words_are_refused() {
     let mut attach = rig.attach(&["--pass", "titles"]);
     assert_eq!(attach.ends(), 2);
     let said = attach.stderr.text();
-    assert!(said.contains("expected none, all, title, clipboard, notify or other"), "{said}");
+    assert!(
+        said.contains("expected none, all, title, clipboard, notify, other or unknown"),
+        "{said}"
+    );
 }
 
 /// Documents and errors of a peer are escaped on the terminal that shows them.

@@ -1,5 +1,5 @@
-//! Keeps strings of the app from a viewer's terminal that do more than draw: titles, the clipboard,
-//! notifications, files, passthrough.
+//! Keeps sequences of the app from a viewer's terminal that do more than draw, or that last: titles,
+//! the clipboard, notifications, files, passthrough, and all that is not known.
 //!
 //! Pure, with constant memory. Invariant: text is never held back. A sequence is held back until
 //! its class is known, for at most [`limits::SEQUENCE`] bytes. A refused string is dropped as a
@@ -13,9 +13,9 @@
 
 use std::str::FromStr;
 
-use super::class::{Class, class};
+use super::class::{Class, class, known_modes};
 use crate::core::screen::scan::{
-    ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step,
+    ENQ, ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step,
 };
 use crate::types::limits;
 
@@ -24,7 +24,7 @@ use crate::types::limits;
 pub(crate) struct Pass([bool; WORDS.len()]);
 
 /// The words of `--pass`, in the order of [`Pass`].
-const WORDS: [&str; 4] = ["title", "clipboard", "notify", "other"];
+const WORDS: [&str; 5] = ["title", "clipboard", "notify", "other", "unknown"];
 
 impl FromStr for Pass {
     type Err = String;
@@ -38,7 +38,7 @@ impl FromStr for Pass {
                 ("all", _) => pass = Self([true; WORDS.len()]),
                 _ => {
                     return Err(format!(
-                        "unknown word {word:?}: expected none, all, title, clipboard, notify or other"
+                        "unknown word {word:?}: expected none, all, title, clipboard, notify, other or unknown"
                     ));
                 }
             }
@@ -50,11 +50,12 @@ impl FromStr for Pass {
 impl Pass {
     fn allows(self, class: Class) -> bool {
         match class {
-            Class::Drawing => true,
+            Class::Drawing | Class::SomeModes => true,
             Class::Title | Class::SaveTitle | Class::RestoreTitle => self.0[0],
             Class::Clipboard => self.0[1],
             Class::Notify => self.0[2],
             Class::Other => self.0[3],
+            Class::Unknown => self.0[4],
         }
     }
 }
@@ -160,7 +161,11 @@ impl Filter {
                 }
                 at += run;
             } else if self.state == ScanState::Text {
-                self.begin();
+                if rest[0] == ESC {
+                    self.begin();
+                } else {
+                    self.enquire(out);
+                }
                 at += 1;
             } else {
                 at += usize::from(self.step(rest[0], out));
@@ -196,6 +201,13 @@ impl Filter {
         (self.state, self.verdict, self.doubles) = (ScanState::Escape, Verdict::Open, false);
     }
 
+    /// The terminal is asked for its answerback, which is any text.
+    fn enquire(&self, out: &mut Vec<u8>) {
+        if self.pass.allows(Class::Unknown) {
+            out.push(ENQ);
+        }
+    }
+
     /// Reads one more byte of a sequence. Whether it was used.
     fn step(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
         let was = self.state;
@@ -213,7 +225,11 @@ impl Filter {
             matches!(was, ScanState::Command | ScanState::String | ScanState::StringEscape);
         if !is_text && is_inner_control(byte) {
             // A terminal executes it at once.
-            out.push(byte);
+            if byte == ENQ {
+                self.enquire(out);
+            } else {
+                out.push(byte);
+            }
             return true;
         }
         match step(was, byte) {
@@ -289,7 +305,7 @@ impl Filter {
     fn look(&mut self, is_whole: bool, out: &mut Vec<u8>) {
         match class(&self.head, is_whole) {
             Some(class) => self.judge(class, out),
-            None if self.head.len() >= limits::SEQUENCE => self.judge(Class::Other, out),
+            None if self.head.len() >= limits::SEQUENCE => self.judge(Class::Unknown, out),
             None => {}
         }
     }
@@ -311,6 +327,9 @@ impl Filter {
             }
         }
         if is_shown {
+            if class == Class::SomeModes && !self.pass.allows(Class::Unknown) {
+                self.head = known_modes(&self.head);
+            }
             self.show_head(out);
             self.verdict = Verdict::Shown;
         } else {
@@ -392,7 +411,7 @@ fn drawn_len(bytes: &[u8]) -> usize {
     loop {
         len += plain_len(&bytes[len..]);
         match bytes.get(len) {
-            None | Some(&ESC) => return len,
+            None | Some(&(ESC | ENQ)) => return len,
             // A control character.
             Some(_) => len += 1,
         }
@@ -428,9 +447,9 @@ mod tests {
     #[test]
     fn drawing_is_shown() {
         for bytes in [
-            &b"plain\r\n\ttext\x07\x05\x0e\x0f"[..],
+            &b"plain\r\n\ttext\x07\x0e\x0f"[..],
             "é \u{201d} \u{1f600} 你好 \u{85}".as_bytes(),
-            b"\x1b[1;31mred\x1b[m\x1b[?1049h\x1b7\x1b(0\x1b#8\x1bc\x1b[2 q\x1b[18t\x1b[8;24;80t",
+            b"\x1b[1;31mred\x1b[m\x1b[?1049h\x1b7\x1b(0\x1b#8\x1bc\x1b[2 q\x1b[18t\x1b[?1;25;1048h",
             b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x07\x1b]4;1;rgb:0/0/0\x07\x1b]11;?\x1b\\\x1b]104\x07",
             b"\x1bPq#0;2;0;0;0~~\x1b\\\x1bP0;1q~\x1b\\\x1bP$qm\x1b\\\x1bP+q544e\x1b\\\x1bP=1s\x1b\\",
             b"\x1b]P0112233text\x1b[m\x1b]R",
@@ -485,6 +504,26 @@ mod tests {
             ("other", b"\x1b_Gt=t,f=100;L2V0Yw==\x1b\\"),
             ("other", b"\x1b^pm\x07more\x1b\\"),
             ("other", b"\x1bXsos\x1b\\"),
+            ("unknown", b"\x05"),
+            // VT52, 8-bit controls, another character set, locked keys, pages.
+            ("unknown", b"\x1b[?2l"),
+            ("unknown", b"\x1b G"),
+            ("unknown", b"\x1b%@"),
+            ("unknown", b"\x1b[2h"),
+            ("unknown", b"\x1bn"),
+            ("unknown", b"\x1b[2V"),
+            // Keys of Windows, 132 columns, levels and status lines, the window itself.
+            ("unknown", b"\x1b[?9001h"),
+            ("unknown", b"\x1b[?3;40h"),
+            ("unknown", b"\x1b[61\"p"),
+            ("unknown", b"\x1b[1$}"),
+            ("unknown", b"\x1b[2t"),
+            ("unknown", b"\x1b[4;500;500t"),
+            ("unknown", b"\x1b[8;24;80t"),
+            ("unknown", b"\x1b[24t"),
+            ("unknown", b"\x1b[>1m"),
+            ("unknown", b"\x1b]22;wait\x1b\\"),
+            ("unknown", b"\x1b]133;A\x07"),
             ("other", b"\x1b[5i"),
             ("other", b"\x1b[?4i"),
             ("other", b"\x1b[21t"),
@@ -492,15 +531,15 @@ mod tests {
         ] {
             let bytes = [b"a", string, b"b"].concat();
             check("none", &bytes, b"ab");
-            let others: Vec<_> = ["title", "clipboard", "notify", "other"]
-                .into_iter()
-                .filter(|w| *w != word)
-                .collect();
+            let others: Vec<_> = WORDS.into_iter().filter(|w| *w != word).collect();
             check(&others.join(","), &bytes, b"ab");
             if word != "title" {
                 check(word, &bytes, &bytes);
             }
         }
+        // Of several modes those that are undone.
+        check("none", b"a\x1b[?1;9001;25hb\x1b[4;2lc", b"a\x1b[?1;25hb\x1b[4lc");
+        check("unknown", b"a\x1b[?1;9001;25hb", b"a\x1b[?1;9001;25hb");
         // Passthrough of tmux and screen.
         check("none", b"a\x1bPtmux;\x1b\x1b]52;c;aGk=\x07\x1b\x1b[m\x1b\\b", b"ab");
         check("none", b"a\x1bP\x1b]52;c;aGk=\x07\x1b\\b", b"a\x1b\\b");
@@ -574,18 +613,57 @@ mod tests {
     #[test]
     fn the_words_of_the_option() {
         let all: Pass = "all".parse().unwrap();
-        let unknown =
-            "unknown word \"titles\": expected none, all, title, clipboard, notify or other";
+        let unknown = "unknown word \"titles\": expected none, all, title, clipboard, notify, other or unknown";
         for (text, want) in [
             ("none", Ok(Pass::default())),
             ("", Ok(Pass::default())),
-            ("title,clipboard,notify,other", Ok(all)),
+            ("title,clipboard,notify,other,unknown", Ok(all)),
             ("all,none", Ok(Pass::default())),
-            ("title", Ok(Pass([true, false, false, false]))),
+            ("title", Ok(Pass([true, false, false, false, false]))),
             ("titles", Err(unknown.to_owned())),
         ] {
             assert_eq!(text.parse::<Pass>(), want, "{text:?}");
         }
+    }
+
+    /// The programs of the recordings draw as before: what is dropped of them is of no use, or lasts.
+    #[test]
+    fn what_programs_draw_is_shown() {
+        const KNOWN: [(&str, &[u8]); 8] = [
+            ("saving a mode of the mouse", b"\x1b[?1001s"),
+            ("restoring it", b"\x1b[?1001r"),
+            ("keys with bit 8", b"\x1b[?1034h"),
+            ("80 columns, no smooth scrolling", b"\x1b[?3;4l"),
+            ("keys of mintty", b"\x1b[?7727h"),
+            ("vim's test of a bad sequence", b"\x1b[0%m"),
+            ("another one", b"\x1bPzz\x1b\\"),
+            ("a title", b"\x1bk"),
+        ];
+        let recordings = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal/recordings");
+        let mut dropped = std::collections::BTreeSet::new();
+        let mut programs = 0;
+        for file in std::fs::read_dir(recordings).unwrap() {
+            let cast = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let events = cast.lines().skip(1).filter_map(|line| {
+                let (_, kind, text) = serde_json::from_str::<(f64, String, String)>(line).ok()?;
+                (kind == "o").then_some(text)
+            });
+            let bytes = events.collect::<String>().into_bytes();
+            let (mut scanner, mut at) = (Scanner::default(), 0);
+            while let Some(piece) = scanner.next(&bytes, &mut at) {
+                if let Piece::Sequence(raw) = piece
+                    && matches!(class(raw, true), Some(Class::Unknown | Class::Other))
+                {
+                    dropped.insert(raw.escape_ascii().to_string());
+                }
+            }
+            programs += 1;
+        }
+        assert!(programs > 60, "{programs}");
+        for (_, raw) in KNOWN {
+            dropped.remove(&raw.escape_ascii().to_string());
+        }
+        assert_eq!(dropped.into_iter().collect::<Vec<_>>(), Vec::<String>::new());
     }
 
     /// What a terminal does, by the parser of DEC's VT500 and with UTF-8, beside drawing: the
@@ -661,7 +739,7 @@ mod tests {
                     "]" if text.is_empty() || is_colour(text) => false,
                     "]" => !matches!(
                         number(text),
-                        Some(4 | 5 | 8 | 10..=19 | 22 | 104 | 105 | 110..=119 | 133)
+                        Some(4 | 8 | 10..=19 | 104 | 110..=119)
                     ),
                     // Sixels, and queries for settings.
                     "P" if text.is_empty() => false,
@@ -672,12 +750,41 @@ mod tests {
                         !(is_query || text.starts_with("=1s") || text.starts_with("=2s"))
                     }
                     "_" => !text.is_empty(),
-                    "e" => text == "k",
-                    "c" if text.ends_with('i') => true,
-                    "c" if text.ends_with(['t', 'T']) && text.starts_with('>') => true,
-                    "c" if text.ends_with('t') => {
-                        text.find(|c: char| !('0'..=';').contains(&c)) == Some(text.len() - 1)
-                            && matches!(number(text), Some(20..=23))
+                    "e" => !matches!(
+                        text.as_bytes(),
+                        [b'6'..=b'9' | b'=' | b'>' | b'D' | b'E' | b'H' | b'M' | b'Z' | b'c' | b'\\']
+                            | [b'(' | b')', _]
+                            | [b'#', b'3'..=b'6' | b'8']
+                    ) && ![" F", "%G"].contains(&text),
+                    "c" => {
+                        // The first parameter, and the sequence without all of them.
+                        let form = text.replace(|c: char| matches!(c, '0'..=';'), "");
+                        let first = number(text.trim_start_matches(['?', '>', '<', '=']));
+                        match form.as_str() {
+                            "t" => !matches!(first, Some(11 | 13..=16 | 18 | 19)),
+                            "?h" | "?l" => text[1..text.len() - 1].split(';').any(|mode| {
+                                !"1 5 6 7 9 12 25 45 47 66 69 1000 1001 1002 1003 1004 1005 1006 1007 \
+                                  1015 1016 1047 1048 1049 2004 2026 2027 2031 2048"
+                                    .split(' ')
+                                    .any(|known| known == mode.trim_start_matches('0'))
+                            }),
+                            "h" | "l" => text[..text.len() - 1].split(';').any(|mode| {
+                                !["4", "12", "20"].contains(&mode.trim_start_matches('0'))
+                            }),
+                            ">m" => text != ">m" && first != Some(4),
+                            ">n" => first != Some(4),
+                            form => {
+                                let plain = form.len() == 1
+                                    && "@ABCDEFGHIJKLMPSTXZ`abcdefgmnrsux".contains(form);
+                                let other = "?J ?K ?W ?m ?n ?u ?S >c >q >u <u =c =u 'SPq 'SP@ 'SPA '} '~ \
+                                             !p \"q $p ?$p *y $r $t $v $w $x $z ${ #p #q #{ #}"
+                                    .replace("'SP", "_");
+                                let is_other =
+                                    other.split(' ').any(|known| known == form.replace(' ', "_"));
+                                // Parts of parameters are for looks.
+                                !(plain || is_other || form.ends_with('m') && !form.starts_with('>'))
+                            }
+                        }
                     }
                     _ => false,
                 }
@@ -692,7 +799,7 @@ mod tests {
         fn nothing_that_is_refused_gets_through(
             bytes in prop::collection::vec(prop_oneof![
                 1 => any::<u8>(),
-                5 => prop::sample::select(&b"\x1b\x1b[]P_k\\\x0705289;ctiq>\0\n\x7f\x18\xc2\x9d\x9c"[..]),
+                5 => prop::sample::select(&b"\x1b\x1b[]P_k\\\x0705289;ctiqhlGV?> \"$%#\0\n\x7f\x18\xc2\x9d\x9c"[..]),
             ], 0..300),
             cuts in prop::collection::vec(0usize..300, 0..4),
         ) {

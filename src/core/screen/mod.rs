@@ -90,7 +90,7 @@ impl Screen {
         let rest = &bytes[self.finish_character(bytes)..];
         let (whole, begun) = rest.split_at(rest.len() - scan::unfinished(rest));
         self.pieces(whole);
-        if self.scanner.is_in_text() {
+        if self.scanner.is_in_text() || self.scanner.breaks_at_character() {
             self.begun.extend_from_slice(begun);
             self.state.before += begun.len() as u64;
         } else {
@@ -117,9 +117,9 @@ impl Screen {
             }
             used += 1;
         }
-        self.state.piece(Piece::Text(&self.begun), 0);
-        self.begun.clear();
-        self.state.before += used as u64;
+        let character = std::mem::take(&mut self.begun);
+        self.state.before -= (character.len() - used) as u64;
+        self.pieces(&character);
         used
     }
 
@@ -273,7 +273,8 @@ impl Screen {
             out.push_str(&draw(model, true, window, top));
             out.push_str(&self.state.put_saved(true, None, window, top));
             out.push_str(&modes.set_main_keyboard());
-            out.push_str("\x1b[?1049h");
+            // Some terminals have a hidden cursor for each screen.
+            out.push_str("\x1b[?1049h\x1b[?25l");
             out.push_str(DEFAULT_CURSOR);
             out.push_str(modes.unprotect());
             out.push_str(modes.forget_keyboard());
@@ -298,8 +299,8 @@ impl Screen {
             out.push_str("\x1b[?25h");
         }
         let mut out = out.into_bytes();
-        out.extend_from_slice(&self.begun);
         out.extend_from_slice(self.scanner.held());
+        out.extend_from_slice(&self.begun);
         out
     }
 }

@@ -224,10 +224,12 @@ impl Model {
         let up = row.saturating_sub(count).max(if row >= top { top } else { 0 });
         let down = (row + count).min(if row <= bottom { bottom } else { self.rows - 1 });
         match control.last {
-            b'A' | b'k' => self.go(up, col),
-            b'B' | b'e' => self.go(down, col),
+            b'A' => self.go(up, col),
+            b'B' => self.go(down, col),
+            b'e' if modes.counts_from_region() => self.go(down, col),
+            b'e' => self.go(row + count, col),
             b'C' | b'a' => self.go(row, col + count),
-            b'D' | b'j' => self.go(row, col.saturating_sub(count)),
+            b'D' => self.go(row, col.saturating_sub(count)),
             b'E' => self.go(down, 0),
             b'F' => self.go(up, 0),
             b'G' | b'`' => self.go(row, count - 1),
@@ -236,6 +238,8 @@ impl Model {
                 let col = usize::from(control.value(1).max(1)) - 1;
                 self.go_to(count, col, modes);
             }
+            // There is no tab stop behind the last column.
+            b'I' if self.cursor.wraps => {}
             b'I' => self.go(row, tab_by(count, col, |col| self.tabs.after(col))),
             b'Z' => self.go(row, tab_by(count, col, |col| self.tabs.before(col))),
             _ => {}

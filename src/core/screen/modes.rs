@@ -93,6 +93,15 @@ const fn index_of(private: bool, number: u16) -> usize {
     at
 }
 
+/// Whether a program's change of this mode is undone.
+pub fn is_undone(private: bool, number: u16) -> bool {
+    let is_it = |mode: &ModeNumber| mode.private == private && mode.number == number;
+    // Saving the cursor is no mode.
+    private && number == SAVED_CURSOR || MODES.iter().any(is_it)
+}
+
+/// Saves the cursor, or restores it.
+const SAVED_CURSOR: u16 = 1048;
 /// Reports of the terminal's size in its input. Not set again on a viewer's terminal: each redraw
 /// would report the size of that window, and the mux reports the size of the app's.
 pub(crate) const SIZE_REPORTS: u16 = 2048;
@@ -229,9 +238,6 @@ impl ScreenModes {
         if self.protects == Some(true) {
             out.push_str(UNPROTECTED);
         }
-        if self.tabs {
-            reset_tabs(&mut out, cols);
-        }
         let (modes, alternates) = MODES.split_at(ALTERNATE);
         let (changed, alternate) = self.changed.split_at(ALTERNATE);
         let undo = |out: &mut String, modes: &[ModeNumber], changed: &[bool]| {
@@ -254,6 +260,10 @@ impl ScreenModes {
             self.keyboards[1].undo(&mut out);
         }
         undo(&mut out, alternates, alternate);
+        if self.tabs {
+            // Some terminals have stops for each screen.
+            reset_tabs(&mut out, cols);
+        }
         self.keyboards[0].undo(&mut out);
         if self.keypad {
             out.push_str("\x1b>");
@@ -530,8 +540,8 @@ impl ScreenModes {
     /// Switches a mode; some modes also save or restore the cursor.
     fn change(&mut self, private: bool, number: u16, on: bool) {
         match (private, number, on) {
-            (true, 1048, true) => self.save(),
-            (true, 1048, false) => self.restore(),
+            (true, SAVED_CURSOR, true) => self.save(),
+            (true, SAVED_CURSOR, false) => self.restore(),
             (true, 1049, true) => {
                 self.save();
                 self.switch(private, number, on);

@@ -161,6 +161,12 @@ impl Scanner {
         self.state == ScanState::Text && !self.restarted
     }
 
+    /// Whether a character of several bytes would break off the current sequence, and be text.
+    pub(crate) fn breaks_at_character(&self) -> bool {
+        let state = if self.restarted { ScanState::Escape } else { self.state };
+        matches!(state, ScanState::Escape | ScanState::Intermediate | ScanState::Control)
+    }
+
     fn restart(&mut self) {
         self.kept[0] = ESC;
         (self.state, self.len, self.long, self.restarted) = (ScanState::Escape, 1, false, false);

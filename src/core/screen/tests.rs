@@ -706,6 +706,33 @@ fn a_flood_leaves_the_same_lines() {
 
 /// Also more of them than the screen has rows.
 #[test]
+fn a_character_behind_an_escape_is_whole_however_it_is_cut() {
+    let bytes = "a\x1b\u{1f469}b\x1b[1\u{1f680}".as_bytes();
+    let whole = shown(SIZE, bytes);
+    for size in 1..bytes.len() {
+        let mut cut = Screen::new(SIZE);
+        bytes.chunks(size).for_each(|piece| cut.process(piece));
+        assert_eq!(state(&cut), state(&whole), "{size}");
+    }
+    // The rest comes with the app's next bytes.
+    let begun = shown(SIZE, &bytes[..4]);
+    assert!(begun.redraw(SIZE).ends_with(&bytes[1..4]));
+}
+
+/// As terminals have it: no region stops VPR, CHT keeps a pending wrap, and HPB and VPB are nothing.
+#[test]
+fn rare_movements() {
+    let place = |bytes: &[u8]| {
+        let cursor = shown(SIZE, bytes).state.model.cursor();
+        (cursor.at.row, cursor.at.col, cursor.at.wraps)
+    };
+    assert_eq!(place(b"\x1b[2;3r\x1b[2;4H\x1b[3e"), (4, 3, false));
+    assert_eq!(place(b"\x1b[2;3r\x1b[?6h\x1b[1;4H\x1b[3e"), (2, 3, false));
+    assert_eq!(place(b"\x1b[20Gx\x1b[I"), (0, 19, true));
+    assert_eq!(place(b"\x1b[3;4H\x1b[2j\x1b[2k"), (2, 3, false));
+}
+
+#[test]
 fn empty_lines_are_kept_however_they_are_cut() {
     let bytes = b"a\n\n\n\n\nb";
     let [mut whole, mut cut] = [(); 2].map(|()| Screen::new(Size { rows: 1, cols: 9 }).keeping(9));
