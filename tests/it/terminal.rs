@@ -114,6 +114,53 @@ fn it_detaches_behind_a_paste_that_nobody_takes() {
     desk.assert_typed(b"y");
 }
 
+/// What a terminal shows of this, by its first rows.
+fn seen_on(shown: &str, rows: u16) -> Vec<String> {
+    let number = |number| std::num::NonZeroU16::new(number).unwrap();
+    let mut seen = vt100::Parser::new(number(rows), number(99), 0);
+    seen.process(shown.as_bytes());
+    seen.screen().rows(0, 99).collect()
+}
+
+/// Who attaches in the middle of a character sees it whole when its rest comes.
+#[test]
+fn a_line_of_attach_cuts_no_character() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut app = rig.slave();
+    app.write_all(b"price: 5\xe2\x82").unwrap();
+    eventually("it is read", || rig.status()["streams"][0]["bytes"] == 10);
+    let local = Pty::open(24, 99);
+    let _attach = local.spawn(rig.command(["attach", "--app", APP]));
+    local.shown.wait_for("ctrl-p ctrl-q leaves");
+    app.write_all(b"\xac, or 6").unwrap();
+    local.shown.wait_for(", or 6");
+    let shown = local.shown_before_mark();
+    assert_eq!(seen_on(&shown, 24)[0], "price: 5\u{20ac}, or 6");
+    // Terminals show a part of a character, too.
+    assert!(!shown.contains('\u{fffd}'), "{shown:?}");
+}
+
+/// The line on the last row of a full screen is not mixed with what the app draws there.
+#[test]
+fn a_line_over_a_full_screen_stays_whole() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut app = rig.slave();
+    app.write_all(b"\x1b[?1049h\x1b[24Hstatus").unwrap();
+    let local = Pty::open(24, 99);
+    let _attach = local.spawn(rig.command(["attach", "--app", APP]));
+    local.shown.wait_for("ctrl-p ctrl-q leaves");
+    // As a program draws its status again in the new size, or each second.
+    app.write_all(b"\x1b[24;5Hanother one\x1b[H").unwrap();
+    local.shown.wait_for("another one");
+    let line = "iottymux: terminal of app demo: ctrl-p ctrl-q leaves, ^C or ^D may end it";
+    eventually("the line is whole again", || {
+        seen_on(&local.shown.so_far(), 24)[23].trim_end() == line
+    });
+    eventually("and has gone", || seen_on(&local.shown.so_far(), 24)[23] == "statanother one");
+}
+
 /// The app has one terminal, whose focus is that of its clients together.
 #[test]
 fn the_focus_is_that_of_any_client() {

@@ -1,7 +1,8 @@
 //! Keeps sequences of the app from a viewer's terminal that do more than draw, or that last: titles,
 //! the clipboard, notifications, files, passthrough, and all that is not known.
 //!
-//! Pure, with constant memory. Invariant: text is never held back. A sequence is held back until
+//! Pure, with constant memory. Invariant: of text only an incomplete character is held back, which no
+//! terminal shows. A sequence is held back until
 //! its class is known, for at most [`limits::SEQUENCE`] bytes. A refused string is dropped as a
 //! whole, in any length and in any pieces. Unknown strings are refused, and so are future
 //! extensions of terminals. The 8-bit forms (C1) of introducers become U+FFFD.
@@ -15,7 +16,7 @@ use std::str::FromStr;
 
 use super::class::{Class, class, known_modes};
 use crate::core::screen::scan::{
-    ENQ, ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step,
+    ENQ, ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step, unfinished,
 };
 use crate::types::limits;
 
@@ -82,6 +83,8 @@ pub(crate) struct Filter {
     /// The string is tmux's passthrough, in which each ESC is doubled.
     doubles: bool,
     character: Character,
+    /// An incomplete character at the end of the output.
+    begun: Vec<u8>,
     /// Titles on the terminal's stack: the one from before attach, then the app's.
     saved: u8,
     /// For a terminal that gets no sequences.
@@ -119,6 +122,7 @@ impl Filter {
             is_broken: false,
             doubles: false,
             character: Character { lead: 0, left: 0 },
+            begun: Vec::new(),
             saved: 0,
             scanner: None,
         }
@@ -141,10 +145,29 @@ impl Filter {
             }
             return out;
         }
-        if self.state == ScanState::Text && bytes.is_ascii() && drawn_len(bytes) == bytes.len() {
+        if self.begun.is_empty()
+            && self.state == ScanState::Text
+            && bytes.is_ascii()
+            && drawn_len(bytes) == bytes.len()
+        {
             self.character = Character::default();
             return bytes;
         }
+        let mut begun = std::mem::take(&mut self.begun);
+        if begun.is_empty() {
+            self.put(bytes, out);
+        } else {
+            begun.extend_from_slice(bytes);
+            self.put(&begun, out);
+        }
+        if self.state == ScanState::Text {
+            self.begun = out.split_off(out.len() - unfinished(out));
+        }
+        out
+    }
+
+    /// Appends what the terminal gets of these bytes.
+    fn put(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let run = match (self.state, self.verdict) {
@@ -171,7 +194,6 @@ impl Filter {
                 at += usize::from(self.step(rest[0], out));
             }
         }
-        out
     }
 
     /// The sequence that restores the title from before attach, if the app has set one.
@@ -191,6 +213,7 @@ impl Filter {
     /// The app does not complete the current sequence.
     pub(crate) fn cancel_sequence(&mut self) {
         self.head.clear();
+        self.begun.clear();
         (self.state, self.is_broken) = (ScanState::Text, false);
     }
 
@@ -439,9 +462,7 @@ mod tests {
         let want = escaped(want.to_vec());
         assert_eq!(escaped(shown(pass, &[bytes])), want, "{}", context());
         let cut: Vec<_> = bytes.chunks(1).collect();
-        // The first byte of a cut two-byte introducer may have been shown.
-        let got = escaped(shown(pass, &cut)).replace("\\xc2\\xef\\xbf\\xbd", "\\xef\\xbf\\xbd");
-        assert_eq!(got, want, "cut: {}", context());
+        assert_eq!(escaped(shown(pass, &cut)), want, "cut: {}", context());
     }
 
     #[test]
@@ -455,7 +476,7 @@ mod tests {
             b"\x1b]P0112233text\x1b[m\x1b]R",
             b"\x1b[1\x18x\x1b[1\x1b[2m\x1b\x1b[m",
             b"\x1b]8;;a\x18x\x1b]8;;b\x1b[1mx",
-            b"\xff\xfe\xc3(\xe2\x82",
+            b"\xff\xfe\xc3(\xe2\x82(",
         ] {
             check("none", bytes, bytes);
             check("all", bytes, bytes);

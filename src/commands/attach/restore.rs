@@ -4,15 +4,13 @@
 
 use crate::core::screen::modes::ScreenModes;
 use crate::core::screen::query::Query;
-use crate::core::screen::scan::{Piece, Scanner, last_text, plain_len, unfinished};
+use crate::core::screen::scan::{Scanner, plain_len};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Restorer {
     scanner: Scanner,
     modes: ScreenModes,
-    /// An incomplete character at the end of the output.
-    character: Vec<u8>,
     /// Whether there was any output.
     used: bool,
     /// Whether there was a query, since [`Restorer::take_asked`].
@@ -26,33 +24,22 @@ impl Restorer {
         loop {
             if self.scanner.is_in_text() && !self.modes.is_shifted() {
                 // Most output changes no modes; this skips it fast.
-                let plain = &shown[at..at + plain_len(&shown[at..])];
-                at += plain.len();
-                let (text, follows) = last_text(plain);
-                if follows {
-                    self.character.clear();
-                }
-                end_with(text, &mut self.character);
+                at += plain_len(&shown[at..]);
             }
             let Some(piece) = self.scanner.next(shown, &mut at) else { return };
             self.modes.read(piece);
             self.asked |= Query::of(piece, |_| ());
-            match piece {
-                Piece::Text(text) => end_with(text, &mut self.character),
-                _ => self.character.clear(),
-            }
         }
     }
 
-    /// Whether the output ends with a complete character or sequence. Our own text may then follow.
+    /// Whether the output does not end within a sequence. Our own text may then follow.
     pub(crate) fn is_between_sequences(&self) -> bool {
-        self.scanner.is_in_text() && self.character.is_empty()
+        self.scanner.is_in_text()
     }
 
-    /// The incomplete character or sequence, as far as it is kept. It is repeated after our own
-    /// text.
-    pub(crate) fn unfinished(&self) -> Vec<u8> {
-        [&self.character, self.scanner.held()].concat()
+    /// The incomplete sequence, as far as it is kept. It is repeated after our own text.
+    pub(crate) fn unfinished(&self) -> &[u8] {
+        self.scanner.held()
     }
 
     /// Ends an incomplete sequence; empty if there is none.
@@ -60,7 +47,7 @@ impl Restorer {
         if self.scanner.is_in_text() { "" } else { "\x1b\\" }
     }
 
-    /// Forgets the incomplete character or sequence.
+    /// Forgets the incomplete sequence.
     pub(crate) fn cancel(&mut self) {
         self.observe(b"\x18");
     }
@@ -68,7 +55,7 @@ impl Restorer {
     /// Our own text for the terminal, with the app's sequence ended before it and repeated after
     /// it.
     pub(crate) fn insert(&self, text: &[u8]) -> Vec<u8> {
-        [self.terminator().as_bytes(), text, &self.unfinished()].concat()
+        [self.terminator().as_bytes(), text, self.unfinished()].concat()
     }
 
     /// Whether the terminal got a query since this was asked last: its reply may be on its way.
@@ -95,14 +82,6 @@ impl Restorer {
         }
         out.into_bytes()
     }
-}
-
-/// The output ends with this text, and perhaps with an incomplete character.
-fn end_with(text: &[u8], character: &mut Vec<u8>) {
-    // The last three bytes complete any character that began before them.
-    character.extend_from_slice(&text[text.len().saturating_sub(3)..]);
-    let whole = character.len() - unfinished(character);
-    character.drain(..whole);
 }
 
 #[cfg(test)]
@@ -182,12 +161,6 @@ mod tests {
     fn an_incomplete_sequence_is_repeated() {
         for (shown, begun) in [
             (&[&b"text"[..]][..], &b""[..]),
-            (&[b"a\xc3", b"\xa9"], b""),
-            (&[b"a\xf0", b"\x9f", b"\x98"], b"\xf0\x9f\x98"),
-            (&[b"a\xf0", b"\x9f", b"\x98", b"\x80"], b""),
-            (&[b"abcd\xe2\x82"], b"\xe2\x82"),
-            (&[b"\xe2\x82", b"abcd"], b""),
-            (&[b"\xe2\x82", b"\x1b[m"], b""),
             (&[b"\x1b[3", b"8;5"], b"\x1b[38;5"),
             (&[b"\x1b[3", b"1m"], b""),
             (&[b"\x1b]2;tit", b"le\x1b"], b"\x1b]2;title\x1b"),
@@ -256,7 +229,7 @@ mod tests {
             whole.observe(&shown);
             shown.chunks(size).for_each(|piece| cut.observe(piece));
             shown.chunks(1).for_each(|byte| single.observe(byte));
-            let state = |undo: &Restorer| (undo.sequence(20), undo.unfinished());
+            let state = |undo: &Restorer| (undo.sequence(20), undo.unfinished().to_vec());
             prop_assert_eq!(state(&whole), state(&single));
             prop_assert_eq!(state(&cut), state(&single));
         }

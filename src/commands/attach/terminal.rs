@@ -33,7 +33,7 @@ use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::{escape, limits};
 
-/// How long a line of ours waits for the end of the app's current sequence or character. Mostly the
+/// How long a line of ours waits for the end of the app's current sequence. Mostly the
 /// rest comes with the next write; otherwise it continues behind the line.
 const NOTE_HOLD: Duration = Duration::from_millis(50);
 
@@ -55,6 +55,7 @@ static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen {
     filter: None,
     owner: ScreenOwner::App,
     wipe_notice: Vec::new(),
+    has_last_row: false,
     asked_at: None,
 });
 /// Set while the screen shows text from before attach or of the shell.
@@ -103,6 +104,8 @@ struct TerminalScreen {
     owner: ScreenOwner,
     /// Wipes away the lines that lie over the app's output, as long as the output has not moved.
     wipe_notice: Vec<u8>,
+    /// A line lies on the last row of a full screen, where the app may draw.
+    has_last_row: bool,
     /// When the app last asked the terminal something.
     asked_at: Option<Instant>,
 }
@@ -297,7 +300,7 @@ pub(crate) fn print_line(line: &str) {
     let restorer = restorer.filter(|_| is_terminal(Stream::Stderr) && !is_restored());
     write_soon(restorer.map_or("", Restorer::terminator).as_bytes(), until);
     say_on_screen(line, INSIDE_LINE.swap(false, Ordering::Relaxed));
-    write_soon(&restorer.map(Restorer::unfinished).unwrap_or_default(), until);
+    write_soon(restorer.map(Restorer::unfinished).unwrap_or_default(), until);
 }
 
 /// Prints a line of its own on a terminal that edits lines.
@@ -323,15 +326,19 @@ fn write_overlay(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
     let (text, wipe) = text(size().unwrap_or(Size::DEFAULT));
     let look = format!("0;7{}", mark::mark());
     let written = write_soon(&restorer.insert(overlay(&look, &text).as_bytes()), until);
-    if written && !wipe.is_empty() {
-        screen.wipe_notice = overlay("0", &wipe).into_bytes();
+    if written {
+        screen.has_last_row = full;
+        if !wipe.is_empty() {
+            screen.wipe_notice = overlay("0", &wipe).into_bytes();
+        }
     }
     written
 }
 
 /// Writes output of the app, without refused strings. Changes to the terminal are recorded before
 /// they are made. After [`restore`] nothing is shown: it would reach the shell's terminal. Returns
-/// whether lines over the output were wiped away, which would have moved with the output.
+/// whether lines over the output were wiped away, which would have moved with the output or been
+/// mixed with it.
 pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
     let write = |bytes: &[u8]| match stream {
         Stream::Stderr => write_all(&io::stderr(), bytes),
@@ -344,7 +351,8 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
     let mut wiped = false;
     for chunk in bytes.chunks(CHUNK) {
         let Some(mut screen) = lock_for_output() else { return Ok(wiped) };
-        let TerminalScreen { restorer, wipe_notice, filter, asked_at, .. } = &mut *screen;
+        let TerminalScreen { restorer, wipe_notice, has_last_row, filter, asked_at, .. } =
+            &mut *screen;
         let passed = match filter.as_mut().filter(|_| is_filtered) {
             Some((filter, memory)) => filter.read(chunk, memory),
             None => chunk,
@@ -353,6 +361,10 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
             if chunk.contains(&0x18) {
                 // A redraw begins with this byte and wipes everything.
                 wipe_notice.clear();
+                *has_last_row = false;
+            } else if std::mem::take(has_last_row) {
+                // Whatever the app draws there, the line is drawn again whole.
+                wiped = true;
             } else if !wipe_notice.is_empty() && moves_output(chunk) {
                 write(&restorer.insert(&std::mem::take(wipe_notice)))?;
                 wiped = true;
@@ -544,7 +556,7 @@ fn drop_replies() {
     }
 }
 
-/// Locks the screen between two characters or sequences of the app, or within one that does not end
+/// Locks the screen between two sequences of the app, or within one that does not end
 /// soon.
 fn lock_between_sequences(until: Instant) -> Option<MutexGuard<'static, TerminalScreen>> {
     let hold = until.min(Instant::now() + NOTE_HOLD);

@@ -299,7 +299,7 @@ impl Screen {
             out.push_str("\x1b[?25h");
         }
         let mut out = out.into_bytes();
-        out.extend_from_slice(self.scanner.held());
+        out.extend_from_slice(self.scanner.reopened());
         out.extend_from_slice(&self.begun);
         out
     }

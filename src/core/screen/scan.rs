@@ -5,7 +5,7 @@
 //! [`limits::SEQUENCE`] is passed on as [`Piece::Opaque`], as is one that was broken off. The 8-bit
 //! forms (C1) are not sequences here: in UTF-8 they are parts of characters.
 
-use memchr::{memchr3, memrchr};
+use memchr::memchr3;
 
 use crate::types::limits;
 
@@ -156,6 +156,17 @@ impl Scanner {
         if self.restarted { &[ESC] } else { &self.kept[..self.len] }
     }
 
+    /// What brings a terminal into the current sequence: its bytes so far. Of a long string, whose
+    /// beginning is gone, that is the beginning of one that terminals ignore.
+    pub(crate) fn reopened(&self) -> &[u8] {
+        match self.state {
+            ScanState::Command if self.long => b"\x1b]9999;",
+            ScanState::String if self.long => b"\x1bX",
+            ScanState::StringEscape if self.long => b"\x1bX\x1b",
+            _ => self.held(),
+        }
+    }
+
     /// Whether the stream is outside of sequences.
     pub(crate) fn is_in_text(&self) -> bool {
         self.state == ScanState::Text && !self.restarted
@@ -227,12 +238,6 @@ pub(crate) fn numbers(bytes: &[u8]) -> Option<(&[u8], u8)> {
     let body = &body[..body.len().min(limits::SEQUENCE - 2)];
     let end = body.iter().position(|byte| !matches!(byte, b'0'..=b';'))?;
     Some((&body[..end], body[end]))
-}
-
-/// The text after the last sequence of something plain ([`plain_len`]), and whether there is one.
-pub(crate) fn last_text(plain: &[u8]) -> (&[u8], bool) {
-    let Some(at) = memrchr(ESC, plain) else { return (plain, false) };
-    (&plain[at + control_len(&plain[at..]).unwrap_or_default()..], true)
 }
 
 /// The length of a complete control sequence at the beginning, without unusual bytes: a fast path

@@ -719,6 +719,25 @@ fn a_character_behind_an_escape_is_whole_however_it_is_cut() {
     assert!(begun.redraw(SIZE).ends_with(&bytes[1..4]));
 }
 
+/// A picture or a clipboard of which only the end is to come.
+#[test]
+fn the_rest_of_a_long_string_is_no_text() {
+    for (begin, end) in [("\x1bPq", "\x1b\\"), ("\x1b]52;c;", "\x07"), ("\x1b_G", "\x1b\\")] {
+        for cut in [3000, 3000 + end.len() - 1] {
+            let string = format!("{begin}{}{end}", "x".repeat(3000 - begin.len()));
+            let (before, after) = string.split_at(cut);
+            let mut seen = vt100::Parser::new(
+                std::num::NonZeroU16::new(SIZE.rows).unwrap(),
+                std::num::NonZeroU16::new(SIZE.cols).unwrap(),
+                0,
+            );
+            seen.process(&shown(SIZE, format!("text{before}").as_bytes()).redraw(SIZE));
+            seen.process(format!("{after} goes on").as_bytes());
+            assert_eq!(seen.screen().contents(), "text goes on", "{begin:?} {cut}");
+        }
+    }
+}
+
 /// As terminals have it: no region stops VPR, CHT keeps a pending wrap, and HPB and VPB are nothing.
 #[test]
 fn rare_movements() {
