@@ -813,6 +813,119 @@ mod tests {
         }
     }
 
+    /// What a real terminal does beside showing text.
+    #[derive(Clone, Default)]
+    struct Effects(std::rc::Rc<std::cell::RefCell<Vec<String>>>);
+
+    impl alacritty_terminal::event::EventListener for Effects {
+        fn send_event(&self, event: alacritty_terminal::event::Event) {
+            use alacritty_terminal::event::Event;
+            if let Event::Title(_)
+            | Event::ResetTitle
+            | Event::ClipboardStore(..)
+            | Event::ClipboardLoad(..)
+            | Event::Exit = event
+            {
+                self.0.borrow_mut().push(format!("{event:?}"));
+            }
+        }
+    }
+
+    struct Window;
+
+    impl alacritty_terminal::grid::Dimensions for Window {
+        fn total_lines(&self) -> usize {
+            24
+        }
+
+        fn screen_lines(&self) -> usize {
+            24
+        }
+
+        fn columns(&self) -> usize {
+            80
+        }
+    }
+
+    const LASTING: &[&[u8]] = &[
+        b"\x1b=",
+        b"\x1b>",
+        b"\x1b7",
+        b"\x1b8",
+        b"\x1bc",
+        b"\x1b[!p",
+        b"\x1b(0",
+        b"\x1b)0",
+        b"\x0e",
+        b"\x0f",
+        b"\x1b[>1u",
+        b"\x1b[>5u",
+        b"\x1b[=3u",
+        b"\x1b[<u",
+        b"\x1b[>4;2m",
+        b"\x1b[>4m",
+        b"\x1b[4 q",
+        b"\x1b[0 q",
+        b"\x1b[3;5r",
+        b"\x1b[r",
+        b"\x1b[1\"q",
+        b"\x1b]4;1;red\x07",
+        b"\x1b]11;blue\x07",
+        b"\x1b]104\x07",
+        b"\x1b]8;;http://a\x07",
+        b"\x1b[22t",
+        b"\x1b[23t",
+        b"\x1b]2;t\x07",
+        b"\x1b]52;c;aGk=\x07",
+    ];
+
+    /// Parts of sequences, of those that set what lasts above all. The judge does not know the older
+    /// modes of the alternate screen.
+    fn parts() -> impl Strategy<Value = Vec<u8>> {
+        let modes = "1 2 3 4 5 6 7 9 12 20 25 40 45 66 69 1000 1002 1003 1004 1005 1006 1007 1015 1016 1034 1042 \
+                     1048 1049 2004 2026 2027 2031 2048 9001";
+        let modes: Vec<&str> = modes.split_whitespace().collect();
+        prop_oneof![
+            4 => (prop::sample::select(&["", "?"][..]), prop::sample::select(modes), any::<bool>()).prop_map(
+                |(marker, mode, on)| format!("\x1b[{marker}{mode}{}", if on { 'h' } else { 'l' }).into_bytes()
+            ),
+            3 => prop::sample::select(LASTING).prop_map(<[u8]>::to_vec),
+            1 => "[ -~]{0,5}".prop_map(String::into_bytes),
+            1 => prop::collection::vec(any::<u8>(), 0..6),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+        /// In a terminal that is not ours nothing happens but drawing, and after it its modes are as
+        /// before.
+        #[test]
+        fn a_real_terminal_is_as_before(pieces in prop::collection::vec(parts(), 0..40), size in 1usize..40) {
+            let config = alacritty_terminal::term::Config { kitty_keyboard: true, ..Default::default() };
+            let effects = Effects::default();
+            let mut term = alacritty_terminal::Term::new(config, &Window, effects.clone());
+            let mut parser = alacritty_terminal::vte::ansi::Processor::<
+                alacritty_terminal::vte::ansi::StdSyncHandler,
+            >::default();
+            let modes = |term: &alacritty_terminal::Term<Effects>| {
+                *term.mode() - alacritty_terminal::term::TermMode::URGENCY_HINTS
+            };
+            let before = (modes(&term), term.cursor_style());
+            let (mut filter, mut out) = (Filter::new(Pass::default()), Vec::new());
+            let mut restorer = crate::commands::attach::restore::Restorer::default();
+            for piece in pieces.concat().chunks(size) {
+                let passed = filter.read(piece, &mut out);
+                restorer.observe(passed);
+                parser.advance(&mut term, passed);
+            }
+            parser.advance(&mut term, &restorer.sequence(80));
+            parser.stop_sync(&mut term);
+            prop_assert_eq!(&*effects.0.borrow(), &Vec::<String>::new());
+            let after = (modes(&term), term.cursor_style());
+            prop_assert_eq!(format!("{after:?}"), format!("{before:?}"));
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
         /// No refused string gets through, however the stream is cut.

@@ -127,7 +127,7 @@ mod tests {
             (&["\x1b[1049h"], CALM),
             (&["\x1b[?99999999999999999999h"], CALM),
             (&["\x1b[4h\x1b[4l\x1b[?7l"], "\x1b[?7h\x1b[0m\x0f"),
-            (&["\x1b[4h\x1b[?6h\x1b[!p"], CALM),
+            (&["\x1b[4h\x1b[?6h\x1b[!p"], "\x1b[4l\x1b[?6l\x1b[0m\x0f"),
             (&["\x1b[5 q"], "\x1b[0 q\x1b[0m\x0f"),
             (&["\x1b[5 q\x1b[0 q"], CALM),
             (&["\x1b[>4;2m"], "\x1b[>4m\x1b[0m\x0f"),

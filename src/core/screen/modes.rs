@@ -155,8 +155,14 @@ impl Default for Charsets {
 
 /// See the module.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a change of its own")]
 pub struct ScreenModes {
     changed: [bool; MODES.len()],
+    /// Modes that were changed back in a way that not all terminals know: by a soft reset, or with the
+    /// saved cursor.
+    maybe_changed: [bool; MODES.len()],
+    /// Whether a soft reset has changed the keypad, the region or the character sets.
+    reset_more: bool,
     mouse: u16,
     encoding: u16,
     keypad: bool,
@@ -187,6 +193,8 @@ impl Default for ScreenModes {
     fn default() -> Self {
         Self {
             changed: [false; MODES.len()],
+            maybe_changed: [false; MODES.len()],
+            reset_more: false,
             mouse: 0,
             encoding: 0,
             keypad: false,
@@ -239,14 +247,16 @@ impl ScreenModes {
             out.push_str(UNPROTECTED);
         }
         let (modes, alternates) = MODES.split_at(ALTERNATE);
-        let (changed, alternate) = self.changed.split_at(ALTERNATE);
+        let mut changed = self.changed;
+        changed.iter_mut().zip(self.maybe_changed).for_each(|(changed, maybe)| *changed |= maybe);
+        let (changed, alternate) = changed.split_at(ALTERNATE);
         let undo = |out: &mut String, modes: &[ModeNumber], changed: &[bool]| {
             for (mode, _) in modes.iter().zip(changed).filter(|(_, changed)| **changed) {
                 switch(out, mode, mode.usual);
             }
         };
         undo(&mut out, modes, changed);
-        if self.region.is_some() {
+        if self.region.is_some() || self.reset_more {
             // This moves the cursor.
             out.push_str("\x1b7\x1b[r\x1b8");
         }
@@ -265,11 +275,11 @@ impl ScreenModes {
             reset_tabs(&mut out, cols);
         }
         self.keyboards[0].undo(&mut out);
-        if self.keypad {
+        if self.keypad || self.reset_more {
             out.push_str("\x1b>");
         }
         for (at, name) in ['(', ')'].into_iter().enumerate() {
-            if self.charsets.sets[at] != b'B' {
+            if self.charsets.sets[at] != b'B' || self.reset_more {
                 let _ = write!(out, "\x1b{name}B");
             }
         }
@@ -561,14 +571,24 @@ impl ScreenModes {
 
     fn restore(&mut self) {
         let Saved { origin, charsets } = self.saved(false);
-        self.switch(true, 6, origin);
+        self.switch_perhaps(true, 6, origin);
         self.charsets = charsets;
+    }
+
+    /// Switches a mode in a way that not all terminals know.
+    fn switch_perhaps(&mut self, private: bool, number: u16, on: bool) {
+        let before = (self.changed, self.maybe_changed);
+        self.switch(private, number, on);
+        for (at, maybe) in self.maybe_changed.iter_mut().enumerate() {
+            *maybe = (before.0[at] || before.1[at]) && !self.changed[at];
+        }
     }
 
     fn switch(&mut self, private: bool, number: u16, on: bool) {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         let Some(at) = MODES.iter().position(known) else { return };
         self.changed[at] = on != MODES[at].usual;
+        self.maybe_changed[at] = false;
         if at >= ALTERNATE && !on {
             // Each of these numbers shows the main screen.
             self.changed[ALTERNATE..].fill(false);
@@ -600,6 +620,8 @@ impl ScreenModes {
     }
 
     fn reset_softly(&mut self) {
+        self.reset_more |=
+            self.keypad || self.region.is_some() || self.charsets != Charsets::default();
         for (private, number, on) in [
             (true, 1, false),
             (true, 6, false),
@@ -609,7 +631,7 @@ impl ScreenModes {
             (false, 2, false),
             (false, 4, false),
         ] {
-            self.switch(private, number, on);
+            self.switch_perhaps(private, number, on);
         }
         (self.keypad, self.region, self.charsets) = (false, None, Charsets::default());
         self.saved[usize::from(self.is_alternate())] = Saved::default();
