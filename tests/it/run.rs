@@ -42,6 +42,28 @@ fn it_ends_as_the_app_does() {
     }
 }
 
+/// As a shell does, but for what a person has caused.
+#[test]
+fn a_person_learns_of_a_signal() {
+    for (signal, says) in [("SEGV", true), ("KILL", true), ("INT", false)] {
+        for options in [&["-it"][..], &[]] {
+            let rig = Rig::new();
+            let local = Pty::open(24, 80);
+            let script = format!("trap - {signal}; kill -{signal} $$");
+            let words = [&["run", "--name", APP], options, &["--", "sh", "-c", &script]].concat();
+            let mut run = local.spawn(rig.command(words));
+            let code = run.ends();
+            assert!(code > 128, "{signal} {options:?}: {code}");
+            let shown = local.shown_before_mark();
+            assert_eq!(
+                shown.contains("app demo ended by signal"),
+                says,
+                "{signal} {options:?}: {shown}"
+            );
+        }
+    }
+}
+
 /// The first process of a container gets its orphans.
 #[test]
 fn as_the_first_process_it_collects_orphans() {

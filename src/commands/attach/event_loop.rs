@@ -48,7 +48,7 @@ impl<'a> Attached<'a> {
             losses: SessionLosses::default(),
             liveness: Liveness::Answering,
             app_ended: None,
-            greets: false,
+            by_person: false,
             waits_from: request.must_deliver.then(|| Instant::now() + PATIENCE),
         }
     }

@@ -147,8 +147,8 @@ pub(crate) struct Attached<'a> {
     pub(crate) liveness: Liveness,
     /// How the app ended, until it is started again.
     pub(crate) app_ended: Option<AppStatus>,
-    /// A person is told how it ends.
-    pub(crate) greets: bool,
+    /// A person uses it, and is told how it ends.
+    pub(crate) by_person: bool,
     /// When a person is told that the app takes no input.
     pub(crate) waits_from: Option<Instant>,
 }
@@ -246,7 +246,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
             let input = LocalInput::new(types, keys, (guard, request.exclusive));
             let notices = Notices::new(local, redraws);
             let mut attached = Attached::new(request, sender, input, notices);
-            attached.greets = greets && request.keeper.is_none();
+            attached.by_person = by_person;
             for line in &later {
                 attached.say(line);
             }

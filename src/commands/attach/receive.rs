@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
-use signal_hook::consts::{SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::connection::AnnouncedEnd;
@@ -18,7 +18,7 @@ use crate::commands::find::{self, Cure};
 use crate::os::sys;
 use crate::types::escape;
 use crate::types::exit::Exit;
-use crate::wire::{Gap, Rights};
+use crate::wire::{AppStatus, Gap, Rights};
 
 /// Why a program's input does not go on with another mux.
 const INPUT_UNCONFIRMED: &str = ", and the app may not have received all of the input";
@@ -155,7 +155,16 @@ impl Attached<'_> {
         let reconnects = !self.request.reconnect.is_zero();
         Err(match (self.connection.announced_end, progress, end) {
             (Some(AnnouncedEnd::App(exit)), _, _) => {
-                if let Some(status) = self.app_ended.filter(|_| self.greets) {
+                // As a shell, `run` says only what its user has not caused.
+                let is_told = |status: &AppStatus| match status {
+                    AppStatus::Signal(signal) if self.request.keeper.is_some() => {
+                        ![SIGINT, SIGPIPE].contains(&i32::from(*signal))
+                    }
+                    _ => self.request.keeper.is_none(),
+                };
+                if let Some(status) =
+                    self.app_ended.filter(|status| self.by_person && is_told(status))
+                {
                     terminal::restore();
                     self.say(&format!("app {} ended {status}", self.name()));
                 }
