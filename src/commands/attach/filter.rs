@@ -236,6 +236,9 @@ impl Filter {
         let was = self.state;
         if was == ScanState::StringEscape && self.doubles && byte == ESC {
             self.state = ScanState::String;
+            if self.verdict == Verdict::Shown {
+                out.extend_from_slice(&[ESC, ESC]);
+            }
             return true;
         }
         if was == ScanState::Escape && byte == b'k' && !self.pass.allows(Class::Title) {
@@ -335,6 +338,7 @@ impl Filter {
 
     fn judge(&mut self, class: Class, out: &mut Vec<u8>) {
         let mut is_shown = self.pass.allows(class);
+        let is_passthrough = self.head.starts_with(b"\x1bPt");
         if is_shown && matches!(class, Class::Title | Class::SaveTitle | Class::RestoreTitle) {
             if self.saved == 0 {
                 self.cancel(out);
@@ -353,12 +357,14 @@ impl Filter {
             if class == Class::SomeModes && !self.pass.allows(Class::Unknown) {
                 self.head = known_modes(&self.head);
             }
+            // Terminals without it execute what is in a passthrough.
+            self.doubles = is_passthrough && self.pass == Pass([true; WORDS.len()]);
             self.show_head(out);
             self.verdict = Verdict::Shown;
         } else {
             self.cancel(out);
             self.verdict = Verdict::Refused;
-            self.doubles = self.head.starts_with(b"\x1bPt");
+            self.doubles = is_passthrough;
         }
         self.is_broken = false;
     }
@@ -563,6 +569,8 @@ mod tests {
         check("unknown", b"a\x1b[?1;9001;25hb", b"a\x1b[?1;9001;25hb");
         // Passthrough of tmux and screen.
         check("none", b"a\x1bPtmux;\x1b\x1b]52;c;aGk=\x07\x1b\x1b[m\x1b\\b", b"ab");
+        let title = b"a\x1bPtmux;\x1b\x1b]2;title\x07\x1b\x1b]2;b\x1b\x1b\\\x1b\\b";
+        check("all", title, title);
         check("none", b"a\x1bP\x1b]52;c;aGk=\x07\x1b\\b", b"a\x1b\\b");
         // Broken off, and after a sequence that is shown.
         check("none", b"a\x1b]52;c;aGk=\x18b", b"ab");
