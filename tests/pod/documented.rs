@@ -1,9 +1,9 @@
-//! The example of docs/units.md, done as it is written there.
+//! Examples of README.md and docs/, done as they are written there.
 
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::pod::{Plan, project_file};
+use crate::pod::{Plan, Pod, project_file};
 use crate::proc::{Said, eventually};
 
 /// A program as the example has it: commands on its console, and one that stops it.
@@ -18,8 +18,8 @@ done
 "#;
 
 /// The fenced blocks of a section, with what each is said to be.
-fn blocks(section: &str) -> Vec<(String, String)> {
-    let text = project_file("docs/units.md");
+fn blocks(file: &str, section: &str) -> Vec<(String, String)> {
+    let text = project_file(file);
     let from = text.find(section).unwrap();
     let section = &text[from + section.len()..];
     let section = section.split("\n## ").next().unwrap();
@@ -31,17 +31,16 @@ fn blocks(section: &str) -> Vec<(String, String)> {
     parts.by_ref().map(block).collect()
 }
 
-/// The user of the muxes is made as README says, from the directory of the project.
+/// The user of the muxes is made as the page says.
 #[test]
 fn the_user_of_the_muxes() {
-    let readme = project_file("README.md");
-    let line = readme.lines().find(|line| line.starts_with("# systemd-sysusers ")).unwrap();
-    let command = line.trim_start_matches("# ").split("  ").next().unwrap();
+    let page = project_file("docs/install.md");
+    let command = page.lines().find(|line| line.starts_with("# systemd-sysusers")).unwrap();
     let Some(plan) = Plan::new() else { return };
     let sysusers = project_file("units/iottymux.sysusers");
-    let pod = plan.root_file("project/units/iottymux.sysusers", &sysusers).boot();
+    let pod = plan.root_file("etc/sysusers.d/iottymux.conf", &sysusers).boot();
     pod.run(&["sed", "-i", "/^iottymux:/d", "/etc/passwd", "/etc/group"]);
-    pod.run(&["sh", "-c", &format!("cd /project && {command}")]);
+    pod.run(&["sh", "-c", command.trim_start_matches("# ")]);
     assert!(pod.run(&["cat", "/etc/passwd"]).contains("\niottymux:"));
 }
 
@@ -56,17 +55,14 @@ fn the_examples_of_enable() {
     pod.run(&example.split_whitespace().collect::<Vec<_>>());
 }
 
-#[test]
-fn the_console_of_a_game_server() {
-    let blocks = blocks("## Example: the console of a game server\n");
-    let [(ini, unit), (console, session)] = &blocks[..] else { panic!("{blocks:?}") };
-    assert_eq!((ini.as_str(), console.as_str()), ("ini", "console"));
-    let Some(plan) = Plan::new() else { return };
-    let pod = plan.unit("game.service", unit).root_program("srv/game/server", SERVER).boot();
+/// Types a session at the console of app `game` in order. Returns the commands, what is printed for each,
+/// and what it is said to print.
+fn type_in_order(pod: &Pod, session: &str) -> Vec<(String, String, Vec<String>)> {
     let mut lines = session.lines().peekable();
     let mut ran = Vec::new();
     while let Some(line) = lines.next() {
         let command = line.strip_prefix("# ").unwrap_or_else(|| panic!("{line:?}"));
+        let command = command.split("  #").next().unwrap().trim_end();
         if command != "iottymux attach game" {
             if command.contains("status") {
                 // What nobody has seen keeps the mux for a moment: a person is slower. `list` already shows
@@ -74,7 +70,20 @@ fn the_console_of_a_game_server() {
                 let ended = || pod.property("ttymux@game.service", "ActiveState") == "inactive";
                 eventually("its mux has ended", ended);
             }
-            ran.push((command, pod.run(&["sh", "-c", command])));
+            let mut said = Vec::new();
+            while let Some(line) = lines.next_if(|line| !line.starts_with("# ")) {
+                said.push(line.to_owned());
+            }
+            let run = || {
+                let printed = pod.try_run(&["sh", "-c", &format!("{command} 2>&1")]);
+                (printed.status.success(), String::from_utf8(printed.stdout).unwrap())
+            };
+            if command.starts_with("iottymux logs") {
+                eventually(command, || said.iter().all(|line| run().1.contains(line)));
+            }
+            let (is_success, printed) = run();
+            assert!(is_success, "{command}: {printed}");
+            ran.push((command.to_owned(), printed, said));
             continue;
         }
         let mut attach = pod
@@ -97,9 +106,53 @@ fn the_console_of_a_game_server() {
         said.wait_for("detached from app game");
         assert!(attach.wait().unwrap().success());
     }
+    ran
+}
+
+/// A line with each number as one digit: times and sizes differ.
+fn form(line: &str) -> String {
+    let mut form = String::new();
+    for c in line.trim().chars() {
+        match c {
+            '0'..='9' if form.ends_with('0') => {}
+            '0'..='9' => form.push('0'),
+            c => form.push(c),
+        }
+    }
+    form
+}
+
+/// The first session of the README, typed in order.
+#[test]
+fn the_readme() {
+    let blocks = blocks("README.md", "## The console of a service\n");
+    let [(console, session)] = &blocks[..] else { panic!("{blocks:?}") };
+    assert_eq!(console, "console");
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/srv/game/server\n[Install]\nWantedBy=multi-user.target\n";
+    let pod = plan.unit("game.service", unit).root_program("srv/game/server", SERVER).boot();
+    pod.systemctl(&["start", "game.service"]);
+    for (command, printed, said) in type_in_order(&pod, session) {
+        let lines: Vec<String> = printed.lines().map(form).collect();
+        for line in said.iter().filter(|line| *line != "…") {
+            let is_there = lines.iter().any(|printed| printed.contains(&form(line)));
+            assert!(is_there, "{command}: no {line:?} in {printed}");
+        }
+    }
+    assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
+}
+
+#[test]
+fn the_console_of_a_game_server() {
+    let blocks = blocks("docs/units.md", "## Example: the console of a game server\n");
+    let [(ini, unit), (console, session)] = &blocks[..] else { panic!("{blocks:?}") };
+    assert_eq!((ini.as_str(), console.as_str()), ("ini", "console"));
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("game.service", unit).root_program("srv/game/server", SERVER).boot();
+    let ran = type_in_order(&pod, session);
     let told = |word: &str| {
-        let found = ran.iter().find(|(command, _)| command.contains(word));
-        found.map_or_else(|| panic!("no {word}"), |(_, told)| told.as_str())
+        let found = ran.iter().find(|(command, ..)| command.contains(word));
+        found.map_or_else(|| panic!("no {word}"), |(_, told, _)| told.as_str())
     };
     assert!(told("iottymux logs").contains("[all] good night"), "{}", told("iottymux logs"));
     // It was stopped by its own command, and not by a signal.
