@@ -23,7 +23,7 @@ const FRAME: usize = 4096;
 
 /// Sends SIGTERM to an app, and SIGKILL after this time. Returns when its mux has ended.
 pub(crate) fn stop(dir: &AppDir, time: Duration) -> Result<()> {
-    let mut app = RunningApp::connect(dir)?;
+    let mut app = RunningApp::connect(dir, Cure::Nothing)?;
     send(dir, Signal::SIGTERM)?;
     if !app.ends_within(time)? {
         send(dir, Signal::SIGKILL)?;
@@ -33,14 +33,14 @@ pub(crate) fn stop(dir: &AppDir, time: Duration) -> Result<()> {
 
 /// Sends a signal to an app. Returns when the signal was sent; after SIGKILL when the mux has ended.
 pub(crate) fn kill(dir: &AppDir, signal: Signal) -> Result<()> {
-    let app = RunningApp::connect(dir)?;
+    let app = RunningApp::connect(dir, Cure::Nothing)?;
     send(dir, signal)?;
     if signal == Signal::SIGKILL { app.report_end() } else { Ok(()) }
 }
 
 /// Has the keeper of an app start its mux again. Returns when the next mux can be reached.
 pub(crate) fn restart(dir: &AppDir) -> Result<()> {
-    let mut before = RunningApp::connect(dir)?;
+    let mut before = RunningApp::connect(dir, Cure::Start)?;
     status::control(dir, &ControlRequest::Restart)?;
     if !before.ends_within(limits::ANSWER)? {
         bail!("app {}: its mux has not ended in {:?}", dir.name(), limits::ANSWER);
@@ -89,9 +89,9 @@ struct RunningApp<'a> {
 }
 
 impl<'a> RunningApp<'a> {
-    fn connect(dir: &'a AppDir) -> Result<Self> {
+    fn connect(dir: &'a AppDir, cure: Cure) -> Result<Self> {
         let hello = Hello::default();
-        let socket = find::retry(dir, Some(Duration::ZERO), Cure::Nothing, |endpoints| {
+        let socket = find::retry(dir, Some(Duration::ZERO), cure, |endpoints| {
             let file = endpoints.session().with_context(|| {
                 format!("app {}: its mux does not support sessions (it is rkt's own)", dir.name())
             })?;

@@ -14,9 +14,10 @@ pub struct Pattern(LazyLock<Vec<u8>>);
 /// All bytes there are.
 pub static ANY: Pattern = Pattern(LazyLock::new(|| periods(|byte| byte)));
 
-/// Without those by which sequences begin: what attach shows on a terminal is these bytes, one for one.
+/// Without those by which sequences begin, and the query for the answerback: what attach shows on a
+/// terminal is these bytes, one for one.
 pub static TEXT: Pattern = Pattern(LazyLock::new(|| {
-    periods(|byte| if matches!(byte, 0x1b | 0x80..=0x9f) { byte ^ 0x40 } else { byte })
+    periods(|byte| if matches!(byte, 0x05 | 0x1b | 0x80..=0x9f) { byte ^ 0x40 } else { byte })
 }));
 
 fn periods(as_byte: fn(u8) -> u8) -> Vec<u8> {

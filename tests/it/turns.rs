@@ -522,10 +522,12 @@ fn an_app_is_answered_where_the_clients_terminal_does_not() {
     assert_eq!(read(1), "x");
     // Of a name alone some terminals know nothing, and no program waits for it.
     ask(b"\x1b[>q");
+    local.shown.wait_for("\x1b[>q");
     local.press(b"\x1bP>|real\x1b\\y");
     assert_eq!(read(11), "\x1bP>|real\x1b\\y");
     // One that answers in time is the only one that does.
     ask(b"\x1b[6n");
+    local.shown.wait_for("\x1b[6n");
     local.press(b"\x1b[9;9Rz");
     assert_eq!(read(7), "\x1b[9;9Rz");
     attach.signal(Signal::SIGSTOP);

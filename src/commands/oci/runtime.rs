@@ -57,10 +57,11 @@ impl Runtime {
         };
         let mut settings: Vec<(String, String)> =
             env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with(PREFIX)).collect();
-        let (found, complaint) = match of_administrator() {
+        let (mut found, complaint) = match of_administrator() {
             Ok(found) => (found, None),
             Err(e) => (Vec::new(), Some(format!("{e:#}"))),
         };
+        let complaint = complaint.or(take_files_of_all(&mut found));
         for (name, value) in found {
             if !settings.iter().any(|(known, _)| *known == name) {
                 settings.push((name, value));
@@ -68,8 +69,6 @@ impl Runtime {
         }
         let named = settings.iter().find(|(name, _)| name == RUNTIME).map(|(_, path)| path.clone());
         settings.retain(|(name, _)| name != RUNTIME && !process::PRIVATE_ENV.contains(&&**name));
-        let shared = take_files_of_all(&mut settings);
-        let complaint = complaint.or(shared);
         let program = match named {
             Some(path) => named_runtime(&path)?,
             None => usual_runtime()?,
