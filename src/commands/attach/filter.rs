@@ -2,10 +2,10 @@
 //! the clipboard, notifications, files, passthrough, and all that is not known.
 //!
 //! Pure, with constant memory. Invariant: of text only an incomplete character is held back, which no
-//! terminal shows. A sequence is held back until
-//! its class is known, for at most [`limits::SEQUENCE`] bytes. A refused string is dropped as a
-//! whole, in any length and in any pieces. Unknown strings are refused, and so are future
-//! extensions of terminals. The 8-bit forms (C1) of introducers become U+FFFD.
+//! terminal shows. A sequence is held back until its class is known, for at most
+//! [`limits::SEQUENCE`] bytes. A refused string is dropped as a whole, in any length and in any
+//! pieces. What is unknown is refused, and so are future extensions of terminals. The 8-bit forms
+//! (C1) of introducers become U+FFFD.
 //!
 //! The filter runs the state machine of [`scan`](crate::core::screen::scan), but not its `Scanner`.
 //! A `Scanner` cuts strings as terminals read them and holds them back whole. The filter decides at

@@ -33,8 +33,8 @@ use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::{escape, limits};
 
-/// How long a line of ours waits for the end of the app's current sequence. Mostly the
-/// rest comes with the next write; otherwise it continues behind the line.
+/// How long a line of ours waits for the end of the app's current sequence. Mostly the rest comes
+/// with the next write; otherwise it continues behind the line.
 const NOTE_HOLD: Duration = Duration::from_millis(50);
 
 /// Replies of the terminal to the app are expected for so long: a mux waits for them no longer.
@@ -254,7 +254,7 @@ pub(crate) fn resume() -> io::Result<()> {
     if let Some(raw) = raw {
         set_modes(&raw)?;
     }
-    hand_over(ScreenOwner::App);
+    give_to_app();
     Ok(())
 }
 
@@ -432,7 +432,7 @@ fn lock_for_output() -> Option<MutexGuard<'static, TerminalScreen>> {
 
 /// Restores everything until [`resume`].
 pub(crate) fn suspend() {
-    hand_over(ScreenOwner::Shell);
+    give_to_shell();
     if let Some(modes) = lock(&MODES).as_ref() {
         let _ = restore_modes(modes);
     }
@@ -442,7 +442,7 @@ pub(crate) fn suspend() {
 pub(crate) fn restore() {
     // First, so that a flood of output does not keep the screen.
     RESTORED.store(true, Ordering::Relaxed);
-    hand_over(ScreenOwner::Shell);
+    give_to_shell();
     if let Some(modes) = lock(&MODES).take() {
         let _ = restore_modes(&modes);
     }
@@ -485,31 +485,35 @@ fn undo(screen: &TerminalScreen) -> Vec<u8> {
     restorer.sequence(cols)
 }
 
-/// Gives the screen to an owner, and undoes the app's changes before the shell gets it.
-fn hand_over(to: ScreenOwner) {
+/// Gives the screen to the app, unless everything is restored.
+fn give_to_app() {
+    let Some(mut screen) = lock_soon(Instant::now() + limits::STUCK) else { return };
+    if is_restored() {
+        return;
+    }
+    if screen.owner == ScreenOwner::Shell {
+        HAS_TEXT.store(screen.restorer.is_some(), Ordering::Relaxed);
+    }
+    screen.owner = ScreenOwner::App;
+    SCREEN_FREED.notify_all();
+}
+
+/// Undoes the app's changes, and gives the screen to the shell.
+fn give_to_shell() {
     let until = Instant::now() + limits::STUCK;
     let Some(mut screen) = lock_soon(until) else { return };
-    if to == ScreenOwner::App {
-        if is_restored() {
-            return;
-        }
-        if screen.owner == ScreenOwner::Shell {
-            HAS_TEXT.store(screen.restorer.is_some(), Ordering::Relaxed);
-        }
-    } else {
-        if screen.owner == ScreenOwner::App {
-            let undo = undo(&screen);
-            let out = [std::mem::take(&mut screen.wipe_notice), undo].concat();
-            if write_soon(&out, until) {
-                screen.restorer.iter_mut().for_each(Restorer::forget);
-            }
-        }
-        restore_title(&mut screen, until);
-        if screen.asked_at.take().is_some_and(|at| at.elapsed() < REPLY) {
-            drop_replies();
+    if screen.owner == ScreenOwner::App {
+        let undo = undo(&screen);
+        let out = [std::mem::take(&mut screen.wipe_notice), undo].concat();
+        if write_soon(&out, until) {
+            screen.restorer.iter_mut().for_each(Restorer::forget);
         }
     }
-    screen.owner = to;
+    restore_title(&mut screen, until);
+    if screen.asked_at.take().is_some_and(|at| at.elapsed() < REPLY) {
+        drop_replies();
+    }
+    screen.owner = ScreenOwner::Shell;
     SCREEN_FREED.notify_all();
 }
 
@@ -556,8 +560,7 @@ fn drop_replies() {
     }
 }
 
-/// Locks the screen between two sequences of the app, or within one that does not end
-/// soon.
+/// Locks the screen between two sequences of the app, or within one that does not end soon.
 fn lock_between_sequences(until: Instant) -> Option<MutexGuard<'static, TerminalScreen>> {
     let hold = until.min(Instant::now() + NOTE_HOLD);
     loop {
