@@ -3,8 +3,8 @@
 //! | module | is |
 //! |---|---|
 //! | [`state`] | the state directory of an app |
-//! | [`files`] | reading and replacing files |
 //! | [`tree`] | removing directories that others have filled |
+//! | [`files`] | reading and replacing files |
 //! | [`walk`] | opening files without others' links |
 //! | [`fd_message`] | messages with descriptors |
 //! | [`diagnostics`], [`print`] | messages and output |

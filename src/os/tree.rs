@@ -7,8 +7,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
+
+use super::files::all_names;
 
 /// Removes a directory with all that is in it.
 ///
@@ -30,7 +32,7 @@ pub(crate) fn empty(path: &Path) -> io::Result<()> {
     let top = open(CWD, path)?;
     let mut moved = 0_u64;
     loop {
-        let names = names(&top)?;
+        let names = all_names(&top)?;
         if names.is_empty() {
             return Ok(());
         }
@@ -39,7 +41,7 @@ pub(crate) fn empty(path: &Path) -> io::Result<()> {
                 continue;
             }
             let dir = open(&top, &name)?;
-            for inner in self::names(&dir)? {
+            for inner in all_names(&dir)? {
                 while !remove_one(&dir, &inner)? {
                     moved += 1;
                     match renameat(&dir, &inner, &top, format!(".{moved}")) {
@@ -71,18 +73,6 @@ fn remove_one(dir: &OwnedFd, name: &CString) -> io::Result<bool> {
 fn open(dir: impl AsFd, name: impl rustix::path::Arg) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(dir, name, flags, Mode::empty())?)
-}
-
-/// The names in a directory.
-fn names(dir: &OwnedFd) -> io::Result<Vec<CString>> {
-    let mut names = Vec::new();
-    for entry in Dir::new(open(dir, ".")?)? {
-        let entry = entry?;
-        if ![c".", c".."].contains(&entry.file_name()) {
-            names.push(entry.file_name().to_owned());
-        }
-    }
-    Ok(names)
 }
 
 #[cfg(test)]
