@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::containers::oci::Create;
+use crate::logfmt::encoder::LogTarget;
+use crate::logfmt::spec::LogSpec;
 use crate::logfmt::stamp::StampText;
 use crate::systemd::process;
 use crate::types::escape::line;
@@ -22,8 +24,6 @@ use crate::types::time::Now;
 const SETTINGS: &str = "/etc/iottymux/oci.env";
 /// The path of the real runtime, there or in the environment.
 const RUNTIME: &str = "IOTTYMUX_OCI_RUNTIME";
-/// Options that may name files.
-const FILES: [&str; 2] = ["IOTTYMUX_LOG", "IOTTYMUX_RECORD"];
 /// What all settings begin with.
 const PREFIX: &str = "IOTTYMUX_";
 /// The usual runtimes, the first that is there counts.
@@ -80,7 +80,13 @@ impl Runtime {
 /// Takes out files that all containers would write, each by its own mux; returns what is said of it.
 fn take_files_of_all(settings: &mut Vec<(String, String)>) -> Option<String> {
     let is_file = |(name, value): &mut (String, String)| {
-        FILES.contains(&&**name) && value.split(',').any(|log| log.contains(":/"))
+        let parse = match &**name {
+            "IOTTYMUX_LOG" => LogSpec::log,
+            "IOTTYMUX_RECORD" => LogSpec::recording,
+            _ => return false,
+        };
+        let is_one = |spec| matches!(parse(spec), Ok(LogSpec { target: LogTarget::File(_), .. }));
+        value.split(',').any(is_one)
     };
     let taken: Vec<_> = settings.extract_if(.., is_file).collect();
     let (name, value) = taken.first()?;
