@@ -8,6 +8,7 @@ use rustix::termios::tcgetwinsize;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
+use crate::views::terminal;
 
 const DETACH: &[u8] = b"\x10\x11";
 
@@ -116,8 +117,7 @@ fn it_detaches_behind_a_paste_that_nobody_takes() {
 
 /// What a terminal shows of this, by its first rows.
 fn seen_on(shown: &str, rows: u16) -> Vec<String> {
-    let number = |number| std::num::NonZeroU16::new(number).unwrap();
-    let mut seen = vt100::Parser::new(number(rows), number(99), 0);
+    let mut seen = terminal(rows, 99);
     seen.process(shown.as_bytes());
     seen.screen().rows(0, 99).collect()
 }
@@ -339,11 +339,7 @@ fn a_new_client_learns_about_others() {
     leaves.shown.wait_for(others);
     leaves.press(DETACH);
     assert_eq!(left.ends(), 0);
-    let mut seen = vt100::Parser::new(
-        std::num::NonZeroU16::new(24).unwrap(),
-        std::num::NonZeroU16::new(50).unwrap(),
-        0,
-    );
+    let mut seen = terminal(24, 50);
     seen.process(leaves.shown_before_mark().as_bytes());
     let seen = seen.screen().contents();
     assert!(

@@ -56,7 +56,8 @@ fn picture<'a>(
     (terminal.screen().contents_formatted(), terminal.screen().cursor_position())
 }
 
-fn terminal(rows: u16, cols: u16) -> vt100::Parser {
+/// Another terminal, of this size.
+pub fn terminal(rows: u16, cols: u16) -> vt100::Parser {
     vt100::Parser::new(rows.try_into().unwrap(), cols.try_into().unwrap(), 0)
 }
 

@@ -538,7 +538,6 @@ fn the_row_of_the_cursor_stays_on_the_alternate_screen() {
 /// What another emulator (the vt100 crate) shows, in the sequences that it knows.
 mod another {
     use super::*;
-    use std::num::NonZeroU16;
 
     fn known() -> impl Strategy<Value = String> {
         let count = || prop_oneof![Just(String::new()), (1u16..9).prop_map(|n| n.to_string())];
@@ -579,8 +578,7 @@ mod another {
         /// inserted, and differs in full rows, outside of regions and over halves of characters.
         #[test]
         fn shows_the_same(pieces in prop::collection::vec(known(), 0..40)) {
-            let number = |n| NonZeroU16::new(n).unwrap();
-            let mut other = vt100::Parser::new(number(SIZE.rows), number(SIZE.cols), 0);
+            let mut other = vt100();
             let mut screen = Screen::new(SIZE);
             for piece in &pieces {
                 screen.process(piece.as_bytes());
@@ -719,6 +717,12 @@ fn a_character_behind_an_escape_is_whole_however_it_is_cut() {
     assert!(begun.redraw(SIZE).ends_with(&bytes[1..4]));
 }
 
+/// Another terminal.
+fn vt100() -> vt100::Parser {
+    let [rows, cols] = [SIZE.rows, SIZE.cols].map(|number| number.try_into().unwrap());
+    vt100::Parser::new(rows, cols, 0)
+}
+
 /// A picture or a clipboard of which only the end is to come.
 #[test]
 fn the_rest_of_a_long_string_is_no_text() {
@@ -726,11 +730,7 @@ fn the_rest_of_a_long_string_is_no_text() {
         for cut in [3000, 3000 + end.len() - 1] {
             let string = format!("{begin}{}{end}", "x".repeat(3000 - begin.len()));
             let (before, after) = string.split_at(cut);
-            let mut seen = vt100::Parser::new(
-                std::num::NonZeroU16::new(SIZE.rows).unwrap(),
-                std::num::NonZeroU16::new(SIZE.cols).unwrap(),
-                0,
-            );
+            let mut seen = vt100();
             seen.process(&shown(SIZE, format!("text{before}").as_bytes()).redraw(SIZE));
             seen.process(format!("{after} goes on").as_bytes());
             assert_eq!(seen.screen().contents(), "text goes on", "{begin:?} {cut}");
