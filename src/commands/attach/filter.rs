@@ -108,6 +108,8 @@ const SAVE_TITLE: &str = "\x1b[22;0t";
 const RESTORE_TITLE: &str = "\x1b[23;0t";
 /// Control characters of text.
 const PLAIN: &[u8] = b"\n\r\t\x08\x07";
+/// Terminals ignore it, or show it.
+const DEL: u8 = 0x7f;
 /// Cancels a sequence.
 const CANCEL: u8 = 0x18;
 
@@ -136,13 +138,17 @@ impl Filter {
     /// The bytes that the terminal gets; `out` is memory for them.
     pub(crate) fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
-        if let Some(scanner) = &mut self.scanner {
-            let mut at = 0;
+        if let Some(mut scanner) = self.scanner.take() {
+            let is_plain = |byte: &u8| *byte >= b' ' && *byte != DEL || PLAIN.contains(byte);
+            let (mut plain, mut at) = (std::mem::take(&mut self.begun), 0);
             while let Some(piece) = scanner.next(bytes, &mut at) {
                 if let Piece::Text(text) = piece {
-                    out.extend(text.iter().filter(|byte| **byte >= b' ' || PLAIN.contains(byte)));
+                    plain.extend(text.iter().copied().filter(is_plain));
                 }
             }
+            self.scanner = Some(scanner);
+            self.show(&plain, out);
+            self.begun = out.split_off(out.len() - unfinished(out));
             return out;
         }
         if self.begun.is_empty()
@@ -491,13 +497,13 @@ mod tests {
 
     #[test]
     fn a_terminal_without_sequences_gets_the_text() {
-        let stream = "a\x1b[1;31mb\x0e\x0f\x05\x18\x1b]0;t\x07\x1bP1$qx\x1b\\\x1b(0é漢\t\r\n\x08\x07\x1b[3\x18c\x1bM\x1b\x1b[mz";
+        let stream = "\x7f\u{9d}a\x1b[1;31mb\x0e\x0f\x05\x18\x1b]0;t\x07\x1bP1$qx\x1b\\\x1b(0é漢\t\r\n\x08\x07\x1b[3\x18c\x1bM\x1b\x1b[mz";
         for size in 1..=stream.len() {
             let (mut filter, mut memory) = (Filter::of_text(), Vec::new());
             let pieces = stream.as_bytes().chunks(size);
             let out: Vec<u8> =
                 pieces.flat_map(|piece| filter.read(piece, &mut memory).to_vec()).collect();
-            assert_eq!(String::from_utf8(out).unwrap(), "abé漢\t\r\n\x08\x07cz", "{size}");
+            assert_eq!(String::from_utf8(out).unwrap(), "\u{fffd}abé漢\t\r\n\x08\x07cz", "{size}");
         }
         assert_eq!(Filter::of_text().restore_title(), "");
     }
