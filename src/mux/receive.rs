@@ -132,12 +132,13 @@ impl Mux {
             }
             _ if !inbound.has_greeted() => bail!("its first frame is not a hello"),
             Item::Data(Stream::Stdin, bytes) if inbound == Inbound::Typing => {
-                let longest = session.longest_line(bytes);
-                if longest.is_some_and(|longest| longest > limits::TERMINAL_LINE)
-                    && self.sources.tty().is_some_and(pty::edits_lines)
-                {
+                if let Some(longest) = session.longest_line(bytes) {
+                    let is_edited = self.sources.tty().is_some_and(pty::edits_lines);
                     let most = limits::TERMINAL_LINE;
-                    bail!("the app's terminal cuts lines of more than {most} bytes");
+                    if is_edited && longest > most {
+                        bail!("the app's terminal cuts lines of more than {most} bytes");
+                    }
+                    self.input.queue.set_edited(is_edited);
                 }
                 self.type_in(id, bytes, Instant::now());
             }

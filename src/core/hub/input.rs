@@ -96,6 +96,10 @@ pub(crate) struct Input {
     /// The users whose input waits.
     users: BTreeMap<u32, Share>,
     turn: Option<LineTurn>,
+    /// Bytes queued since the last end of a line.
+    unended: usize,
+    /// Whether the app's terminal edited lines when a program typed last.
+    is_edited: bool,
     /// The one whose input alone goes on, and its right; that of others waits, unless their right is
     /// higher.
     only: Option<(ClientId, Right)>,
@@ -120,6 +124,8 @@ impl Input {
             writers: BTreeMap::new(),
             users: BTreeMap::new(),
             turn,
+            unended: 0,
+            is_edited: false,
             only: None,
             served: 0,
             enters: VecDeque::new(),
@@ -151,6 +157,11 @@ impl Input {
         if let Some(writer) = self.writers.get_mut(&id) {
             writer.enter_apart = true;
         }
+    }
+
+    /// A program types; whether the app's terminal edits lines now.
+    pub(crate) fn set_edited(&mut self, is_edited: bool) {
+        self.is_edited = is_edited;
     }
 
     /// The offset of the next return that comes in a read of its own, from this one on.
@@ -261,7 +272,7 @@ impl Input {
     /// asks and does not read gets no more answers than fit.
     pub(crate) fn insert(&mut self, bytes: &[u8]) {
         if bytes.len() <= self.queue.free() {
-            self.queue.append([bytes, &[]], None);
+            self.append([bytes, &[]], None);
         }
     }
 
@@ -454,6 +465,7 @@ impl Input {
     /// Queues the next bytes of a client, of which so many are left.
     fn pass(&mut self, id: ClientId, pieces: [&[u8]; 2], left: usize, now: Instant) {
         self.served += 1;
+        self.end_line_of_others(id, pieces);
         let Some(writer) = self.writers.get_mut(&id) else { return };
         writer.served = self.served;
         if let Some(share) = self.users.get_mut(&writer.uid) {
@@ -480,7 +492,7 @@ impl Input {
                 self.keep_turn();
             }
         }
-        self.queue.append(pieces, client);
+        self.append(pieces, client);
         if let Some(Typist { kept: Some(kept), .. }) = self.writers.get_mut(&id)
             && let Some((_, position)) = client
             && position - kept.acknowledged >= limits::ACKNOWLEDGED
@@ -491,6 +503,26 @@ impl Input {
         if ended {
             self.ends.push_back((self.queue.end(), id));
             self.writers.remove(&id);
+        }
+    }
+
+    /// Ends the half line that others left at a terminal which edits lines, if this client's next one
+    /// does not fit behind it: the kernel would drop that without a word.
+    fn end_line_of_others(&mut self, id: ClientId, pieces: [&[u8]; 2]) {
+        let Some(writer) = self.writers.get(&id) else { return };
+        let begins = writer.merge == Merge::Lines && self.turn.is_none_or(|turn| turn.client != id);
+        let first = pieces.concat().iter().position(|byte| is_end(*byte)).map_or(0, |at| at + 1);
+        let is_cut = self.unended + first > limits::TERMINAL_LINE;
+        if self.is_edited && begins && self.unended > 0 && is_cut {
+            self.insert(b"\n");
+        }
+    }
+
+    fn append(&mut self, pieces: [&[u8]; 2], client: Option<(InputRecord, u64)>) {
+        self.queue.append(pieces, client);
+        for piece in pieces {
+            let end = piece.iter().rposition(|byte| is_end(*byte));
+            self.unended = end.map_or(self.unended + piece.len(), |at| piece.len() - at - 1);
         }
     }
 
@@ -534,6 +566,10 @@ impl Typist {
 }
 
 /// The length of the line that these bytes begin and do not end.
+const fn is_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
 fn half_line([a, b]: [&[u8]; 2]) -> usize {
     let behind = |piece: &[u8]| memrchr(b'\n', piece).map(|at| piece.len() - at - 1);
     behind(b).unwrap_or_else(|| b.len() + behind(a).unwrap_or(a.len()))
