@@ -17,6 +17,7 @@ while read -r line; do
     say\ *) echo "[all] ${line#say }" ;;
     save-all) echo 'Saved the game' ;;
     stop) echo world saved; exit 0 ;;
+    list) echo '2 players: ann bob' ;;
     *) echo "$line" ;;
   esac
 done
@@ -56,7 +57,7 @@ fn follow(pod: &Pod, page: &str) -> String {
             fs::write(path, text).unwrap();
         } else if kind == "console" {
             for command in text.lines().filter_map(|line| line.strip_prefix("# ")) {
-                said += &pod.run(&["sh", "-c", command]);
+                said += &pod.run(&["sh", "-c", &format!("exec 2>&1; {command}")]);
                 done += 1;
             }
         }
@@ -101,6 +102,37 @@ fn screen_and_tmux() {
     };
     eventually("the bot has the line", || shown().matches("reload").count() > 1);
     pod.systemctl(&["stop", "bot"]);
+}
+
+/// Each line that the page shows is printed.
+#[test]
+fn scripts() {
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/srv/game\n";
+    let pod = with_program(plan.unit("game.service", unit), "srv/game").boot();
+    pod.systemctl(&["start", "game"]);
+    let said = follow(&pod, "scripts");
+    let shown = blocks("scripts").into_iter().filter(|(_, kind, _)| kind == "console");
+    let shown: Vec<String> = shown.map(|(.., text)| text).collect();
+    let answers: Vec<&str> =
+        shown.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with("# ")).collect();
+    assert!(said.ends_with(&(answers.join("\n") + "\n")), "{said}");
+}
+
+/// A full-screen program, seen by somebody who comes later.
+#[test]
+fn terminal_service() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.boot();
+    let said = follow(&pod, "terminal-service");
+    assert!(said.ends_with("active\n"), "{said}");
+    let screen = || pod.run(&["iottymux", "logs", "board"]);
+    eventually("it draws", || screen().contains("load average"));
+    let attach = "timeout 20 script -qec 'iottymux attach board' /dev/null";
+    let seen = pod.run(&["sh", "-c", &format!("(sleep 2; printf '\\020\\021') | {attach}")]);
+    assert!(seen.contains("load average") && seen.contains("detached from app board"), "{seen}");
+    pod.run(&["systemctl", "is-active", "board"]);
+    pod.run(&["iottymux", "disable", "board"]);
 }
 
 #[test]
