@@ -80,7 +80,7 @@ pub(crate) fn enable(
     let muxes = app.muxes()?;
     if asked[0] == Some(StreamMode::Tty) {
         told.push(format!(
-            "^C and ^D at its terminal go to {} and may end it; ctrl-p ctrl-q leaves\n",
+            "ctrl-p ctrl-q leaves its terminal; ^C and ^D may end {}\n",
             app.service
         ));
     }

@@ -7,7 +7,7 @@ use crate::pod::{Plan, Pod, project_file};
 use crate::proc::{Said, eventually};
 
 /// A program as the example has it: commands on its console, and one that stops it.
-const SERVER: &str = r#"#!/bin/bash
+pub(crate) const SERVER: &str = r#"#!/bin/bash
 echo game server up
 while read -r -e -p '> ' line; do
   case $line in

@@ -35,6 +35,7 @@ mod no_room;
 mod package;
 #[path = "../support/pair.rs"]
 mod pair;
+mod picture;
 mod piped;
 mod pod;
 mod podman;
