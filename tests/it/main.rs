@@ -76,7 +76,6 @@ mod oci;
 mod packaging;
 mod pass;
 mod programs;
-mod pulse;
 mod queries;
 mod quiet;
 mod quota;

@@ -18,7 +18,6 @@ use super::connection::Connection;
 use super::dial::NewConnection;
 use super::input::LocalInput;
 use super::io_threads::{self, AttachEvent, EventSender};
-use super::liveness::Liveness;
 use super::losses::SessionLosses;
 use super::notices::Notices;
 use super::terminal;
@@ -46,7 +45,6 @@ impl<'a> Attached<'a> {
             input,
             notices,
             losses: SessionLosses::default(),
-            liveness: Liveness::Answering,
             app_ended: None,
             by_person: false,
             waits_from: request.must_deliver.then(|| Instant::now() + PATIENCE),
@@ -82,7 +80,6 @@ impl<'a> Attached<'a> {
 
     /// Takes over a new connection.
     pub(crate) fn begin(&mut self, new: NewConnection) -> Result<()> {
-        self.liveness = Liveness::Answering;
         self.connection = new.connection;
         for (downlink, socket) in new.downlinks {
             let shown = self.connection.wanted.outputs.clone();
@@ -113,7 +110,7 @@ impl<'a> Attached<'a> {
         self.release_held_keys()?;
         terminal::read_keys(self.input.deadline().is_some())
             .context("cannot set up the local terminal")?;
-        self.on_time(Instant::now())?;
+        self.on_time(Instant::now());
         Ok(())
     }
 
@@ -129,11 +126,10 @@ impl<'a> Attached<'a> {
     }
 
     /// Handles everything that is due.
-    fn on_time(&mut self, now: Instant) -> Result<()> {
+    fn on_time(&mut self, now: Instant) {
         if self.notices.needs_redraw(now, io_threads::reads()) {
             self.redraw();
         }
-        self.check_liveness(now)?;
         if self.notices.is_overdue(now) {
             self.say_pending();
         }
@@ -147,7 +143,6 @@ impl<'a> Attached<'a> {
             let name = self.name();
             self.say(&format!("app {name}: {len} bytes were lost here: this output is slow"));
         }
-        Ok(())
     }
 
     /// Waits until something is ready or due.
@@ -187,7 +182,6 @@ impl<'a> Attached<'a> {
             self.input.deadline(),
             self.notices.deadline(),
             self.losses.deadline(),
-            self.liveness.deadline(),
             self.waits_from,
         ];
         parts.into_iter().flatten().min()

@@ -244,7 +244,6 @@ impl Attached<'_> {
             }
             return Ok(());
         }
-        self.expect_answer();
         let mut typed = &buffer[..len];
         if self.notices.edits_lines() && !typed.ends_with(b"\n") {
             terminal::begin_line();

@@ -39,8 +39,6 @@ pub(crate) enum AttachEvent {
     Closing,
     /// Another user has asked the mux to detach us.
     Detached,
-    /// Whether the mux has answered a probe, if only by a refusal.
-    ProbeDone(bool),
     /// The answer to a request.
     Answer(Answer),
     /// Our right to type has changed.

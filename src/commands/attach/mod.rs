@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`event_loop`] | the main thread: waits for input, events and deadlines |
 //! | [`receive`], [`input`] | what it does with the mux's messages; with keys and a program's input |
-//! | [`notices`], [`losses`], [`liveness`] | lines for the user; lost output; a mux that hangs |
+//! | [`notices`], [`losses`] | lines for the user; lost output |
 //! | [`lines`] | the text of some of these lines |
 //! | [`sent`] | input that the next mux may need |
 //! | [`io_threads`] | the threads that may block: output, signals, connecting |
@@ -31,7 +31,6 @@ mod io_threads;
 mod key;
 pub(crate) mod keys;
 mod lines;
-mod liveness;
 mod losses;
 mod mark;
 pub(crate) mod mode;
@@ -54,7 +53,6 @@ use self::guard::Guard;
 use self::input::LocalInput;
 use self::io_threads::EventSender;
 use self::keys::{Keys, Sequence};
-use self::liveness::Liveness;
 use self::losses::SessionLosses;
 use self::mode::AttachMode;
 use self::notices::{LocalTerminal, Notices};
@@ -144,7 +142,6 @@ pub(crate) struct Attached<'a> {
     pub(crate) input: LocalInput,
     pub(crate) notices: Notices,
     pub(crate) losses: SessionLosses,
-    pub(crate) liveness: Liveness,
     /// How the app ended, until it is started again.
     pub(crate) app_ended: Option<AppStatus>,
     /// A person uses it, and is told how it ends.

@@ -11,7 +11,6 @@ use signal_hook::low_level::emulate_default_handler;
 use super::connection::AnnouncedEnd;
 use super::dial::{self, Earlier, NewConnection, SessionProgress};
 use super::io_threads::AttachEvent;
-use super::liveness::Liveness;
 use super::mode::AttachMode;
 use super::{AttachRequest, Attached, Leave, terminal};
 use crate::commands::find::{self, Cure};
@@ -50,7 +49,6 @@ impl Attached<'_> {
             AttachEvent::Rights(rights) => self.on_rights(&rights),
             AttachEvent::ScreenDrawn => self.notices.on_screen_drawn(),
             AttachEvent::LinesWiped => self.notices.on_wiped(),
-            AttachEvent::ProbeDone(answers) => self.on_probe_done(answers),
             AttachEvent::Answer(answer) => self.on_answer(&answer),
             AttachEvent::InputQueued(position) => self.input.on_queued(position.offset),
             AttachEvent::StdinDone => {
@@ -150,7 +148,6 @@ impl Attached<'_> {
         if !self.connection.end_downlink() {
             return Ok(());
         }
-        self.liveness = Liveness::Answering;
         self.say_pending();
         let reconnects = !self.request.reconnect.is_zero();
         Err(match (self.connection.announced_end, progress, end) {
