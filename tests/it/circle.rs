@@ -1,19 +1,13 @@
 //! No attach in a terminal that the app itself shows: its output would go round for ever.
 
-use std::cell::Cell;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-
-use iottymux::types::size::Size;
-
-use nix::unistd::geteuid;
+use std::os::unix::fs::symlink;
 
 use crate::installed::is_installed;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 use crate::skip::skip;
-use crate::tmux::Tmux;
 
 /// A shell that is an app with a terminal.
 fn shell(rig: &Rig, name: &str) {
@@ -93,39 +87,6 @@ fn nor_through_another_app() {
     end(&rig, &["one", "two"]);
 }
 
-#[test]
-fn nor_through_screen() {
-    if !is_installed("screen") {
-        return skip("screen", "it is not installed");
-    }
-    if !geteuid().is_root() {
-        return skip("root", "only root sees what screen has open");
-    }
-    let rig = Rig::new();
-    shell(&rig, "one");
-    let dir = tempfile::Builder::new()
-        .prefix("screen")
-        .permissions(fs::Permissions::from_mode(0o700))
-        .tempdir()
-        .unwrap();
-    // screen has a screen of its own, so its output is not in the logs.
-    let (why, over) = (rig.file("why"), rig.file("over"));
-    let inside = format!("{} 2>{}", attach("one"), why.display());
-    types(
-        &rig,
-        "one",
-        &format!(
-            "TERM=xterm SCREENDIR={} screen -c /dev/null sh -c '{inside}'; echo over >{}",
-            dir.path().display(),
-            over.display()
-        ),
-    );
-    eventually("screen has ended", || over.exists());
-    let why = fs::read_to_string(why).unwrap_or_default();
-    assert!(why.contains("its terminal shows this one"), "{why} {}", logs(&rig, "one"));
-    end(&rig, &["one"]);
-}
-
 /// Nothing tells which terminal such a program shows, as with ssh and sudo.
 #[test]
 fn nor_through_a_program_that_passes_bytes_on() {
@@ -142,35 +103,5 @@ fn nor_through_a_program_that_passes_bytes_on() {
     let why = fs::read_to_string(why).unwrap_or_default();
     let error = "iottymux: attached to app one: its terminal shows this one";
     assert!(why.contains(error) && why.contains("code 1"), "{why}");
-    end(&rig, &["one"]);
-}
-
-/// The circle is closed by tmux, after `attach` has begun.
-#[test]
-fn a_circle_that_another_program_closes_is_broken() {
-    let Some(tmux) = Tmux::start() else { return };
-    let rig = Rig::new();
-    shell(&rig, "one");
-    let state = rig.state();
-    let export = format!("export IOTTYMUX_STATE_DIR={} TERM=xterm-256color", state.display());
-    let command = format!("{export}; {}; exec cat", attach("one"));
-    let window = tmux.window(Size { rows: 20, cols: 150 }, "record", &command);
-    window.wait_for("leaves");
-    let socket = window.run(&["display-message", "-p"], &["#{socket_path}"]);
-    let target = window.run(&["display-message", "-p"], &["#{window_id}"]);
-    let line = format!(
-        "TERM=xterm tmux -S {} attach ';' select-window -t {}",
-        socket.trim(),
-        target.trim()
-    );
-    types(&rig, "one", &line);
-    eventually("tmux shows the window", || !window.run(&["list-clients"], &[]).trim().is_empty());
-    // Sparks that go round: tmux draws its window anew.
-    let cols = Cell::new(150);
-    eventually("the circle is seen", || {
-        cols.set(299 - cols.get());
-        window.resize(Size { rows: 20, cols: cols.get() });
-        window.text().contains("its terminal shows this one")
-    });
     end(&rig, &["one"]);
 }

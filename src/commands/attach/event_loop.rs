@@ -83,8 +83,7 @@ impl<'a> Attached<'a> {
         self.connection = new.connection;
         for (downlink, socket) in new.downlinks {
             let shown = self.connection.wanted.outputs.clone();
-            let dir = self.request.dir.clone();
-            io_threads::forward_output(&self.sender, socket, downlink, (dir, shown))?;
+            io_threads::forward_output(&self.sender, socket, downlink, shown)?;
         }
         self.on_rights(&new.rights.unwrap_or(Rights { types: true, why: String::new() }));
         Ok(())

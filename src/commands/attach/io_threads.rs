@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
@@ -16,7 +15,6 @@ use signal_hook::iterator::Signals;
 use super::dial::{Downlink, NewConnection, SessionProgress};
 use super::{circle, mark, terminal};
 use crate::os::mailbox::{self, Mailbox, Sender};
-use crate::os::state::AppDir;
 use crate::os::sys;
 use crate::types::stream::Stream;
 use crate::wire::{
@@ -127,9 +125,6 @@ pub(crate) fn catch_signals(sender: &EventSender, job_control: bool) -> Result<(
 
 /// Bytes per read of output: several frames of an app that prints without a pause.
 const OUTPUT_READ: usize = 256 * 1024;
-/// Reads and time after which `attach` looks for a circle again: a look may start a program.
-const CIRCLE_READS: u64 = 1024;
-const CIRCLE_PAUSE: Duration = Duration::from_secs(1);
 /// Reads of all connections that have returned bytes.
 static READS: AtomicU64 = AtomicU64::new(0);
 
@@ -144,10 +139,10 @@ pub(crate) fn forward_output(
     sender: &EventSender,
     from: UnixStream,
     downlink: Downlink,
-    (dir, shown): (AppDir, Vec<Stream>),
+    shown: Vec<Stream>,
 ) -> Result<()> {
     sender.spawn_with("output", move |sender| {
-        sender.send(forward(sender, from, downlink, (&dir, &shown)));
+        sender.send(forward(sender, from, downlink, &shown));
     })
 }
 
@@ -156,11 +151,10 @@ fn forward(
     sender: &EventSender,
     mut from: UnixStream,
     mut downlink: Downlink,
-    (dir, shown): (&AppDir, &[Stream]),
+    shown: &[Stream],
 ) -> AttachEvent {
     let mut buffer = vec![0; OUTPUT_READ];
     let mut decoder = Decoder::default();
-    let (mut looked_at, mut looked) = (reads(), Instant::now());
     let ended = loop {
         let bytes = match from.read(&mut buffer) {
             Ok(0) => break Ok(()),
@@ -168,20 +162,9 @@ fn forward(
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,
             Err(e) => break Err(e),
         };
-        let reads = READS.fetch_add(1, Ordering::Relaxed);
-        let is_due = reads - looked_at >= CIRCLE_READS
-            && shown.contains(&Stream::Tty)
-            && looked.elapsed() >= CIRCLE_PAUSE;
-        if is_due {
-            (looked_at, looked) = (reads, Instant::now());
-        }
-        let refusal = if mark::has_come_back(bytes) {
-            Some(circle::CIRCLE)
-        } else {
-            is_due.then(|| circle::refusal(dir)).flatten()
-        };
-        if let Some(why) = refusal {
-            return AttachEvent::Refused(why.to_owned());
+        READS.fetch_add(1, Ordering::Relaxed);
+        if mark::has_come_back(bytes) {
+            return AttachEvent::Refused(circle::CIRCLE.to_owned());
         }
         let forwarded = match &mut downlink {
             Downlink::Raw(stream) => write(*stream, bytes, shown).map(drop),

@@ -269,11 +269,6 @@ impl AppDir {
         state.and_then(|state| state.apps().ok()).unwrap_or_default()
     }
 
-    /// Another app of the same state directory.
-    pub(crate) fn neighbour(&self, name: &AppName) -> Self {
-        StateDir(self.state().to_owned()).app(name)
-    }
-
     /// The directory that the mux writes to: the app's, or the mux's own below it.
     pub(crate) fn dir(&self) -> PathBuf {
         if self.is_split() { self.path.join(MUX) } else { self.path.clone() }
