@@ -41,22 +41,6 @@ impl Metric {
         Self::Size,
     ];
 
-    /// Its column in the CSV file.
-    pub fn column(self) -> &'static str {
-        match self {
-            Self::Speed => "speed_mb_per_s",
-            Self::Cpu => "cpu_s_per_gib",
-            Self::ClientCpu => "client_cpu_s_per_gib",
-            Self::P50 => "p50_us",
-            Self::P99 => "p99_us",
-            Self::EachCpu => "cpu_us_each",
-            Self::Pss => "pss_mb",
-            Self::WakeUps => "wake_ups_per_s",
-            Self::Ready => "ready_ms",
-            Self::Size => "size_mb",
-        }
-    }
-
     /// Its unit, for people.
     pub fn unit(self) -> &'static str {
         match self {
