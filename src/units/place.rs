@@ -24,9 +24,6 @@ use crate::types::service::ServiceName;
 /// Mode of unit files: everybody may read them, `systemctl cat` does.
 const READABLE: u32 = 0o644;
 
-/// How the name of the unit begins in which `enable` tries a mux.
-pub(crate) const TRIAL: &str = "iottymux-check-";
-
 /// What happened to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
@@ -273,18 +270,13 @@ impl UnitDirectory {
         Ok(going)
     }
 
-    /// Removes the files of a killed `enable` that no service uses: incomplete files, the unit of a
-    /// trial, and templates without an app.
+    /// Removes the files of a killed `enable` that no service uses: incomplete files, and templates
+    /// without an app.
     pub(crate) fn sweep(&self) -> Result<Changes> {
         let all = self.all()?;
-        let is_trial = |found: &FoundUnit| {
-            let name = found.path.file_name().unwrap_or_default();
-            name.to_string_lossy().starts_with(TRIAL)
-        };
-        let has_app = all.iter().any(|found| found.owner().is_some() && !is_trial(found));
-        let is_left = |found: &&FoundUnit| {
-            found.may_go().is_ok() && (is_trial(found) || found.owner().is_none() && !has_app)
-        };
+        let has_app = all.iter().any(|found| found.owner().is_some());
+        let is_left =
+            |found: &&FoundUnit| found.may_go().is_ok() && found.owner().is_none() && !has_app;
         let mut going: Vec<PathBuf> =
             all.iter().filter(is_left).map(|found| found.path.clone()).collect();
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {

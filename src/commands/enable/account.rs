@@ -23,7 +23,7 @@ const LOGS: &str = "/var/log/iottymux";
 
 /// Creates the user of the muxes if it is missing.
 pub(crate) fn make(setup: &Setup) -> Result<()> {
-    if !setup.has_account() || ids()?.is_some() {
+    if !setup.has_account() || ids_of(NAME)?.is_some() {
         return Ok(());
     }
     let line = SYSUSERS.lines().find(|line| line.starts_with("u ")).unwrap_or_default();
@@ -54,7 +54,7 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
     if !setup.has_account() {
         return Ok(());
     }
-    let Some((uid, gid)) = ids()? else { return Ok(()) };
+    let Some((uid, gid)) = ids_of(NAME)? else { return Ok(()) };
     let muxes = app.muxes()?;
     let name = muxes.iter().find(|mux| mux.has_output()).map_or(&app.name, |mux| &mux.name);
     let own = Path::new(LOGS).join(name.as_str());
@@ -141,11 +141,11 @@ pub(crate) fn name(uid: u32) -> Option<String> {
     line.split_once(':').map(|(name, _)| name.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The IDs of the user and its group, if there is one. id(1) asks all name services; this static
+/// The IDs of a user and its group, if there is one. id(1) asks all name services; this static
 /// binary could only read /etc/passwd.
-fn ids() -> Result<Option<(u32, u32)>> {
+pub(crate) fn ids_of(name: &str) -> Result<Option<(u32, u32)>> {
     let id = |option| -> Result<Option<u32>> {
-        let output = Command::new("id").args([option, NAME]).stderr(Stdio::null()).output();
+        let output = Command::new("id").args([option, "--", name]).stderr(Stdio::null()).output();
         let output = output.context("cannot run id")?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().parse().ok())
     };

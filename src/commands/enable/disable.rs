@@ -45,8 +45,7 @@ pub(crate) fn disable_all(manager: Manager, when: DisableTime) -> Result<()> {
             failed += 1;
         }
     }
-    let mut swept = place.sweep()?;
-    swept.extend(UnitDirectory::new(manager.runtime_units()?).sweep()?);
+    let swept = place.sweep()?;
     if !swept.is_empty() {
         if is_booted() {
             manager.systemctl(&["daemon-reload"])?;

@@ -6,8 +6,8 @@ mod deferred;
 pub(crate) mod disable;
 mod guard;
 mod known;
+mod program;
 mod switch;
-mod trial;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -248,7 +248,7 @@ fn try_to_enable(
     of_root::check_options(manager, &switch.muxes)?;
     account::make(setup)?;
     account::check_logs(app, setup)?;
-    trial::run(manager, app, setup, &trials(setup, &place, (&switch.muxes, &files))?)?;
+    program::check(setup, &future_units(setup, &place, (&switch.muxes, &files))?)?;
     let state = place.state(app.owner())?;
     let kept = if is_going(manager, app.owner()) {
         format!("{service} stays enabled: the disable that waited for its stop is cancelled\n")
@@ -383,14 +383,14 @@ fn own_streams(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Resul
 }
 
 /// The muxes with the future texts of their units.
-fn trials(
+fn future_units(
     setup: &Setup,
     place: &UnitDirectory,
     (muxes, files): (&[MuxUnit], &[UnitFile]),
 ) -> Result<Vec<(MuxUnit, String)>> {
     let unit = |mux: &MuxUnit| {
         let template = template_of(mux, setup, place)?;
-        Ok((mux.clone(), trial::text(&template, mux, files)))
+        Ok((mux.clone(), program::text(&template, mux, files)))
     };
     muxes.iter().map(unit).collect()
 }

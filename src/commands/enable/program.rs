@@ -1,0 +1,86 @@
+//! Checks whether systemd can run the program of a mux as the mux's unit would: its user, the paths
+//! that the unit hides, and the way to the program. What else keeps a mux from starting shows when
+//! it starts, and `enable --now` rolls back then.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::{PROGRAMS, account};
+use crate::types::escape;
+use crate::units::{DROP_IN, MuxUnit, Setup, UnitFile, drop_ins};
+
+/// Bytes of an app's name from which on systemd may fail because of it: 180 were seen to be too many.
+const LONG_NAME: usize = 170;
+/// What the templates hide.
+const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+
+/// Refuses muxes whose program systemd cannot run. Each comes with the future text of its unit.
+pub(super) fn check(setup: &Setup, units: &[(MuxUnit, String)]) -> Result<()> {
+    for (mux, text) in units {
+        if mux.name.as_str().len() > LONG_NAME {
+            bail!("such a long name may be too much for systemd; try --app with a shorter one");
+        }
+        let Some(program) = setting(text, "ExecStart=").and_then(program_of) else { continue };
+        let user = setting(text, "User=").filter(|_| !setup.user);
+        let ids = match user.map(account::ids_of).transpose()? {
+            Some(None) => bail!(
+                "the mux could not start: its user does not exist (217/USER). Try: systemd-sysusers"
+            ),
+            ids => ids.flatten(),
+        };
+        let is_hidden = !setup.user && HIDDEN.iter().any(|dir| program.starts_with(dir));
+        if is_hidden || !can_run(&program, ids)? {
+            bail!(
+                "the mux could not start: its unit cannot run {} (203/EXEC). The unit hides /home, \
+                 /root and /tmp, and its user must be able to run the program and to pass each \
+                 directory above it. Try: {}",
+                escape::line(setup.binary.as_deref().unwrap_or("iottymux")),
+                remedy(setup)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The text of a mux's unit: its template and its drop-in.
+pub(super) fn text(template: &str, mux: &MuxUnit, files: &[UnitFile]) -> String {
+    let path = drop_ins(&mux.unit()).join(DROP_IN);
+    let drop_in = files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
+    format!("{template}\n{drop_in}")
+}
+
+/// The last value of a setting, unless that is empty.
+fn setting<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().filter_map(|line| line.strip_prefix(key)).next_back().filter(|v| !v.is_empty())
+}
+
+/// The file that systemd runs for this command line; `None` if it finds none.
+fn program_of(command: &str) -> Option<PathBuf> {
+    let name = command.split_whitespace().next()?.trim_start_matches(['-', '@', '+', '!', ':']);
+    let found = || PROGRAMS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.is_file());
+    let path = if name.starts_with('/') { PathBuf::from(name) } else { found()? };
+    Some(fs::canonicalize(&path).unwrap_or(path))
+}
+
+/// Whether a user, or this one, may execute a file.
+fn can_run(program: &Path, ids: Option<(u32, u32)>) -> Result<bool> {
+    let mut test = Command::new("test");
+    test.arg("-x").arg(program);
+    if let Some((uid, gid)) = ids {
+        test.uid(uid).gid(gid);
+    }
+    Ok(test.status().context("cannot check the program of the mux")?.success())
+}
+
+/// The command that makes the program executable for the units.
+fn remedy(setup: &Setup) -> String {
+    let to = Path::new("/usr/local/bin/iottymux");
+    match setup.binary.as_deref().filter(|from| Path::new(from) != to) {
+        Some(from) => format!("install -m 711 {} {}", escape::line(from), to.display()),
+        None => "chmod 711 $(command -v iottymux)".to_owned(),
+    }
+}
