@@ -76,6 +76,7 @@ mod oci;
 mod packaging;
 mod pass;
 mod programs;
+mod promises;
 mod queries;
 mod quiet;
 mod quota;
