@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use serde_json::json;
 
 use crate::bundle::Rig;
@@ -357,4 +359,44 @@ fn under_conmon_it_says_what_to_do_instead() {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && said.contains("--log-driver passthrough"), "{said}");
+}
+
+/// Root runs what the file names.
+#[test]
+fn the_administrators_file_counts_only_if_it_is_roots() {
+    const FILE: &str = "/etc/iottymux/oci.env";
+    let Some(rig) = Rig::new() else { return };
+    let (dir, none) = (Path::new(FILE).parent().unwrap(), None::<&str>);
+    fs::create_dir_all(dir).unwrap();
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    mount(none, dir, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+    let write = |text: &str, mode: u32, owner: u32| {
+        let _ = fs::remove_file(FILE);
+        fs::write(FILE, text).unwrap();
+        fs::set_permissions(FILE, fs::Permissions::from_mode(mode)).unwrap();
+        chown(FILE, Some(owner), Some(owner)).unwrap();
+    };
+    let missing = "IOTTYMUX_OCI_RUNTIME=/no/runtime\n";
+    for (id, mode, owner) in [("mode", 0o666, 0), ("owner", 0o644, USER)] {
+        write(missing, mode, owner);
+        assert_eq!(rig.bundle(id, "echo out").engine().run()[0], b"out\n");
+        assert_eq!(rig.served(id, "stdout"), 4);
+    }
+    write(missing, 0o644, 0);
+    let output = rig.bundle("roots", "echo out").output();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("/no/runtime"), "{said}");
+    // The engine's own variable comes first.
+    let mut bundle = rig.bundle("engines", "echo out");
+    let runc =
+        ["/usr/sbin/runc", "/usr/bin/runc"].into_iter().find(|path| Path::new(path).exists());
+    bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".to_owned(), runc.unwrap().to_owned())];
+    assert_eq!(bundle.engine().run()[0], b"out\n");
+    // A file that all containers would write is none.
+    let log = rig.path("log-of-all");
+    write(&format!("IOTTYMUX_LOG=raw:{}\n", log.display()), 0o644, 0);
+    assert_eq!(rig.bundle("log", "echo out").engine().run()[0], b"out\n");
+    assert_eq!(rig.served("log", "stdout"), 4);
+    assert!(!log.exists());
 }

@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::pattern;
 use crate::proc::Proc;
+use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect, rest};
 
 #[test]
@@ -235,4 +236,38 @@ fn a_mux_that_does_not_answer_is_reported() {
     attach.stdout.wait_for("here");
     mux.signal(Signal::SIGTERM);
     assert_eq!(attach.ends(), 0);
+}
+
+/// A mux that hangs while somebody is attached holds what is typed.
+#[test]
+fn what_is_typed_to_a_mux_that_hangs_waits() {
+    let rig = Rig::new();
+    let mux = rig.stream();
+    let input = rig.reader();
+    let mut attach = rig.attach(&["--mode", "stdin,stdout"]);
+    rig.writer("stdout").write_all(b"up").unwrap();
+    attach.stdout.wait_for("up");
+    mux.stop();
+    attach.stdin().write_all(b"a line\n").unwrap();
+    let mut status = rig.run(&["status", APP]);
+    assert_eq!(status.ends(), 1);
+    assert!(status.stderr.text().ends_with("the mux does not answer\n"));
+    assert_eq!(attach.stderr.so_far(), "");
+    mux.go_on();
+    input.wait_for("a line\n");
+}
+
+/// Nothing has changed at the terminal of somebody who waits for such a mux.
+#[test]
+fn a_person_leaves_a_mux_that_does_not_answer() {
+    let rig = Rig::new();
+    let mux = rig.tty();
+    mux.stop();
+    let local = Pty::open(24, 80);
+    let mut attach = local.spawn(rig.command(["attach", APP]));
+    local.shown.wait_for("its mux does not answer; waiting (^C leaves)");
+    assert!(local.is_as_before());
+    local.press(b"\x03");
+    assert_eq!(attach.ends(), -2);
+    mux.go_on();
 }
