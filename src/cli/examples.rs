@@ -4,7 +4,7 @@ pub(super) const PROGRAM: &str = "\
 Examples:
   iottymux run -it --name demo bash                run a shell; ctrl-p ctrl-q detaches
   iottymux attach demo                             attach again, from any terminal
-  iottymux attach demo --mode stdout | less        read the output of a service
+  iottymux attach demo --mode tty-out | less       read its output; --mode stdout of streams
   iottymux send demo reload                        type a line
   iottymux list                                    list the apps
   iottymux enable demo.service --tty --now         make a service attachable, and restart it
@@ -34,7 +34,7 @@ Examples:
   iottymux attach game                             ctrl-p ctrl-q detaches; the app runs on
   iottymux attach --read-only game                 watch it, and type nothing
   iottymux attach --from start --mode stdout game  all output that its mux keeps
-  iottymux attach --mode stdout game | grep error
+  iottymux attach --mode stdout game | grep error  (a terminal: --mode tty-out)
   iottymux attach --wait=60 --mode stdin game <commands.txt    (a terminal: --mode tty-in)";
 
 pub(super) const LIST: &str = "\

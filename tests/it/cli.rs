@@ -122,7 +122,7 @@ fn a_unit_can_say_everything_by_its_environment() {
     command.envs([("IOTTYMUX_APP", APP), ("IOTTYMUX_MODE", "stdout")]);
     let mut attach = Proc::spawn(command);
     assert_eq!(attach.ends(), 1);
-    assert!(attach.stderr.text().contains("it has no stdout, only tty"));
+    assert!(attach.stderr.text().contains("it has no stdout, only tty; try --mode tty-out"));
 }
 
 /// However many hang, they are waited for together.

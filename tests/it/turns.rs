@@ -446,6 +446,29 @@ fn a_line_that_came_too_late_is_reported() {
     assert!(!has_input(&input_end(&rig)));
 }
 
+/// The next run may be another server than the sender means.
+#[test]
+fn a_line_for_an_app_that_has_ended_is_refused() {
+    for is_terminal in [false, true] {
+        let rig = Rig::new();
+        let _mux = if is_terminal { rig.tty() } else { rig.stream() };
+        started(&rig, "4711");
+        ended(&rig, "exited", "0");
+        // It stays for a moment: this client has not had all.
+        let mut send = rig.run(&["send", APP, "late"]);
+        assert_eq!(send.ends(), 1);
+        let told = send.stderr.text();
+        assert!(told.ends_with("has ended, and does not run: the line was not sent\n"), "{told}");
+        started(&rig, "4712");
+        assert_eq!(rig.run(&["send", APP, "next"]).ends(), 0);
+        if is_terminal {
+            expect(&mut rig.slave(), "next\n");
+        } else {
+            rig.reader().wait_for("next\n");
+        }
+    }
+}
+
 /// The kernel would cut it without a word. A terminal that edits no lines takes lines of any length.
 #[test]
 fn a_line_that_the_terminal_would_cut_is_refused() {

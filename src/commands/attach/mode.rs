@@ -89,8 +89,13 @@ impl AttachMode {
             },
         };
         if let Some(missing) = wanted.all().find(|s| !has.contains(s)) {
+            let hint = match has {
+                [Stream::Tty] if missing.is_input() => "; try --mode tty-in",
+                [Stream::Tty] => "; try --mode tty-out",
+                _ => "",
+            };
             let has: Vec<&str> = has.iter().map(|s| s.name()).collect();
-            return Err(format!("it has no {missing}, only {}", has.join(",")));
+            return Err(format!("it has no {missing}, only {}{hint}", has.join(",")));
         }
         if wanted.all().next().is_none() {
             return Err("it has no stream that can be attached".to_owned());
