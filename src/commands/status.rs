@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::each::{self, Asked};
 use super::enable;
 use super::find::{self, Cure};
+use crate::core::screen::scan::readable;
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};
@@ -334,12 +335,13 @@ fn text(report: &Report, state: AppState) -> String {
     out
 }
 
-/// `last.json` as text, with the app's last lines escaped and indented.
+/// `last.json` as text, with the app's last lines as they are read, escaped and indented.
 fn last_text(dir: &AppDir, last: &Last) -> String {
     let name = dir.name();
     let mut out = format!("app {name}: {last}\n");
     for StreamTail { stream, bytes, tail } in &last.streams {
         let _ = writeln!(out, "{:8} {bytes} bytes", stream.name());
+        let tail = readable(tail);
         let lines: Vec<&str> = tail.lines().collect();
         let more = lines.len().saturating_sub(LAST_LINES);
         if more > 0 {

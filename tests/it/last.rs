@@ -132,18 +132,18 @@ fn the_status_shows_the_last_ten_lines() {
 #[test]
 fn the_status_of_an_app_that_has_ended_shows_its_last_words_escaped() {
     let rig = Rig::new();
-    let script = "printf 'one\\n\\033[2J\"two\"\\r\\n\\nthree'; exit 4";
+    let script = "printf 'one\\n\\033[2J\\b\"two\"\\r\\n\\nthree'; exit 4";
     let mut run = rig.run(&["run", "--foreground", "--app", APP, "--", "sh", "-c", script]);
     run.ends();
     let text = said(&rig, &["status", "--app", APP]);
-    let want = "app demo: ended with status 4, N\nstdout   21 bytes\n  one\n  \\u{1b}[2J\"two\"\n  \n  three\nstderr   0 bytes\n";
+    let want = "app demo: ended with status 4, N\nstdout   22 bytes\n  one\n  \\u{8}\"two\"\n  \n  three\nstderr   0 bytes\n";
     assert_eq!(timeless(&text), want);
     let report: Value =
         serde_json::from_str(&said(&rig, &["status", "--app", APP, "--json"])).unwrap();
     assert_eq!(report["state"], "ended");
     assert_eq!(report["app_ended"], json!({"status": 4}));
     assert_eq!(report["ended_ms"], read(&rig)["ended_ms"]);
-    assert_eq!(report["streams"][0]["tail"], "one\n\u{1b}[2J\"two\"\r\n\nthree");
+    assert_eq!(report["streams"][0]["tail"], "one\n\u{1b}[2J\u{8}\"two\"\r\n\nthree");
 }
 
 /// `rkt app rm` removes the image of an app, and leaves the directory of its mux.

@@ -1,7 +1,7 @@
 //! The output of an app that has no log: what its mux keeps of it, or has left of it.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use super::LogsRequest;
 use super::output::Output;
 use super::watch::{FileWatch, Woken};
 use crate::commands::find::{self, Cure};
+use crate::core::screen::scan::readable;
 use crate::logfmt::entry::LoggedEntry;
 use crate::os::state::AppDir;
 use crate::types::stream::{Position, Stream};
@@ -95,7 +96,10 @@ pub(super) fn show_last(request: &LogsRequest, app: &AppDir, last: &Last) -> Res
         if stream.bytes > limits::TAIL as u64 {
             log::warn!("only the last {} bytes of {} are left", limits::TAIL, stream.stream);
         }
-        print(&mut output, stream.stream, stream.tail.as_bytes())?;
+        // Somebody reads it; a program gets the bytes.
+        let is_read = stream.stream == Stream::Tty && io::stdout().is_terminal();
+        let tail = if is_read { readable(&stream.tail) } else { stream.tail.clone() };
+        print(&mut output, stream.stream, tail.as_bytes())?;
     }
     output.finish()
 }
