@@ -278,3 +278,19 @@ fn the_guard_is_off_where_nobody_wants_it() {
         expect(&mut app, "\x03\x04");
     }
 }
+
+/// From then on no key leaves but ^C, whatever the first line said.
+#[test]
+fn a_person_who_ends_the_input_of_streams_is_told_how_to_leave() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let local = Pty::open(24, 80);
+    let mut attach = local.spawn(rig.command(["attach", APP]));
+    local.shown.wait_for("^C or ctrl-p ctrl-q leaves");
+    local.press(b"\x04");
+    local.shown.wait_for("attached to app demo: your input has ended; ^C leaves");
+    rig.writer("stdout").write_all(b"goes on\n").unwrap();
+    local.shown.wait_for("goes on");
+    local.press(b"\x03");
+    assert_eq!(attach.ends(), -2);
+}

@@ -242,6 +242,13 @@ impl Attached<'_> {
             if was != InputState::Closed {
                 self.connection.end_input();
             }
+            // Keys are not read any more, so those that leave are not either.
+            if terminal::terminals().stdin && !self.connection.wanted.outputs.is_empty() {
+                self.say(&format!(
+                    "attached to app {}: your input has ended; ^C leaves",
+                    self.name()
+                ));
+            }
             return Ok(());
         }
         let mut typed = &buffer[..len];
