@@ -289,7 +289,9 @@ pub(crate) fn unknown(dir: &AppDir) -> String {
     let name = dir.name().as_str();
     let is_near = |other: &AppName| {
         let other = other.as_str();
-        other != name && (other.starts_with(name) || osa_distance(other, name) <= MISTYPED)
+        other != name
+            && (other.starts_with(name)
+                || osa_distance(other, name) <= MISTYPED.min(name.len() / 2))
     };
     let states =
         if dir.is_default() { StateDir::all(None).unwrap_or_default() } else { Vec::new() };

@@ -346,7 +346,10 @@ impl Mux {
                 Ok(())
             }
             ControlRequest::Restart if !self.life.is_kept() => Err(anyhow!(
-                "this mux does not belong to `run`; try `systemctl restart` with its unit"
+                "this mux does not belong to `run`; try systemctl restart with its own unit, as in: \
+                 systemctl restart {}@{}",
+                if self.terminal.is_some() { "ttymux" } else { "iomux" },
+                self.files.name()
             )),
             // The ends of an app that does not run are not kept for another mux.
             ControlRequest::Restart if self.life.pid.is_none() => {

@@ -234,7 +234,10 @@ fn an_enable_that_is_interrupted_is_rolled_back() {
     let Some(pod) = pod(unit) else { return };
     pod.systemctl(&["start", "game"]);
     // To it alone, and as a terminal does, to all that it has started.
-    for (whom, why) in [("TERM $!", "has failed (timeout)"), ("HUP -$!", "interrupted")] {
+    for (whom, why) in [
+        ("TERM $!", "has failed (timeout), see journalctl -u game.service"),
+        ("HUP -$!", "interrupted"),
+    ] {
         let script = format!(
             "rm -f /shared/waits; setsid iottymux enable game --stdout stream --now & \
              until test -e /shared/waits; do sleep 0.02; done; kill -{whom}; wait $!"

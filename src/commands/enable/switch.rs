@@ -91,7 +91,8 @@ impl Switch<'_> {
         match &fate {
             // The service was active with its former streams, so these streams are the cause.
             Fate::Failed(_) | Fate::Repeats(_) if self.shown.is_active() => {
-                bail!("with these streams it {fate}")
+                let user = manager.option();
+                bail!("with these streams it {fate}, see journalctl{user} -u {service}")
             }
             _ => Ok(Some(fate)),
         }
