@@ -4,20 +4,18 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::dup2_stdin;
 
 use super::attach::mode::{AttachMode, WantedStreams};
 use super::attach::{AttachRequest, attach};
 use super::find::{self, Cure};
-use super::status;
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::AppState;
 
 /// Types a line. Returns when the app has taken it, also if the app ends on it. The line and its end
 /// are sent in one piece: otherwise the app's end could overtake the mux's answer.
@@ -25,11 +23,6 @@ pub(crate) fn send(dir: &AppDir, line: &str) -> Result<Exit> {
     let has_terminal = find::retry(dir, Some(Duration::ZERO), Cure::Start, |endpoints| {
         Ok(endpoints.streams().iter().any(|(stream, _)| *stream == Stream::Tty))
     })?;
-    // The mux would keep it for the next run, which may be another one than the sender means.
-    let state = status::report(dir)?.app_state();
-    if matches!(state, AppState::Exited | AppState::Stopping) {
-        bail!("app {} has ended, and does not run: the line was not sent", dir.name());
-    }
     // A key of a terminal, which may be raw.
     let (stream, end) = if has_terminal { (Stream::Tty, "\r") } else { (Stream::Stdin, "\n") };
     let line = input(&format!("{line}{end}")).context("cannot keep the line")?;

@@ -285,6 +285,10 @@ impl Mux {
         if only_types && !self.input.is_open() && !returns {
             bail!("{}", self.why_no_input());
         }
+        // The next run may be another one than the sender of a line means.
+        if only_types && hello.enter.is_some() && !returns && self.life.status().is_some() {
+            bail!("it has ended, and does not run");
+        }
         if hello.exclusive.is_some() && !types {
             bail!("only one who types can type alone");
         }

@@ -30,7 +30,8 @@ pub struct Hello {
     /// chooses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lines: bool,
-    /// How a return behind a line comes to a raw terminal; as it is sent if it is left out.
+    /// How a return behind a line comes to a raw terminal; as it is sent if it is left out. A client that
+    /// says so types one line, and is refused if the app has ended and does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enter: Option<Enter>,
     /// Whether it asks for the lock: then no other client can type.

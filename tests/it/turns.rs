@@ -458,7 +458,7 @@ fn a_line_for_an_app_that_has_ended_is_refused() {
         let mut send = rig.run(&["send", APP, "late"]);
         assert_eq!(send.ends(), 1);
         let told = send.stderr.text();
-        assert!(told.ends_with("has ended, and does not run: the line was not sent\n"), "{told}");
+        assert!(told.ends_with("it has ended, and does not run\n"), "{told}");
         started(&rig, "4712");
         assert_eq!(rig.run(&["send", APP, "next"]).ends(), 0);
         if is_terminal {
