@@ -13,7 +13,7 @@ pub(crate) mod queue;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memchr2, memrchr, memrchr2};
 
 use self::queue::{InputQueue, InputRecord};
 use super::ClientId;
@@ -96,8 +96,6 @@ pub(crate) struct Input {
     /// The users whose input waits.
     users: BTreeMap<u32, Share>,
     turn: Option<LineTurn>,
-    /// Bytes queued since the last end of a line.
-    unended: usize,
     /// Whether the app's terminal edited lines when a program typed last.
     is_edited: bool,
     /// The one whose input alone goes on, and its right; that of others waits, unless their right is
@@ -124,7 +122,6 @@ impl Input {
             writers: BTreeMap::new(),
             users: BTreeMap::new(),
             turn,
-            unended: 0,
             is_edited: false,
             only: None,
             served: 0,
@@ -272,7 +269,7 @@ impl Input {
     /// asks and does not read gets no more answers than fit.
     pub(crate) fn insert(&mut self, bytes: &[u8]) {
         if bytes.len() <= self.queue.free() {
-            self.append([bytes, &[]], None);
+            self.queue.append([bytes, &[]], None);
         }
     }
 
@@ -465,7 +462,9 @@ impl Input {
     /// Queues the next bytes of a client, of which so many are left.
     fn pass(&mut self, id: ClientId, pieces: [&[u8]; 2], left: usize, now: Instant) {
         self.served += 1;
-        self.end_line_of_others(id, pieces);
+        if self.is_edited {
+            self.end_line_of_others(id, pieces);
+        }
         let Some(writer) = self.writers.get_mut(&id) else { return };
         writer.served = self.served;
         if let Some(share) = self.users.get_mut(&writer.uid) {
@@ -492,7 +491,7 @@ impl Input {
                 self.keep_turn();
             }
         }
-        self.append(pieces, client);
+        self.queue.append(pieces, client);
         if let Some(Typist { kept: Some(kept), .. }) = self.writers.get_mut(&id)
             && let Some((_, position)) = client
             && position - kept.acknowledged >= limits::ACKNOWLEDGED
@@ -508,21 +507,26 @@ impl Input {
 
     /// Ends the half line that others left at a terminal which edits lines, if this client's next one
     /// does not fit behind it: the kernel would drop that without a word.
-    fn end_line_of_others(&mut self, id: ClientId, pieces: [&[u8]; 2]) {
+    fn end_line_of_others(&mut self, id: ClientId, [a, b]: [&[u8]; 2]) {
         let Some(writer) = self.writers.get(&id) else { return };
         let begins = writer.merge == Merge::Lines && self.turn.is_none_or(|turn| turn.client != id);
-        let first = pieces.concat().iter().position(|byte| is_end(*byte)).map_or(0, |at| at + 1);
-        let is_cut = self.unended + first > limits::TERMINAL_LINE;
-        if self.is_edited && begins && self.unended > 0 && is_cut {
+        let end = memchr2(b'\n', b'\r', a);
+        let end = end.or_else(|| memchr2(b'\n', b'\r', b).map(|at| a.len() + at));
+        let first = end.map_or(a.len() + b.len(), |at| at + 1);
+        if begins && self.unended() + first > limits::TERMINAL_LINE {
             self.insert(b"\n");
         }
     }
 
-    fn append(&mut self, pieces: [&[u8]; 2], client: Option<(InputRecord, u64)>) {
-        self.queue.append(pieces, client);
-        for piece in pieces {
-            let end = piece.iter().rposition(|byte| is_end(*byte));
-            self.unended = end.map_or(self.unended + piece.len(), |at| piece.len() - at - 1);
+    /// The bytes queued since the last end of a line, as far as they matter to a terminal.
+    fn unended(&self) -> usize {
+        let end = self.queue.end();
+        let newest = self.queue.bytes(end.saturating_sub(limits::TERMINAL_LINE as u64)..end);
+        let [first, second] = newest.map(|piece| (piece.len(), memrchr2(b'\n', b'\r', piece)));
+        match (first, second) {
+            (_, (len, Some(at))) => len - at - 1,
+            ((before, Some(at)), (len, None)) => before - at - 1 + len,
+            ((before, None), (len, None)) => before + len,
         }
     }
 
@@ -566,10 +570,6 @@ impl Typist {
 }
 
 /// The length of the line that these bytes begin and do not end.
-const fn is_end(byte: u8) -> bool {
-    matches!(byte, b'\n' | b'\r')
-}
-
 fn half_line([a, b]: [&[u8]; 2]) -> usize {
     let behind = |piece: &[u8]| memrchr(b'\n', piece).map(|at| piece.len() - at - 1);
     behind(b).unwrap_or_else(|| b.len() + behind(a).unwrap_or(a.len()))
