@@ -16,7 +16,8 @@ use std::str::FromStr;
 
 use super::class::{Class, class, known_modes};
 use crate::core::screen::scan::{
-    ENQ, ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step, unfinished,
+    DEL, ENQ, ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step,
+    unfinished,
 };
 use crate::types::limits;
 
@@ -108,8 +109,6 @@ const SAVE_TITLE: &str = "\x1b[22;0t";
 const RESTORE_TITLE: &str = "\x1b[23;0t";
 /// Control characters of text.
 const PLAIN: &[u8] = b"\n\r\t\x08\x07";
-/// Terminals ignore it, or show it.
-const DEL: u8 = 0x7f;
 /// Cancels a sequence.
 const CANCEL: u8 = 0x18;
 

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGCONT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use super::dial::{Downlink, NewConnection, SessionProgress};
-use super::{circle, mark, terminal};
+use super::{mark, terminal};
 use crate::os::mailbox::{self, Mailbox, Sender};
 use crate::os::sys;
 use crate::types::stream::Stream;
@@ -164,7 +164,7 @@ fn forward(
         };
         READS.fetch_add(1, Ordering::Relaxed);
         if mark::has_come_back(bytes) {
-            return AttachEvent::Refused(circle::CIRCLE.to_owned());
+            return AttachEvent::Refused(mark::CIRCLE.to_owned());
         }
         let forwarded = match &mut downlink {
             Downlink::Raw(stream) => write(*stream, bytes, shown).map(drop),

@@ -14,7 +14,7 @@ pub(crate) const ESC: u8 = 0x1b;
 /// Queries a terminal's answerback.
 pub(crate) const ENQ: u8 = 0x05;
 /// Does nothing.
-const DEL: u8 = 0x7f;
+pub(crate) const DEL: u8 = 0x7f;
 /// Selects the second character set.
 pub(crate) const SHIFT_OUT: u8 = 0x0e;
 /// Selects the first character set again.
