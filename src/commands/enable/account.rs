@@ -1,9 +1,9 @@
 //! The user of the muxes: `enable` creates it, and checks that it can write the logs.
 
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
@@ -70,7 +70,7 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
         if dir.starts_with(LOGS) {
             bail!("the mux of app {} cannot write in {dir_text}. Try a log below {own}", app.name);
         }
-        if is_writable(dir, |test| test.uid(uid).gid(gid))? {
+        if is_writable(dir, Some((uid, gid)))? {
             continue;
         }
         // An existing directory has an owner. This command would take it away from that owner.
@@ -91,7 +91,7 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
 fn check_own_logs(app: &AppUnits) -> Result<()> {
     for log in &app.logs {
         let dir = Path::new(log).parent().unwrap_or(Path::new("/"));
-        if !is_writable(dir, |test| test)? {
+        if !is_writable(dir, None)? {
             let dir = dir.display().to_string();
             bail!(
                 "this user, as which the mux runs, cannot create files in {}. Try a log below your \
@@ -103,14 +103,20 @@ fn check_own_logs(app: &AppUnits) -> Result<()> {
     Ok(())
 }
 
-/// Whether files can be created in a directory, or in that in which it can be made; `as_user` says by
-/// whom.
-fn is_writable(dir: &Path, as_user: impl FnOnce(&mut Command) -> &mut Command) -> Result<bool> {
+/// Whether this user, or the one with these IDs, can create files in a directory, or in that in which it
+/// can be made.
+fn is_writable(dir: &Path, ids: Option<(u32, u32)>) -> Result<bool> {
     let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
-    let mut test = Command::new("test");
-    test.arg("-w").arg(there).arg("-a").arg("-x").arg(there);
-    let status = as_user(&mut test).status().context("cannot check the directory of a log")?;
-    Ok(status.success())
+    holds(Command::new("test").arg("-w").arg(there).arg("-a").arg("-x").arg(there), ids)
+        .context("cannot check the directory of a log")
+}
+
+/// Whether test(1) succeeds for this user, or for the one with these IDs.
+pub(super) fn holds(test: &mut Command, ids: Option<(u32, u32)>) -> io::Result<bool> {
+    if let Some((uid, gid)) = ids {
+        test.uid(uid).gid(gid);
+    }
+    Ok(test.status()?.success())
 }
 
 /// Removes the directory that systemd made for the logs of a mux, if there is no log in it.

@@ -11,7 +11,7 @@ mod switch;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
@@ -34,6 +34,8 @@ use crate::units::{
     hooks as of_root, is_mux, journal, words_in,
 };
 
+/// Bytes of an app's name from which on systemd may fail because of it: 180 were seen to be too many.
+const LONG_NAME: usize = 170;
 /// Where systemd looks for a program by its bare name.
 const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
@@ -154,10 +156,15 @@ pub(crate) fn existing(service: &ServiceName) -> Option<(Manager, String)> {
 
 /// The path of iottymux for units of this machine; `None` if systemd finds it by its bare name.
 pub(crate) fn binary() -> Result<Option<String>> {
-    if PROGRAMS.iter().any(|dir| Path::new(dir).join("iottymux").is_file()) {
+    if found("iottymux").is_some() {
         return Ok(None);
     }
     this_program().map(Some)
+}
+
+/// The program that systemd finds by a bare name.
+fn found(name: &str) -> Option<PathBuf> {
+    PROGRAMS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.is_file())
 }
 
 fn this_program() -> Result<String> {
@@ -248,6 +255,9 @@ fn try_to_enable(
     of_root::check_options(manager, &switch.muxes)?;
     account::make(setup)?;
     account::check_logs(app, setup)?;
+    if switch.muxes.iter().any(|mux| mux.name.as_str().len() > LONG_NAME) {
+        bail!("such a long name may be too much for systemd; try --app with a shorter one");
+    }
     program::check(setup, &future_units(setup, &place, (&switch.muxes, &files))?)?;
     let state = place.state(app.owner())?;
     let kept = if is_going(manager, app.owner()) {

@@ -3,27 +3,21 @@
 //! it starts, and `enable --now` rolls back then.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::{PROGRAMS, account};
+use super::account;
 use crate::types::escape;
 use crate::units::{DROP_IN, MuxUnit, Setup, UnitFile, drop_ins};
 
-/// Bytes of an app's name from which on systemd may fail because of it: 180 were seen to be too many.
-const LONG_NAME: usize = 170;
 /// What the templates hide.
 const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 
 /// Refuses muxes whose program systemd cannot run. Each comes with the future text of its unit.
 pub(super) fn check(setup: &Setup, units: &[(MuxUnit, String)]) -> Result<()> {
-    for (mux, text) in units {
-        if mux.name.as_str().len() > LONG_NAME {
-            bail!("such a long name may be too much for systemd; try --app with a shorter one");
-        }
+    for (_, text) in units {
         let Some(program) = setting(text, "ExecStart=").and_then(program_of) else { continue };
         let user = setting(text, "User=").filter(|_| !setup.user);
         let ids = match user.map(account::ids_of).transpose()? {
@@ -33,7 +27,9 @@ pub(super) fn check(setup: &Setup, units: &[(MuxUnit, String)]) -> Result<()> {
             ids => ids.flatten(),
         };
         let is_hidden = !setup.user && HIDDEN.iter().any(|dir| program.starts_with(dir));
-        if is_hidden || !can_run(&program, ids)? {
+        let can_run = account::holds(Command::new("test").arg("-x").arg(&program), ids)
+            .context("cannot check the program of the mux")?;
+        if is_hidden || !can_run {
             bail!(
                 "the mux could not start: its unit cannot run {} (203/EXEC). The unit hides /home, \
                  /root and /tmp, and its user must be able to run the program and to pass each \
@@ -60,20 +56,9 @@ fn setting<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 
 /// The file that systemd runs for this command line; `None` if it finds none.
 fn program_of(command: &str) -> Option<PathBuf> {
-    let name = command.split_whitespace().next()?.trim_start_matches(['-', '@', '+', '!', ':']);
-    let found = || PROGRAMS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.is_file());
-    let path = if name.starts_with('/') { PathBuf::from(name) } else { found()? };
+    let name = command.split_whitespace().next()?;
+    let path = if name.starts_with('/') { PathBuf::from(name) } else { super::found(name)? };
     Some(fs::canonicalize(&path).unwrap_or(path))
-}
-
-/// Whether a user, or this one, may execute a file.
-fn can_run(program: &Path, ids: Option<(u32, u32)>) -> Result<bool> {
-    let mut test = Command::new("test");
-    test.arg("-x").arg(program);
-    if let Some((uid, gid)) = ids {
-        test.uid(uid).gid(gid);
-    }
-    Ok(test.status().context("cannot check the program of the mux")?.success())
 }
 
 /// The command that makes the program executable for the units.
