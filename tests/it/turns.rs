@@ -454,7 +454,6 @@ fn a_line_for_an_app_that_has_ended_is_refused() {
         let _mux = if is_terminal { rig.tty() } else { rig.stream() };
         started(&rig, "4711");
         ended(&rig, "exited", "0");
-        // It stays for a moment: this client has not had all.
         let mut send = rig.run(&["send", APP, "late"]);
         assert_eq!(send.ends(), 1);
         let told = send.stderr.text();

@@ -2,6 +2,7 @@
 //! run in their order. The services that a page assumes are real programs.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::installed::is_installed;
@@ -128,9 +129,13 @@ fn terminal_service() {
     assert!(said.ends_with("active\n"), "{said}");
     let screen = || pod.run(&["iottymux", "logs", "board"]);
     eventually("it draws", || screen().contains("load average"));
-    let attach = "timeout 20 script -qec 'iottymux attach board' /dev/null";
-    let seen = pod.run(&["sh", "-c", &format!("(sleep 2; printf '\\020\\021') | {attach}")]);
-    assert!(seen.contains("load average") && seen.contains("detached from app board"), "{seen}");
+    let mut attach =
+        pod.talk(&["timeout", "20", "script", "-qec", "iottymux attach board", "/dev/null"]);
+    attach.stdout.wait_for("load average");
+    let mut keys = attach.stdin();
+    keys.write_all(b"\x10\x11").unwrap();
+    attach.stdout.wait_for("detached from app board");
+    assert_eq!(attach.ends(), 0);
     pod.run(&["systemctl", "is-active", "board"]);
     pod.run(&["iottymux", "disable", "board"]);
 }

@@ -1,10 +1,9 @@
 //! Examples of README.md and docs/, done as they are written there.
 
 use std::io::Write;
-use std::process::Stdio;
 
 use crate::pod::{Plan, Pod, project_file};
-use crate::proc::{Said, eventually};
+use crate::proc::eventually;
 
 /// A program as the example has it: commands on its console, and one that stops it.
 pub(crate) const SERVER: &str = r#"#!/bin/bash
@@ -86,14 +85,8 @@ fn type_in_order(pod: &Pod, session: &str) -> Vec<(String, String, Vec<String>)>
             ran.push((command.to_owned(), printed, said));
             continue;
         }
-        let mut attach = pod
-            .command(&["timeout", "30", "script", "-qec", command, "/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = Said::follow(attach.stdout.take().unwrap());
-        let mut keys = attach.stdin.take().unwrap();
+        let mut attach = pod.talk(&["timeout", "30", "script", "-qec", command, "/dev/null"]);
+        let (said, mut keys) = (attach.stdout.clone(), attach.stdin());
         while let Some(line) = lines.next_if(|line| !line.starts_with("# ")) {
             match line.strip_prefix('>') {
                 Some(typed) if typed.contains("ctrl-p ctrl-q") => {
@@ -104,7 +97,7 @@ fn type_in_order(pod: &Pod, session: &str) -> Vec<(String, String, Vec<String>)>
             }
         }
         said.wait_for("detached from app game");
-        assert!(attach.wait().unwrap().success());
+        assert_eq!(attach.ends(), 0);
     }
     ran
 }

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::process::Stdio;
 
 use crate::documented::SERVER;
 use crate::pod::{Plan, project_file};
-use crate::proc::{Said, eventually};
+use crate::proc::eventually;
 
 /// Rows and columns.
 const SIZE: (u16, u16) = (11, 88);
@@ -148,31 +147,25 @@ fn the_picture() {
     pod.systemctl(&["start", "game.service"]);
     let cast = pod.path("/picture.cast");
     let size = format!("{}x{}", SIZE.0, SIZE.1);
-    let record =
-        "env PS1=# TERM=xterm-256color iottymux run -dit --name shell --record cast:/picture.cast";
-    let command = format!("{record} --size {size} bash --norc --noprofile");
-    pod.run(&["sh", "-c", &command.replace("PS1=#", "'PS1=# '")]);
-    let mut attach = pod
-        .command(&["iottymux", "attach", "shell"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = Said::follow(attach.stdout.take().unwrap());
-    let mut keys = attach.stdin.take().unwrap();
+    let shell =
+        ["env", "PS1=# ", "TERM=xterm-256color", "iottymux", "run", "-dit", "--name", "shell"];
+    let recorded = ["--record", "cast:/picture.cast", "--size", &size];
+    pod.run(&[&shell[..], &recorded, &["bash", "--norc", "--noprofile"]].concat());
+    let mut attach = pod.talk(&["iottymux", "attach", "shell"]);
+    let (said, mut keys) = (attach.stdout.clone(), attach.stdin());
     for (typed, answer) in SESSION {
         let mut seen = 0;
         for key in typed.chars() {
-            seen = said.wait_len(0).len();
+            seen = said.so_far().len();
             keys.write_all(key.to_string().as_bytes()).unwrap();
             if !key.is_control() {
                 said.wait_len(seen + 1);
             }
         }
-        eventually(answer, || String::from_utf8_lossy(&said.wait_len(0)[seen..]).contains(answer));
+        eventually(answer, || said.so_far()[seen..].contains(answer));
     }
     pod.run(&["iottymux", "kill", "--signal", "HUP", "shell"]);
-    attach.wait().unwrap();
+    attach.ends();
     let drawn = draw(&std::fs::read_to_string(cast).unwrap());
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/picture.svg");
     if std::env::var_os("IOTTYMUX_GOLDEN").is_some() {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -136,6 +136,13 @@ impl Pod {
             .unwrap_or_else(|e| panic!("{inside}: {e}\n{}", self.console()));
         stream.set_read_timeout(Some(SILENCE)).unwrap();
         Raw(BufReader::new(stream))
+    }
+
+    /// Starts a command inside that a test talks to.
+    pub fn talk(&self, words: &[&str]) -> Proc {
+        let mut command = self.command(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Proc::spawn(command)
     }
 }
 
