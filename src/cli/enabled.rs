@@ -9,7 +9,6 @@ use clap::Parser;
 use super::{Cli, Command, EnableArgs, ModeArgs, NamedServices, remote};
 use crate::commands::enable::{self, EnabledService};
 use crate::os::print::print;
-use crate::units::Layout;
 
 /// The variable that `--log` sets.
 pub(super) const LOG: &str = "IOTTYMUX_LOG";
@@ -31,9 +30,6 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
         if let Some(mode) = mode {
             option(name, Some(mode.to_string()));
         }
-    }
-    if modes.layout() == Layout::Sockets {
-        option("layout", Some("sockets".to_owned()));
     }
     modes.log.iter().for_each(|log| option("log", Some(log.clone())));
     modes.env.iter().for_each(|(name, value)| option("env", Some(format!("{name}={value}"))));
@@ -104,7 +100,7 @@ fn parse(found: &EnabledService) -> Option<EnableArgs> {
 fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
     let EnableArgs { app, modes: before, .. } = earlier;
     args.app = args.app.take().or(app);
-    let ModeArgs { tty, stdin, stdout, stderr, layout, log, env, .. } = &mut args.modes;
+    let ModeArgs { tty, stdin, stdout, stderr, log, env, .. } = &mut args.modes;
     let names_stream = stdin.is_some() || stdout.is_some() || stderr.is_some();
     if !*tty && !names_stream {
         *tty = before.tty;
@@ -114,7 +110,6 @@ fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
         *stdout = stdout.or(before.stdout);
         *stderr = stderr.or(before.stderr);
     }
-    *layout = layout.or(before.layout);
     let mut all: BTreeMap<String, String> = before.env.into_iter().collect();
     if !log.is_empty() {
         all.remove(LOG);

@@ -21,7 +21,9 @@ use crate::types::service::ServiceName;
 use crate::units::journal::{JournalChoice, JournalPlan};
 use crate::units::manifest::{self, ManifestOptions};
 use crate::units::text::{is_path, is_program};
-use crate::units::{AppUnits, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux};
+use crate::units::{
+    AppUnits, Layout, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux,
+};
 
 /// Bytes of a pod manifest that are read: hundreds of apps.
 const MANIFEST: u64 = 16 << 20;
@@ -132,7 +134,7 @@ pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUn
     }
     let of_pod = args.pod_manifest.is_some() || !args.annotation.is_empty();
     let setup = setup(&args.modes, state, (args.binary.clone(), &seen_as))?;
-    Ok((apps, Setup { of_pod, ..setup }))
+    Ok((apps, Setup { layout: args.layout, of_pod, ..setup }))
 }
 
 /// Each mux is attached to by a name of its own.
@@ -247,7 +249,7 @@ fn setup(
         })
     };
     Ok(Setup {
-        layout: args.layout(),
+        layout: Layout::default(),
         state: state.map(text).transpose()?,
         binary,
         seen_as: text(seen_as)?,

@@ -64,11 +64,6 @@ pub(crate) struct ModeArgs {
     /// Mode of stderr, as of stdout [default: log].
     #[arg(long, value_name = "MODE")]
     pub(crate) stderr: Option<StreamMode>,
-    /// Stream layout.
-    ///
-    /// Default: direct.
-    #[arg(long, value_name = "LAYOUT", value_enum)]
-    pub(crate) layout: Option<Layout>,
     /// Log of the mux, as in `stream --log`; or none.
     ///
     /// It has the output of the streams in mode stream or tty. Repeat the option for several logs.
@@ -86,13 +81,6 @@ pub(crate) struct ModeArgs {
     /// Use your own service manager (systemctl --user).
     #[arg(long)]
     pub(crate) user: bool,
-}
-
-impl ModeArgs {
-    /// How the app gets its streams.
-    pub(crate) fn layout(&self) -> Layout {
-        self.layout.unwrap_or_default()
-    }
 }
 
 #[derive(Clone, Debug, Args)]
@@ -191,6 +179,9 @@ pub(crate) struct UnitsArgs {
     pub(crate) annotation: Vec<Annotation>,
     #[command(flatten)]
     pub(crate) modes: ModeArgs,
+    /// Stream layout.
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t)]
+    pub(crate) layout: Layout,
     /// Directory to write the units to [default: print them].
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,

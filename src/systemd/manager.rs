@@ -20,9 +20,6 @@ use crate::os::sys;
 use crate::types::escape;
 use crate::types::limits;
 
-/// How long unneeded socket units may take to end: systemd stops them at once.
-const UNNEEDED: Duration = Duration::from_secs(10);
-
 /// How long a started service must run before it counts as running: longer than a program takes to
 /// read its options and fail, as `podman run` does after some 300 ms.
 const LASTS: Duration = Duration::from_secs(1);
@@ -385,18 +382,6 @@ impl Manager {
             Err(e) if self.show(unit)?.state == "failed" => Err(e),
             _ => Ok(()),
         }
-    }
-
-    /// Waits for the end of a unit that ends by itself.
-    pub(crate) fn await_end(self, unit: &str) -> Result<()> {
-        let until = Instant::now() + UNNEEDED;
-        while self.show(unit)?.runs() {
-            if Instant::now() > until {
-                bail!("{} does not end", escape::line(unit));
-            }
-            thread::sleep(limits::LOOK_AGAIN);
-        }
-        Ok(())
     }
 }
 

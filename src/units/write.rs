@@ -144,7 +144,7 @@ fn check_template(path: &Path) -> Result<()> {
 }
 
 /// Warns of hooks of a service that do not work in its layout.
-pub(crate) fn warn_of_hooks(app: &AppUnits, hooks: &[&str]) {
+fn warn_of_hooks(app: &AppUnits, hooks: &[&str]) {
     if !hooks.is_empty() {
         log::warn!(
             "{} has {}: systemd does not run hooks with the streams of socket units \

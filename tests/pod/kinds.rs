@@ -67,17 +67,15 @@ const KINDS: [Kind; 14] = [
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     Stream,
-    Sockets,
     Tty,
 }
 
 impl How {
-    const ALL: [Self; 3] = [Self::Stream, Self::Sockets, Self::Tty];
+    const ALL: [Self; 2] = [Self::Stream, Self::Tty];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",
-            Self::Sockets => "sockets",
             Self::Tty => "tty",
         }
     }
@@ -85,7 +83,6 @@ impl How {
     const fn options(self) -> &'static str {
         match self {
             Self::Stream => "--stdin stream --stdout stream --stderr stream",
-            Self::Sockets => "--stdin stream --stdout stream --stderr stream --layout sockets",
             Self::Tty => "--tty",
         }
     }
@@ -152,20 +149,6 @@ impl Case<'_> {
         format!("/var/log/iottymux/{}/log", self.app())
     }
 
-    /// Whether somebody tells that it was started again: with socket units there are no hooks.
-    fn tells(&self) -> bool {
-        self.kind.tells && self.how != How::Sockets
-    }
-
-    /// Lets it end, where it waits until all that it said in this run is read.
-    fn let_end(&self, run: usize, proc: &Proc, stdin: &mut ChildStdin) {
-        if self.how == How::Sockets {
-            proc.stdout.wait_len(self.said(&["3", "7"][..run], "").len());
-            proc.stderr.wait_len(self.stderr().len() / 2 * run);
-            stdin.write_all(b"\n").unwrap();
-        }
-    }
-
     /// A daemon that ends before systemd has seen it run has failed for that.
     fn await_start(&self, pod: &Pod) {
         if self.kind.name == "forking" {
@@ -223,25 +206,23 @@ fn services_of_all_kinds() {
         proc.stdout.wait_len(case.up().len());
         case.await_start(&pod);
         stdin.write_all(b"3\n").unwrap();
-        case.let_end(1, proc, stdin);
     }
     for (case, (proc, stdin)) in &mut attached {
         let name = case.service();
         let want = case.said(&["3"], &case.up());
         let got = proc.stdout.wait_len(want.len());
         assert_eq!(String::from_utf8_lossy(&got), want, "{name}");
-        if case.tells() {
+        if case.kind.tells {
             proc.stderr.wait_for(&told(case));
         }
         case.await_start(&pod);
         stdin.write_all(b"7\n").unwrap();
-        case.let_end(2, proc, stdin);
     }
     for (case, (proc, _stdin)) in &mut attached {
         let name = case.service();
         assert_eq!(proc.ends(), 7, "{name}: {}", pod.console());
         assert_eq!(proc.stdout.text(), case.said(&["3", "7"], ""), "{name}");
-        let told = if case.tells() { told(case) } else { String::new() };
+        let told = if case.kind.tells { told(case) } else { String::new() };
         let said = proc.stderr.text();
         assert!(said.contains(&told) && said.replace(&told, "") == case.stderr(), "{name}: {said}");
     }

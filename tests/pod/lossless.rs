@@ -247,8 +247,9 @@ fn output_that_socket_units_lose() {
     let Some(plan) = Plan::new() else { return };
     let pod = plan.unit("demo.service", "[Service]\nExecStart=/bin/true\n").boot();
     let streams = ["--stdin", "stream", "--stdout", "stream", "--stderr", "stream"];
-    let enable = ["iottymux", "enable", "demo", "--layout", "sockets"];
-    pod.run(&[&enable[..], &streams].concat());
+    let units = ["iottymux", "units", "--app", "demo", "--layout", "sockets"];
+    pod.run(&[&units[..], &streams, &["--output", "/etc/systemd/system"]].concat());
+    pod.systemctl(&["daemon-reload"]);
     let mut stage = Stage::of(pod, "", "");
     let runs = rounds(RUNS.0, RUNS.1);
     for (what, script, len) in [

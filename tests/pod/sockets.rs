@@ -1,22 +1,33 @@
-//! The layout with socket units as `enable` writes it: its FIFOs are systemd's, and stay so.
+//! The layout with socket units as `units` writes it: its FIFOs are systemd's, and stay so.
 
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::pod::{Plan, Pod, rounds};
+use crate::pod::{Plan, Pod};
 use crate::proc::eventually;
 
 const MUX: &str = "iomux@demo.service";
 const UNIT: &str = "[Service]\nExecStart=/bin/sh -c 'echo up; echo error >&2; exec cat'\n";
-const STREAMS: [&str; 9] =
-    ["iottymux", "enable", "demo", "--stdin", "stream", "--stdout", "stream", "--stderr", "stream"];
-const SOCKETS: [&str; 2] = ["--layout", "sockets"];
+const UNITS: [&str; 8] = [
+    "iottymux",
+    "units",
+    "--app",
+    "demo",
+    "--layout",
+    "sockets",
+    "--output",
+    "/etc/systemd/system",
+];
 
 fn pod() -> Option<Pod> {
     let mux = "[Service]\nStandardError=append:/shared/mux-log\n";
     let plan = Plan::new()?.unit("demo.service", UNIT).unit("iomux@.service.d/log.conf", mux);
-    Some(plan.boot())
+    let pod = plan.boot();
+    let streams = ["--stdin", "stream", "--stdout", "stream", "--stderr", "stream"];
+    pod.run(&[&UNITS[..], &streams].concat());
+    pod.systemctl(&["daemon-reload"]);
+    Some(pod)
 }
 
 fn assert_echo(pod: &Pod, word: &str) {
@@ -47,7 +58,6 @@ fn stop(pod: &Pod) -> Vec<String> {
 #[test]
 fn nothing_is_left() {
     let Some(pod) = pod() else { return };
-    pod.run(&[&STREAMS[..], &SOCKETS].concat());
     for round in 0..5 {
         pod.systemctl(&["start", "demo"]);
         let app = pod.property("demo.service", "MainPID");
@@ -71,64 +81,12 @@ fn nothing_is_left() {
 #[test]
 fn the_input_has_no_end() {
     let Some(pod) = pod() else { return };
-    pod.run(&[&STREAMS[..], &SOCKETS].concat());
     pod.systemctl(&["start", "demo"]);
     let attach = ["iottymux", "attach", "--app", "demo", "--stdin-once"];
     let refused = pod.command(&attach).stdin(Stdio::null()).output().unwrap();
     assert!(!refused.status.success(), "{refused:?}");
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("input") && said.lines().count() == 1, "{said}");
-}
-
-/// From one layout, and from one mode, to the other, while the service does not run; while it does,
-/// it is refused, and the service goes on.
-#[test]
-fn other_streams() {
-    let Some(pod) = pod() else { return };
-    let to_streams = [&STREAMS[..], &["--reset"]].concat();
-    let to_sockets = [&STREAMS[..], &SOCKETS].concat();
-    let to_tty = ["iottymux", "enable", "demo", "--reset", "--tty"];
-    pod.run(&STREAMS);
-    for round in 0..2 {
-        for (words, fifos) in [(&to_streams[..], true), (&to_sockets, true), (&to_tty, false)] {
-            pod.run(words);
-            pod.systemctl(&["start", "demo"]);
-            if fifos {
-                assert_echo(&pod, &format!("round {round}"));
-            } else {
-                let mut tty = pod.connect("demo", "sock-tty");
-                tty.say("typed\n");
-                tty.line_ending("typed");
-            }
-            for other in [&to_streams[..], &to_sockets, &to_tty] {
-                let output = pod.try_run(other);
-                let said = String::from_utf8(output.stderr).unwrap();
-                assert_eq!(output.status.success(), other == words, "{words:?} {other:?}: {said}");
-                assert_eq!(
-                    said.contains("is running with other streams"),
-                    other != words,
-                    "{said}"
-                );
-            }
-            pod.run(words);
-            let mux = if fifos { MUX } else { "ttymux@demo.service" };
-            assert_eq!(pod.property(mux, "NRestarts"), "0");
-            pod.systemctl(&["stop", "demo"]);
-            pod.systemctl(&["stop", mux]);
-        }
-    }
-    // At once, by stopping and starting it.
-    for words in [&to_sockets[..], &to_streams, &to_tty, &to_sockets] {
-        pod.run(&[words, &["--now"]].concat());
-        assert_eq!(pod.property("demo.service", "ActiveState"), "active");
-    }
-    assert_echo(&pod, "at last");
-    pod.run(&["iottymux", "disable", "demo", "--now"]);
-    assert!(!pod.path("/run/iottymux/demo").exists());
-    assert_eq!(
-        pod.names("/etc/systemd/system"),
-        ["default.target", "demo.service", "iomux@.service.d"]
-    );
 }
 
 /// The FIFOs and the mux stay over restarts of the service, by itself and by hand.
@@ -139,7 +97,6 @@ fn the_service_is_started_again() {
         "demo.service.d/x.conf",
         "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=0\n",
     );
-    pod.run(&[&STREAMS[..], &SOCKETS].concat());
     pod.systemctl(&["start", "demo"]);
     let mut stdout = pod.connect("demo", "sock-stdout");
     stdout.line_ending("up");
@@ -162,7 +119,6 @@ fn the_service_is_started_again() {
 fn leftover_input_starts_nothing() {
     let Some(pod) = pod() else { return };
     pod.set_unit("demo.service.d/x.conf", "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo start >>/shared/starts; exec sleep 1000'\n");
-    pod.run(&[&STREAMS[..], &SOCKETS].concat());
     for (starts, signal) in ["--signal=KILL", "--signal=TERM"].into_iter().enumerate() {
         pod.systemctl(&["start", "demo"]);
         pod.await_mux("demo", "stdin");
@@ -181,84 +137,21 @@ fn leftover_input_starts_nothing() {
     }
 }
 
-/// At the moment when systemd has given the service up, and its mux is about to end.
-fn enable_while_the_mux_ends(words: &[&str]) {
-    let Some(pod) = pod() else { return };
-    for _ in 0..rounds(2, 10) {
-        let fails =
-            "[Service]\nRestart=always\nRestartSec=0\nExecStart=/bin/sh -c 'echo up; exit 3'\n";
-        pod.set_unit("demo.service", fails);
-        // It may have failed by the time at which that is told.
-        pod.try_run(&[&STREAMS[..], &SOCKETS, &["--now"]].concat());
-        eventually("it is not started again", || {
-            pod.property("demo.service", "ActiveState") == "failed"
-        });
-        // What nobody has seen keeps the mux for a moment.
-        fs::write(pod.path("/etc/systemd/system/demo.service"), UNIT).unwrap();
-        pod.run(&[&STREAMS[..], words, &["--now"]].concat());
-        assert_echo(&pod, "it runs");
-        pod.run(&["iottymux", "disable", "demo", "--now"]);
-        pod.systemctl(&["stop", "demo"]);
-        pod.systemctl(&["reset-failed"]);
-    }
-}
-
-#[test]
-fn to_the_other_layout_while_the_mux_ends() {
-    enable_while_the_mux_ends(&["--reset"]);
-}
-
-#[test]
-fn to_the_same_layout_while_the_mux_ends() {
-    enable_while_the_mux_ends(&SOCKETS);
-}
-
-/// A service with hooks is warned of, in one line, and only in this layout.
+/// A service with hooks is warned of, in one line.
 #[test]
 fn hooks_are_warned_of() {
     let Some(pod) = pod() else { return };
-    let enable = |more: &[&str]| {
-        let output = pod.try_run(&[&["iottymux", "enable", "demo", "--reset"], more].concat());
+    let said = |mode: &[&str]| {
+        let output = pod.try_run(&[&UNITS[..], mode].concat());
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    let streams = ["--stdout", "stream"];
-    // Those of the direct layout are ours, and go.
-    assert_eq!(enable(&streams), "");
-    assert_eq!(enable(&[&streams[..], &SOCKETS].concat()), "");
+    let stream = ["--stdout", "stream"];
+    assert_eq!(said(&stream), "");
     let hooks = "[Service]\nExecStop=/bin/true\nExecStartPre=/bin/true\nExecReload=\n";
     pod.set_unit("demo.service.d/hooks.conf", hooks);
     let warning = "iottymux: warn: demo.service has ExecStartPre=, ExecStop=: systemd does not run";
-    let units = ["iottymux", "units", "--app", "demo", "--output", "/etc/systemd/system"];
-    let units = pod.try_run(&[&units[..], &streams, &SOCKETS].concat());
-    for said in
-        [enable(&[&streams[..], &SOCKETS].concat()), String::from_utf8(units.stderr).unwrap()]
-    {
-        assert!(said.starts_with(warning) && said.lines().count() == 1, "{said}");
-    }
-    assert_eq!(enable(&[&["--tty"][..], &SOCKETS].concat()), "");
-    assert_eq!(enable(&streams), "");
-}
-
-/// Those of a service that runs are not broken under it; `--now` stops it with its hooks.
-#[test]
-fn hooks_of_a_service_that_runs() {
-    let Some(pod) = pod() else { return };
-    let hooks = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'cat; exec sleep 1000'\nExecReload=/bin/true\nExecStop=/bin/sh -c 'echo x >>/shared/stops'\n";
-    pod.set_unit("demo.service.d/hooks.conf", hooks);
-    pod.systemctl(&["start", "demo"]);
-    let sockets = [&STREAMS[..], &SOCKETS].concat();
-    let refused = pod.try_run(&sockets);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(
-        said.contains("its ExecReload=, ExecStop= with") && said.lines().count() == 1,
-        "{said}"
-    );
-    assert_eq!(refused.status.code(), Some(1));
-    pod.systemctl(&["reload", "demo"]);
-    pod.run(&[&sockets[..], &["--now"]].concat());
-    assert_eq!(fs::read_to_string(pod.shared("stops")).unwrap(), "x\n");
-    assert_echo(&pod, "it runs");
-    // Nothing more is to be broken.
-    pod.run(&sockets);
+    let warned = said(&stream);
+    assert!(warned.starts_with(warning) && warned.lines().count() == 1, "{warned}");
+    assert_eq!(said(&["--tty"]), "");
 }

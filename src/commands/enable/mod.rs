@@ -26,12 +26,12 @@ use crate::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::types::escape;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
-use crate::units::place::{self, Changes, UnitDirectory, is_socket};
+use crate::units::place::{self, Changes, UnitDirectory};
 use crate::units::text::{UnitOwner, is_program};
-use crate::units::write::{all_files, clear_state, summary, template_of, warn_of_hooks};
+use crate::units::write::{all_files, clear_state, summary, template_of};
 use crate::units::{
-    AppUnits, DROP_IN, HOOKS, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, has_sockets,
-    hooks as of_root, is_mux, journal, words_in,
+    AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
+    journal, words_in,
 };
 
 /// Bytes of an app's name from which on systemd may fail because of it: 180 were seen to be too many.
@@ -250,7 +250,7 @@ fn try_to_enable(
     let place = UnitDirectory::new(manager.units()?);
     let app = &settle(manager, app, &place, setup)?;
     let files = all_files(app, setup, &place)?;
-    let switch = plan_switch(manager, (app, &shown), setup, (&place, &files), how.now)?;
+    let switch = plan_switch(manager, (app, &shown), (&place, &files), how.now)?;
     let own = check_streams(&switch, &place, &files, how.force)?;
     of_root::check_options(manager, &switch.muxes)?;
     account::make(setup)?;
@@ -273,9 +273,6 @@ fn try_to_enable(
     for line in own.iter().filter(|_| !how.force) {
         log::warn!("iottymux overrides a stream that {service} sets itself: {line}");
     }
-    if has_sockets(&switch.muxes, setup) {
-        warn_of_hooks(app, &hooks(manager, service)?);
-    }
     let waits = switch.before.is_empty() || is_earlier(manager, service, &state);
     let is_left = |dir: &&AppDir| switch.muxes.iter().all(|mux| mux.name != *dir.name());
     clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
@@ -287,33 +284,19 @@ fn try_to_enable(
 fn plan_switch<'a>(
     manager: Manager,
     (app, shown): (&'a AppUnits, &'a UnitStatus),
-    setup: &Setup,
     (place, files): (&UnitDirectory, &[UnitFile]),
     now: bool,
 ) -> Result<Switch<'a>> {
     let owner = app.owner();
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
-    let sockets = files.iter().map(|file| file.path.clone()).filter(|path| is_socket(path));
-    let (sockets, old_sockets) = (sockets.collect(), place.sockets(owner)?);
     // The same muxes may have other streams than before.
     let ends = files.last().map(|file| place::ends(&file.text)).unwrap_or_default();
     let changes = !before.is_empty() && place.ends(owner)? != ends;
-    // A running service would run its remaining hooks with the new streams, and systemd runs no
-    // hook with the streams of socket units.
-    let breaks = shown.runs() && has_sockets(&muxes, setup) && old_sockets.is_empty();
-    let broken = if breaks { hooks(manager, app.service.as_str())? } else { Vec::new() };
-    let loses = shown.runs() && (changes || !broken.is_empty());
+    let loses = shown.runs() && changes;
     if loses && !now {
-        if changes {
-            bail!(
-                "it is running with other streams, another state directory or another layout; \
-                 stop it first, or restart it with --now"
-            );
-        }
         bail!(
-            "it is running, and systemd does not run its {}= with the streams of socket units; \
-             stop it first, restart it with --now, or use --layout direct",
-            broken.join("=, ")
+            "it is running with other streams or another state directory; stop it first, or \
+             restart it with --now"
         );
     }
     // A service that has these streams already is not restarted for nothing.
@@ -322,7 +305,7 @@ fn plan_switch<'a>(
         && !changes
         && !is_earlier(manager, app.service.as_str(), &place.state(owner)?);
     let now = now && (loses || !has_streams);
-    Ok(Switch { manager, app, shown, before, muxes, old_sockets, sockets, changes, loses, now })
+    Ok(Switch { manager, app, shown, before, muxes, changes, loses, now })
 }
 
 /// Refuses streams that other files decide. Returns the lines about streams in the service's own
@@ -420,9 +403,8 @@ fn settle(
     let mut app = app.clone();
     let drop_in = place.drop_in(app.owner())?;
     app.journal.settle(property, command, drop_in.as_deref());
-    if !has_sockets(&app.muxes()?, setup)
-        && let Some(line) =
-            of_root::obstacle(manager, service, setup.binary.as_deref().unwrap_or_default())?
+    if let Some(line) =
+        of_root::obstacle(manager, service, setup.binary.as_deref().unwrap_or_default())?
     {
         log::warn!(
             "{service} does not report its starts and ends to its mux: {line} could let other users \
@@ -486,13 +468,6 @@ fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[MuxUnit]) -> 
         }
     }
     Ok(())
-}
-
-/// The hooks of a service, according to systemd.
-fn hooks(manager: Manager, service: &str) -> Result<Vec<&'static str>> {
-    let all = manager.properties(service, &HOOKS.join(","))?;
-    let has = |hook: &&str| all.get(*hook).is_some_and(|value| !value.is_empty());
-    Ok(HOOKS.into_iter().filter(has).collect())
 }
 
 /// The settings of a service's streams that differ from those in our drop-in.

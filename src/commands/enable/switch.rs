@@ -1,9 +1,6 @@
 //! The change of a service's streams, after its files are written: systemd reads them, and the
 //! muxes and the service start. A failure is rolled back, so that the service runs as before.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-
 use anyhow::{Result, anyhow, bail};
 
 use super::account;
@@ -24,10 +21,6 @@ pub(crate) struct Switch<'a> {
     pub(crate) before: Vec<(String, AppName)>,
     /// The muxes that it gets.
     pub(crate) muxes: Vec<MuxUnit>,
-    /// The socket units that it had.
-    pub(crate) old_sockets: BTreeSet<PathBuf>,
-    /// Those that it gets.
-    pub(crate) sockets: BTreeSet<PathBuf>,
     /// Whether it had streams from muxes, and gets different ones.
     pub(crate) changes: bool,
     /// Whether it runs and must stop, since it would lose its streams otherwise.
@@ -135,15 +128,9 @@ impl Switch<'_> {
         self.manager.systemctl(&["daemon-reload"]).map(drop)
     }
 
-    /// Waits until nothing of the old streams is left. Otherwise systemd would keep FIFOs of an
-    /// ending unit for its successor, or remove those of the successor.
+    /// Stops the muxes of the old streams.
     fn leave(&self) -> Result<()> {
-        self.before.iter().try_for_each(|(unit, _)| self.manager.stop(unit))?;
-        self.await_end(&self.old_sockets)
-    }
-
-    fn await_end(&self, sockets: &BTreeSet<PathBuf>) -> Result<()> {
-        sockets.iter().try_for_each(|socket| self.manager.await_end(&socket.to_string_lossy()))
+        self.before.iter().try_for_each(|(unit, _)| self.manager.stop(unit))
     }
 
     /// Restores the earlier state as far as possible; all steps run, even if one fails. Returns
@@ -166,9 +153,6 @@ impl Switch<'_> {
             let unit = mux.unit();
             done.extend([manager.stop(&unit), manager.forget(&unit)]);
             done.push(journal::end(manager, &mux.name));
-        }
-        if is_touched {
-            done.push(self.await_end(&self.sockets));
         }
         done.extend([files.take_back(), self.reload()]);
         for mux in self.muxes.iter().filter(|mux| !had_name(&mux.name)) {
