@@ -8,11 +8,11 @@ use std::thread::{self, Builder};
 
 use super::name::{Guess, WhichApp};
 use super::{
-    Cli, Command, DeferredStep, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices,
-    PrepareArgs, RunArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote,
-    resolve, resolve_units, rkt, salvage,
+    Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices, PrepareArgs,
+    RunArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote, resolve,
+    resolve_units, rkt, salvage,
 };
-use crate::commands::enable::disable::{self, DisableTime};
+use crate::commands::enable::disable;
 use crate::commands::enable::{self, How};
 use crate::commands::{
     attach, install, journal_writer, keeper, list, logs, metrics, oci, run, send, status, stop,
@@ -382,14 +382,9 @@ fn each(
 
 /// Disables one service, the instances of a template, or all.
 fn disable(args: &DisableArgs) -> Result<Exit> {
-    let when = match args.later {
-        Some(DeferredStep::Wait) => DisableTime::Await,
-        Some(DeferredStep::Finish) => DisableTime::AtStop,
-        None if args.now => DisableTime::Now,
-        None => DisableTime::Stopped,
-    };
     let manager = Manager { user: args.user };
-    let one = |service: &ServiceName| disable::disable(manager, service, when).map(|()| Exit::Done);
+    let one =
+        |service: &ServiceName| disable::disable(manager, service, args.now).map(|()| Exit::Done);
     match &args.service {
         Some(NamedServices::Service(service)) => one(service),
         Some(NamedServices::Instances(template)) => {
@@ -400,7 +395,7 @@ fn disable(args: &DisableArgs) -> Result<Exit> {
             }
             each(&instances, "disable", one)
         }
-        None => disable::disable_all(manager, when).map(|()| Exit::Done),
+        None => disable::disable_all(manager, args.now).map(|()| Exit::Done),
     }
 }
 

@@ -129,12 +129,9 @@ pub(super) fn show(args: &EnableArgs) -> Result<()> {
             bail!("{target} is not enabled");
         }
     }
-    let line = |found: &EnabledService| {
-        let going = if found.is_going { "  # until it stops: then it is disabled" } else { "" };
-        match &found.words[..] {
-            [] => format!("# {} is app {}, by an earlier version\n", found.service, found.app),
-            words => format!("iottymux enable {}{going}\n", remote::line(words)),
-        }
+    let line = |found: &EnabledService| match &found.words[..] {
+        [] => format!("# {} is app {}, by an earlier version\n", found.service, found.app),
+        words => format!("iottymux enable {}\n", remote::line(words)),
     };
     print(&found.iter().map(line).collect::<String>())
 }

@@ -50,9 +50,7 @@ pub(crate) use crate::cli::mux::{
 };
 pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::running::{KillArgs, RemoveArgs, SendArgs, StopArgs};
-pub(crate) use crate::cli::units::{
-    DeferredStep, DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs,
-};
+pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
 use crate::cli::values::{LogTime, Tail, Wait};
 use crate::commands::attach::filter::Pass;

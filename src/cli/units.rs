@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::values;
 use crate::types::name::AppName;
@@ -134,28 +134,16 @@ pub(crate) struct DisableArgs {
     /// Disable all enabled services.
     ///
     /// Do this before you remove iottymux.
-    #[arg(long, conflicts_with_all = ["service", "later"])]
+    #[arg(long, conflicts_with = "service")]
     pub(crate) all: bool,
     /// Restart a running service now.
     ///
-    /// Without --now, a running service keeps its streams until it stops.
+    /// Without --now, a running service is refused, and nothing changes.
     #[arg(long)]
     pub(crate) now: bool,
     /// Use your own service manager (systemctl --user).
     #[arg(long)]
     pub(crate) user: bool,
-    /// For the unit that disables a service when it stops.
-    #[arg(long, hide = true, conflicts_with = "now", value_enum)]
-    pub(crate) later: Option<DeferredStep>,
-}
-
-/// The two commands of the unit that disables a service when it stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeferredStep {
-    /// Wait until the service has stopped.
-    Wait,
-    /// Disable the service if it has stopped.
-    Finish,
 }
 
 #[derive(Debug, Args)]

@@ -8,9 +8,9 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::each::{self, Asked};
+use super::find;
 use super::find::Cure;
 use super::status::Known;
-use super::{enable, find};
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};
@@ -61,9 +61,6 @@ struct Row {
     /// Attached clients.
     clients: Option<usize>,
     unit: Option<String>,
-    /// The unit is disabled when it stops.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    disabling: bool,
     logs: Vec<String>,
     container: Option<String>,
     state_dir: String,
@@ -105,7 +102,6 @@ fn row(asked: Asked, enabled: &BTreeMap<AppName, String>) -> Row {
         uptime_ms: None,
         clients: None,
         unit,
-        disabling: enable::goes_when_it_stops(&dir).is_some(),
         logs: Vec::new(),
         container: Container::read(&dir).map(|container| container.to_string()),
         state_dir: dir.state().display().to_string(),
@@ -133,7 +129,7 @@ fn table(rows: &[Row], all: bool) -> String {
             number(row.app_pid.map(u64::from)),
             row.uptime_ms.map_or(String::new(), uptime),
             number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
-            text(&row.unit) + if row.disabling { " (disabled when it stops)" } else { "" },
+            text(&row.unit),
             escape::line(&row.logs.join(",")).into_owned(),
             text(&row.container),
             if all { escape::line(&row.state_dir).into_owned() } else { String::new() },

@@ -83,10 +83,7 @@ impl Known {
 
     fn text(&self, dir: &AppDir) -> String {
         match self {
-            Self::Report(report, state) => {
-                let going = enable::goes_when_it_stops(dir).map_or(String::new(), |why| why + "\n");
-                text(report, *state) + &waits_for_restart(dir, *state) + &going
-            }
+            Self::Report(report, state) => text(report, *state) + &waits_for_restart(dir, *state),
             Self::Last(last) => last_text(dir, last),
             Self::State(REFUSED) => format!("app {}: you have no access to it\n", dir.name()),
             Self::State(state) => format!("app {}: {state}\n", dir.name()),

@@ -118,11 +118,6 @@ impl UnitStatus {
         self.state == "failed"
     }
 
-    /// Whether a job of systemd is pending for it.
-    pub(crate) fn has_job(&self) -> bool {
-        self.has_job
-    }
-
     /// Whether its start failed, or systemd tries again. Only valid if this is not its first start.
     pub(crate) fn does_not_start(&self) -> bool {
         self.state == "activating" || self.result != "success"
@@ -198,14 +193,6 @@ impl Manager {
             .or_else(|| Some(absolute("HOME")?.join(".config")))
             .map(|dir| dir.join("systemd/user"))
             .context("cannot find the directory of the user's units: HOME is not set")
-    }
-
-    /// The directory of units that last until the next boot.
-    pub(crate) fn runtime_units(self) -> Result<PathBuf> {
-        if !self.user {
-            return Ok("/run/systemd/system".into());
-        }
-        Ok(session()?.join("systemd/user"))
     }
 
     /// The invocation id of a service that runs: systemd keeps it in a link for journald.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use nix::unistd::{AccessFlags, access};
 
-use super::text::{self, ChecksumHeader, UnitOwner};
-use super::{DROP_IN, ENV, UnitFile, drop_ins};
+use super::text::{self, ChecksumHeader, UnitOwner, with_checksum};
+use super::{DROP_IN, ENV, UnitFile, drop_ins, render};
 use crate::os::files::{read_in, read_plain, remove_in, replace_safely, temporary};
 use crate::os::state::{AppDir, StateDir, session};
 use crate::os::walk::{Links, Walk};
@@ -206,6 +206,20 @@ impl UnitDirectory {
             gone.extend(self.look(&found.path)?.map(|(found, text)| (found.path, text)));
         }
         Ok(UnitChanges { place: self.clone(), steps, stale: gone })
+    }
+
+    /// The change of our drop-in that gives a service its own streams again and keeps its muxes.
+    pub(crate) fn without_streams(&self, owner: UnitOwner) -> Result<UnitChanges> {
+        let change = self.drop_in(owner)?.map(|old| {
+            let path = self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN);
+            let text = with_checksum(Some(owner), &render::without_streams(&old));
+            (path, Some(Change { text, old: Some(old) }))
+        });
+        Ok(UnitChanges {
+            place: self.clone(),
+            steps: change.into_iter().collect(),
+            stale: Vec::new(),
+        })
     }
 
     /// The lines of our drop-in of a service that set its streams.

@@ -7,7 +7,7 @@ use super::journal;
 use super::text::{argument, env_value, value, with_checksum, word};
 use super::{
     AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StreamMode, USER_STATE, UnitFile,
-    UnitKind, drop_ins, has_sockets, words_line,
+    UnitKind, drop_ins, has_sockets, words_in, words_line,
 };
 use crate::mux::app;
 use crate::os::state::split_end;
@@ -232,6 +232,19 @@ fn socket(app: &AppUnits, mux: &MuxUnit, stream: Stream, setup: &Setup) -> Strin
         setup.path(mux, &file),
         service = app.service,
     )
+}
+
+/// A drop-in of [`app_drop_in`] without the lines that give the service its streams. It still wants
+/// its muxes, and tells them of its end.
+pub(super) fn without_streams(drop_in: &str) -> String {
+    let mut is_service = false;
+    let stays = |line: &&str| {
+        let stays = !is_service || line.starts_with("ExecStopPost=");
+        is_service |= *line == "[Service]";
+        stays && !line.starts_with('#')
+    };
+    let lines: Vec<&str> = drop_in.lines().filter(stays).collect();
+    words_line(&words_in(drop_in)) + &lines.join("\n") + "\n"
 }
 
 /// The drop-in that makes the service use its muxes.

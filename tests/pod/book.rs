@@ -137,7 +137,7 @@ fn terminal_service() {
     attach.stdout.wait_for("detached from app board");
     assert_eq!(attach.ends(), 0);
     pod.run(&["systemctl", "is-active", "board"]);
-    pod.run(&["iottymux", "disable", "board"]);
+    pod.run(&["iottymux", "disable", "--now", "board"]);
 }
 
 #[test]

@@ -478,60 +478,6 @@ fn streams_of_its_own_are_named() {
     }
 }
 
-/// What waits to disable a service is told to stop at the moment when it would have itself started again,
-/// which is no failure.
-#[test]
-fn the_wait_to_disable_may_be_stopped_at_any_moment() {
-    const LATER: &str = "iottymux-disable-game.service";
-    let Some(pod) = pod(GAME) else { return };
-    // It is stopped behind this one, whose end takes as long as the test says.
-    let holds = format!(
-        "[Unit]\nAfter={LATER}\n[Service]\nExecStart=/bin/sleep 1000\n\
-         ExecStop=/bin/sh -c 'until test -e /shared/go; do sleep 0.05; done'\n"
-    );
-    pod.set_unit("holds.service", &holds);
-    pod.run(&enable(&["--stdout", "stream", "--now"]));
-    pod.run(&["iottymux", "disable", "game"]);
-    pod.systemctl(&["start", "holds"]);
-    pod.systemctl(&["stop", "--no-block", "holds", LATER]);
-    eventually("its stop is queued", || pod.property(LATER, "Job") != "0");
-    let pid = pod.property(LATER, "MainPID");
-    pod.systemctl(&["stop", "game"]);
-    eventually("it has seen that", || pod.property(LATER, "MainPID") != pid);
-    fs::write(pod.shared("go"), "").unwrap();
-    eventually("it is disabled", || written(&pod) == ["holds.service"]);
-    eventually("it has ended", || pod.property(LATER, "ActiveState") == "inactive");
-    let said = pod.console();
-    assert!(
-        said.contains("Transaction for iottymux-disable-game.service/restart is destr"),
-        "{said}"
-    );
-    assert!(!said.contains("iottymux-disable-game.service: Failed"), "{said}");
-}
-
-/// A stage1 has no sysinit.target.
-#[test]
-fn disabled_where_there_is_no_sysinit_target() {
-    // Nor does a service of it ask for one.
-    let Some(pod) = pod(&format!("[Unit]\nDefaultDependencies=no\n{GAME}")) else { return };
-    let target = pod.path("/etc/systemd/system/sysinit.target");
-    std::os::unix::fs::symlink("/dev/null", &target).unwrap();
-    pod.systemctl(&["daemon-reload"]);
-    for more in [&["--now"][..], &[]] {
-        pod.run(&enable(&["--stdout", "stream"]));
-        pod.systemctl(&["start", "game"]);
-        pod.run(&[&["iottymux", "disable", "game"], more].concat());
-        pod.systemctl(&["stop", "game"]);
-        eventually("it is disabled", || written(&pod) == ["sysinit.target"]);
-        eventually("nothing of it runs", || {
-            pod.property("iottymux-disable-game.service", "ActiveState") == "inactive"
-        });
-    }
-    pod.run(&enable(&["--stdout", "stream"]));
-    pod.run(&["iottymux", "disable", "--all"]);
-    assert_eq!(written(&pod), ["sysinit.target"]);
-}
-
 /// A stock pod of rkt has templates of rkt's, with which our lines of a service would never let it start.
 #[test]
 fn in_a_stock_pod_of_rkt_nothing_is_written() {

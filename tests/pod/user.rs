@@ -122,13 +122,10 @@ fn services_of_a_user() {
         ];
         run(&pod, &again.concat());
         assert_eq!(pid(), before);
-        let told = run(&pod, &["iottymux", "disable", "--user", "bot"]);
-        assert!(told.contains("iottymux disable --user --now bot.service"), "{told}");
+        run(&pod, &["iottymux", "disable", "--user", "--now", "bot"]);
         run(&pod, &["systemctl", "--user", "stop", "bot"]);
-        crate::proc::eventually("all is taken away", || {
-            pod.names("/home/one/.config/systemd/user") == ["bot.service"]
-                && !pod.path(state).exists()
-        });
+        assert_eq!(pod.names("/home/one/.config/systemd/user"), ["bot.service"]);
+        assert!(!pod.path(state).exists());
     }
 }
 

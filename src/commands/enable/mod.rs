@@ -2,7 +2,6 @@
 //! files of `units` and ask systemd to use them.
 
 pub(crate) mod account;
-mod deferred;
 pub(crate) mod disable;
 mod guard;
 mod known;
@@ -17,7 +16,6 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
-use self::deferred::DeferredDisable;
 pub(crate) use self::known::{enabled_services, instances, services};
 use self::switch::Switch;
 use crate::os::print::print;
@@ -27,7 +25,7 @@ use crate::types::escape;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::units::place::{self, Changes, UnitDirectory};
-use crate::units::text::{UnitOwner, is_program};
+use crate::units::text::is_program;
 use crate::units::write::{all_files, clear_state, summary, template_of};
 use crate::units::{
     AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
@@ -64,30 +62,6 @@ pub(crate) struct EnabledService {
     pub(crate) service: ServiceName,
     /// The words of its `enable`.
     pub(crate) words: Vec<String>,
-    /// Whether it is disabled when it stops.
-    pub(crate) is_going: bool,
-}
-
-/// Whether a service is disabled when it stops.
-fn is_going(manager: Manager, owner: UnitOwner) -> bool {
-    DeferredDisable::new(manager, owner).is_ok_and(|later| later.is_there())
-}
-
-/// What a person is told of such an app.
-pub(crate) fn goes_when_it_stops(app: &AppDir) -> Option<String> {
-    let manager = manager_of(app);
-    // Few services have such a unit, and to look for the owner of an app takes longer.
-    let name = app.name().as_str();
-    let names = [name, name.strip_suffix("-tty").unwrap_or(name)];
-    let runtime = manager.runtime_units().ok()?;
-    names.iter().find(|name| runtime.join(deferred::unit(name)).exists())?;
-    let service = service_of(app)?;
-    let owners = UnitDirectory::new(manager.units().ok()?).owners().ok()?;
-    let (app, service) = owners.into_iter().find(|(_, of)| of.as_str() == service)?;
-    let user = manager.option();
-    is_going(manager, (&app, &service)).then(|| {
-        format!("{service} is disabled when it stops; to keep it: iottymux enable{user} {service}")
-    })
 }
 
 /// The services that are enabled.
@@ -96,8 +70,7 @@ pub(crate) fn enabled_by(user: bool) -> Result<Vec<EnabledService>> {
     let place = UnitDirectory::new(manager.units()?);
     let found = |(app, service): (AppName, ServiceName)| {
         let drop_in = place.drop_in((&app, &service))?.unwrap_or_default();
-        let is_going = is_going(manager, (&app, &service));
-        Ok(EnabledService { words: words_in(&drop_in), app, service, is_going })
+        Ok(EnabledService { words: words_in(&drop_in), app, service })
     };
     place.owners()?.into_iter().map(found).collect()
 }
@@ -260,13 +233,8 @@ fn try_to_enable(
     }
     program::check(setup, &future_units(setup, &place, (&switch.muxes, &files))?)?;
     let state = place.state(app.owner())?;
-    let kept = if is_going(manager, app.owner()) {
-        format!("{service} stays enabled: the disable that waited for its stop is cancelled\n")
-    } else {
-        String::new()
-    };
     let (written, fate) = carry_out(&switch, &place, &files)?;
-    print(&format!("{told}{kept}{}", summary(&written)))?;
+    print(&format!("{told}{}", summary(&written)))?;
     for line in overridden(manager, service, &files)? {
         log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
     }
@@ -338,21 +306,11 @@ fn carry_out(
     files: &[UnitFile],
 ) -> Result<(Changes, Option<Fate>)> {
     let owner = switch.app.owner();
-    let later = DeferredDisable::new(switch.manager, owner)?;
-    let waited = later.is_there();
     // A signal from here on would leave half of the work behind, or the service stopped.
     block_signals()?;
-    // The unit would remove the new files if the service does not run.
-    later.cancel()?;
-    let plan = place.all().and_then(|all| place.plan(&all, owner, files.to_vec()));
-    let written = plan.and_then(|plan| Ok((plan.carry_out()?, plan)));
-    let switched = written
-        .and_then(|(written, plan)| Ok((written, switch.carry_out(&plan, || place.state(owner))?)));
-    switched.inspect_err(|_| {
-        if waited {
-            later.resume(place);
-        }
-    })
+    let plan = place.plan(&place.all()?, owner, files.to_vec())?;
+    let written = plan.carry_out()?;
+    Ok((written, switch.carry_out(&plan, || place.state(owner))?))
 }
 
 /// Blocks the signals that end this process.
