@@ -276,11 +276,21 @@ impl Mux {
             Token::Engine(index) => self.on_engine(index, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
+        self.bury();
     }
 
-    /// Does everything that depends on the time, or on the changes of the events.
+    /// Does everything that depends on the time, or on the changes of the events, until no client
+    /// fails by that.
     fn settle(&mut self) {
-        let now = Instant::now();
+        loop {
+            self.settle_once(Instant::now());
+            if !self.bury() {
+                break;
+            }
+        }
+    }
+
+    fn settle_once(&mut self, now: Instant) {
         self.write_logs(now);
         self.answer_reopened(now);
         self.resume(now);

@@ -22,10 +22,6 @@ use crate::wire::{
 impl Mux {
     /// Reads from a client as much as there is room for. Returns whether the client stays.
     pub(crate) fn receive(&mut self, id: ClientId) -> Result<bool> {
-        if self.clients.is_buffer_lent() {
-            // Its next event comes back to it.
-            return Ok(true);
-        }
         let is_others = self.clients.is_others(id);
         for _ in 0..if is_others { 1 } else { limits::READS_PER_TURN } {
             let room = self.reading_room(id).min(limits::READ);

@@ -8,6 +8,7 @@ use log::Level;
 
 use super::admission::{Admitted, Arrival, NewClient};
 use super::client_log::{ATTACHING, DROPS, REFUSALS};
+use super::clients::ConnectionFailure;
 use super::clients::client::{Client, Role};
 use super::clients::session::SessionSide;
 use super::clients::state::{Inbound, Outbound, Sending};
@@ -144,15 +145,36 @@ impl Mux {
                 self.notify(id, &FrameKind::Rights.message(&rights));
             }
         }
-        self.feed(Instant::now());
     }
 
     /// Sends a client a control frame. A client that does not read its control frames is lost.
     pub(crate) fn notify(&mut self, id: ClientId, frame: &[u8]) {
         match self.clients.get_mut(id).map(|client| client.notify(frame)) {
-            Some(Err(e)) => self.lose(id, &e.into()),
+            Some(Err(e)) => self.clients.fail(id, ConnectionFailure::Control(e.into())),
             _ => self.touch(id),
         }
+    }
+
+    /// Lets go of the clients whose connections have failed; whether there were any. Only at the end
+    /// of an event, since this changes what others may do.
+    pub(crate) fn bury(&mut self) -> bool {
+        let mut has_failed = false;
+        while let Some((id, failure)) = self.clients.next_failed() {
+            has_failed = true;
+            match failure {
+                ConnectionFailure::Control(e) => self.lose(id, &e),
+                ConnectionFailure::Output => {
+                    self.depart(id);
+                    // Its input may still wait to be read.
+                    if self.receive(id).unwrap_or(false) {
+                        self.watch_client(id);
+                    } else {
+                        self.drop_client(id);
+                    }
+                }
+            }
+        }
+        has_failed
     }
 
     /// Whether a client can type, and if not, why.
@@ -230,14 +252,8 @@ impl Mux {
                 self.watch_client(id);
             }
             Err(e) => {
-                // Its input may still wait to be read.
                 log::debug!("app {}: writing to {}: {e}", self.files.name(), client.peer);
-                self.depart(id);
-                if self.receive(id).unwrap_or(false) {
-                    self.watch_client(id);
-                } else {
-                    self.drop_client(id);
-                }
+                self.clients.fail(id, ConnectionFailure::Output);
             }
         }
     }

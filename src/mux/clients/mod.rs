@@ -13,6 +13,8 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use anyhow::Error;
+
 use crate::core::hub::ClientId;
 use crate::core::screen::query::Query;
 use crate::mux::clients::client::Client;
@@ -25,6 +27,15 @@ use crate::wire::{HEADER, InputId};
 /// How long a viewer may take for a screen while others wait for the memory.
 const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
 
+/// What has failed at the connection of a client.
+#[derive(Debug)]
+pub(crate) enum ConnectionFailure {
+    /// Writing: what the client sent before may still wait to be read.
+    Output,
+    /// It does not read its control frames.
+    Control(Error),
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Clients {
@@ -32,7 +43,8 @@ pub(crate) struct Clients {
     /// The buffer for input of clients; it is lent out while its content is handled. Made for the
     /// first client, since most muxes are idle.
     buffer: Option<Box<[u8]>>,
-    is_buffer_lent: bool,
+    /// Those whose connections have failed, until [`super::Mux::bury`].
+    failed: Vec<(ClientId, ConnectionFailure)>,
     /// The ids of a turn, kept for their memory.
     ids: Vec<ClientId>,
     /// The client of another user that was served last.
@@ -44,7 +56,7 @@ impl Clients {
         Self {
             all: BTreeMap::new(),
             buffer: None,
-            is_buffer_lent: false,
+            failed: Vec::new(),
             ids: Vec::new(),
             last_other: ClientId(0),
         }
@@ -134,17 +146,21 @@ impl Clients {
     }
 
     pub(crate) fn lend_buffer(&mut self) -> Box<[u8]> {
-        self.is_buffer_lent = true;
         self.buffer.take().unwrap_or_else(new_buffer)
     }
 
     pub(crate) fn return_buffer(&mut self, buffer: Box<[u8]>) {
-        self.is_buffer_lent = false;
         self.buffer = Some(buffer);
     }
 
-    pub(crate) fn is_buffer_lent(&self) -> bool {
-        self.is_buffer_lent
+    /// The connection of a client has failed.
+    pub(crate) fn fail(&mut self, id: ClientId, failure: ConnectionFailure) {
+        self.failed.push((id, failure));
+    }
+
+    /// The next client whose connection has failed.
+    pub(crate) fn next_failed(&mut self) -> Option<(ClientId, ConnectionFailure)> {
+        self.failed.pop()
     }
 
     /// The session of a user with this input.

@@ -319,12 +319,7 @@ impl Mux {
         {
             let id = first.client;
             self.logs.reopening.pop_front();
-            if let Some(client) = self.clients.get_mut(id) {
-                match client.notify(&FrameKind::Answer.message(&answer)) {
-                    Ok(()) => self.touch(id),
-                    Err(e) => self.lose(id, &e.into()),
-                }
-            }
+            self.notify(id, &FrameKind::Answer.message(&answer));
         }
     }
 
