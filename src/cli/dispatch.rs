@@ -222,7 +222,6 @@ fn execute(cli: Cli) -> Result<Exit> {
     let named = |app: &NamedAppArg| app.resolve(given.clone(), Guess::Prefix);
     match cli.command {
         Command::Stream(args) => {
-            read_old_options(&state()?.app(&args.app.name));
             if let (Some(bundle), false) = (&args.containerd_task, process::is_kept()) {
                 let request = resolve::keep_task(&args, bundle, &state()?);
                 // The status is for clients.
@@ -230,10 +229,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             }
             run_mux(resolve::stream(&args, &state()?))
         }
-        Command::Tty(args) => {
-            read_old_options(&state()?.app(&args.app.name));
-            run_mux(resolve::tty(&args, &state()?))
-        }
+        Command::Tty(args) => run_mux(resolve::tty(&args, &state()?)),
         Command::Container(args) => run_mux(resolve::container(&args, &state()?)),
         Command::Prepare(args) => prepare(&args, &state()?).map(|()| Exit::Done),
         Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?)),
@@ -433,14 +429,6 @@ fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
         Command::Stream(args) => resolve::stream(&args, state).map(drop),
         Command::Tty(args) => resolve::tty(&args, state).map(drop),
         _ => Ok(()),
-    }
-}
-
-/// Reads the options in the app's directory. systemd does not read this file any more, since its
-/// variables would reach the commands that run as root.
-fn read_old_options(dir: &AppDir) {
-    if let Some(text) = dir.old_options() {
-        process::restart_with(&text, "IOTTYMUX_");
     }
 }
 

@@ -130,7 +130,7 @@ pub(super) fn show(args: &EnableArgs) -> Result<()> {
         }
     }
     let line = |found: &EnabledService| match &found.words[..] {
-        [] => format!("# {} is app {}, by an earlier version\n", found.service, found.app),
+        [] => format!("# {} is app {}, by iottymux units\n", found.service, found.app),
         words => format!("iottymux enable {}\n", remote::line(words)),
     };
     print(&found.iter().map(line).collect::<String>())

@@ -74,7 +74,7 @@ pub(crate) struct Pages {
     orphaned: u64,
     /// Used for [`Pages::may_share`], kept for its memory.
     ranges: Vec<(Stream, Range<u64>)>,
-    /// The kernel, or a unit of an earlier version, does not allow it.
+    /// The kernel or the unit does not allow it.
     is_off: bool,
 }
 

@@ -598,11 +598,7 @@ fn open_hub(
         kept_memory::open(STORED, (memory::WORDS, len), stored, notify)?;
     let mut hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
     for source in sources {
-        let is_next = hub.recover(source.stream, source.unread());
-        // Earlier builds read a FIFO by way of its stage, too, but a terminal directly.
-        if !is_next && source.stream == Stream::Tty {
-            source.clear_stage();
-        }
+        hub.recover(source.stream, source.unread());
     }
     let (name, is_new) = (dir.name(), hub.epoch() == fresh);
     match was_stored {

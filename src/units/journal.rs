@@ -84,7 +84,7 @@ impl JournalPlan {
             let mut lines = drop_in?.lines();
             lines.find_map(|line| line.strip_prefix(key)).map(str::to_owned)
         };
-        // An earlier version wrote this line for a stream in the journal.
+        // `units` writes this line for a stream in the journal.
         let identifier = property("SyslogIdentifier");
         let line = format!("SyslogIdentifier={identifier}");
         let is_ours = drop_in.is_some_and(|text| text.lines().any(|had| had == line));

@@ -241,7 +241,7 @@ fn words_line(words: &[String]) -> String {
     }
 }
 
-/// The words in a drop-in; none if an earlier version or `units` has written it.
+/// The words in a drop-in; none if `units` has written it.
 pub(crate) fn words_in(drop_in: &str) -> Vec<String> {
     let text = drop_in.lines().find_map(|line| line.strip_prefix(WORDS));
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()

@@ -470,7 +470,7 @@ fn mux(path: &Path) -> Option<(String, AppName)> {
 }
 
 /// The state directories in the lines of a unit: the parents of the ends that systemd opens, and of
-/// the `endpoints` document in the units of earlier versions.
+/// the `endpoints` document that the service of a mux in another directory asserts.
 fn state_paths(text: &str) -> impl Iterator<Item = &str> {
     const ENDS: [&str; 5] = [
         "StandardInput=file:",

@@ -113,31 +113,6 @@ fn a_hostile_mux_gains_nothing() {
     assert_eq!(fs::read_to_string(pod.path("/secret")).unwrap(), "secret\n");
 }
 
-/// Options that a user could have written reach no command that runs as root.
-#[test]
-fn options_in_the_apps_directory_reach_the_mux_alone() {
-    let Some(pod) = Pod::delivered() else { return };
-    pod.systemctl(&["start", "demo.service"]);
-    let env = pod.path("/run/iottymux/demo/env");
-    fs::write(env, "LD_PRELOAD=/shared/x.so\nIOTTYMUX_ALLOW_UID=\"1\" \n").unwrap();
-    pod.systemctl(&["restart", MUX]);
-    assert_echo(&pod, "hello");
-    let pid = pod.property(MUX, "MainPID");
-    let environ = fs::read(pod.path(&format!("/proc/{pid}/environ"))).unwrap();
-    let environ = String::from_utf8(environ).unwrap();
-    assert!(
-        environ.contains("IOTTYMUX_ALLOW_UID=1\0") && !environ.contains("PRELOAD"),
-        "{environ:?}"
-    );
-    let dir = fs::metadata(pod.path("/run/iottymux/demo/mux")).unwrap();
-    assert_eq!(dir.mode() & 0o7777, 0o711);
-    let types = "echo typed | setpriv --reuid=1 --clear-groups iottymux --state-dir /run/iottymux \
-                 attach --app demo --mode stdin";
-    let mut stdout = pod.connect("demo", "sock-stdout");
-    pod.run(&["sh", "-ec", types]);
-    stdout.line_ending("typed");
-}
-
 /// From a mux that is root, with all in one directory, to one that is not, and back, under apps that run.
 #[test]
 fn from_root_and_back_under_a_running_app() {

@@ -79,22 +79,16 @@ impl Backlog {
     }
 
     /// See [`super::Hub::recover`].
-    pub(crate) fn recover(&mut self, unread: Option<usize>) -> bool {
+    pub(crate) fn recover(&mut self, unread: Option<usize>) {
         let ahead = self.place.announced().checked_sub(self.end);
-        let is_next = match (ahead, unread) {
-            // What is unread may not have been announced yet.
-            (_, None) | (Some(0), _) => true,
-            (None, _) => false,
-            (Some(ahead), Some(unread)) => {
-                let read =
-                    ahead.checked_sub(unread as u64).and_then(|len| usize::try_from(len).ok());
-                // More than the ring cannot be: then the memory is wrong.
-                let read = read.filter(|len| *len <= self.capacity());
-                read.inspect(|len| self.commit(*len)).is_some()
-            }
-        };
+        // What is unread may not have been announced yet.
+        let read = ahead.zip(unread).and_then(|(ahead, unread)| ahead.checked_sub(unread as u64));
+        let read = read.and_then(|len| usize::try_from(len).ok());
+        // More than the ring cannot be: then the memory is wrong.
+        if let Some(len) = read.filter(|len| *len <= self.capacity()) {
+            self.commit(len);
+        }
         self.announce(0);
-        is_next
     }
 
     /// The memory for the next `len` bytes (at most the capacity): one piece, and a second one

@@ -61,22 +61,6 @@ impl Hub {
         self.log_places.get(self.followers.len()).is_some_and(|place| place.is_of(log))
     }
 
-    /// Gives the checkpoint of the next log its new number, if it has the old one.
-    pub(crate) fn renumber_log(&mut self, old: u64, new: u64) {
-        if self.is_followed(old)
-            && let Some(checkpoint) = self.log_places.get(self.followers.len())
-        {
-            checkpoint.set_log(new);
-        }
-    }
-
-    /// How far the next log was written, if it has this number.
-    pub(crate) fn log_checkpoint(&self, log: u64) -> Option<[u64; STREAMS]> {
-        let place = self.log_places.get(self.followers.len()).filter(|place| place.is_of(log))?;
-        // The word of the input is the number.
-        Some(Stream::ALL.map(|s| if s.is_output() { place.written(s) } else { 0 }))
-    }
-
     /// A log, by a number that is its name's. It continues at the offsets that it has kept itself,
     /// or where one of that name was written to, if there was one at its place in the memory.
     /// Otherwise it begins with the next byte of each stream. Returns the offsets where it begins,

@@ -117,7 +117,7 @@ impl Life {
         let hub = Hub::new(&[STREAM], CAP, Memory::again(words, &left.ring), Epoch(7));
         let mut life = Self { hub, now, left, ids: [None; 2], killed: Vec::new() };
         life.note();
-        assert!(life.hub.recover(STREAM, Some(life.left.staged)));
+        life.hub.recover(STREAM, Some(life.left.staged));
         life.note();
         life.hub.await_clients(now, PATIENCE);
         let end = life.hub.extent(STREAM).unwrap().0;

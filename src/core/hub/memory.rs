@@ -47,9 +47,7 @@ fn outputs(streams: &[Stream]) -> impl Iterator<Item = Stream> {
 const OUTPUTS: usize = 2;
 /// Words of the head.
 const HEAD: usize = 5;
-/// The first word of the offsets that clients still need, one for each output. Earlier builds of
-/// this version do not use these words, so one that was stored before such a build ran is out of
-/// date.
+/// The first word of the offsets that clients still need, one for each output.
 const NEEDED: usize = HEAD + 4 * OUTPUTS;
 /// The word that counts the clients that will return if this mux is killed. It is behind the head
 /// and the places of all streams.

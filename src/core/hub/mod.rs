@@ -226,11 +226,11 @@ impl Hub {
     }
 
     /// Counts the bytes that the previous mux read and did not commit: all announced bytes but the
-    /// `unread` ones, if their number is known. Call it before anything else. Returns whether the
-    /// unread bytes are the next ones of the stream: not if another mux has read on without
-    /// announcing.
-    pub(crate) fn recover(&mut self, stream: Stream, unread: Option<usize>) -> bool {
-        self.lanes[stream as usize].as_mut().is_none_or(|lane| lane.recover(unread))
+    /// `unread` ones, if their number is known. Call it before anything else.
+    pub(crate) fn recover(&mut self, stream: Stream, unread: Option<usize>) {
+        if let Some(lane) = &mut self.lanes[stream as usize] {
+            lane.recover(unread);
+        }
     }
 
     /// Where the next `len` bytes of `stream` are to be read to; see [`Hub::commit`].

@@ -331,12 +331,12 @@ mod tests {
 
     use super::*;
     use crate::core::hub::Hub;
-    use crate::core::hub::memory::{Memory, rings_len};
+    use crate::core::hub::memory::Memory;
     use crate::logfmt::chunk::Lost;
     use crate::logfmt::encoder::FormatOptions;
     use crate::logfmt::format::find;
     use crate::mux::logs::pipeline::memory::LogMemory;
-    use crate::mux::logs::pipeline::{Log, LogOptions, number};
+    use crate::mux::logs::pipeline::{Log, LogOptions};
     use crate::types::stream::{Epoch, Stream};
     use crate::types::time::Now;
 
@@ -440,26 +440,5 @@ mod tests {
             "one\niottymux: 2 lines (10 bytes) were lost here\ntwo\n"
         );
         assert_eq!(rig.log.failing(), None);
-    }
-
-    /// An earlier version numbered the checkpoint by another hash.
-    #[test]
-    fn a_log_continues_where_an_earlier_version_stopped() {
-        let streams = [Stream::Stdout];
-        let words = Memory::new(&streams, 1 << 16).words;
-        let rings = vec![b'x'; rings_len(&streams, 1 << 16)];
-        let open = || Hub::new(&streams, 1 << 16, Memory::again(words, &rings), Epoch(1));
-        let mut hub = open();
-        let (log, ..) = hub.follow(number::old("test"), Now::read().stamp, None);
-        hub.space(Stream::Stdout, 30).into_iter().for_each(|space| space.fill(b'x'));
-        hub.commit(Stream::Stdout, 30, Now::read());
-        let mut ends = [0; Stream::ALL.len()];
-        ends[Stream::Stdout as usize] = 10;
-        hub.log_written(log, ends);
-        for lines in ["xxxxxxxxxxxxxxxxxxxx\n", "more\n"] {
-            let mut rig = Rig::with(open(), 0);
-            rig.write(lines.trim_start_matches('x'));
-            assert_eq!(*rig.has.lock().unwrap(), lines);
-        }
     }
 }

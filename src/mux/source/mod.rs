@@ -117,20 +117,6 @@ impl Source {
         }
     }
 
-    /// Throws away what the previous mux has left of what it had announced. To be called when
-    /// another mux, which does not look there, has read on since: then these bytes have no place
-    /// any more.
-    pub(crate) fn clear_stage(&mut self) {
-        match self.stage.as_mut().map(Stage::clear) {
-            Some(Ok(lost @ 1..)) => log::warn!(
-                "{}: {lost} bytes are lost: a mux of another version has read on without them",
-                self.stream
-            ),
-            Some(Err(e)) => log::warn!("{}: clearing its pipe: {e}", self.stream),
-            _ => {}
-        }
-    }
-
     /// It was read empty: how long to leave it alone, so that further reads are worth their cost.
     pub(crate) fn nap(&mut self, now: Instant) -> Option<Duration> {
         let nap = self.pace.as_mut().and_then(|pace| pace.empty(now));
@@ -273,14 +259,6 @@ mod tests {
         assert_eq!(source.prepare(99).unwrap(), Some(Read::Empty));
         let (empty, _writer) = pipe2(OFlag::O_NONBLOCK).unwrap();
         assert!(!staged(empty, b"").paced);
-    }
-
-    #[test]
-    fn what_an_earlier_mux_left_can_be_thrown_away() {
-        let (empty, _writer) = pipe2(OFlag::O_NONBLOCK).unwrap();
-        let mut source = staged(empty, &[b'x'; 5000]);
-        source.clear_stage();
-        assert_eq!(source.prepare(99).unwrap(), Some(Read::Empty));
     }
 
     /// An event counter stands for a terminal of an old kernel.

@@ -27,16 +27,13 @@ pub(crate) use self::session::session;
 
 use self::ends::{EARLIER, GATE, GATE_PREPARED, INPUT, JOURNAL};
 use super::files::{
-    CLOSED, PRIVATE, is_same, names, open_in, open_plain, read_open, read_plain, remove, remove_in,
-    replace_in, set_mode,
+    CLOSED, PRIVATE, is_same, names, open_in, open_plain, read_open, remove, remove_in, replace_in,
+    set_mode,
 };
 use super::tree::{empty, remove_tree};
 use super::walk::{Links, Walk, is_link, refusal};
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
-
-/// Longest file with options of a mux, bytes: a few lines.
-const OPTIONS: u64 = 64 << 10;
 
 /// Where the muxes of the system have their directories.
 const SYSTEM: &str = "/run/iottymux";
@@ -322,14 +319,6 @@ impl AppDir {
         let own = self.path.join(MUX);
         // The directory stays: by it clients know where to look.
         empty(&own).with_context(|| format!("cannot empty directory {}", own.display()))
-    }
-
-    /// The file of options in the app's directory, where root has made the directory.
-    pub(crate) fn old_options(&self) -> Option<String> {
-        let path = self.path.join("env");
-        let read = || read_plain(&path, OPTIONS).ok();
-        let (_, text) = self.is_split().then(read)??;
-        String::from_utf8(text).ok()
     }
 
     /// Closes the directory to other users, or lets them pass, and removes files that other users

@@ -138,11 +138,10 @@ impl Log {
     ) -> Self {
         let now = Now::read();
         let number = number::number(&name);
-        hub.renumber_log(number::old(&name), number);
         let worst = memory.layout().worst;
-        let (keeper, mut spare, left) = memory.open();
+        let (keeper, spare, left) = memory.open();
         let is_first = left.is_none() && !hub.is_followed(number);
-        let (left, kept) = take_over(left, hub, number, &mut spare);
+        let (left, kept) = take_over(left, hub.epoch());
         let Snapshot { begins, mut unfinished, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
         let (id, at, bytes) = hub.follow(number, now.stamp, kept);
         // A marker comes behind what nobody has kept: nothing is known of the target's last lines.

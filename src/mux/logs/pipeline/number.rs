@@ -4,8 +4,6 @@
 //! The number must not change with a new version of this program or of Rust: the next mux would not
 //! find the checkpoint, and would not know what it lost.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 /// The start value and the factor of FNV-1a with 64 bits.
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -13,13 +11,6 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 /// The number of the log with this name; never 0.
 pub(crate) fn number(name: &str) -> u64 {
     fnv_1a(name).max(1)
-}
-
-/// The number that earlier versions gave it. Rust does not promise that this hash stays as it is.
-pub(crate) fn old(name: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish().max(1)
 }
 
 fn fnv_1a(text: &str) -> u64 {
@@ -40,6 +31,5 @@ mod tests {
         ] {
             assert_eq!(fnv_1a(text), hash, "{text}");
         }
-        assert_ne!(number("raw:/x"), old("raw:/x"));
     }
 }
