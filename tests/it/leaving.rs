@@ -40,7 +40,7 @@ fn it_says_how_to_leave_and_leaves_by_its_keys() {
     scene.local.shown.wait_for(greeting);
     // Lines are edited.
     scene.local.press(b"onx\x7fe\r");
-    scene.local.shown.wait_for("<one>");
+    scene.local.shown.wait_for("<one>\r\nno end");
     // No line end is needed, and what was typed before is not lost.
     scene.local.press(b"two\x10\x11");
     scene.leaves(0);
