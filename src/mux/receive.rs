@@ -15,8 +15,8 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{
-    Answer, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello, InputIdentity,
-    InputPosition, Item, LifecycleEvent, NoRoom, VERSION, Want, Welcome,
+    Answer, Begin, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello, InputIdentity,
+    InputPosition, InputTaken, Item, LifecycleEvent, NoRoom, VERSION, Want, Welcome,
 };
 
 impl Mux {
@@ -194,8 +194,12 @@ impl Mux {
             let patience = asked.min(self.admission.patience(client.right));
             self.hub.set_patience(id, patience);
         }
-        if hello.exclusive.is_some() {
-            self.reserve(Some(id));
+        match hello.exclusive {
+            Some(Exclusive::Wait) if self.check_lock(client, Exclusive::Ask).is_err() => {
+                self.input.queue.await_lock(id);
+            }
+            Some(_) => self.reserve(Some(id)),
+            None => {}
         }
         let others = self.clients.attached();
         // A client that comes at the end of all is sent EXIT.
@@ -212,7 +216,7 @@ impl Mux {
         let input = hello.input.filter(|_| types.is_some() && self.files.notify.keeps());
         let position = input.and_then(|identity| self.recognise(id, identity));
         let rights = (hello.stdin && !self.types(id)).then(|| self.rights(id));
-        let is_stopped = self.is_output_stopped();
+        let (is_stopped, taken) = (self.is_output_stopped(), self.taken());
         let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);
@@ -243,7 +247,7 @@ impl Mux {
         // A mux that ends has let go of the input; the next one takes it.
         let takes_none = !matches!(self.phase, Phase::Delivering { .. });
         if client.inbound == Inbound::Typed(Sending::Open) && takes_none {
-            client.notify(&FrameKind::StdinDone.frame(b""))?;
+            client.notify(&FrameKind::StdinDone.message(&taken))?;
         }
         self.decide_window(id);
         self.begin_view(id, hello.redraw, hello.epoch == Some(epoch))
@@ -293,7 +297,9 @@ impl Mux {
 
     /// Whether a client may take the input lock from its holder.
     fn check_lock(&self, client: &Client, exclusive: Exclusive) -> Result<()> {
-        let Some(only) = self.input.queue.only() else { return Ok(()) };
+        let Some(only) = self.input.queue.only().filter(|_| exclusive != Exclusive::Wait) else {
+            return Ok(());
+        };
         let Some(Client { peer, right, .. }) = self.clients.get(only) else { return Ok(()) };
         if client.right < *right {
             bail!("client {} ({peer}) types alone, and only root may take that from it", only.0);
@@ -455,8 +461,17 @@ impl Mux {
         !is_gone
     }
 
-    /// All that a client typed before its end is with the app.
-    fn input_delivered(&mut self, id: ClientId) {
+    /// Where the app is given input now.
+    fn taken(&self) -> InputTaken {
+        let begin = |(stream, written)| {
+            let (end, _) = self.hub.extent(stream)?;
+            Some(Begin { stream, offset: end + written })
+        };
+        InputTaken { outputs: self.sources.written().filter_map(begin).collect() }
+    }
+
+    /// All that a client typed before its end is with the app, which took the last of it there.
+    fn input_delivered(&mut self, id: ClientId, taken: &InputTaken) {
         // First: a client that knows of this does not tell the next mux that the input ends.
         if self.input.ends_with(id) {
             self.close_input();
@@ -465,7 +480,7 @@ impl Mux {
             if client.is_gone() || matches!(client.role, Role::Raw(Stream::Stdin)) {
                 self.drop_client(id);
             } else {
-                self.notify(id, &FrameKind::StdinDone.frame(b""));
+                self.notify(id, &FrameKind::StdinDone.message(taken));
             }
         }
     }
@@ -477,7 +492,7 @@ impl Mux {
         if session.is_some_and(|session| session.streams.is_empty()) {
             self.lose(id, &anyhow!("the app ended before it read all of this input"));
         } else {
-            self.input_delivered(id);
+            self.input_delivered(id, &self.taken());
         }
     }
 
@@ -486,6 +501,9 @@ impl Mux {
         if !self.input.is_open() {
             return;
         }
+        // Before it: the app may answer at once.
+        let is_ending = self.input.queue.awaits_delivery();
+        let taken = if is_ending { self.taken() } else { InputTaken::default() };
         let (logs, hub) = (&mut self.logs, &mut self.hub);
         let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
         let tty = self.sources.tty();
@@ -500,7 +518,7 @@ impl Mux {
                     self.notify(id, &FrameKind::StdinQueued.message(&position));
                 }
                 while let Some(id) = self.input.queue.delivered() {
-                    self.input_delivered(id);
+                    self.input_delivered(id, &taken);
                 }
                 if moved {
                     self.resume_typing();
@@ -528,11 +546,12 @@ impl Mux {
         }
         // Only now the app sees the end: an app that is started again finds the next one.
         drop(closed);
+        let taken = self.taken();
         for id in undelivered {
             if let Some(client) = self.clients.get_mut(id) {
                 client.inbound.end(Sending::Open);
             }
-            self.input_delivered(id);
+            self.input_delivered(id, &taken);
         }
     }
 

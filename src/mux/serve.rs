@@ -132,11 +132,12 @@ impl Mux {
     }
 
     /// From now on only this client may type, and root and the mux's own user, unless it is one of
-    /// theirs; or all may again. Clients whose right to type changes
-    /// are notified, unless the mux ends and reads no input any more.
+    /// theirs. `None` is for the next one that waits for the lock, or for all. Clients whose right to
+    /// type changes are notified, unless the mux ends and reads no input any more.
     pub(crate) fn reserve(&mut self, only: Option<ClientId>) {
         let could: Vec<(ClientId, bool)> =
             self.clients.writers().into_iter().map(|id| (id, self.types(id))).collect();
+        let only = only.or_else(|| self.next_waiting());
         let only = only.and_then(|only| Some((only, self.clients.get(only)?.right)));
         self.input.queue.reserve(only, Instant::now());
         for (id, could) in could {
@@ -145,6 +146,16 @@ impl Mux {
                 self.notify(id, &FrameKind::Rights.message(&rights));
             }
         }
+    }
+
+    /// The next client that waits for the lock and is still there.
+    fn next_waiting(&mut self) -> Option<ClientId> {
+        while let Some(id) = self.input.queue.next_waiting() {
+            if self.clients.get(id).is_some_and(|client| !client.is_gone()) {
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// Sends a client a control frame. A client that does not read its control frames is lost.

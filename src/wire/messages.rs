@@ -136,6 +136,13 @@ pub struct InputPosition {
     pub unknown: u64,
 }
 
+/// Where the app was given the last input of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputTaken {
+    /// What the app had written before, for each output: none of that is an answer.
+    pub outputs: Vec<Begin>,
+}
+
 /// How a return comes to a raw terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -152,6 +159,8 @@ pub enum Exclusive {
     Ask,
     /// Take the lock, and make its holder read-only.
     Take,
+    /// Wait until no other client of this right has the lock, and take it then.
+    Wait,
 }
 
 /// A stream that a client wants.

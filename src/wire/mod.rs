@@ -70,7 +70,7 @@ frame_kinds! {
     Gap = 17,
     /// [`End`]: a stream has ended after its last byte.
     End = 18,
-    /// The app has received all input of the client up to its end.
+    /// [`InputTaken`]: the app has received all input of the client up to its end.
     StdinDone = 19,
     /// [`AppStatus`]: how the app ended.
     Exit = 20,

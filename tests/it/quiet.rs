@@ -75,7 +75,7 @@ where
 }
 
 /// The app's end of an output, which does not block, filled until the mux reads no more.
-fn held_back(rig: &Rig, mux: &Proc) -> File {
+pub fn held_back(rig: &Rig, mux: &Proc) -> File {
     let path = rig.path("stage2-stdout");
     let app = File::options().write(true).custom_flags(O_NONBLOCK).open(path).unwrap();
     fill(mux, &app, &[b'x'; 4096]);

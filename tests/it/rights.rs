@@ -7,13 +7,15 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 
+use iottymux::wire::FrameKind;
 use nix::sys::signal::Signal;
 use rustix::termios::tcgetwinsize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::proc::Proc;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect, rest};
+use crate::session::Session;
 use crate::skip::skip;
 use crate::users::{as_user, shared_rig};
 
@@ -346,6 +348,25 @@ fn one_types_alone_until_it_goes_or_is_overtaken() {
     alone_types.write_all(b"again\n").unwrap();
     app.wait_for("again\n");
     drop((raw, mux));
+}
+
+#[test]
+fn those_who_wait_for_the_lock_get_it_one_after_the_other() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let waits = || Session::new(&rig, &json!({"version": 1, "stdin": true, "exclusive": "wait"}));
+    let mut alone = Session::new(&rig, &json!({"version": 1, "stdin": true, "exclusive": "ask"}));
+    assert_eq!(alone.wait_told(FrameKind::Welcome)["rights"], Value::Null);
+    let [mut first, gone, mut last] = [waits(), waits(), waits()];
+    for session in [&mut first, &mut last] {
+        assert_eq!(session.wait_told(FrameKind::Welcome)["rights"]["types"], false);
+    }
+    drop((gone, alone));
+    assert_eq!(first.wait_told(FrameKind::Rights)["types"], true);
+    let mut late = rig.attach(&["--exclusive"]);
+    assert_eq!(late.ends(), 1);
+    drop(first);
+    assert_eq!(last.wait_told(FrameKind::Rights)["types"], true);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::pattern;
 use crate::peer::Account;
+use crate::quiet::held_back;
 use crate::rig::{APP, Rig, expect};
 
 /// A frame as it came; neighbouring bytes of a stream are one.
@@ -195,6 +196,37 @@ fn the_end_of_input_is_acknowledged_when_the_app_has_it() {
     rig.client("stdin").write_all(b".\n").unwrap();
     app.wait_for(".\n");
     assert_eq!(app.so_far(), "no line end.\n");
+}
+
+#[test]
+fn the_mux_says_what_the_app_had_written_before_it_took_the_input() {
+    let rig = Rig::new();
+    let mux = rig.mux(["stream", "--app", APP, "--client-patience", "3600"]);
+    let mut app = rig.writer("stdout");
+    app.write_all(b"read").unwrap();
+    expect(rig.client("stdout"), "read");
+    let reader = rig.reader();
+    let taken = |line: &[u8]| {
+        let mut session = Session::new(&rig, &json!({"version": 1, "stdin": true}));
+        session.send(FrameKind::Stdin, line);
+        session.send(FrameKind::StdinEof, b"");
+        session.wait_told(FrameKind::StdinDone)["outputs"].clone()
+    };
+    let outputs = json!([{"stream": "stdout", "offset": 4}, {"stream": "stderr", "offset": 0}]);
+    assert_eq!(taken(b"one\n"), outputs);
+    reader.wait_for("one\n");
+    // What nobody has read yet was written before, too.
+    let lazy = rig.client("stdout");
+    let _full = held_back(&rig, &mux);
+    let offset = taken(b"two\n")[0]["offset"].clone();
+    drop(lazy);
+    app.write_all(b"answer").unwrap();
+    let streams = json!([{"stream": "stdout", "from": offset}]);
+    let mut session = Session::new(&rig, &json!({"version": 1, "streams": streams}));
+    session.wait_told(FrameKind::Welcome);
+    mux.signal(Signal::SIGTERM);
+    let answer = Frame::Bytes(Stream::Stdout, b"answer".to_vec());
+    assert_eq!(session.rest()[1..], [answer, told(FrameKind::Closing, Value::Null)]);
 }
 
 #[test]

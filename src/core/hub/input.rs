@@ -101,6 +101,8 @@ pub(crate) struct Input {
     /// The one whose input alone goes on, and its right; that of others waits, unless their right is
     /// higher.
     only: Option<(ClientId, Right)>,
+    /// The clients that wait for the lock, in their order.
+    waiting: VecDeque<ClientId>,
     /// How often a client was served.
     served: u64,
     /// Offsets of queued returns that come in a read of their own.
@@ -124,6 +126,7 @@ impl Input {
             turn,
             is_edited: false,
             only: None,
+            waiting: VecDeque::new(),
             served: 0,
             enters: VecDeque::new(),
             ends: VecDeque::new(),
@@ -328,6 +331,21 @@ impl Input {
     pub(crate) fn reserve(&mut self, only: Option<(ClientId, Right)>, now: Instant) {
         self.only = only;
         self.advance(now);
+    }
+
+    /// This client is to have the lock when nobody else has it.
+    pub(crate) fn await_lock(&mut self, id: ClientId) {
+        self.waiting.push_back(id);
+    }
+
+    /// The next client that has waited for the lock.
+    pub(crate) fn next_waiting(&mut self) -> Option<ClientId> {
+        self.waiting.pop_front()
+    }
+
+    /// Whether some input of a client that has ended is not known to be with the app.
+    pub(crate) fn awaits_delivery(&self) -> bool {
+        !self.ends.is_empty() || self.writers.values().any(|writer| writer.ended)
     }
 
     /// The client whose input alone goes on.

@@ -72,6 +72,12 @@ impl Sources {
         self.slots[index].source.as_ref().is_none_or(Source::is_empty)
     }
 
+    /// What was written to each open source and not read.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (Stream, u64)> {
+        let open = self.slots.iter().filter_map(|slot| slot.source.as_ref());
+        open.map(|source| (source.stream, source.written()))
+    }
+
     /// Its stream, unless it is closed.
     pub(crate) fn stream(&self, index: usize) -> Option<Stream> {
         self.slots[index].source.as_ref().map(|source| source.stream)

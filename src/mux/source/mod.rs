@@ -96,6 +96,12 @@ impl Source {
         Some(staged + waiting)
     }
 
+    /// Bytes that the app has written and nobody has read, as far as the kernel tells.
+    pub(crate) fn written(&self) -> u64 {
+        let staged = self.stage.as_ref().map_or(0, |stage| stage.len as u64);
+        staged + rustix::io::ioctl_fionread(&self.fd).unwrap_or(0)
+    }
+
     /// Whether a short read means that the source is empty: a pipe returns all that it has, a
     /// terminal any part of it, and a stage the content of its pages.
     pub(crate) fn gives_all(&self) -> bool {
