@@ -194,12 +194,6 @@ pub(crate) struct TtyArgs {
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT,
           value_parser = values::size)]
     pub(crate) size: Size,
-    /// Take the terminal of a container from runc or crun.
-    ///
-    /// The mux listens on this socket, which is the --console-socket of the runtime, for one
-    /// terminal. It ends with the container. Started by systemd, it then waits for the next one.
-    #[arg(long, hide_short_help = true, value_name = "PATH", env = "IOTTYMUX_CONSOLE_SOCKET")]
-    pub(crate) console_socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
     #[command(flatten)]

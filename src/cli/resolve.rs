@@ -110,12 +110,8 @@ pub(crate) fn fifos(
 
 /// The plan of `tty`.
 pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
-    let (dir, size) = (state.app(&args.app.name), args.size);
-    let streams = match &args.console_socket {
-        Some(socket) => Streams::Console { socket: socket.clone(), size },
-        None => Streams::Terminal { size },
-    };
-    let plan = plan(dir, streams, &args.mux, &args.terminal)?;
+    let streams = Streams::Terminal { size: args.size };
+    let plan = plan(state.app(&args.app.name), streams, &args.mux, &args.terminal)?;
     // A command that somebody has started at a terminal gets its keys as there.
     Ok(MuxPlan { guards_keys: process::is_of_unit() && !args.guard.no_guard, ..plan })
 }

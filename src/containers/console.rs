@@ -1,59 +1,38 @@
 //! The console socket of an OCI runtime: the runtime makes the terminal of a container, and sends
 //! its master here, in one message with one descriptor.
 //!
-//! Only root and the own user may send, and only the master of a terminal is taken. Any other
-//! sender is refused, and the wait goes on. Senders are served one after the other, and one that
-//! sends nothing is dropped after [`SENDING`]. Nothing here blocks, or opens the terminal: its
-//! slave may not be open in the container yet, and a slave that is opened and closed would look
-//! like the end of the container.
+//! Only the master of a terminal is taken. Any other sender is refused, and the wait goes on.
+//! Senders are served one after the other, and one that sends nothing is dropped after
+//! [`SENDING`]. Nothing here blocks, or opens the terminal: its slave may not be open in the
+//! container yet, and a slave that is opened and closed would look like the end of the container.
 
-use std::fs;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockopt, listen, socket,
-};
-use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::Uid;
 use rustix::fs::OFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
-
-use crate::os::files::{PRIVATE, remove, set_mode, temporary};
-use crate::os::walk::{Links, Walk};
 
 /// How long a sender may take for its message. runc and crun send at once.
 const SENDING: Duration = Duration::from_secs(2);
 /// Pause after a failed accept (most often: no file descriptor left).
 const PAUSE: Duration = Duration::from_millis(200);
-/// Senders in the listen queue: there is one runtime, and others are mistakes.
-const SENDERS: i32 = 4;
 /// Bytes of a message that are read: runc sends a path, crun a space.
 const PAYLOAD: usize = 4096;
-/// Longest path, bytes: that of a unix socket (`sun_path` of unix(7)) without the closing zero, less
-/// what [`temporary`] adds.
-const LONGEST_PATH: usize = 107 - ".".len() - ".new".len();
 
 /// A console socket. As a descriptor it is readable when [`ConsoleSocket::receive`] has something
-/// to do. Its file is removed when it is dropped.
+/// to do.
 #[derive(Debug)]
 pub(crate) struct ConsoleSocket {
     listener: UnixListener,
     awaited: Awaited,
     /// Watches what is awaited.
     epoll: Epoll,
-    path: PathBuf,
-    /// Device and inode of its file.
-    file: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -66,35 +45,17 @@ enum Awaited {
 }
 
 impl ConsoleSocket {
-    /// Listens on a path, with mode 0600. The socket of a process that is gone is replaced, if it
-    /// is root's or the own user's. Anything else that is there is an error.
+    /// Listens on a path, in a directory that only this user enters.
     pub(crate) fn bind(path: &Path) -> Result<Self> {
-        let what = || format!("cannot listen on console socket {}", shown(path));
-        Self::open(path).with_context(what)
-    }
-
-    fn open(path: &Path) -> Result<Self> {
-        let mut walk = Walk::new()?.guarded();
-        let name = walk.find(&std::path::absolute(path)?, Links::Trusted)?;
-        walk.check(true)?;
-        let path = walk.path().join(&name);
-        if path.as_os_str().as_bytes().len() > LONGEST_PATH {
-            bail!("the path is longer than {LONGEST_PATH} bytes");
-        }
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-        // The file that bind(2) makes has this mode, less the umask.
-        fchmod(&fd, Mode::from_bits_truncate(PRIVATE))?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let new = path.with_file_name(temporary(&name.to_string_lossy()));
-        remove(&new)?;
-        bind(fd.as_raw_fd(), &UnixAddr::new(&new)?)?;
-        let placed = place(&fd, &new, &path);
-        remove(&new)?;
-        let (awaited, file) = (Awaited::Sender, placed?);
-        let this = Self { listener: fd.into(), awaited, epoll, path, file };
-        this.watch(&this.listener)?;
-        Ok(this)
+        let bind = || -> io::Result<Self> {
+            let listener = UnixListener::bind(path)?;
+            listener.set_nonblocking(true)?;
+            let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+            let this = Self { listener, awaited: Awaited::Sender, epoll };
+            this.watch(&this.listener)?;
+            Ok(this)
+        };
+        bind().with_context(|| format!("cannot listen on console socket {}", path.display()))
     }
 
     fn watch(&self, fd: impl AsFd) -> nix::Result<()> {
@@ -143,11 +104,6 @@ impl ConsoleSocket {
                 return Err(e).context("it cannot be accepted");
             }
         };
-        let uid = getsockopt(&sender, PeerCredentials)?.uid();
-        let own = Uid::effective().as_raw();
-        if ![0, own].contains(&uid) {
-            bail!("it belongs to user {uid}; expected root or user {own}");
-        }
         self.epoll.delete(&self.listener)?;
         self.watch(&sender)?;
         Ok(Some(sender))
@@ -160,60 +116,11 @@ impl ConsoleSocket {
             Awaited::Message(_, until) | Awaited::Pause(until) => Some(until),
         }
     }
-
-    /// Where it listens.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 impl AsFd for ConsoleSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
-    }
-}
-
-impl Drop for ConsoleSocket {
-    fn drop(&mut self) {
-        let is_ours = |there: fs::Metadata| (there.dev(), there.ino()) == self.file;
-        if fs::symlink_metadata(&self.path).is_ok_and(is_ours)
-            && let Err(e) = remove(&self.path)
-        {
-            log::error!("cannot remove console socket {}: {e}", shown(&self.path));
-        }
-    }
-}
-
-/// Gives a bound socket its name, which appears when it listens; returns device and inode.
-fn place(fd: &OwnedFd, new: &Path, path: &Path) -> Result<(u64, u64)> {
-    set_mode(new, PRIVATE)?;
-    listen(fd, Backlog::new(SENDERS)?)?;
-    let file = fs::symlink_metadata(new)?;
-    // A link replaces nothing.
-    match fs::hard_link(new, path) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            remove_stale(path)?;
-            fs::hard_link(new, path)?;
-        }
-        linked => linked?,
-    }
-    Ok((file.dev(), file.ino()))
-}
-
-/// Removes the socket of a process that is gone.
-fn remove_stale(path: &Path) -> Result<()> {
-    let there = fs::symlink_metadata(path)?;
-    let own = Uid::effective().as_raw();
-    if !there.file_type().is_socket() {
-        bail!("there is another file");
-    }
-    if ![0, own].contains(&there.uid()) {
-        bail!("there is a socket of user {}", there.uid());
-    }
-    match UnixStream::connect(path) {
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => Ok(remove(path)?),
-        Err(e) => Err(e).context("there is another socket"),
-        Ok(_) => bail!("another process listens there"),
     }
 }
 
@@ -257,6 +164,80 @@ fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-fn shown(path: &Path) -> String {
-    path.to_string_lossy().escape_debug().to_string()
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::pty::OpenptFlags;
+
+    use super::*;
+    use crate::os::fd_message::send;
+
+    /// Sends a message to a new socket; returns what is made of it.
+    fn receive(payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Option<OwnedFd>> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("console");
+        let mut console = ConsoleSocket::bind(&path).unwrap();
+        assert!(console.receive(Instant::now()).unwrap().is_none());
+        let sender = UnixStream::connect(&path).unwrap();
+        send(&sender, payload, fds).unwrap();
+        console.receive(Instant::now())
+    }
+
+    fn master() -> OwnedFd {
+        rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap()
+    }
+
+    #[test]
+    fn only_the_master_of_a_terminal_is_taken() {
+        let master = master();
+        for payload in [&b"/dev/ptmx"[..], b" ", b"\x1b[2J\n\xff"] {
+            let received = receive(payload, &[master.as_fd()]).unwrap().unwrap();
+            let name = |fd| rustix::pty::ptsname(fd, Vec::new()).unwrap();
+            assert_eq!(name(&received), name(&master));
+        }
+        let device = File::open("/dev/null").unwrap();
+        let regular = tempfile::tempfile().unwrap();
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        rustix::pty::unlockpt(&master).unwrap();
+        let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).unwrap();
+        let no_terminal = "it sent a descriptor that is not the master of a terminal";
+        let (more, none) = ("it sent more than one descriptor", "it sent no descriptor");
+        let read_only = File::options()
+            .read(true)
+            .custom_flags(OpenptFlags::NOCTTY.bits().cast_signed())
+            .open("/dev/ptmx")
+            .unwrap();
+        let (one_way, m) =
+            ("it sent a master that is not open for reading and writing", master.as_fd());
+        for (fds, why) in [
+            (&[][..], none),
+            (&[m, m], more),
+            (&[m, device.as_fd()], more),
+            (&[regular.as_fd()], no_terminal),
+            (&[device.as_fd()], no_terminal),
+            (&[slave.as_fd()], no_terminal),
+            (&[read_only.as_fd()], one_way),
+        ] {
+            assert_eq!(receive(&[0xff; 10_000], fds).unwrap_err().to_string(), why);
+        }
+    }
+
+    #[test]
+    fn a_sender_that_says_nothing_is_dropped_for_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("console");
+        let mut console = ConsoleSocket::bind(&path).unwrap();
+        let _silent = UnixStream::connect(&path).unwrap();
+        let began = Instant::now();
+        assert!(console.receive(began).unwrap().is_none());
+        let next = UnixStream::connect(&path).unwrap();
+        send(&next, b" ", &[master().as_fd()]).unwrap();
+        assert!(console.receive(began).unwrap().is_none());
+        let due = console.deadline().unwrap();
+        assert_eq!(console.receive(due).unwrap_err().to_string(), "it sent nothing for 2s");
+        assert_eq!(console.deadline(), None);
+        assert!(console.receive(due).unwrap().is_some());
+    }
 }

@@ -15,7 +15,6 @@
 //! | [`start`], [`shutdown`] | how a mux begins and ends |
 //! | [`missing`] | the files that a mux makes, and tries again to make |
 //! | [`output`], [`show`] | the loop and the app: its output, its terminal |
-//! | [`console`] | the loop and the terminal of a container |
 //! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
 //! | [`relay`] | the loop and the engine of a container |
 //! | [`logs`] | the logs |
@@ -35,7 +34,6 @@ mod admission;
 pub(crate) mod app;
 mod client_log;
 mod clients;
-mod console;
 mod engine;
 mod files;
 mod kept_memory;
@@ -73,13 +71,12 @@ use crate::mux::app::input::InputFeed;
 use crate::mux::app::life::Lifecycle;
 use crate::mux::app::sources::Sources;
 use crate::mux::clients::Clients;
-use crate::mux::console::Console;
 use crate::mux::engine::Engine;
 use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
 use crate::mux::missing::Missing;
 use crate::mux::pages::Pages;
-use crate::mux::poll::{Event, Poller, Registration, Token};
+use crate::mux::poll::{Event, Poller, Token};
 use crate::mux::signals::SignalRequest;
 use crate::mux::terminal::Terminal;
 use crate::os::signals::CaughtSignals;
@@ -128,8 +125,6 @@ pub(crate) struct Mux {
     pages: Pages,
     input: InputFeed,
     life: Lifecycle,
-    console: Console,
-    console_watch: Registration,
     admission: Admission,
     missing: Missing,
     clients: Clients,
@@ -271,7 +266,6 @@ impl Mux {
             Token::Listener(index) => self.accept(index, ACCEPTS_PER_TURN, Instant::now()),
             Token::Log(index) => self.on_log(index, Instant::now()),
             Token::Screen => self.on_screen_events(Instant::now()),
-            Token::Console => self.on_console(Instant::now()),
             Token::Signals => self.on_signals(),
             Token::Engine(index) => self.on_engine(index, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
@@ -295,9 +289,6 @@ impl Mux {
         self.answer_reopened(now);
         self.resume(now);
         self.pages.release(|stream| self.hub.slowest(stream));
-        if self.console.deadline().is_some_and(|at| at <= now) {
-            self.on_console(now);
-        }
         self.make_missing(now);
         self.drop_silent(now);
         self.resize_terminal(now);
@@ -325,7 +316,6 @@ impl Mux {
     fn deadline(&self) -> Option<Instant> {
         let due = [
             self.sources.deadline(),
-            self.console.deadline(),
             self.admission.deadline(),
             self.missing.deadline(),
             self.input.queue.deadline(),

@@ -35,7 +35,6 @@ impl Mux {
                 if let Some(stream) = stream {
                     self.end_engine_stream(stream);
                 }
-                self.on_source_end();
             }
             Err(e) => {
                 let stream = self.sources.stream(index).map_or("a source", Stream::name);

@@ -27,8 +27,6 @@ pub(crate) enum Token {
     Screen,
     /// A signal has come.
     Signals,
-    /// The socket to which a container's terminal is sent.
-    Console,
     /// The engine of a container: its input, or from 1 on its outputs.
     Engine(usize),
     /// A client.
@@ -49,8 +47,7 @@ impl Token {
             Self::Client(ClientId(id)) => (4, id),
             Self::Screen => (5, 0),
             Self::Signals => (6, 0),
-            Self::Console => (7, 0),
-            Self::Engine(index) => (8, index as u64),
+            Self::Engine(index) => (7, index as u64),
         };
         kind << KIND_SHIFT | number
     }
@@ -66,8 +63,7 @@ impl Token {
             3 => Self::Log(index),
             5 => Self::Screen,
             6 => Self::Signals,
-            7 => Self::Console,
-            8 => Self::Engine(index),
+            7 => Self::Engine(index),
             _ => Self::Client(ClientId(number)),
         }
     }
@@ -198,7 +194,6 @@ mod tests {
             log,
             Token::Screen,
             Token::Signals,
-            Token::Console,
             Token::Engine(2),
             Token::Client(client),
         ] {

@@ -65,7 +65,7 @@ fn prepare_ends(
     } else {
         match streams {
             Streams::Terminal { .. } => pty::place(dir)?,
-            Streams::Console { .. } | Streams::Passed { .. } => {}
+            Streams::Passed { .. } => {}
             Streams::Fifos { enabled, make } => {
                 for stream in enabled {
                     if *make {

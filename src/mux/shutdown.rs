@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::client_log::ClientLines;
-use super::console::Console;
 use super::output::offset;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
@@ -45,7 +44,6 @@ impl Mux {
             self.accept(index, limits::LISTEN_QUEUE, now);
         }
         self.hub.end();
-        self.console.stop();
         // A container in the host's PID namespace may leave children, too. A logger's pipes have no
         // end, and no engine.
         let leaves_children = self.life.leaves_children() || self.engine.is_some();
@@ -197,10 +195,7 @@ impl Mux {
     /// Writes how the app ended and its last output, unless `run` never started it.
     fn publish_last(&self) -> Result<()> {
         let status = self.end_status();
-        let is_silent = self.hub.extent(Stream::Tty).is_none_or(|(end, _)| end == 0);
-        let has_no_console = matches!(self.console, Console::Missing) && is_silent;
-        let never_began = self.life.leaves_children() || has_no_console;
-        if never_began && status.is_none() {
+        if self.life.leaves_children() && status.is_none() {
             return Ok(());
         }
         let tail = |stream: Stream| {
@@ -256,7 +251,7 @@ impl Mux {
 
     /// Sends a session, once, how all has ended.
     fn send_end(&mut self, id: ClientId) {
-        let (status, has_ended) = (self.end_status(), matches!(self.console, Console::Ended));
+        let status = self.end_status();
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(session) = client.session() else { return };
         if client.outbound.has_farewell() {
@@ -264,7 +259,7 @@ impl Mux {
         }
         let end = |stream: &Stream| FrameKind::End.message(&End { stream: *stream });
         let mut frames = Vec::new();
-        if status.is_some() || has_ended {
+        if status.is_some() {
             frames.extend(session.streams.iter().flat_map(end));
         }
         frames.extend(match status {

@@ -8,7 +8,6 @@
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -22,20 +21,18 @@ use super::app::input::{InputEnding, InputFeed};
 use super::app::life::{KeptApp, Lifecycle};
 use super::app::sources::Sources;
 use super::clients::Clients;
-use super::console::Console;
 use super::engine::Engine;
 use super::files::AppFiles;
 use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
 use super::missing::{Missing, MuxFile};
 use super::pages::Pages;
-use super::poll::{Poller, Registration, Token, log_watch};
+use super::poll::{Poller, Token, log_watch};
 use super::source::pty::Master;
 use super::source::stage::Stage;
 use super::source::{AppInput, Source, fifo, passed, pty};
 use super::terminal::Terminal;
 use super::{Mux, Phase, signals};
-use crate::containers::console::ConsoleSocket;
 use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
@@ -43,7 +40,6 @@ use crate::core::hub::memory::{self, Memory};
 use crate::os::state::{AppDir, Lock};
 use crate::os::{filter, sys};
 use crate::systemd::notify::{self, Notify};
-use crate::systemd::process;
 use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
@@ -73,13 +69,6 @@ pub(crate) enum Streams {
     /// A terminal.
     Terminal {
         /// Its first size.
-        size: Size,
-    },
-    /// The terminal of a container, which its runtime sends.
-    Console {
-        /// Where the runtime connects.
-        socket: PathBuf,
-        /// The first size of the terminal, unless a client has a window by then.
         size: Size,
     },
     /// The ends of a container, which its keeper was given.
@@ -134,7 +123,6 @@ pub(crate) struct AppEnds {
     kept: Vec<Stream>,
     /// The size of the terminal, if there is one.
     size: Option<Size>,
-    console: Console,
 }
 
 /// The obligations of a mux to a running app.
@@ -158,15 +146,8 @@ impl Duty {
 }
 
 impl Streams {
-    /// A running app has the terminal, or each stream whose FIFO, that systemd keeps, for any
-    /// options.
+    /// A running app has each stream whose FIFO systemd keeps, for any options.
     fn add_stored(&mut self, stored: &Stored) {
-        if let Self::Console { size, .. } = *self
-            && pty::is_stored(stored)
-        {
-            log::error!("the console socket is not used: the service manager keeps a terminal");
-            *self = Self::Terminal { size };
-        }
         let Self::Fifos { enabled, make: true } = self else { return };
         let is_missing =
             |stream: &Stream| !enabled.contains(stream) && fifo::is_stored(stored, *stream);
@@ -212,8 +193,6 @@ impl Mux {
         let keeper = stored.remove(notify::KEEPER).filter(|_| is_kept);
         // A hook may have stored the ends for the first mux, but only a mux has a memory.
         let is_passed = matches!(streams, Streams::Passed { .. });
-        // A runtime has started the container of this console, and no service.
-        let is_by_hand = matches!(streams, Streams::Console { .. }) && !process::is_of_unit();
         let kept = match is_kept {
             true if is_passed => Some(KeptApp::Container),
             true => Some(KeptApp::Command),
@@ -254,9 +233,7 @@ impl Mux {
             }
         }
         let listeners = listen(&dir, &ends.streams, duty, &mut missing)?;
-        let is_service = kept.is_none() && !is_by_hand;
-        let life = Lifecycle::new(is_service.then(|| service.clone()), kept);
-        let life = life.taking_over(reported.as_ref());
+        let life = Lifecycle::new(service.clone(), kept).taking_over(reported.as_ref());
         let may_renew = keeps_ends && dir.may_renew_input();
         let ending = streams.input_ending(ends.input.is_some(), may_renew);
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
@@ -284,8 +261,6 @@ impl Mux {
             sources: Sources::new(ends.sources),
             input,
             life,
-            console: ends.console,
-            console_watch: Registration::default(),
             admission: Admission::new(listeners, rules(others), patience),
             missing,
             clients: Clients::new(),
@@ -307,7 +282,6 @@ impl Mux {
             self.admission.watch(index, &self.poller);
         }
         log_watch(self.poller.listen(&self.signals, Token::Signals));
-        self.watch_console();
         self.begin_logs();
         if let Some(terminal) = &mut self.terminal {
             terminal.begin(&self.poller);
@@ -380,7 +354,7 @@ fn adopt_ends(
             ends.add_terminal(pty::open(*size, stored, notify)?.master)?;
         }
         // Those of a container are not prepared.
-        Streams::Terminal { .. } | Streams::Console { .. } | Streams::Passed { .. } => {}
+        Streams::Terminal { .. } | Streams::Passed { .. } => {}
         Streams::Fifos { enabled, .. } => {
             for stream in enabled {
                 if fifo::is_stored(stored, *stream) {
@@ -465,18 +439,6 @@ pub(crate) fn open_ends(
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<AppEnds> {
-    // That of a container that is running, for any options.
-    if let Some(master) = pty::adopted(stored, notify).context("cannot adopt the terminal")? {
-        let next = match wanted {
-            Streams::Console { socket, .. } => Some(ConsoleSocket::bind(socket)),
-            Streams::Terminal { .. } | Streams::Fifos { .. } | Streams::Passed { .. } => None,
-        };
-        // Without it, this container is served all the same.
-        let next = next.and_then(|next| next.inspect_err(|e| log::error!("{e:#}")).ok());
-        let mut ends = AppEnds { console: Console::Open(next), ..AppEnds::default() };
-        ends.add_terminal(master)?;
-        return Ok(ends);
-    }
     match wanted {
         Streams::Terminal { size } => {
             let pty = pty::open(*size, stored, notify)?;
@@ -491,11 +453,6 @@ pub(crate) fn open_ends(
                 ends.add_passed((*stream, *size), stored, notify)?;
             }
             Ok(ends)
-        }
-        Streams::Console { socket, size } => {
-            let console = Console::Awaited(ConsoleSocket::bind(socket)?);
-            let streams = vec![Stream::Tty];
-            Ok(AppEnds { streams, console, size: Some(*size), ..AppEnds::default() })
         }
         Streams::Fifos { enabled, make } => {
             let mut ends = AppEnds::default();
@@ -629,8 +586,7 @@ fn open_input(
     let staged = stage.as_ref().map(|stage| stage.len);
     let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());
     let writers = [ends.input.take(), ends.next_input.take()];
-    let is_awaited = ends.console.socket().is_some();
-    Ok(InputFeed::new(input, writers, stage, ending, (is_shared, is_awaited)))
+    Ok(InputFeed::new(input, writers, stage, ending, is_shared))
 }
 
 /// A number that no other mux has. It comes from the system's random source, with which std seeds

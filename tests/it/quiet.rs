@@ -316,21 +316,3 @@ fn with_sessions_that_do_not_say_hello() {
     expect_welcome(&one);
     assert_sleeps(&mux, &silent);
 }
-
-#[test]
-fn a_console_that_does_not_come() {
-    let rig = Rig::new();
-    let socket = rig.file("console.sock");
-    let mux = rig.mux(["tty", "--app", APP, "--console-socket", socket.to_str().unwrap()]);
-    let client = rig.client("tty");
-    (&client).write_all(b"early").unwrap();
-    assert_sleeps(&mux, &client);
-    // Senders that are refused, one of them by the clock.
-    drop(UnixStream::connect(&socket).unwrap());
-    mux.stderr.wait_for("it sent no descriptor");
-    let silent = UnixStream::connect(&socket).unwrap();
-    assert_sleeps(&mux, &client);
-    mux.stderr.wait_for("it sent nothing for 2s");
-    drop(silent);
-    assert_sleeps(&mux, &client);
-}

@@ -6,7 +6,6 @@
 
 mod book;
 mod completion;
-mod console;
 mod continuity;
 #[path = "../support/cri.rs"]
 mod cri;

@@ -33,8 +33,6 @@ pub(crate) struct Connection {
 pub(crate) enum AnnouncedEnd {
     /// The app ended.
     App(Exit),
-    /// The app's streams ended, and the mux does not know how the app did.
-    Streams,
     /// The mux ends and does not know how the app does.
     Mux,
 }

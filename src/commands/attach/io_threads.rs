@@ -26,8 +26,6 @@ use crate::wire::{
 pub(crate) enum AttachEvent {
     /// The mux has skipped bytes of a stream.
     Gap(Gap),
-    /// The streams of the app have ended.
-    End,
     /// The app ended, and its mux ends.
     Exit(AppStatus),
     /// The app ended, but its mux stays: the app may be started again.
@@ -246,7 +244,6 @@ fn control_event(
             progress.skip(gap);
             AttachEvent::Gap(gap)
         }
-        FrameKind::End => AttachEvent::End,
         FrameKind::Exit => AttachEvent::Exit(parse(body)?),
         FrameKind::Error => AttachEvent::Refused(parse::<Refusal>(body)?.error),
         FrameKind::Answer => AttachEvent::Answer(parse(body)?),

@@ -34,11 +34,7 @@ impl Attached<'_> {
                 self.app_ended = Some(status);
                 self.announce(AnnouncedEnd::App(Exit::App(status.code())));
             }
-            AttachEvent::End => self.announce(AnnouncedEnd::Streams),
-            AttachEvent::Closing if self.connection.announced_end.is_none() => {
-                self.announce(AnnouncedEnd::Mux);
-            }
-            AttachEvent::Closing => {}
+            AttachEvent::Closing => self.announce(AnnouncedEnd::Mux),
             AttachEvent::AppEnded(status) => self.app_ended = Some(status),
             AttachEvent::AppStarted => {
                 if let Some(status) = self.app_ended.take() {
@@ -166,12 +162,6 @@ impl Attached<'_> {
                     self.say(&format!("app {} ended {status}", self.name()));
                 }
                 self.finish(exit)
-            }
-            (Some(AnnouncedEnd::Streams), _, _) => {
-                terminal::restore();
-                let name = self.name();
-                self.say(&format!("app {name} has ended; its exit status is unknown"));
-                self.finish(Exit::Done)
             }
             (_, Some(progress), _) if reconnects => return self.reconnect(progress),
             (Some(AnnouncedEnd::Mux), _, _) => self.finish(Exit::Done),

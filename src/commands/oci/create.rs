@@ -124,8 +124,9 @@ impl Starter<'_> {
     }
 
     fn with_terminal(self, engine: &Path) -> Result<Created> {
-        let mut console = ConsoleSocket::bind(&self.scratch.0.join("console"))?;
-        let mut child = self.command(Some(console.path().as_os_str())).spawn();
+        let path = self.scratch.0.join("console");
+        let mut console = ConsoleSocket::bind(&path)?;
+        let mut child = self.command(Some(path.as_os_str())).spawn();
         let master = match &mut child {
             Ok(child) => receive_master(&mut console, child),
             Err(_) => Ok(None),

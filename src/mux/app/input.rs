@@ -52,8 +52,6 @@ pub(crate) struct InputFeed {
     ending: InputEnding,
     /// Whether admitted users type, too.
     is_shared: bool,
-    /// Whether the writer is still to come. Until then input waits in the queue.
-    is_awaited: bool,
     /// The client whose end of input ends the app's, once that has come.
     last_writer: Option<ClientId>,
 }
@@ -77,7 +75,7 @@ impl InputFeed {
         [writer, next_writer]: [Option<AppInput>; 2],
         stage: Option<Stage>,
         ending: InputEnding,
-        (is_shared, is_awaited): (bool, bool),
+        is_shared: bool,
     ) -> Self {
         if is_shared {
             [&writer, &next_writer].into_iter().flatten().for_each(AppInput::narrow);
@@ -90,7 +88,6 @@ impl InputFeed {
             next_writer,
             ending,
             is_shared,
-            is_awaited,
             last_writer: None,
         };
         if !feed.is_open() {
@@ -101,12 +98,7 @@ impl InputFeed {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.writer.is_some() || self.is_awaited
-    }
-
-    /// The awaited writer has come.
-    pub(crate) fn begin(&mut self, writer: AppInput) {
-        (self.writer, self.is_awaited) = (Some(writer), false);
+        self.writer.is_some()
     }
 
     /// Whether the end of a client's input can end the app's.
@@ -179,19 +171,10 @@ impl InputFeed {
         self.enter.filter(|_| self.writer.is_some()).map(|(_, due)| due)
     }
 
-    /// The app's side is gone, and another one will come.
-    pub(crate) fn await_next(&mut self, poller: &Poller) {
-        if let Some(mut writer) = self.writer.take() {
-            log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, None));
-        }
-        self.is_awaited = true;
-    }
-
     /// Closes the input for all clients. Returns the open end: the app sees the end of its input
     /// when that is dropped, which happens after the next one has taken its place.
     pub(crate) fn close(&mut self, poller: &Poller) -> Option<AppInput> {
         self.discard();
-        self.is_awaited = false;
         let mut writer = self.writer.take()?;
         log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, None));
         Some(writer)
@@ -224,7 +207,7 @@ impl InputFeed {
 
     /// Lets go of the app's end. Nothing is written any more; the queue stays.
     pub(crate) fn release(&mut self) {
-        (self.writer, self.is_awaited) = (None, false);
+        self.writer = None;
     }
 
     /// It was closed: makes the input for the app's next start, if there can be one.

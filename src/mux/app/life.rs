@@ -29,8 +29,8 @@ pub(crate) enum KeptApp {
 /// See the module. Until something is reported nothing is known of the app.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    /// The service that is the app, unless something else has started it.
-    service: Option<ServiceName>,
+    /// The service that is the app, unless a keeper has started it.
+    service: ServiceName,
     /// The kind of the app, if a keeper has started this mux.
     kept: Option<KeptApp>,
     /// The app's process, while it is known to run.
@@ -52,7 +52,7 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(crate) fn new(service: Option<ServiceName>, kept: Option<KeptApp>) -> Self {
+    pub(crate) fn new(service: ServiceName, kept: Option<KeptApp>) -> Self {
         Self {
             service,
             kept,
@@ -88,7 +88,7 @@ impl Lifecycle {
 
     /// The service that is the app.
     pub(crate) fn service(&self) -> Option<&ServiceName> {
-        self.service.as_ref()
+        Some(&self.service).filter(|_| !self.is_kept())
     }
 
     /// Whether children of an ended app may go on writing.
@@ -137,18 +137,17 @@ impl Lifecycle {
 
     /// Whether the keeper can send the app signals.
     pub(crate) fn check_signal(&self, number: u8) -> Result<()> {
-        match (self.kept, &self.service) {
-            (Some(KeptApp::Command), _) => Ok(()),
-            (Some(KeptApp::Container), _) => bail!("it is a container, which its engine stops"),
-            (None, Some(service)) => {
+        match self.kept {
+            Some(KeptApp::Command) => Ok(()),
+            Some(KeptApp::Container) => bail!("it is a container, which its engine stops"),
+            None => {
                 let verb = match Signal::try_from(i32::from(number)) {
                     Ok(Signal::SIGTERM) | Err(_) => "stop".to_owned(),
                     Ok(signal) => format!("kill --signal={signal}"),
                 };
                 let user = Manager::of_this_process().option();
-                bail!("it is a service; try systemctl{user} {verb} {service}")
+                bail!("it is a service; try systemctl{user} {verb} {}", self.service)
             }
-            (None, None) => bail!("it is a container, which its runtime stops"),
         }
     }
 
@@ -202,8 +201,7 @@ impl Lifecycle {
     /// Asks systemd how the app ended, unless that is known or the keeper reports it.
     pub(crate) fn inquire(&mut self, dir: &AppDir, age: Duration, now: Instant) {
         if !self.is_kept() && self.status().is_none() {
-            let begin = |service| Inquiry::begin(service, dir, age, now);
-            self.inquiry = self.service.as_ref().and_then(begin);
+            self.inquiry = Inquiry::begin(&self.service, dir, age, now);
         }
     }
 
@@ -235,10 +233,13 @@ mod tests {
     use super::*;
     use crate::types::stream::Stream;
 
+    fn life(kept: Option<KeptApp>) -> Lifecycle {
+        Lifecycle::new(ServiceName::of(&"web".parse().unwrap()), kept)
+    }
+
     #[test]
     fn an_app_has_a_status_until_it_is_started_again() {
-        let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(Some(service), None);
+        let mut life = life(None);
         assert_eq!((life.status(), life.restarts), (None, 0));
         life.report(LifecycleEvent::Started(Started { pid: 7 }), Offsets::default());
         life.report(LifecycleEvent::Ended(AppStatus::Status(3)), Offsets::default());
@@ -254,23 +255,22 @@ mod tests {
 
     #[test]
     fn of_an_app_of_run_only_the_keeper_reports() {
-        let life = Lifecycle::new(None, Some(KeptApp::Command));
-        assert!(life.check_reporter(i32::try_from(std::process::id()).unwrap()).is_err());
-        assert!(life.check_reporter(getppid().as_raw()).is_ok());
-        assert!(Lifecycle::new(None, None).check_reporter(1).is_ok());
+        let of_run = life(Some(KeptApp::Command));
+        assert!(of_run.check_reporter(i32::try_from(std::process::id()).unwrap()).is_err());
+        assert!(of_run.check_reporter(getppid().as_raw()).is_ok());
+        assert!(life(None).check_reporter(1).is_ok());
     }
 
     #[test]
     fn the_first_client_is_reported_once() {
-        let mut life = Lifecycle::new(None, Some(KeptApp::Command));
+        let mut life = life(Some(KeptApp::Command));
         let reported = [false, true, true].map(|has_client| life.must_report_client(has_client));
         assert_eq!(reported, [false, true, false]);
     }
 
     #[test]
     fn an_end_waits_until_all_is_read() {
-        let service = ServiceName::of(&"web".parse().unwrap());
-        let mut life = Lifecycle::new(Some(service), None);
+        let mut life = life(None);
         let ended = LifecycleEvent::Ended(AppStatus::Status(3));
         let started = LifecycleEvent::Started(Started { pid: 7 });
         let at = |offset| [offset; Stream::ALL.len()];

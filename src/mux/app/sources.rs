@@ -31,21 +31,6 @@ impl Sources {
         Self { slots: sources.into_iter().map(slot).collect(), finished: Vec::new() }
     }
 
-    /// Adds a source that has come later, in the place of one that is closed, and returns its index.
-    pub(crate) fn add(&mut self, source: Source) -> usize {
-        let slot = Slot { source: Some(source), held: None };
-        match self.slots.iter().position(|slot| slot.source.is_none()) {
-            Some(index) => {
-                self.slots[index] = slot;
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                self.slots.len() - 1
-            }
-        }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }

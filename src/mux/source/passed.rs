@@ -68,7 +68,7 @@ pub(crate) fn terminal(size: Size, stored: &mut Stored, notify: &Notify) -> Resu
             None => open_slave(&master)?,
         };
         notify.store(&hold, &held);
-        pty::Master::new(master, Some(held), stored, notify)
+        pty::Master::new(master, held, stored, notify)
     };
     open().context("cannot use the terminal")
 }

@@ -1,7 +1,6 @@
-//! The terminal of an app: a pty pair whose slave is published as a link, or the master of a pair
-//! that a container runtime has made.
+//! The terminal of an app: a pty pair whose slave is published as a link.
 //!
-//! The slave of our own pair is held open, so that the master neither reports an end nor spins while the app has
+//! The slave is held open, so that the master neither reports an end nor spins while the app has
 //! not opened it yet, or has closed it. It is opened with `O_NOCTTY`: were it our controlling
 //! terminal, systemd's `StandardInput=tty` would wait for it for ever.
 
@@ -39,9 +38,6 @@ const TERMINAL_WRITE: usize = 4096;
 
 /// Name of the master in systemd's store.
 pub(crate) const STORED: &str = "tty";
-
-/// Name of the master of a container's terminal there.
-const STORED_CONSOLE: &str = "console";
 
 /// The master of an app's terminal.
 #[derive(Debug)]
@@ -86,7 +82,7 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
         }
         notify.store(STORED, &master);
         notify.store(&hold, &held);
-        Ok(Pty { master: Master::new(master, Some(held), stored, notify)?, slave })
+        Ok(Pty { master: Master::new(master, held, stored, notify)?, slave })
     };
     make().context("cannot make a terminal")
 }
@@ -102,38 +98,17 @@ pub(crate) fn id(master: &OwnedFd) -> Option<TerminalId> {
     fs::metadata(slave(master).ok()?).ok().map(TerminalId::from)
 }
 
-/// A master that a container runtime has made; the terminal gets this size before anything is read.
-/// The slave is not opened here: then the master reports the end of the container.
-pub(crate) fn adopt(master: OwnedFd, size: Size, notify: &Notify) -> io::Result<Master> {
-    rustix::io::ioctl_fionbio(&master, true)?;
-    resize(&master, size)?;
-    notify.replace(STORED_CONSOLE, &master);
-    Master::new(master, None, &mut Stored::default(), notify)
-}
-
-/// The master of a container's terminal that an earlier mux had.
-pub(crate) fn adopted(stored: &mut Stored, notify: &Notify) -> io::Result<Option<Master>> {
-    let Some(master) = stored.remove(STORED_CONSOLE) else { return Ok(None) };
-    notify.store(STORED_CONSOLE, &master);
-    Master::new(master, None, stored, notify).map(Some)
-}
-
-/// The container has ended, so no mux needs its terminal any more.
-pub(crate) fn forget_adopted(notify: &Notify) {
-    notify.forget(STORED_CONSOLE);
-}
-
 impl Master {
     pub(super) fn new(
         master: OwnedFd,
-        held: Option<OwnedFd>,
+        held: OwnedFd,
         stored: &mut Stored,
         notify: &Notify,
     ) -> io::Result<Self> {
         let mut input = AppInput::new(master.try_clone()?);
         input.most = TERMINAL_WRITE;
         let stage = Stage::open(Stream::Tty, PTY_STAGE, stored, notify)?;
-        Ok(Self { source: Source::new(Stream::Tty, master, held).staged(stage), input })
+        Ok(Self { source: Source::new(Stream::Tty, master, Some(held)).staged(stage), input })
     }
 }
 
