@@ -221,14 +221,7 @@ fn execute(cli: Cli) -> Result<Exit> {
     let state = || StateDir::resolve(given.clone());
     let named = |app: &NamedAppArg| app.resolve(given.clone(), Guess::Prefix);
     match cli.command {
-        Command::Stream(args) => {
-            if let (Some(bundle), false) = (&args.containerd_task, process::is_kept()) {
-                let request = resolve::keep_task(&args, bundle, &state()?);
-                // The status is for clients.
-                return if_valid(request, |request| keeper::keep(request).map(|_| Exit::Done));
-            }
-            run_mux(resolve::stream(&args, &state()?))
-        }
+        Command::Stream(args) => run_mux(resolve::stream(&args, &state()?)),
         Command::Tty(args) => run_mux(resolve::tty(&args, &state()?)),
         Command::Container(args) => run_mux(resolve::container(&args, &state()?)),
         Command::Prepare(args) => prepare(&args, &state()?).map(|()| Exit::Done),

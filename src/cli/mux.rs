@@ -1,7 +1,6 @@
 //! The arguments of the commands that are a mux or prepare one.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
@@ -158,19 +157,6 @@ pub(crate) struct StreamArgs {
     /// The mux does not make, move or remove these FIFOs, and cannot end the app's input.
     #[arg(long, env = "IOTTYMUX_FOREIGN_FIFOS", value_parser = BoolishValueParser::new())]
     pub(crate) foreign_fifos: bool,
-    /// Bundle of the containerd task that is the app.
-    ///
-    /// For a task that is created with these FIFOs. The mux ends with the task, and clients exit
-    /// with its status. The bundle need not exist yet. It is named after the container, such as
-    /// /run/containerd/io.containerd.runtime.v2.task/default/web.
-    #[arg(
-        long,
-        hide_short_help = true,
-        value_name = "BUNDLE",
-        env = "IOTTYMUX_CONTAINERD_TASK",
-        conflicts_with = "foreign_fifos"
-    )]
-    pub(crate) containerd_task: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) mux: MuxArgs,
 }

@@ -15,8 +15,7 @@ use super::{
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::keeper::{CommandApp, KeepRequest};
-use crate::commands::{attach, containerd_logger, logs, status};
-use crate::containers::task::{Task, TaskId};
+use crate::commands::{attach, logs, status};
 use crate::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::logfmt::format::cri;
 use crate::logfmt::path::LogPath;
@@ -53,30 +52,7 @@ pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
 /// The plan of `stream`.
 pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> Result<MuxPlan> {
     let enabled = enabled(args.streams.as_deref());
-    let plan = fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)?;
-    Ok(MuxPlan { is_kept: args.containerd_task.is_some() && process::is_kept(), ..plan })
-}
-
-/// A keeper for the mux of `stream`, whose app is this task. It checks the options of the mux, which
-/// reads them again.
-pub(crate) fn keep_task(args: &StreamArgs, bundle: &Path, state: &StateDir) -> Result<KeepRequest> {
-    stream(args, state)?;
-    let bundle = std::path::absolute(bundle).context("cannot resolve the bundle")?;
-    let what =
-        || format!("expected a bundle, which has the name of its container: {}", bundle.display());
-    let task = TaskId::of_bundle(&bundle).with_context(what)?;
-    let notify = Notify::from_env(false)?;
-    Ok(KeepRequest {
-        dir: state.app(&args.app.name),
-        app: containerd_logger::task_app(Task::new(bundle, task, Instant::now())),
-        mux: env::args_os().skip(1).collect(),
-        user: None,
-        passed: Vec::new(),
-        awaits_client: false,
-        insists: false,
-        on_ready: Box::new(move || notify.ready()),
-        stays: None,
-    })
+    fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)
 }
 
 /// The streams that an app has.

@@ -65,7 +65,7 @@ pub(crate) fn serve(request: LoggerRequest) -> Result<Exit> {
         open.push(output.try_clone()?);
         passed.push((stream.name().to_owned(), output));
     }
-    let app = TaskApp { open, has_pipes: true, is_terminal, ..TaskApp::new(task) };
+    let app = TaskApp { task, open, is_terminal, status: None, ends_at: None, is_over: false };
     keeper::keep(KeepRequest {
         dir,
         app: Box::new(app),
@@ -79,11 +79,6 @@ pub(crate) fn serve(request: LoggerRequest) -> Result<Exit> {
         stays: Some(STAYS),
     })
     .map(|_| Exit::Done)
-}
-
-/// A container whose FIFOs the mux makes: nothing but its end is to be learnt.
-pub(crate) fn task_app(task: Task) -> Box<dyn App> {
-    Box::new(TaskApp::new(task))
 }
 
 /// Removes what is left of containers that have ended, but the last ones.
@@ -136,7 +131,6 @@ struct TaskApp {
     task: Task,
     /// The pipes of its output that have not ended.
     open: Vec<OwnedFd>,
-    has_pipes: bool,
     is_terminal: bool,
     status: Option<AppStatus>,
     /// When it counts as ended, whatever is missing.
@@ -145,18 +139,6 @@ struct TaskApp {
 }
 
 impl TaskApp {
-    fn new(task: Task) -> Self {
-        Self {
-            task,
-            open: Vec::new(),
-            has_pipes: false,
-            is_terminal: false,
-            status: None,
-            ends_at: None,
-            is_over: false,
-        }
-    }
-
     fn end_soon(&mut self, now: Instant) {
         self.ends_at.get_or_insert(now + LAST_WORD);
     }
@@ -196,7 +178,7 @@ impl App for TaskApp {
             }
         }
         self.open.retain(|pipe| !has_ended(pipe));
-        if self.has_pipes && self.open.is_empty() {
+        if self.open.is_empty() {
             self.end_soon(now);
         }
         self.is_over = self.is_complete() || self.ends_at.is_some_and(|at| at <= now);

@@ -416,37 +416,6 @@ fn typing_needs_the_runtime() {
     assert!(typist.stderr.text().contains("iottymux-runc"), "{}", typist.stderr.text());
 }
 
-/// A task with FIFOs: the mux makes them, and learns the end as a logger does.
-#[test]
-fn a_mux_of_fifos_ends_with_its_task() {
-    let bundle = Bundle::new(PLAIN);
-    let task = bundle.path("later/web");
-    let option = format!("--containerd-task={}", task.display());
-    let mut mux = bundle.iottymux(&["stream", "--app=web", &option]);
-    let fifo = |name: &str| bundle.path("apps/web").join(format!("stage2-{name}"));
-    let mut client = bundle.attach(&["--wait=20"]);
-    eventually("there are FIFOs", || fifo("stdout").exists() && fifo("stderr").exists());
-    let mut stdout = File::options().write(true).open(fifo("stdout")).unwrap();
-    stdout.write_all(b"said\n").unwrap();
-    client.stdout.wait_for("said\n");
-    // It has a keeper.
-    let mut status = bundle.iottymux(&["status", "--app=web", "--json"]);
-    assert_eq!(status.ends(), 0);
-    let report: serde_json::Value = serde_json::from_str(&status.stdout.text()).unwrap();
-    assert_ne!(report["mux_pid"].as_u64(), Some(u64::from(mux.child.id())));
-    // Then the task is made.
-    fs::create_dir_all(&task).unwrap();
-    let shim = bundle.shim();
-    fs::copy(bundle.path("web/address"), task.join("address")).unwrap();
-    let wait = shim.asked("Wait");
-    stdout.write_all(b"last\n").unwrap();
-    drop(stdout);
-    wait.answer(&ended(6));
-    assert_eq!(client.ends(), 6, "{}", client.stderr.so_far());
-    assert_eq!(client.stdout.text(), "said\nlast\n");
-    assert_eq!(mux.ends(), 0, "{}", mux.stderr.so_far());
-}
-
 #[test]
 fn only_the_last_containers_that_have_ended_are_kept() {
     let bundle = Bundle::new(PLAIN);
