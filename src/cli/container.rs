@@ -14,7 +14,9 @@ use super::salvage;
 use crate::commands::keeper::MuxUser;
 use crate::commands::oci::{self, KeptContainer};
 use crate::containers::user;
+use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::path::LogPath;
+use crate::mux::MuxPlan;
 use crate::os::diagnostics;
 use crate::os::files::set_mode;
 use crate::os::state::{AppDir, StateDir};
@@ -40,11 +42,10 @@ pub(super) fn mux_words(options: &[(&str, &OsStr)]) -> Vec<OsString> {
 pub(super) fn prepare(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Option<MuxUser> {
     let is_own = |log: &LogPath| user::is_own_log(dir.name().as_str(), &log.path());
     let given = |logs: Vec<LogPath>| {
-        let (own, foreign): (Vec<_>, Vec<_>) = logs.into_iter().partition(is_own);
-        let user = mux_user(state, foreign)?;
+        let user = mux_user(state)?;
         let given = dir.give_to(user.uid, user.gid);
-        let given =
-            given.and_then(|()| if own.is_empty() { Ok(()) } else { make_logs(dir, &user) });
+        let has_own = logs.iter().any(is_own);
+        let given = given.and_then(|()| if has_own { make_logs(dir, &user) } else { Ok(()) });
         given.inspect_err(|e| log::warn!("{e:#}")).ok().map(|()| user)
     };
     let user = salvage::log_files(mux).and_then(given);
@@ -56,16 +57,38 @@ pub(super) fn prepare(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Optio
     user
 }
 
-/// The user of a mux, if this process may choose one. The keeper opens these logs for it.
-fn mux_user(state: &StateDir, logs: Vec<LogPath>) -> Option<MuxUser> {
+/// The user of a mux, if this process may choose one.
+fn mux_user(state: &StateDir) -> Option<MuxUser> {
     if !state.is_of_system() || !Uid::effective().is_root() {
         return None;
     }
-    let passwd = fs::read_to_string(user::PASSWD).ok()?;
-    let (uid, gid) = user::mux_user(&passwd)?;
+    let (uid, gid) = user_of_muxes()?;
     let program = fs::metadata(env::current_exe().ok()?).ok()?;
     let may_execute = program.mode() & 0o001 != 0;
-    may_execute.then_some(MuxUser { uid, gid, logs })
+    may_execute.then_some(MuxUser { uid, gid })
+}
+
+fn user_of_muxes() -> Option<(u32, u32)> {
+    user::mux_user(&fs::read_to_string(user::PASSWD).ok()?)
+}
+
+/// Leaves out the logs that the mux of a container may not write, since it is that user.
+pub(super) fn leave_out_foreign(mut plan: MuxPlan) -> MuxPlan {
+    if user_of_muxes().is_none_or(|(uid, _)| uid != Uid::effective().as_raw()) {
+        return plan;
+    }
+    let app = plan.dir.name().as_str();
+    plan.logs.logs.retain(|log| {
+        let LogTarget::File(path) = &log.target else { return true };
+        let (path, own) = (path.path(), user::log_dir(app));
+        let is_own = user::is_own_log(app, &path);
+        if !is_own {
+            let why = user::refused_log(app, &path, &own);
+            log::error!("app {app}: this option is left out: {why}");
+        }
+        is_own
+    });
+    plan
 }
 
 /// Makes the directory for the logs of an app, which its mux itself writes.

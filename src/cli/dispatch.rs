@@ -223,7 +223,9 @@ fn execute(cli: Cli) -> Result<Exit> {
     match cli.command {
         Command::Stream(args) => run_mux(resolve::stream(&args, &state()?)),
         Command::Tty(args) => run_mux(resolve::tty(&args, &state()?)),
-        Command::Container(args) => run_mux(resolve::container(&args, &state()?)),
+        Command::Container(args) => {
+            run_mux(resolve::container(&args, &state()?).map(container::leave_out_foreign))
+        }
         Command::Prepare(args) => prepare(&args, &state()?).map(|()| Exit::Done),
         Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?)),
         Command::Run(args) if args.keeps() => {

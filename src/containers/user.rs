@@ -5,12 +5,14 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::types::escape;
+
 /// The user in the units, which `enable` creates.
 const NAME: &str = "iottymux";
 /// The file of users.
 pub(crate) const PASSWD: &str = "/etc/passwd";
 /// Where each mux has a directory for its logs, as under the units.
-const LOGS: &str = "/var/log/iottymux";
+pub(crate) const LOGS: &str = "/var/log/iottymux";
 
 /// The numbers of the user and its group in the text of [`PASSWD`]. Never root's.
 pub(crate) fn mux_user(passwd: &str) -> Option<(u32, u32)> {
@@ -28,7 +30,18 @@ pub(crate) fn log_dir(app: &str) -> PathBuf {
 /// Whether a log of an app is in that directory.
 pub(crate) fn is_own_log(app: &str, log: &Path) -> bool {
     let climbs = log.components().any(|part| part == Component::ParentDir);
-    !climbs && log.starts_with(log_dir(app))
+    !climbs && dir_of(log).starts_with(log_dir(app))
+}
+
+/// Why a log elsewhere is refused; `own` is where it can be.
+pub(crate) fn refused_log(app: &str, log: &Path, own: &Path) -> String {
+    let dir = dir_of(log).display().to_string();
+    let (dir, own) = (escape::line(&dir), own.display());
+    format!("the mux of app {app} cannot write in {dir}. Try a log below {own}")
+}
+
+fn dir_of(log: &Path) -> &Path {
+    log.parent().unwrap_or(Path::new("/"))
 }
 
 #[cfg(test)]
@@ -58,6 +71,7 @@ mod tests {
             ("/var/log/iottymux/web/a/b", true),
             ("/var/log/iottymux/web/../db/x", false),
             ("/var/log/iottymux/web2/x", false),
+            ("/var/log/iottymux/web", false),
             ("/var/log/web.log", false),
             ("x", false),
         ] {

@@ -60,7 +60,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 pub(crate) use crate::mux::engine::stored_name as engine_end;
-pub(crate) use crate::mux::logs::{LogPlan, opener};
+pub(crate) use crate::mux::logs::LogPlan;
 pub(crate) use crate::mux::prepare::prepare;
 pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
 pub(crate) use crate::mux::start::{MuxPlan, Streams};

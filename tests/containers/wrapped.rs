@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::bundle::Rig;
-use crate::engine::{Engine, assert_user};
+use crate::engine::{Engine, USER, assert_user};
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 
@@ -22,10 +22,10 @@ fn start() -> Option<(Rig, Engine)> {
     Some((rig, engine))
 }
 
-/// The same with the user of the muxes, where each container has a log.
+/// The same with the user of the muxes, and a log of the container `user`.
 fn start_with_user() -> Option<(Rig, Engine)> {
     let mut rig = Rig::new()?;
-    let engine = Engine::start_with_user(&[("IOTTYMUX_LOG", "raw:/var/log/wrapped")])?;
+    let engine = Engine::start_with_user(&[("IOTTYMUX_LOG", "raw:/var/log/iottymux/user/log")])?;
     rig.state = engine.state();
     Some((rig, engine))
 }
@@ -164,10 +164,9 @@ fn the_mux_of_a_wrapped_container_is_the_user_of_the_muxes() {
     assert_eq!(rig.served("user", "stdout"), want.len() as u64);
     assert!(client.stdout.text() == want);
     eventually("the engine has everything", || fs::read_to_string(&log).unwrap() == want);
-    // Its keeper has opened this one.
-    let own = engine.path("logs/wrapped");
+    let own = engine.path("logs/iottymux/user/log");
     assert_eq!(fs::read_to_string(&own).unwrap(), want);
-    assert_eq!(fs::metadata(&own).unwrap().uid(), 0);
+    assert_eq!(fs::metadata(&own).unwrap().uid(), USER);
 }
 
 #[test]
@@ -185,6 +184,9 @@ fn that_user_serves_a_terminal() {
     let mut run = window.spawn(run);
     eventually("it has a mux", || rig.status("term").is_some_and(|s| s.get("mux_pid").is_some()));
     assert_user(Pid::from_raw(rig.mux("term")));
+    // The log of another container is left out.
+    let why = "cannot write in /var/log/iottymux/user. Try a log below /var/log/iottymux/term";
+    assert!(engine.ask(&["status", "term"]).contains(why));
     eventually("the app has the engine's size", || {
         window.press(b"\r");
         window.shown.so_far().contains("31 97\r")

@@ -1,25 +1,23 @@
 //! The user of the muxes: `enable` creates it, and checks that it can write the logs.
 
 use std::os::unix::process::CommandExt;
-use std::path::{Component, Path};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
+use crate::containers::user::{LOGS, is_own_log, log_dir, refused_log};
 use crate::os::print::print;
 use crate::systemd::manager::Manager;
 use crate::types::escape;
 use crate::types::name::AppName;
-use crate::units::{AppUnits, MuxUnit, Setup};
+use crate::units::{AppUnits, Setup};
 
 /// The user in the templates.
 const NAME: &str = "iottymux";
 /// The line for systemd-sysusers(8) that creates it.
 const SYSUSERS: &str = include_str!("../../../units/iottymux.sysusers");
-/// The directory in which systemd makes one for the logs of each mux (`LogsDirectory=` of the
-/// templates).
-const LOGS: &str = "/var/log/iottymux";
 
 /// Creates the user of the muxes if it is missing.
 pub(crate) fn make(setup: &Setup) -> Result<()> {
@@ -57,19 +55,18 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
     let Some((uid, gid)) = ids_of(NAME)? else { return Ok(()) };
     let muxes = app.muxes()?;
     let name = muxes.iter().find(|mux| mux.has_output()).map_or(&app.name, |mux| &mux.name);
-    let own = Path::new(LOGS).join(name.as_str());
+    let own = log_dir(name.as_str());
     for log in &app.logs {
-        let dir = Path::new(log).parent().unwrap_or(Path::new("/"));
-        let climbs = dir.components().any(|part| part == Component::ParentDir);
-        let is_in = |mux: &MuxUnit| dir.starts_with(Path::new(LOGS).join(mux.name.as_str()));
-        if !climbs && muxes.iter().any(is_in) {
+        let log = Path::new(log);
+        if muxes.iter().any(|mux| is_own_log(mux.name.as_str(), log)) {
             continue;
+        }
+        let dir = log.parent().unwrap_or(Path::new("/"));
+        if dir.starts_with(LOGS) {
+            bail!("{}", refused_log(app.name.as_str(), log, &own));
         }
         let dir_text = dir.display().to_string();
         let (dir_text, own) = (escape::line(&dir_text), own.display());
-        if dir.starts_with(LOGS) {
-            bail!("the mux of app {} cannot write in {dir_text}. Try a log below {own}", app.name);
-        }
         if is_writable(dir, Some((uid, gid)))? {
             continue;
         }
@@ -125,7 +122,7 @@ pub(crate) fn clear_logs(manager: Manager, name: &AppName) {
         return;
     }
     // A directory that has files or cannot be removed stays. Nothing depends on it.
-    let _ = fs::remove_dir(Path::new(LOGS).join(name.as_str())).and_then(|()| fs::remove_dir(LOGS));
+    let _ = fs::remove_dir(log_dir(name.as_str())).and_then(|()| fs::remove_dir(LOGS));
 }
 
 /// The number of a user or a group of this machine.

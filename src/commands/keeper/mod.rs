@@ -23,7 +23,6 @@ pub(crate) use self::app::{App, AppEvent, CommandApp};
 use self::mux::MuxProcess;
 use self::store::{MuxMessage, Store};
 use crate::commands::status;
-use crate::logfmt::path::LogPath;
 use crate::mux::TERMINAL;
 use crate::os::signals::CaughtSignals;
 use crate::os::state::AppDir;
@@ -80,8 +79,6 @@ pub(crate) struct KeepRequest {
 pub(crate) struct MuxUser {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// The logs of the mux, which the keeper opens for it where this user may not.
-    pub(crate) logs: Vec<LogPath>,
 }
 
 /// See [`KeepRequest::on_ready`].

@@ -15,7 +15,6 @@ use nix::unistd::Pid;
 
 use super::store::{self, Store};
 use super::{AWAIT_CLIENT, MuxUser, NAME};
-use crate::mux::opener;
 use crate::os::sys;
 use crate::systemd::notify;
 use crate::systemd::process::KEEPER;
@@ -192,12 +191,8 @@ impl MuxCommand {
     /// Starts a mux with the descriptors kept for it.
     fn start(&self, store: &Store) -> Result<(Child, OwnedFd)> {
         let (ours, theirs) = store::channel().context("cannot make a socket for the mux")?;
-        let has_logs = |user: &&MuxUser| !user.logs.is_empty();
-        let opener = self.user.as_ref().filter(has_logs).map(|user| opener::start(&user.logs));
-        let opener = opener.transpose().context("cannot open logs for the mux")?;
         let start = |program: &Path| -> io::Result<Child> {
-            let opener = opener.as_ref().map(|socket| (opener::STORED, socket));
-            let kept = store.iter().chain([(notify::KEEPER, &theirs)]).chain(opener);
+            let kept = store.iter().chain([(notify::KEEPER, &theirs)]);
             let (names, fds): (Vec<&str>, Vec<&OwnedFd>) = kept.unzip();
             let mut command = Command::new(program);
             command.args(&self.arguments).env_remove(AWAIT_CLIENT);

@@ -30,7 +30,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::fifo::wait_for_reader;
-use super::opener::Opener;
 use crate::logfmt::chunk::{Chunk, Progress};
 use crate::logfmt::encoder::LogFormat;
 use crate::logfmt::format::cast::{self, Cast};
@@ -70,7 +69,7 @@ pub struct Rotation {
 /// An open log.
 #[derive(Debug)]
 pub struct LogFile {
-    place: LogPlace,
+    path: LogPath,
     claims: Claims,
     rotation: Option<Rotation>,
     format: &'static LogFormat,
@@ -103,12 +102,12 @@ struct Recording {
 }
 
 #[derive(Debug)]
-pub(super) struct OpenedLog {
-    pub(super) dir: OwnedFd,
-    pub(super) file: File,
-    pub(super) size: u64,
+struct OpenedLog {
+    dir: OwnedFd,
+    file: File,
+    size: u64,
     /// Whether it ends amid an entry of an earlier mux.
-    pub(super) is_torn: bool,
+    is_torn: bool,
 }
 
 /// Device and inode.
@@ -134,7 +133,7 @@ impl Claims {
 
 impl LogPath {
     /// Opens the directory of the file, and makes it if it is missing.
-    pub(super) fn open_dir(&self) -> io::Result<OwnedFd> {
+    fn open_dir(&self) -> io::Result<OwnedFd> {
         let is_root = Uid::effective().is_root();
         // Where no link is followed, other users of the directory can only replace the log: the
         // owner of rkt's host chose who they are.
@@ -161,7 +160,7 @@ impl LogPath {
     }
 
     /// Opens the file, but not through a link: the app's user may have made it.
-    pub(super) fn open_name(&self, dir: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+    fn open_name(&self, dir: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         match openat(dir, &self.name, flags | OFlags::NOFOLLOW, MODE) {
             Err(Errno::LOOP) => {}
@@ -187,8 +186,12 @@ impl LogPath {
         )))
     }
 
+    fn open_for_reading(&self, dir: &OwnedFd) -> io::Result<File> {
+        self.open_name(dir, OFlags::RDONLY).map(File::from)
+    }
+
     /// Opens the file for appending. A FIFO without a reader is an error, not a wait.
-    pub(super) fn open(&self) -> io::Result<OpenedLog> {
+    fn open(&self) -> io::Result<OpenedLog> {
         let dir = self.open_dir()?;
         let flags = OFlags::WRONLY | OFlags::APPEND;
         let file = match create(&dir, &self.name) {
@@ -218,7 +221,7 @@ impl LogPath {
     /// Renames the file, unless its path leads to another directory now: then the next file is
     /// there. The next file is made before: without room for it, the log goes on in the current
     /// one.
-    pub(super) fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
+    fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
         let (now, next) = (self.open_dir()?, self.next());
         if id(&fstat(&now)?) != id(&fstat(dir)?) {
             return Ok(());
@@ -240,7 +243,7 @@ impl LogPath {
 
     /// Whether a file ends amid a line, if it can be read.
     fn is_torn(&self, dir: &OwnedFd, size: u64) -> bool {
-        let file = self.open_name(dir, OFlags::RDONLY).map(File::from);
+        let file = self.open_for_reading(dir);
         let last = file.and_then(|file| read_end(&file, size, 1));
         last.is_ok_and(|last| last != b"\n")
     }
@@ -254,40 +257,6 @@ fn read_end(file: &File, size: u64, len: usize) -> io::Result<Vec<u8>> {
     Ok(end)
 }
 
-/// The path of a log, and the keeper that is asked if this process may not use it.
-#[derive(Debug)]
-struct LogPlace {
-    path: LogPath,
-    opener: Option<Opener>,
-}
-
-impl LogPlace {
-    fn open(&self) -> io::Result<OpenedLog> {
-        self.or_by_keeper(self.path.open(), |keeper| keeper.append(&self.path))
-    }
-
-    fn open_for_reading(&self, dir: &OwnedFd) -> io::Result<File> {
-        let opened = self.path.open_name(dir, OFlags::RDONLY).map(File::from);
-        self.or_by_keeper(opened, |keeper| keeper.read(&self.path))
-    }
-
-    fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
-        let rotated = self.path.rotate(dir, files);
-        self.or_by_keeper(rotated, |keeper| keeper.rotate(&self.path, dir, files))
-    }
-
-    fn or_by_keeper<T>(
-        &self,
-        done: io::Result<T>,
-        ask: impl FnOnce(&Opener) -> io::Result<T>,
-    ) -> io::Result<T> {
-        match (done, &self.opener) {
-            (Err(e), Some(keeper)) if e.kind() == ErrorKind::PermissionDenied => ask(keeper),
-            (done, _) => done,
-        }
-    }
-}
-
 impl LogFile {
     /// A log that is opened at the first write, or by [`LogFile::reopen`]. All logs of an app share
     /// `claims`.
@@ -299,7 +268,7 @@ impl LogFile {
     ) -> Self {
         let (claims, recording, open, begun) = (claims.clone(), None, None, None);
         Self {
-            place: LogPlace { path, opener: None },
+            path,
             claims,
             rotation,
             format,
@@ -325,12 +294,6 @@ impl LogFile {
         Self { recording, ..Self::new(path, claims, None, format) }
     }
 
-    /// The same log, which this keeper opens if this process may not.
-    pub(crate) fn opened_by(mut self, opener: Option<Opener>) -> Self {
-        self.place.opener = opener;
-        self
-    }
-
     /// The next chunk does not continue the file.
     pub(crate) fn begin(&mut self) {
         self.begins = true;
@@ -345,16 +308,16 @@ impl LogFile {
     }
 
     fn open_by_name(&mut self) -> io::Result<&mut OpenedLog> {
-        let mut open = self.place.open()?;
+        let mut open = self.path.open()?;
         let stat = fstat(&open.file)?;
         if is_plain(&stat) {
-            self.claims.claim(&self.place.path, id(&stat))?;
+            self.claims.claim(&self.path, id(&stat))?;
         }
         if let Some(recording) = &mut self.recording {
-            recording.resume(&self.place, &mut open, self.begun)?;
+            recording.resume(&self.path, &mut open, self.begun)?;
         }
         if let Some(rotation) = self.rotation.filter(|_| !self.is_tidy) {
-            let path = &self.place.path;
+            let path = &self.path;
             remove_beyond(&open.dir, &path.name, rotation.files);
             if is_unused(&open.dir, &path.next()) {
                 // It only takes an inode.
@@ -475,10 +438,10 @@ impl LogFile {
     /// Begins another file, if that works. A larger file is better than lost lines.
     fn rotate(&mut self, rotation: Rotation, size: u64) -> bool {
         let Some(open) = &self.open else { return false };
-        match self.place.rotate(&open.dir, rotation.files) {
+        match self.path.rotate(&open.dir, rotation.files) {
             Ok(()) => (self.open, self.unrotated) = (None, 0),
             Err(e) => {
-                log::error!("log {}: cannot rotate it: {e}", self.place.path.path().display());
+                log::error!("log {}: cannot rotate it: {e}", self.path.path().display());
                 self.unrotated = size.saturating_add(rotation.size);
             }
         }
@@ -505,7 +468,7 @@ impl LogFile {
         }
         if self.begins && is_plain(stat) && chunk.done == 0 {
             // Unfinished lines of an earlier app, if the file can be read.
-            let file = self.place.open_for_reading(&open.dir);
+            let file = self.path.open_for_reading(&open.dir);
             let tail = file.and_then(|file| read_end(&file, open.size, LOG_OPEN_TAIL));
             self.lead.extend(self.format.end_lines(&tail.unwrap_or_default()));
         }
@@ -565,7 +528,7 @@ impl Recording {
     /// which continues after its last whole event.
     fn resume(
         &mut self,
-        place: &LogPlace,
+        path: &LogPath,
         open: &mut OpenedLog,
         begun: Option<FileId>,
     ) -> io::Result<()> {
@@ -577,7 +540,7 @@ impl Recording {
         if open.size == 0 {
             return Ok(());
         }
-        let mut file = place.open_for_reading(&open.dir)?;
+        let mut file = path.open_for_reading(&open.dir)?;
         if id(&fstat(&file)?) != id(&stat) {
             return Err(io::Error::other("it has just been replaced"));
         }
@@ -681,7 +644,7 @@ fn rotate(dir: &OwnedFd, name: &OsString, files: u32) -> io::Result<()> {
 
 /// Removes the rotated files of an earlier mux that kept more of them. It begins with the highest:
 /// if it is interrupted, the newest files are left.
-pub(super) fn remove_beyond(dir: &OwnedFd, name: &OsString, files: u32) {
+fn remove_beyond(dir: &OwnedFd, name: &OsString, files: u32) {
     for number in (files.saturating_add(1)..=limits::LOG_FILES_MAX).rev() {
         let name = numbered(name, number);
         let stat = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW);

@@ -3,7 +3,6 @@
 pub(crate) mod fifo;
 pub mod file;
 pub(crate) mod journald;
-pub(crate) mod opener;
 pub mod pipeline;
 pub mod writer;
 
@@ -19,7 +18,6 @@ use nix::unistd::Uid;
 use self::fifo::Fifo;
 use self::file::{Claims, LogFile};
 use self::journald::JournalSocket;
-use self::opener::Opener;
 use self::pipeline::memory::{LogMemory, MemoryLayout};
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
@@ -146,7 +144,6 @@ pub(crate) fn open(
     let LogPlan { logs: specs, options, format_options } = plan;
     let (mut logs, mut files) = (Vec::new(), Vec::new());
     let claims = Claims::default();
-    let opener = stored.remove(opener::STORED).map(Opener::new);
     for spec in specs {
         let name = spec.name();
         let app = dir.name().as_str().to_owned();
@@ -162,7 +159,7 @@ pub(crate) fn open(
                 } else {
                     LogFile::new(path, &claims, options.rotation, spec.format)
                 };
-                LogSink::File(Box::new(file.opened_by(opener.clone())))
+                LogSink::File(Box::new(file))
             }
             LogTarget::Journald => {
                 // Only root may send in the name of another unit.
