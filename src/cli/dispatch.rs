@@ -8,14 +8,17 @@ use std::thread::{self, Builder};
 
 use super::name::{Guess, WhichApp};
 use super::{
-    Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices, PrepareArgs,
-    RunArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote, resolve,
-    resolve_units, rkt, salvage,
+    AskArgs, Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices,
+    PrepareArgs, RunArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote,
+    resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable;
 use crate::commands::enable::{self, How};
+use crate::commands::script::ask::AskRequest;
+use crate::commands::script::wait::WaitRequest;
 use crate::commands::{
-    attach, install, journal_writer, keeper, list, logs, metrics, oci, run, send, status, stop,
+    attach, install, journal_writer, keeper, list, logs, metrics, oci, run, script, send, status,
+    stop,
 };
 use crate::mux;
 use crate::mux::MuxPlan;
@@ -272,6 +275,19 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::Send(args) => {
             send::send(&args.app.resolve(given, Guess::Service)?, &args.line.join(" "))
+        }
+        Command::Ask(args) => {
+            let (end, line) = (args.end(), args.line.join(" "));
+            let AskArgs { timeout, shared: is_shared, json, .. } = args;
+            let dir = args.app.resolve(given, Guess::Service)?;
+            script::ask::ask(&AskRequest { dir, line, end, timeout, is_shared, json })
+        }
+        Command::Wait(args) => {
+            let (conditions, timeout, json) = (args.conditions(), args.timeout, args.json);
+            // One that is to be ready may still be made.
+            let guess = if conditions.ready { Guess::Nothing } else { Guess::Service };
+            let apps = args.apps.resolve(given.as_ref(), guess)?;
+            script::wait::wait(&WaitRequest { apps, conditions, timeout, json })
         }
         Command::Stop(args) => args.apps.each(given.as_ref(), |dir| stop::stop(dir, args.time)),
         Command::Kill(args) => args.apps.each(given.as_ref(), |dir| stop::kill(dir, args.signal)),

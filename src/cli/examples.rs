@@ -6,6 +6,7 @@ Examples:
   iottymux attach demo                             attach again, from any terminal
   iottymux attach demo --mode tty-out | less       read its output; --mode stdout of streams
   iottymux send demo reload                        type a line
+  iottymux ask demo status                         type a line, and print the answer
   iottymux list                                    list the apps
   iottymux enable demo.service --tty --now         make a service attachable, and restart it
 
@@ -93,6 +94,26 @@ Examples:
   iottymux attach game --mode tty-in <file         several lines, at a terminal
   iottymux attach game --mode stdin <file          several lines, without a terminal";
 
+pub(super) const ASK: &str = "\
+Examples:
+  iottymux ask game list                           all that comes until a pause of 0.3 s
+  iottymux ask game save-all --until 'Saved the game' --timeout 60
+  iottymux ask repl 'sum(range(10))' --until '^>>> ' --omit-match
+  iottymux ask shell --command 'make test'         exits with the status of make
+
+Exit status: 0 answered, 124 no end within the timeout or a part is lost (what came is printed),
+1 the app did not take the line. If the app ends, that of the app; with --command, that of the
+command.";
+
+pub(super) const WAIT: &str = "\
+Examples:
+  iottymux wait game --ready --timeout 60          it can be attached, and runs
+  iottymux wait game --for 'Done \\(.*s\\)!' --from start
+  iottymux wait a b                                both have ended; prints how
+  iottymux wait job --for 'error: (.*)' --exit --json
+
+Exit status: 0 it has happened, 124 not within the timeout, 1 something failed.";
+
 pub(super) const STOP: &str = "\
 Examples:
   iottymux stop web                                SIGTERM; after ten seconds SIGKILL
@@ -109,12 +130,12 @@ Examples:
   iottymux enable game@ --tty                      all instances that systemd knows
   iottymux enable bot --stdin stream --stdout stream --stderr log
   iottymux enable web --stdout stream --stderr stream --log cri:/var/log/iottymux/web/log
-  iottymux disable game.service                    when it stops; with --now, at once
+  iottymux disable game.service                    once it is stopped; --now restarts it
   iottymux disable --all --now                     before you remove iottymux";
 
 pub(super) const DISABLE: &str = "\
 Examples:
-  iottymux disable game                            when it stops next
+  iottymux disable game                            of a stopped service
   iottymux disable --now game                      restart it on its own streams
   iottymux disable --all --now                     before you remove iottymux";
 

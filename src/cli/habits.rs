@@ -20,7 +20,7 @@ const HABITS: &[Habit] = &[
     ("", &["-X"], "iottymux send NAME LINE, or iottymux stop NAME"),
     ("", &["-ls", "-l", "get", "list-units", "list-sessions"], "iottymux list"),
     ("", &["inspect", "describe", "show", "info", "top", "stats"], "iottymux status NAME"),
-    ("", &["is-active", "list-clients", "clients", "who", "wait"], "iottymux status NAME"),
+    ("", &["is-active", "list-clients", "clients", "who"], "iottymux status NAME"),
     ("", &["is-enabled"], "iottymux enable --list"),
     ("", &["version", "-v"], "iottymux --version"),
     ("", &["completions"], "iottymux completion bash, zsh or fish"),

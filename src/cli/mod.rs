@@ -49,7 +49,7 @@ pub(crate) use crate::cli::mux::{
     TtyArgs,
 };
 pub(crate) use crate::cli::name::NamedAppArg;
-pub(crate) use crate::cli::running::{KillArgs, RemoveArgs, SendArgs, StopArgs};
+pub(crate) use crate::cli::running::{AskArgs, KillArgs, RemoveArgs, SendArgs, StopArgs, WaitArgs};
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
 use crate::cli::values::{LogTime, Tail, Wait};
@@ -149,6 +149,17 @@ pub(crate) enum Command {
     /// terminal the line goes behind what others have typed of a line.
     #[command(after_long_help = examples::SEND)]
     Send(SendArgs),
+    /// Type a line into an app, and print the answer.
+    ///
+    /// The answer is what the app prints from the moment at which it takes the line: at a terminal
+    /// without the line itself and without the next prompt. Until its end no other client types.
+    #[command(after_long_help = examples::ASK)]
+    Ask(AskArgs),
+    /// Wait until apps are ready, print something, are quiet, or end.
+    ///
+    /// With several conditions, until the first one holds; without any, until they end.
+    #[command(after_long_help = examples::WAIT)]
+    Wait(WaitArgs),
     /// Stop apps of `run`: SIGTERM, and SIGKILL after a while.
     ///
     /// Returns when they have ended. For a service, use systemctl.

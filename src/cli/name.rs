@@ -128,7 +128,7 @@ impl NamedAppArg {
     }
 }
 
-/// The apps of a command that ends them.
+/// The apps of a command.
 #[derive(Debug, Args)]
 pub(crate) struct ExactAppsArg {
     /// Apps, or their services or containers.
@@ -137,6 +137,11 @@ pub(crate) struct ExactAppsArg {
 }
 
 impl ExactAppsArg {
+    /// The apps with these names.
+    pub(crate) fn resolve(&self, given: Option<&PathBuf>, guess: Guess) -> Result<Vec<AppDir>> {
+        self.names.iter().map(|name| found(given.cloned(), name, guess)).collect()
+    }
+
     /// Does the same to each of these apps, also after one has failed. Returns the last failure.
     pub(crate) fn each(
         &self,

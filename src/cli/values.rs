@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use log::LevelFilter;
 use nix::sys::signal::Signal;
+use regex_lite::Regex;
 
 use crate::containers::name;
 use crate::logfmt::encoder::LogTarget;
@@ -192,6 +193,20 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     seconds
         .filter(|time| u32::try_from(time.as_millis()).is_ok())
         .ok_or_else(|| "expected a number of seconds".to_owned())
+}
+
+/// Parses a part of a line that is typed.
+pub(crate) fn words(text: &str) -> Result<String, String> {
+    let has_control = text.contains(|c: char| c != '\t' && c.is_control());
+    if has_control {
+        return Err("expected one line, without control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Parses a regular expression.
+pub(crate) fn regex(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|e| format!("expected a regular expression: {e}"))
 }
 
 /// Parses the size of the backlog in bytes.

@@ -9,6 +9,7 @@
 //! | [`containerd_logger`] | logging a container of containerd |
 //! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
 //! | [`stop`], [`send`] | ending an app of `run`; typing a line |
+//! | [`script`] | asking and waiting, for scripts |
 //! | [`install`] | copying the program and its files |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
@@ -30,6 +31,7 @@ pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod oci;
 pub(crate) mod run;
+pub(crate) mod script;
 pub(crate) mod send;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -220,7 +220,7 @@ impl Mux {
         }
     }
 
-    /// The app started or ended: each session gets this event after the app's earlier output.
+    /// The app started or ended.
     fn on_lifecycle(&mut self, event: LifecycleEvent) {
         let name = self.files.name();
         match event {
@@ -231,7 +231,10 @@ impl Mux {
         }
         self.life.record(event);
         if self.life.is_kept() {
-            // An app of `run` is not started again, and its children may still write.
+            // An app of `run` is not started again, and its children may still write after its end.
+            if let LifecycleEvent::Started(_) = event {
+                self.announce(event);
+            }
             return;
         }
         if self.files.notify.keeps()
@@ -252,6 +255,11 @@ impl Mux {
             }
             self.write_logs(Instant::now());
         }
+        self.announce(event);
+    }
+
+    /// Each session gets this event after the app's earlier output.
+    fn announce(&mut self, event: LifecycleEvent) {
         let ends: Offsets = Stream::ALL.map(|stream| offset(&self.hub, stream));
         for id in self.clients.ids() {
             let Some(client) = self.clients.get_mut(id) else { continue };

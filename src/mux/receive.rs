@@ -228,6 +228,7 @@ impl Mux {
             session.input = input.filter(|_| position.is_some()).map(|input| input.id);
             session.window = hello.size;
             session.history = hello.history;
+            session.must_type = hello.must_type();
         }
         let welcome = Welcome {
             version: VERSION,
@@ -277,16 +278,16 @@ impl Mux {
         if hello.stdin_once && !self.input.can_end() {
             bail!("the input of this app cannot be ended");
         }
-        let only_types = hello.stdin && hello.streams.is_empty();
-        if only_types && !types {
+        let must_type = hello.must_type();
+        if must_type && !types {
             return Err(client.peer.may_only_look());
         }
         let returns = hello.input.is_some_and(|input| input.returns);
-        if only_types && !self.input.is_open() && !returns {
+        if must_type && !self.input.is_open() && !returns {
             bail!("{}", self.why_no_input());
         }
         // The next run may be another one than the sender of a line means.
-        if only_types && hello.enter.is_some() && !returns && self.life.status().is_some() {
+        if hello.enter.is_some() && !returns && self.life.status().is_some() {
             bail!("it has ended, and does not run");
         }
         if hello.exclusive.is_some() && !types {
@@ -485,11 +486,11 @@ impl Mux {
         }
     }
 
-    /// The app ended before it had all that a client typed before its end. A client that only types
+    /// The app ended before it had all that a client typed before its end. A client that came to type
     /// learns that it failed.
     pub(crate) fn input_lost(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(Client::session);
-        if session.is_some_and(|session| session.streams.is_empty()) {
+        if session.is_some_and(|session| session.must_type) {
             self.lose(id, &anyhow!("the app ended before it read all of this input"));
         } else {
             self.input_delivered(id, &self.taken());

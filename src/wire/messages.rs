@@ -60,6 +60,11 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// Whether the client comes to type: it only types, or one line.
+    pub(crate) fn must_type(&self) -> bool {
+        self.stdin && (self.streams.is_empty() || self.enter.is_some())
+    }
+
     /// Its streams for a mux of this epoch. An offset of another epoch becomes the oldest byte
     /// kept.
     pub(crate) fn wants(&self, epoch: Epoch) -> Vec<Want> {

@@ -34,8 +34,8 @@ const SCREEN: usize = 24;
 fn the_short_help_has_one_line_for_each_option() {
     let rig = Rig::new();
     let commands = [
-        "", "stream", "tty", "attach", "list", "status", "logs", "control", "run", "send", "stop",
-        "kill", "rm", "enable", "disable", "units", "metrics", "install",
+        "", "stream", "tty", "attach", "list", "status", "logs", "control", "run", "send", "ask",
+        "wait", "stop", "kill", "rm", "enable", "disable", "units", "metrics", "install",
     ];
     for command in commands {
         let words: Vec<&str> = command.split_whitespace().collect();

@@ -52,6 +52,7 @@ const DOES: &[(&str, Shows)] = &[
     ("iottymux run -d --name web true", AtEnd("web")),
     ("iottymux run -it echo up", AtEnd("up")),
     ("iottymux run echo up", AtEnd("up")),
+    ("iottymux wait demo", ThenStays("")),
     ("iottymux stop demo", AtEnd("demo ended by signal 15")),
     ("iottymux stop -t 1 demo", AtEnd("demo ended by signal 15")),
     ("iottymux kill demo", AtEnd("demo ended by signal 9")),

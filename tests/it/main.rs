@@ -86,6 +86,7 @@ mod rkt;
 mod run;
 mod screen;
 mod screen_fuzz;
+mod script;
 mod session;
 mod skips;
 mod status;

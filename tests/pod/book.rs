@@ -107,13 +107,13 @@ fn screen_and_tmux() {
 
 /// Each line that the page shows is printed.
 #[test]
-fn scripts() {
+fn automation() {
     let Some(plan) = Plan::new() else { return };
     let unit = "[Service]\nExecStart=/srv/game\n";
     let pod = with_program(plan.unit("game.service", unit), "srv/game").boot();
     pod.systemctl(&["start", "game"]);
-    let said = follow(&pod, "scripts");
-    let shown = blocks("scripts").into_iter().filter(|(_, kind, _)| kind == "console");
+    let said = follow(&pod, "automation");
+    let shown = blocks("automation").into_iter().filter(|(_, kind, _)| kind == "console");
     let shown: Vec<String> = shown.map(|(.., text)| text).collect();
     let answers: Vec<&str> =
         shown.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with("# ")).collect();

@@ -16,11 +16,14 @@ const TURNS: usize = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct SessionSide {
     /// Takes the client's frames apart.
     pub(crate) decoder: Decoder,
     /// Whether the end of its input ends the app's.
     pub(crate) stdin_once: bool,
+    /// Input that the app does not get is an error.
+    pub(crate) must_type: bool,
     /// The name of its input, if the next mux is to know of that.
     pub(crate) input: Option<InputId>,
     /// Of a program that types lines: the bytes of its last one so far.

@@ -1,0 +1,43 @@
+//! The commands of scripts: they type and wait for output, by positions and not by time.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`ask`] | typing a line and printing the answer |
+//! | [`wait`] | waiting until an app is ready, says something, is quiet or ends |
+//! | [`session`] | the output of an app, and a line that is typed, over the death of its mux |
+//! | [`text`] | output as lines without control sequences |
+
+pub(crate) mod ask;
+mod session;
+mod text;
+pub(crate) mod wait;
+
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+use super::find;
+use crate::types::limits;
+use crate::wire::AppStatus;
+
+/// Runs what waits, in this thread. What still waits for a mux then is left behind.
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
+}
+
+/// When something is over that may take so long.
+fn until(timeout: Option<Duration>) -> Instant {
+    Instant::now() + timeout.unwrap_or(limits::AGES)
+}
+
+/// How an app has ended whose mux is gone with it, if that is what the error says.
+fn ended(error: anyhow::Error) -> Result<Option<AppStatus>> {
+    error.downcast::<find::Ended>().map(|ended| ended.last.status)
+}

@@ -1,0 +1,245 @@
+//! `wait`: returns when apps are ready, have said something, are quiet or have ended.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, bail};
+use regex_lite::{Captures, Match, Regex};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::super::find::Cure;
+use super::session::{News, Session};
+use super::text::{Part, PlainLines};
+use crate::os::diagnostics;
+use crate::os::print::print;
+use crate::os::state::AppDir;
+use crate::types::exit::Exit;
+use crate::types::stream::{Position, Stream};
+use crate::wire::{AppState, AppStatus, Report};
+
+/// What is waited for: the first of these.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitConditions {
+    /// Text in a line of the output, from this position on.
+    pub(crate) text: Option<Regex>,
+    pub(crate) from: Position,
+    /// A pause of the output.
+    pub(crate) idle: Option<Duration>,
+    /// The app runs and can be attached.
+    pub(crate) ready: bool,
+    /// The app ends.
+    pub(crate) exit: bool,
+}
+
+/// A wait.
+#[derive(Debug)]
+pub(crate) struct WaitRequest {
+    pub(crate) apps: Vec<AppDir>,
+    pub(crate) conditions: WaitConditions,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) json: bool,
+}
+
+/// What has come about.
+#[derive(Debug, Default, Serialize)]
+struct Met {
+    app: String,
+    condition: &'static str,
+    /// The stream of the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<Stream>,
+    /// Where the line of the text ends, or as much of it as there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    /// What matched, or how the app has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    /// The groups of the match.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u8>,
+    time: String,
+}
+
+impl Met {
+    fn new(dir: &AppDir, condition: &'static str) -> Self {
+        let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        Self { app: dir.name().to_string(), condition, time, ..Self::default() }
+    }
+
+    fn ended(dir: &AppDir, status: Option<AppStatus>) -> Self {
+        let text = status.map_or_else(|| "ended".to_owned(), |status| format!("ended {status}"));
+        let status = status.map(AppStatus::code);
+        Self { text: Some(text), status, ..Self::new(dir, "exit") }
+    }
+
+    fn matched(dir: &AppDir, (stream, offset): (Stream, u64), found: &Captures<'_>) -> Self {
+        let group = |at| found.get(at).map(|it: Match<'_>| it.as_str().to_owned());
+        Self {
+            stream: Some(stream),
+            offset: Some(offset),
+            text: group(0),
+            groups: (1..found.len()).map(group).collect(),
+            ..Self::new(dir, "for")
+        }
+    }
+
+    /// The text by itself if nothing else can have come about.
+    fn line(&self, is_only: bool) -> String {
+        let text = self.text.as_deref().unwrap_or_default();
+        match (is_only, text) {
+            (true, "") => String::new(),
+            (true, _) => format!("{text}\n"),
+            (false, _) => {
+                format!("{} {} {text}", self.app, self.condition).trim_end().to_owned() + "\n"
+            }
+        }
+    }
+}
+
+impl WaitConditions {
+    fn number(&self) -> usize {
+        let is_set = [self.text.is_some(), self.idle.is_some(), self.ready, self.exit];
+        is_set.into_iter().filter(|is_set| *is_set).count()
+    }
+
+    fn needs_output(&self) -> bool {
+        self.text.is_some() || self.idle.is_some()
+    }
+}
+
+/// Waits for each of the apps.
+pub(crate) fn wait(request: &WaitRequest) -> Result<Exit> {
+    super::block_on(wait_for_all(request))
+}
+
+async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
+    let deadline = super::until(request.timeout);
+    let mut waits = JoinSet::new();
+    for dir in &request.apps {
+        let (dir, conditions) = (dir.clone(), request.conditions.clone());
+        waits.spawn(async move {
+            let met = timeout_at(deadline, Wait::new(&dir, &conditions).run()).await;
+            (dir, met)
+        });
+    }
+    let is_only = request.apps.len() == 1 && request.conditions.number() == 1;
+    let mut exit = Exit::Done;
+    while let Some(done) = waits.join_next().await {
+        match done? {
+            (_, Ok(Ok(met))) if request.json => print(&(serde_json::to_string(&met)? + "\n"))?,
+            (_, Ok(Ok(met))) => print(&met.line(is_only))?,
+            (_, Ok(Err(error))) => exit = diagnostics::failed(&error, Exit::Failed),
+            (dir, Err(_)) => {
+                let time = request.timeout.unwrap_or_default();
+                diagnostics::say(&format!(
+                    "app {}: that did not happen within {time:?}",
+                    dir.name()
+                ));
+                exit = if exit == Exit::Done { Exit::Incomplete } else { exit };
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// The wait for one app.
+struct Wait<'a> {
+    dir: &'a AppDir,
+    conditions: &'a WaitConditions,
+    /// The lines of stdout or the terminal, and of stderr.
+    lines: [PlainLines; 2],
+}
+
+impl<'a> Wait<'a> {
+    fn new(dir: &'a AppDir, conditions: &'a WaitConditions) -> Self {
+        Self { dir, conditions, lines: Default::default() }
+    }
+
+    async fn run(mut self) -> Result<Met> {
+        match self.run_to_end().await {
+            Err(e) if self.conditions.exit => super::ended(e).map(|it| Met::ended(self.dir, it)),
+            met => met,
+        }
+    }
+
+    async fn run_to_end(&mut self) -> Result<Met> {
+        // One that is to be ready may still have to start.
+        let wait = match self.conditions {
+            WaitConditions { ready: true, .. } => (None, Cure::Nothing),
+            _ => (Some(Duration::ZERO), Cure::Start),
+        };
+        let from = self.conditions.needs_output().then_some(self.conditions.from);
+        let mut session = Session::open(self.dir, from, wait).await?;
+        if self.conditions.ready || self.conditions.exit {
+            session.ask_status();
+        }
+        let mut last_output = Instant::now();
+        loop {
+            let news = match self.conditions.idle {
+                None => session.next().await?,
+                Some(pause) => match timeout_at(last_output + pause, session.next()).await {
+                    Ok(news) => news?,
+                    Err(_) => return Ok(Met::new(self.dir, "idle")),
+                },
+            };
+            if matches!(news, News::Output(..)) {
+                last_output = Instant::now();
+            }
+            if let Some(met) = self.take(news)? {
+                return Ok(met);
+            }
+        }
+    }
+
+    fn take(&mut self, news: News) -> Result<Option<Met>> {
+        let (dir, conditions) = (self.dir, self.conditions);
+        Ok(match news {
+            News::Output(stream, bytes, end) => self.output(stream, &bytes, end),
+            News::Lost(_) if conditions.text.is_some() => {
+                let name = dir.name();
+                diagnostics::say(&format!("app {name}: a part of its output was lost unseen"));
+                None
+            }
+            News::Started if conditions.ready => Some(Met::new(dir, "ready")),
+            News::Report(report) => self.report(&report),
+            News::Ended(status) if conditions.exit => Some(Met::ended(dir, Some(status))),
+            News::Over(status) if conditions.exit => Some(Met::ended(dir, status)),
+            News::Over(status) => {
+                let how = status.map_or_else(String::new, |status| format!(" {status}"));
+                bail!("app {} has ended{how}", dir.name());
+            }
+            News::Lost(_) | News::Started | News::Ended(_) => None,
+            News::Waits(_) | News::Taken(_) => None,
+        })
+    }
+
+    fn report(&self, report: &Report) -> Option<Met> {
+        match report.app_state() {
+            AppState::Running if self.conditions.ready => Some(Met::new(self.dir, "ready")),
+            AppState::Exited if self.conditions.exit => {
+                Some(Met::ended(self.dir, report.app_ended))
+            }
+            _ => None,
+        }
+    }
+
+    /// Looks at each line, and at the begin of the last one.
+    fn output(&mut self, stream: Stream, bytes: &[u8], end: u64) -> Option<Met> {
+        let regex = self.conditions.text.as_ref()?;
+        let lines = &mut self.lines[usize::from(stream == Stream::Stderr)];
+        let begin = end - bytes.len() as u64;
+        let look = |line: &str, offset| {
+            regex.captures(line).map(|found| Met::matched(self.dir, (stream, offset), &found))
+        };
+        for (part, at) in lines.parts(bytes) {
+            let Part::Line(line) = part else { continue };
+            if let Some(met) = look(&line, begin + at as u64) {
+                return Some(met);
+            }
+        }
+        look(&lines.open_line(), end)
+    }
+}

@@ -1,0 +1,288 @@
+//! `ask` and `wait`: what scripts use in place of a pause.
+
+use std::{fs, thread};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::installed::is_installed;
+use crate::proc::{Proc, eventually};
+use crate::rig::{APP, Rig};
+use crate::skip::skip;
+
+/// Its prompt stands in front of what is typed, and its answers have two streams.
+const ECHOES: &str =
+    "printf '> '; while read x; do echo \"<$x>\"; echo \"!$x\" >&2; printf '> '; done; exit 5";
+/// It has the lines with which a shell marks its commands.
+const PAGE: &str = include_str!("../../docs/automation.md");
+
+/// The lines for a shell's own file.
+fn marks(file: &str) -> &'static str {
+    let (_, rest) = PAGE.split_once(&format!("`{file}`:\n\n```\n")).unwrap();
+    rest.split_once("```").unwrap().0
+}
+
+fn run(rig: &Rig, options: &[&str], command: &[&str]) -> Proc {
+    let words = [&["run", "--foreground", "--name", APP][..], options, &["--"], command];
+    rig.mux(words.concat())
+}
+
+/// Its exit code, and what it prints.
+fn outcome(mut process: Proc) -> (i32, String, String) {
+    (process.ends(), process.stdout.text(), process.stderr.text())
+}
+
+/// It ends with this code, and prints this.
+#[track_caller]
+fn answers(rig: &Rig, words: &[&str], code: i32, answer: &str) {
+    let (ended, stdout, stderr) = outcome(rig.run(words));
+    assert_eq!((ended, stdout.as_str()), (code, answer), "{words:?}: {stderr}");
+}
+
+/// It ends with this code, prints this answer, and says this.
+#[track_caller]
+fn says(rig: &Rig, words: &[&str], code: i32, answer: &str, said: &str) {
+    let (ended, stdout, stderr) = outcome(rig.run(words));
+    assert_eq!((ended, stdout.as_str()), (code, answer), "{words:?}: {stderr}");
+    assert_eq!(stderr, format!("iottymux: {said}\n"), "{words:?}");
+}
+
+/// Waits until the mux knows this client.
+fn await_client(rig: &Rig, client: &Proc) {
+    let is_it = |other: &Value| other["pid"] == client.pid().as_raw();
+    eventually("it is a client", || rig.status()["clients"].as_array().unwrap().iter().any(is_it));
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn an_app_without_a_terminal_is_asked() {
+    let rig = Rig::new();
+    let _app = run(&rig, &[], &["sh", "-c", ECHOES]);
+    let (code, stdout, _) = outcome(rig.run(&["ask", APP, "one", "line", "--json"]));
+    let mut lines = documents(&stdout);
+    assert_eq!((code, lines.pop().unwrap()["end"].as_str()), (0, Some("idle")));
+    lines.sort_by_key(|line| line["stream"].to_string());
+    let told = |at: usize| [lines[at]["stream"].as_str(), lines[at]["text"].as_str()];
+    assert_eq!(
+        [told(0), told(1)],
+        [[Some("stderr"), Some("!one line")], [Some("stdout"), Some("<one line>")]]
+    );
+    answers(&rig, &["ask", APP, "--until", "^<(a|b)", "b"], 0, "<b\n");
+    answers(&rig, &["ask", APP, "--until", "b>", "--omit-match", "ab"], 0, "<a\n");
+    says(
+        &rig,
+        &["ask", APP, "c", "--until", "nothing like it", "--timeout", "0.5"],
+        124,
+        "<c>\n!c\n",
+        "app demo: the answer did not end within 500ms",
+    );
+    // One line, typed whole or not at all.
+    assert_eq!(outcome(rig.run(&["ask", APP, "a\nb"])).0, 2);
+    assert_eq!(outcome(rig.run(&["ask", APP, "x", "--until", "("])).0, 2);
+    assert_eq!(outcome(rig.run(&["ask", "nobody", "x"])).0, 1);
+}
+
+#[test]
+fn the_end_of_the_app_ends_the_answer() {
+    for options in [&[][..], &["-t"]] {
+        let rig = Rig::new();
+        let mut app = run(&rig, options, &["sh", "-c", "read x; printf 'bye %s' $x; exit 6"]);
+        let words = ["ask", APP, "now", "--until", "never"];
+        says(&rig, &words, 6, "bye now\n", "app demo ended with status 6");
+        assert_eq!(app.ends(), 6);
+        assert_eq!(outcome(rig.run(&words)).0, 1);
+    }
+}
+
+/// Neither the echo nor the prompts belong to an answer, of whatever shows the line: the terminal, or
+/// a line editor.
+#[test]
+fn an_app_at_a_terminal_is_asked() {
+    let long = format!("echo {} | tail -c 4", "x".repeat(200));
+    for (options, command) in [
+        (
+            &["-t"][..],
+            &["sh", "-c", "printf '> '; while read x; do eval \"$x\"; printf '> '; done"][..],
+        ),
+        (&["-t"], &["bash", "--norc"]),
+        (&["-t", "--size", "10x40"], &["bash", "--norc"]),
+    ] {
+        let rig = Rig::new();
+        let _app = run(&rig, options, command);
+        answers(&rig, &["ask", APP, "echo one; echo two"], 0, "one\ntwo\n");
+        answers(&rig, &["ask", APP, "printf 'no end'"], 0, "no end\n");
+        // A line editor that breaks the line hides where its prompt ends.
+        let (code, stdout, _) = outcome(rig.run(&["ask", APP, &long]));
+        assert!(code == 0 && stdout.starts_with("xxx\n"), "{stdout}");
+        assert!(stdout == "xxx\n" || command[0] == "bash", "{stdout}");
+        answers(&rig, &["ask", APP, "echo grün", "--until", "gr.n"], 0, "grün\n");
+        answers(&rig, &["ask", APP, ":"], 0, "");
+    }
+    // A terminal that does not show what is typed.
+    let rig = Rig::new();
+    let script = "stty -echo; while read x; do printf \"<%s\" $x; done";
+    let _app = run(&rig, &["-t"], &["sh", "-c", script]);
+    eventually("it hides input", || {
+        !tcgetattr(rig.slave_as_it_is()).unwrap().local_flags.contains(LocalFlags::ECHO)
+    });
+    answers(&rig, &["ask", APP, "a"], 0, "<a\n");
+    answers(&rig, &["ask", APP, "b", "--until", "<b"], 0, "<b\n");
+}
+
+#[test]
+fn a_shell_that_marks_its_commands_says_how_they_end() {
+    let ask = |command| ["ask", APP, "--command", command];
+    let mut shells = 0;
+    for (shell, file) in [("bash", ".bashrc"), ("zsh", ".zshrc")] {
+        if !is_installed(shell) {
+            skip(shell, "it is not installed");
+            continue;
+        }
+        shells += 1;
+        let rig = Rig::new();
+        let settings =
+            format!("HISTSIZE=100 SAVEHIST=0\nunset HISTFILE\n{}", marks(&format!("~/{file}")));
+        fs::write(rig.file(file), settings).unwrap();
+        let mut app = rig.command(["run", "--foreground", "--name", APP, "-t", "--", shell]);
+        app.env("HOME", rig.file(""));
+        let _app = rig.start(app);
+        answers(&rig, &ask("seq 3"), 0, "1\n2\n3\n");
+        answers(&rig, &ask("printf 'no end'; (exit 7)"), 7, "no end\n");
+        answers(&rig, &ask("true"), 0, "");
+        answers(&rig, &ask("nothing-of-that-name 2>/dev/null"), 127, "");
+        // Nothing but the commands is typed.
+        let typed = "seq3\nprintf'noend';(exit7)\ntrue\nnothing-of-that-name2>/dev/null\n";
+        answers(&rig, &ask("fc -ln 1 | tr -d ' \\t' | head -n 4"), 0, typed);
+    }
+    assert!(shells > 0);
+    let rig = Rig::new();
+    let _app = run(&rig, &["-t"], &["sh"]);
+    let why = "app demo: its shell is busy, or does not mark its commands (OSC 133)";
+    says(&rig, &ask("echo hi"), 1, "", why);
+}
+
+#[test]
+fn those_who_ask_at_once_get_their_own_answers() {
+    for options in [&[][..], &["-t"]] {
+        let rig = Rig::new();
+        let _app = run(&rig, options, &["sh", "-c", ECHOES]);
+        thread::scope(|scope| {
+            for asker in 0..4 {
+                let rig = &rig;
+                scope.spawn(move || {
+                    for number in 0..5 {
+                        let question = format!("{asker}.{number}");
+                        let until = format!("!{question}");
+                        let (code, stdout, stderr) =
+                            outcome(rig.run(&["ask", APP, &question, "--until", &until]));
+                        let mut lines: Vec<&str> = stdout.lines().collect();
+                        lines.sort_unstable();
+                        let told = format!("<{question}>");
+                        // The line on stdout may come after that on stderr.
+                        assert_eq!(code, 0, "{stderr}");
+                        let want = [until.as_str(), told.as_str()];
+                        assert!(
+                            lines == want || options.is_empty() && lines == want[..1],
+                            "{lines:?}"
+                        );
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// One who types alone keeps a script waiting, which says so.
+#[test]
+fn a_line_that_may_not_be_typed_is_not_typed() {
+    let rig = Rig::new();
+    let _app = run(&rig, &[], &["sh", "-c", ECHOES]);
+    let alone = rig.attach(&["--exclusive"]);
+    alone.stdout.wait_for("> ");
+    let (code, stdout, stderr) = outcome(rig.run(&["ask", APP, "x", "--timeout", "0.3"]));
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert!(stderr.starts_with("iottymux: app demo has not taken the line: client "), "{stderr}");
+    assert!(stderr.ends_with("types alone\n"), "{stderr}");
+    let waits = rig.run(&["ask", APP, "y", "--until", "<y>"]);
+    await_client(&rig, &waits);
+    drop(alone);
+    assert_eq!(outcome(waits).0, 0);
+}
+
+#[test]
+fn an_answer_goes_on_under_the_next_mux() {
+    for options in [&[][..], &["-t"]] {
+        let rig = Rig::new();
+        let go = rig.file("go");
+        let script = format!(
+            "while read x; do echo \"begin $x\"; while [ ! -e {go} ]; do sleep 0.01; done; \
+             seq 3; echo end $x; done",
+            go = go.display()
+        );
+        let _app = run(&rig, options, &["sh", "-c", &script]);
+        let ask = rig.run(&["ask", APP, "x", "--until", "end x"]);
+        ask.stdout.wait_for("begin x\n");
+        let mux = rig.status()["mux_pid"].as_i64().unwrap();
+        kill(Pid::from_raw(mux.try_into().unwrap()), Signal::SIGKILL).unwrap();
+        let other = || rig.try_status().is_some_and(|it| it["mux_pid"].as_i64() != Some(mux));
+        eventually("there is another mux", other);
+        fs::write(&go, "").unwrap();
+        assert_eq!(outcome(ask), (0, "begin x\n1\n2\n3\nend x\n".to_owned(), String::new()));
+    }
+}
+
+#[test]
+fn output_is_waited_for() {
+    let rig = Rig::new();
+    let app = run(&rig, &[], &["sh", "-c", ECHOES]);
+    let ask = |line| assert_eq!(rig.run(&["send", APP, line]).ends(), 0);
+    let wait = rig.run(&["wait", APP, "--for", "<(\\w+) (\\w)?", "--json"]);
+    await_client(&rig, &wait);
+    ask("one");
+    ask("two three");
+    let (code, stdout, _) = outcome(wait);
+    let met = &documents(&stdout)[0];
+    assert_eq!(code, 0);
+    assert_eq!((&met["condition"], &met["stream"]), (&"for".into(), &"stdout".into()));
+    assert_eq!((&met["text"], &met["groups"]), (&"<two t".into(), &json!(["two", "t"])));
+    // What the offset is good for: the output from there on.
+    let offset = met["offset"].to_string();
+    answers(&rig, &["wait", APP, "--for", "<.*>", "--from", "start"], 0, "<one>\n");
+    ask("four");
+    answers(&rig, &["wait", APP, "--for", "<.*>", "--from", &offset], 0, "<four>\n");
+    answers(&rig, &["wait", APP, "--idle", "0.2"], 0, "");
+    answers(&rig, &["wait", APP, "--idle", "0.2", "--for", "no such thing"], 0, "demo idle\n");
+    let words = ["wait", APP, "--for", "no such thing", "--timeout", "0.2"];
+    says(&rig, &words, 124, "", "app demo: that did not happen within 200ms");
+    assert_eq!(outcome(rig.run(&["wait", APP, "--from", "start", "--idle", "1"])).0, 2);
+    drop(app);
+}
+
+#[test]
+fn apps_are_waited_for_from_before_their_start_to_their_end() {
+    let rig = Rig::new();
+    let ready = rig.run(&["wait", APP, "other", "--ready"]);
+    let mut other =
+        rig.command(["run", "-d", "-i", "--name", "other", "--", "cat"]).spawn().unwrap();
+    assert!(other.wait().unwrap().success());
+    ready.stdout.wait_for("other ready\n");
+    let mut app = run(&rig, &[], &["sh", "-c", ECHOES]);
+    let (code, stdout, _) = outcome(ready);
+    assert_eq!((code, stdout.as_str()), (0, "other ready\ndemo ready\n"));
+    let end = rig.run(&["wait", APP, "--exit"]);
+    await_client(&rig, &end);
+    let mut last = rig.attach(&["--stdin-once"]);
+    drop(last.stdin());
+    assert_eq!(outcome(end), (0, "ended with status 5\n".to_owned(), String::new()));
+    assert_eq!(app.ends(), 5);
+    // It has ended before.
+    answers(&rig, &["wait", APP], 0, "ended with status 5\n");
+    assert_eq!(outcome(rig.run(&["wait", APP, "--idle", "1"])).0, 1);
+    assert_eq!(outcome(rig.run(&["kill", "other"])).0, 0);
+    assert_eq!(outcome(rig.run(&["wait", "nobody", "--exit"])).0, 1);
+}
