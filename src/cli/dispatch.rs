@@ -8,14 +8,12 @@ use std::thread::{self, Builder};
 
 use super::name::{Guess, WhichApp};
 use super::{
-    AskArgs, Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices,
-    PrepareArgs, RunArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote,
-    resolve, resolve_units, rkt, salvage,
+    Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices, PrepareArgs,
+    RunArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote, resolve,
+    resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable;
 use crate::commands::enable::{self, How};
-use crate::commands::script::ask::AskRequest;
-use crate::commands::script::wait::WaitRequest;
 use crate::commands::{
     attach, install, journal_writer, keeper, list, logs, metrics, oci, run, script, send, status,
     stop,
@@ -277,18 +275,11 @@ fn execute(cli: Cli) -> Result<Exit> {
             send::send(&args.app.resolve(given, Guess::Service)?, &args.line.join(" "))
         }
         Command::Ask(args) => {
-            let (end, line) = (args.end(), args.line.join(" "));
-            let AskArgs { timeout, shared: is_shared, json, .. } = args;
             let dir = args.app.resolve(given, Guess::Service)?;
-            script::ask::ask(&AskRequest { dir, line, end, timeout, is_shared, json })
+            script::ask::ask(&args.request(dir))
         }
-        Command::Wait(args) => {
-            let (conditions, timeout, json) = (args.conditions(), args.timeout, args.json);
-            // One that is to be ready may still be made.
-            let guess = if conditions.ready { Guess::Nothing } else { Guess::Service };
-            let apps = args.apps.resolve(given.as_ref(), guess)?;
-            script::wait::wait(&WaitRequest { apps, conditions, timeout, json })
-        }
+        Command::Wait(args) => script::wait::wait(&args.request(given.as_ref())?),
+        Command::Screen(args) => script::screen::screen(&args.request(named(&args.app)?)),
         Command::Stop(args) => args.apps.each(given.as_ref(), |dir| stop::stop(dir, args.time)),
         Command::Kill(args) => args.apps.each(given.as_ref(), |dir| stop::kill(dir, args.signal)),
         Command::Rm(args) => args.apps.each(given.as_ref(), |dir| stop::remove(dir, args.force)),

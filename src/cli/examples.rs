@@ -110,9 +110,20 @@ Examples:
   iottymux wait game --ready --timeout 60          it can be attached, and runs
   iottymux wait game --for 'Done \\(.*s\\)!' --from start
   iottymux wait a b                                both have ended; prints how
+  iottymux wait vim --screen '^-- INSERT --'       something on the screen of a terminal
   iottymux wait job --for 'error: (.*)' --exit --json
 
 Exit status: 0 it has happened, 124 not within the timeout, 1 something failed.";
+
+pub(super) const SCREEN: &str = "\
+Examples:
+  iottymux screen top                              as text
+  iottymux screen top --ansi                       with colours
+  iottymux screen vim --json | jq .cursor          for programs
+  iottymux screen top --follow --json              a line for each change
+  iottymux wait top --screen 'load average'        wait for something on the screen
+
+An app that has ended shows what its last 4 KiB of output say.";
 
 pub(super) const STOP: &str = "\
 Examples:

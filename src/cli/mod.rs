@@ -49,7 +49,9 @@ pub(crate) use crate::cli::mux::{
     TtyArgs,
 };
 pub(crate) use crate::cli::name::NamedAppArg;
-pub(crate) use crate::cli::running::{AskArgs, KillArgs, RemoveArgs, SendArgs, StopArgs, WaitArgs};
+pub(crate) use crate::cli::running::{
+    AskArgs, KillArgs, RemoveArgs, ScreenArgs, SendArgs, StopArgs, WaitArgs,
+};
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
 use crate::cli::values::{LogTime, Tail, Wait};
@@ -160,6 +162,11 @@ pub(crate) enum Command {
     /// With several conditions, until the first one holds; without any, until they end.
     #[command(after_long_help = examples::WAIT)]
     Wait(WaitArgs),
+    /// Print what the terminal of an app shows now.
+    ///
+    /// Nobody is attached for it, and the terminal keeps its size.
+    #[command(after_long_help = examples::SCREEN)]
+    Screen(ScreenArgs),
     /// Stop apps of `run`: SIGTERM, and SIGKILL after a while.
     ///
     /// Returns when they have ended. For a service, use systemctl.

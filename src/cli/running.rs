@@ -1,15 +1,19 @@
 //! The arguments of the commands that type into an app, wait for it, or end it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Result;
 use clap::Args;
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
-use super::name::{ExactAppArg, ExactAppsArg};
+use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg};
 use super::values;
-use crate::commands::script::ask::{self, AnswerEnd};
-use crate::commands::script::wait::WaitConditions;
+use crate::commands::script::ask::{self, AnswerEnd, AskRequest};
+use crate::commands::script::screen::{ScreenForm, ScreenRequest};
+use crate::commands::script::wait::{WaitConditions, WaitRequest};
+use crate::os::state::AppDir;
 use crate::types::stream::Position;
 
 #[derive(Debug, Args)]
@@ -63,14 +67,16 @@ struct AnswerEndArgs {
 }
 
 impl AskArgs {
-    /// What ends the answer.
-    pub(crate) fn end(&self) -> AnswerEnd {
-        let AnswerEndArgs { until, omit_match, idle, command } = &self.end;
-        match until {
-            _ if *command => AnswerEnd::Command,
-            Some(regex) => AnswerEnd::Until(regex.clone(), !omit_match),
-            None => AnswerEnd::Idle(*idle),
-        }
+    /// The question, for this app.
+    pub(crate) fn request(self, dir: AppDir) -> AskRequest {
+        let Self { line, end, timeout, shared: is_shared, json, .. } = self;
+        let AnswerEndArgs { until, omit_match, idle, command } = end;
+        let end = match until {
+            _ if command => AnswerEnd::Command,
+            Some(regex) => AnswerEnd::Until(regex, !omit_match),
+            None => AnswerEnd::Idle(idle),
+        };
+        AskRequest { dir, line: line.join(" "), end, timeout, is_shared, json }
     }
 }
 
@@ -86,6 +92,9 @@ pub(crate) struct WaitArgs {
     /// Where to look for it from: now, unseen, start or an offset.
     #[arg(long, value_name = "POSITION", default_value = "now", requires = "text")]
     from: Position,
+    /// Wait until a row of the terminal's screen matches a regular expression.
+    #[arg(long, value_name = "REGEX", value_parser = values::regex)]
+    screen: Option<Regex>,
     /// Wait for a pause of the output, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     idle: Option<Duration>,
@@ -104,11 +113,42 @@ pub(crate) struct WaitArgs {
 }
 
 impl WaitArgs {
-    /// What is waited for.
-    pub(crate) fn conditions(&self) -> WaitConditions {
-        let Self { text, idle, ready, .. } = self;
-        let exit = self.exit || text.is_none() && idle.is_none() && !ready;
-        WaitConditions { text: text.clone(), from: self.from, idle: *idle, ready: *ready, exit }
+    /// The wait. An app that is to be ready may still have to be made.
+    pub(crate) fn request(self, given: Option<&PathBuf>) -> Result<WaitRequest> {
+        let Self { apps, text, from, screen, idle, ready, exit, timeout, json } = self;
+        let guess = if ready { Guess::Nothing } else { Guess::Service };
+        let apps = apps.resolve(given, guess)?;
+        let has_other = text.is_some() || screen.is_some() || idle.is_some() || ready;
+        let exit = exit || !has_other;
+        let conditions = WaitConditions { text, from, screen, idle, ready, exit };
+        Ok(WaitRequest { apps, conditions, timeout, json })
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScreenArgs {
+    #[command(flatten)]
+    pub(crate) app: NamedAppArg,
+    /// Print colours and links, too.
+    #[arg(long, conflicts_with = "json")]
+    ansi: bool,
+    /// Print JSON: size, cursor, title, modes, and the rows with their looks.
+    #[arg(long)]
+    json: bool,
+    /// Print it again whenever it has changed and been quiet for 0.1 s.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+impl ScreenArgs {
+    /// The screen that is wanted, of this app.
+    pub(crate) fn request(&self, dir: AppDir) -> ScreenRequest {
+        let form = match self {
+            Self { ansi: true, .. } => ScreenForm::Ansi,
+            Self { json: true, .. } => ScreenForm::Json,
+            _ => ScreenForm::Text,
+        };
+        ScreenRequest { dir, form, follow: self.follow }
     }
 }
 

@@ -91,7 +91,7 @@ impl Mux {
         session.continue_at(id, &mut self.hub, at);
         self.expect_late_replies(id, false, now);
         let Some(client) = self.clients.get_mut(id) else { return };
-        client.show(id, &mut self.hub, screen);
+        client.show(id, &mut self.hub, (screen, Some(size)));
         self.touch(id);
     }
 
@@ -199,7 +199,7 @@ impl Mux {
         }
         self.hub.skip(id, Stream::Tty);
         if let Some(client) = self.clients.get_mut(id) {
-            client.show(id, &mut self.hub, &kept);
+            client.show(id, &mut self.hub, (&kept, None));
         }
         Ok(())
     }

@@ -226,6 +226,9 @@ pub(crate) struct Redrawn {
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
+    /// The size of the terminal, if it is a screen of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
 }
 
 /// The first view of a terminal. A hello leaves out `None`; a backlog comes without queries.

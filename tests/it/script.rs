@@ -1,5 +1,6 @@
 //! `ask` and `wait`: what scripts use in place of a pause.
 
+use std::io::Write;
 use std::{fs, thread};
 
 use nix::sys::signal::{Signal, kill};
@@ -285,4 +286,58 @@ fn apps_are_waited_for_from_before_their_start_to_their_end() {
     assert_eq!(outcome(rig.run(&["wait", APP, "--idle", "1"])).0, 1);
     assert_eq!(outcome(rig.run(&["kill", "other"])).0, 0);
     assert_eq!(outcome(rig.run(&["wait", "nobody", "--exit"])).0, 1);
+}
+
+/// Draws on the alternate screen, with a title, a colour and a cursor, and then what is typed.
+const DRAWS: &str = "stty -echo; printf '\\033[?1049h\\033[?1h\\033[?2004h\\033[?1002h\\033]2;the title\\007'; \
+    printf '\\033[2;3H\\033[1;31mred\\033[m plain\\033[4;1H'; \
+    while read x; do printf '\\033[3;1H%s\\033[K' \"$x\"; done; printf '\\033[?1049lbye'";
+
+#[test]
+fn a_terminal_is_seen_without_an_attach() {
+    let rig = Rig::new();
+    let mut app = run(&rig, &["-t", "--size", "5x20"], &["sh", "-c", DRAWS]);
+    answers(&rig, &["wait", APP, "--screen", "^  (red) p"], 0, "  red p\n");
+    answers(&rig, &["screen", APP], 0, "\n  red plain\n");
+    let red = "\n  \x1b[0;1;38;5;1mred\x1b[m plain\n";
+    answers(&rig, &["screen", APP, "--ansi"], 0, red);
+    let (code, stdout, _) = outcome(rig.run(&["screen", APP, "--json"]));
+    let shown = &documents(&stdout)[0];
+    assert_eq!(code, 0);
+    assert_eq!(shown["size"], json!({"rows": 5, "cols": 20}));
+    assert_eq!(shown["cursor"], json!({"row": 4, "col": 1, "shown": true}));
+    assert_eq!((&shown["title"], &shown["alternate"]), (&json!("the title"), &json!(true)));
+    let keys =
+        json!({"application_cursor": true, "bracketed_paste": true, "mouse": true, "kitty": 0});
+    assert_eq!(shown["keys"], keys);
+    let row = json!({"text": "  red plain", "runs": [
+        {"text": "  "}, {"text": "red", "style": "1;38;5;1"}, {"text": " plain"}
+    ]});
+    assert_eq!(shown["rows"][1], row);
+    assert_eq!(shown["rows"].as_array().unwrap().len(), 5);
+    // As it changes, also its size, and to its end.
+    let follower = rig.run(&["screen", APP, "-f", "--json"]);
+    follower.stdout.wait_for("plain");
+    assert_eq!(rig.run(&["send", APP, "typed"]).ends(), 0);
+    follower.stdout.wait_for("\"text\":\"typed\"");
+    assert_eq!(rig.run(&["control", APP, "resize", "6x30"]).ends(), 0);
+    follower.stdout.wait_for("\"size\":{\"rows\":6,\"cols\":30}");
+    assert_eq!(outcome(rig.run(&["wait", APP, "--screen", "no", "--timeout", "0.2"])).0, 124);
+    let mut end = rig.attach(&["--mode", "tty-in"]);
+    end.stdin().write_all(b"\x04").unwrap();
+    assert_eq!(app.ends(), 0);
+    let (code, _, stderr) = outcome(follower);
+    assert_eq!((code, stderr.as_str()), (0, "iottymux: app demo ended with status 0\n"));
+    let (code, stdout, stderr) = outcome(rig.run(&["screen", APP]));
+    assert_eq!((code, stdout.as_str()), (0, "bye\n"));
+    assert!(
+        stderr.starts_with("iottymux: app demo is not running: it ended with status 0"),
+        "{stderr}"
+    );
+    // Without a terminal there is none.
+    let rig = Rig::new();
+    let _app = run(&rig, &[], &["sh", "-c", ECHOES]);
+    let why = "app demo has no terminal; try iottymux logs demo";
+    says(&rig, &["screen", APP], 1, "", why);
+    says(&rig, &["wait", APP, "--screen", "x"], 1, "", why);
 }

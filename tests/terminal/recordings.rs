@@ -135,6 +135,43 @@ fn all() -> Vec<(String, PathBuf)> {
     all
 }
 
+/// What a terminal shows that only prints what `screen` says of this one.
+fn printed(replay: &Replay) -> Vec<String> {
+    let shown = replay.screen.shown();
+    let mut terminal = Oracle::new(shown.size);
+    let lines = shown.ansi();
+    terminal.process(lines.trim_end_matches('\n').replace('\n', "\r\n").as_bytes());
+    let text: Vec<String> =
+        terminal.view().text().lines().map(|line| line.trim_end().to_owned()).collect();
+    assert_eq!(text.join("\n").trim_end(), shown.lines().trim_end());
+    rows(&mut terminal)
+}
+
+/// The rows of a terminal, without its cursor and modes.
+fn rows(terminal: &mut Oracle) -> Vec<String> {
+    terminal.view().0.into_iter().filter(|line| line.starts_with('|')).collect()
+}
+
+/// At each mark, until the size changes: then emulators show different lines of those above.
+#[test]
+fn recordings_are_printed() {
+    for (name, path) in all() {
+        let mut replay = Replay::new();
+        let mut marks = 0;
+        for event in cast::parse(&fs::read_to_string(path).unwrap()) {
+            if matches!(event, Event::Size(_)) && marks > 0 {
+                break;
+            }
+            if matches!(event, Event::Mark(_)) {
+                assert_eq!(printed(&replay), rows(&mut replay.direct), "{name}");
+                marks += 1;
+            }
+            replay.event(&event);
+        }
+        assert!(marks > 0, "{name} has no marks");
+    }
+}
+
 #[test]
 fn recordings_are_redrawn() {
     let mut table = Table::default();

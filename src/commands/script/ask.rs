@@ -86,7 +86,8 @@ pub(crate) fn ask(request: &AskRequest) -> Result<Exit> {
 
 async fn answer(request: &AskRequest) -> Result<Exit> {
     let (dir, deadline) = (&request.dir, super::until(Some(request.timeout)));
-    let session = Session::open(dir, Some(Position::Now), (Some(Duration::ZERO), Cure::Start));
+    let session =
+        Session::open(dir, Some(Position::Now), false, (Some(Duration::ZERO), Cure::Start));
     let session = session.await?;
     let has_terminal = session.outputs().any(|stream| stream == Stream::Tty);
     let line = request.line.clone() + if has_terminal { "\r" } else { "\n" };
@@ -193,7 +194,7 @@ impl<'a> Answer<'a> {
             }
             News::Ended(status) => Some(Outcome::AppEnded(Some(status))),
             News::Over(status) => Some(Outcome::AppEnded(status)),
-            News::Started | News::Report(_) => None,
+            News::Started | News::Report(_) | News::Redraw(..) | News::Screen(_) => None,
         })
     }
 

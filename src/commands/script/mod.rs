@@ -4,12 +4,16 @@
 //! |---|---|
 //! | [`ask`] | typing a line and printing the answer |
 //! | [`wait`] | waiting until an app is ready, says something, is quiet or ends |
+//! | [`screen`] | printing what a terminal shows |
+//! | [`view`] | the screen of a terminal, from a session |
 //! | [`session`] | the output of an app, and a line that is typed, over the death of its mux |
 //! | [`text`] | output as lines without control sequences |
 
 pub(crate) mod ask;
+pub(crate) mod screen;
 mod session;
 mod text;
+mod view;
 pub(crate) mod wait;
 
 use std::future::Future;

@@ -12,13 +12,14 @@ use tokio::net::UnixStream;
 
 use super::super::find::{self, Cure};
 use crate::os::state::AppDir;
+use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::{escape, limits};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
 use crate::wire::{
     AppStatus, Begin, Decoder, Enter, Exclusive, FrameKind, Gap, Hello, InputId, InputIdentity,
-    InputPosition, InputTaken, Item, Refusal, Report, Rights, Want, Welcome,
+    InputPosition, InputTaken, Item, Redraw, Redrawn, Refusal, Report, Rights, Want, Welcome,
 };
 
 /// How long to wait for a mux, and what a person may do if it does not come.
@@ -32,6 +33,10 @@ const NEXT_MUX: Wait = (Some(limits::RECONNECT), Cure::Nothing);
 pub(super) enum News {
     /// Output, which ends at this offset.
     Output(Stream, Vec<u8>, u64),
+    /// A screen of so many bytes follows, on a terminal of this size: it replaces what was shown.
+    Redraw(u64, Option<Size>),
+    /// Bytes of that screen.
+    Screen(Vec<u8>),
     /// This output is lost; an unknown amount if the backlog is another one.
     Lost(Option<Gap>),
     /// The line waits until it may be typed, and why.
@@ -61,6 +66,8 @@ pub(super) struct Session {
     /// The next byte of each output.
     at: Vec<Begin>,
     line: Option<Line>,
+    /// Whether the terminal's screen comes first.
+    shows_screen: bool,
     news: VecDeque<News>,
     is_over: bool,
 }
@@ -84,13 +91,20 @@ enum LineState {
 }
 
 impl Session {
-    /// Begins a session. With a position it reads all outputs of the app from there on.
-    pub(super) async fn open(dir: &AppDir, from: Option<Position>, wait: Wait) -> Result<Self> {
+    /// Begins a session. With a position it reads all outputs of the app from there on, or the
+    /// screen of its terminal and what changes it.
+    pub(super) async fn open(
+        dir: &AppDir,
+        from: Option<Position>,
+        shows_screen: bool,
+        wait: Wait,
+    ) -> Result<Self> {
         let hello = move |endpoints: &Endpoints| {
             let outputs = endpoints.streams().into_iter().map(|(stream, _)| stream);
             let outputs = outputs.filter(|stream| stream.is_output());
             let want = |stream| from.map(|from| Want { stream, from });
-            Hello { streams: outputs.filter_map(want).collect(), ..Hello::default() }
+            let streams = outputs.filter_map(want).collect();
+            Hello { streams, redraw: shows_screen.then_some(Redraw::Screen), ..Hello::default() }
         };
         let (socket, welcome) = connect(dir, hello, wait).await?;
         Ok(Self {
@@ -102,6 +116,7 @@ impl Session {
             epoch: welcome.epoch,
             at: welcome.streams,
             line: None,
+            shows_screen,
             news: VecDeque::new(),
             is_over: false,
         })
@@ -169,7 +184,8 @@ impl Session {
         let want =
             |begin: &Begin| Want { stream: begin.stream, from: Position::Offset(begin.offset) };
         let streams = self.at.iter().map(want).collect();
-        let hello = Hello { streams, epoch: self.epoch, ..Hello::default() };
+        let redraw = self.shows_screen.then_some(Redraw::Screen);
+        let hello = Hello { streams, epoch: self.epoch, redraw, ..Hello::default() };
         let hello = match &self.line {
             None => hello,
             Some(Line { is_alone, id, state, .. }) => Hello {
@@ -243,7 +259,7 @@ impl Session {
                     at.offset += bytes.len() as u64;
                     self.news.push_back(News::Output(stream, bytes.to_vec(), at.offset));
                 }
-                Item::Screen(_) => {}
+                Item::Screen(bytes) => self.news.push_back(News::Screen(bytes.to_vec())),
                 Item::Control(kind, body) => self.on_control(kind, &body)?,
             }
         }
@@ -259,6 +275,13 @@ impl Session {
                     begin.offset = gap.to;
                 }
                 News::Lost(Some(gap))
+            }
+            FrameKind::Redraw => {
+                let Redrawn { stream, offset, bytes, size } = serde_json::from_slice(body)?;
+                for begin in self.at.iter_mut().filter(|begin| begin.stream == stream) {
+                    begin.offset = offset;
+                }
+                News::Redraw(bytes, size)
             }
             FrameKind::Rights => {
                 if self.line.as_ref().is_some_and(|line| line.state == LineState::Waiting) {

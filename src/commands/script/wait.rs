@@ -9,8 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::find::Cure;
+use super::screen::no_terminal;
 use super::session::{News, Session};
 use super::text::{Part, PlainLines};
+use super::view::View;
+use crate::core::screen::shown::{Run, Shown};
 use crate::os::diagnostics;
 use crate::os::print::print;
 use crate::os::state::AppDir;
@@ -24,6 +27,8 @@ pub(crate) struct WaitConditions {
     /// Text in a line of the output, from this position on.
     pub(crate) text: Option<Regex>,
     pub(crate) from: Position,
+    /// Text in a row of the terminal's screen.
+    pub(crate) screen: Option<Regex>,
     /// A pause of the output.
     pub(crate) idle: Option<Duration>,
     /// The app runs and can be attached.
@@ -75,14 +80,15 @@ impl Met {
         Self { text: Some(text), status, ..Self::new(dir, "exit") }
     }
 
-    fn matched(dir: &AppDir, (stream, offset): (Stream, u64), found: &Captures<'_>) -> Self {
+    /// A text in the output, which is there, or on the screen.
+    fn matched(dir: &AppDir, place: Option<(Stream, u64)>, found: &Captures<'_>) -> Self {
         let group = |at| found.get(at).map(|it: Match<'_>| it.as_str().to_owned());
         Self {
-            stream: Some(stream),
-            offset: Some(offset),
+            stream: place.map(|(stream, _)| stream),
+            offset: place.map(|(_, offset)| offset),
             text: group(0),
             groups: (1..found.len()).map(group).collect(),
-            ..Self::new(dir, "for")
+            ..Self::new(dir, if place.is_some() { "for" } else { "screen" })
         }
     }
 
@@ -101,12 +107,13 @@ impl Met {
 
 impl WaitConditions {
     fn number(&self) -> usize {
-        let is_set = [self.text.is_some(), self.idle.is_some(), self.ready, self.exit];
+        let Self { text, screen, idle, ready, exit, .. } = self;
+        let is_set = [text.is_some(), screen.is_some(), idle.is_some(), *ready, *exit];
         is_set.into_iter().filter(|is_set| *is_set).count()
     }
 
     fn needs_output(&self) -> bool {
-        self.text.is_some() || self.idle.is_some()
+        self.text.is_some() || self.screen.is_some() || self.idle.is_some()
     }
 }
 
@@ -151,11 +158,12 @@ struct Wait<'a> {
     conditions: &'a WaitConditions,
     /// The lines of stdout or the terminal, and of stderr.
     lines: [PlainLines; 2],
+    view: View,
 }
 
 impl<'a> Wait<'a> {
     fn new(dir: &'a AppDir, conditions: &'a WaitConditions) -> Self {
-        Self { dir, conditions, lines: Default::default() }
+        Self { dir, conditions, lines: Default::default(), view: View::default() }
     }
 
     async fn run(mut self) -> Result<Met> {
@@ -172,7 +180,11 @@ impl<'a> Wait<'a> {
             _ => (Some(Duration::ZERO), Cure::Start),
         };
         let from = self.conditions.needs_output().then_some(self.conditions.from);
-        let mut session = Session::open(self.dir, from, wait).await?;
+        let shows_screen = self.conditions.screen.is_some();
+        let mut session = Session::open(self.dir, from, shows_screen, wait).await?;
+        if shows_screen && session.outputs().all(|stream| stream != Stream::Tty) {
+            bail!(no_terminal(self.dir));
+        }
         if self.conditions.ready || self.conditions.exit {
             session.ask_status();
         }
@@ -196,6 +208,11 @@ impl<'a> Wait<'a> {
 
     fn take(&mut self, news: News) -> Result<Option<Met>> {
         let (dir, conditions) = (self.dir, self.conditions);
+        if self.view.take(&news)
+            && let Some(met) = self.screen()
+        {
+            return Ok(Some(met));
+        }
         Ok(match news {
             News::Output(stream, bytes, end) => self.output(stream, &bytes, end),
             News::Lost(_) if conditions.text.is_some() => {
@@ -212,7 +229,7 @@ impl<'a> Wait<'a> {
                 bail!("app {} has ended{how}", dir.name());
             }
             News::Lost(_) | News::Started | News::Ended(_) => None,
-            News::Waits(_) | News::Taken(_) => None,
+            News::Waits(_) | News::Taken(_) | News::Redraw(..) | News::Screen(_) => None,
         })
     }
 
@@ -226,13 +243,24 @@ impl<'a> Wait<'a> {
         }
     }
 
+    /// Looks at each row of the screen.
+    fn screen(&self) -> Option<Met> {
+        let regex = self.conditions.screen.as_ref()?;
+        let rows = self.view.shown()?.rows;
+        let look = |row: &Vec<Run>| {
+            Some(Met::matched(self.dir, None, &regex.captures(&Shown::text(row))?))
+        };
+        rows.iter().find_map(look)
+    }
+
     /// Looks at each line, and at the begin of the last one.
     fn output(&mut self, stream: Stream, bytes: &[u8], end: u64) -> Option<Met> {
         let regex = self.conditions.text.as_ref()?;
         let lines = &mut self.lines[usize::from(stream == Stream::Stderr)];
         let begin = end - bytes.len() as u64;
         let look = |line: &str, offset| {
-            regex.captures(line).map(|found| Met::matched(self.dir, (stream, offset), &found))
+            let found = regex.captures(line)?;
+            Some(Met::matched(self.dir, Some((stream, offset)), &found))
         };
         for (part, at) in lines.parts(bytes) {
             let Part::Line(line) = part else { continue };

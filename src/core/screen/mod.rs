@@ -25,6 +25,7 @@ pub mod query;
 mod reflow;
 pub mod replies;
 pub mod scan;
+pub mod shown;
 mod style;
 mod tabs;
 mod text;

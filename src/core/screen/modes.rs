@@ -414,6 +414,11 @@ impl ScreenModes {
         self.is_set(true, FOCUS) == Some(true)
     }
 
+    /// Whether the mouse is reported.
+    pub(crate) fn reports_mouse(&self) -> bool {
+        MOUSE_MODES.iter().any(|number| self.is_set(true, *number) == Some(true))
+    }
+
     /// Whether the mouse reports pixels.
     pub(crate) fn points_in_pixels(&self) -> bool {
         self.is_set(true, PIXELS) == Some(true)

@@ -26,6 +26,7 @@ use crate::os::diagnostics::Limited;
 use crate::os::sys;
 use crate::types::limits;
 use crate::types::rights::Right;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::wire::{FrameKind, Gap, HEADER, History, Redrawn};
 
@@ -406,9 +407,14 @@ impl Client {
 
     /// Shows a session a screen that stands for all of its terminal's bytes before its place in the
     /// hub. No frame may have begun.
-    pub(crate) fn show(&mut self, id: ClientId, hub: &mut Hub, screen: &[u8]) {
+    pub(crate) fn show(
+        &mut self,
+        id: ClientId,
+        hub: &mut Hub,
+        (screen, size): (&[u8], Option<Size>),
+    ) {
         let offset = hub.at(id, Stream::Tty).unwrap_or(0);
-        let redrawn = Redrawn { stream: Stream::Tty, offset, bytes: screen.len() as u64 };
+        let redrawn = Redrawn { stream: Stream::Tty, offset, bytes: screen.len() as u64, size };
         if self.session().is_none_or(|session| session.history != Some(History::Only)) {
             // Other clients need not be given those bytes.
             hub.accepted(id, Stream::Tty, 0);

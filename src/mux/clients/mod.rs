@@ -331,7 +331,7 @@ mod tests {
             }
             let id = hub.join(Duration::ZERO);
             hub.subscribe(id, Stream::Tty, Position::Now);
-            client.show(id, &mut hub, &screen);
+            client.show(id, &mut hub, (&screen, None));
             client.flush(id, &mut hub, &mut Pages::default()).unwrap();
             clients.insert(id, client);
             peers.push((id, theirs));

@@ -1,0 +1,180 @@
+//! What is on a screen, for those who read it in place of a terminal.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::Screen;
+use super::grid::{Cell, Row};
+use super::style::{Colour, Flags, Look, SELECTED};
+use crate::types::size::Size;
+
+/// What a screen shows.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The size of the screen.
+    pub size: Size,
+    /// The row and the column of the cursor, from 1.
+    pub cursor: (u16, u16),
+    /// Whether the cursor is shown.
+    pub is_cursor_shown: bool,
+    /// The title of the window, if the app has set one.
+    pub title: Option<String>,
+    /// Whether it is the alternate screen, which full-screen programs use.
+    pub is_alternate: bool,
+    /// What the app makes of keys.
+    pub keys: KeyModes,
+    /// The rows, from the top. Blanks at their ends are left out.
+    pub rows: Vec<Vec<Run>>,
+}
+
+/// The modes that change what a terminal sends for a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyModes {
+    /// Cursor keys are sent as `ESC O` (DECCKM).
+    pub application_cursor: bool,
+    /// A paste is put in brackets (mode 2004).
+    pub bracketed_paste: bool,
+    /// The mouse is reported.
+    pub mouse: bool,
+    /// The flags of kitty's keyboard protocol.
+    pub kitty: u16,
+}
+
+/// Neighbouring characters that look alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The characters.
+    pub text: String,
+    pub(crate) look: Look,
+    /// The colour of the underline, if it is another one.
+    pub(crate) underline: Colour,
+    /// The hyperlink, as in `OSC 8`.
+    pub(crate) link: Option<Arc<str>>,
+}
+
+impl Run {
+    /// Whether it looks like text without any style.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.look == Look::default() && self.underline == Colour::DEFAULT && self.link.is_none()
+    }
+
+    /// The numbers of a `CSI … m` that selects its look from the usual one.
+    pub(crate) fn sequence(&self) -> String {
+        let mut out = String::new();
+        let Look { text, back, flags, .. } = self.look;
+        for (number, flag) in SELECTED {
+            if flags.has(flag) {
+                let _ = write!(out, ";{number}");
+            }
+        }
+        match flags.underline() {
+            0 => {}
+            1 => out.push_str(";4"),
+            kind => drop(write!(out, ";4:{kind}")),
+        }
+        for (base, colour) in [(38, text), (48, back), (58, self.underline)] {
+            if let Some(index) = colour.index() {
+                let _ = write!(out, ";{base};5;{index}");
+            } else if let Some([red, green, blue]) = colour.parts() {
+                let _ = write!(out, ";{base};2;{red};{green};{blue}");
+            }
+        }
+        out
+    }
+}
+
+impl Shown {
+    /// The text of a row, without blanks at its end.
+    pub fn text(row: &[Run]) -> String {
+        let text: String = row.iter().map(|run| run.text.as_str()).collect();
+        text.trim_end().to_owned()
+    }
+
+    /// The text of all rows up to the last one that has any, each with a line end.
+    pub fn lines(&self) -> String {
+        let mut rows: Vec<String> = self.rows.iter().map(|row| Self::text(row) + "\n").collect();
+        while rows.pop_if(|row| *row == "\n").is_some() {}
+        rows.concat()
+    }
+
+    /// The same with the looks of the characters, as sequences for a terminal.
+    pub fn ansi(&self) -> String {
+        let mut out = String::new();
+        for row in self.used() {
+            let mut link: Option<&str> = None;
+            for run in row {
+                if run.link.as_deref() != link {
+                    link = run.link.as_deref();
+                    let _ = write!(out, "\x1b]8;{}\x1b\\", link.unwrap_or(";"));
+                }
+                let _ = match run.sequence().as_str() {
+                    "" => write!(out, "{}", run.text),
+                    look => write!(out, "\x1b[0{look}m{}\x1b[m", run.text),
+                };
+            }
+            out.push_str(if link.is_some() { "\x1b]8;;\x1b\\\n" } else { "\n" });
+        }
+        out
+    }
+
+    /// The rows up to the last one that is not blank.
+    fn used(&self) -> &[Vec<Run>] {
+        let is_used =
+            |row: &Vec<Run>| row.iter().any(|run| !run.is_plain() || !run.text.is_empty());
+        let last = self.rows.iter().rposition(is_used);
+        &self.rows[..last.map_or(0, |last| last + 1)]
+    }
+}
+
+impl Screen {
+    /// What is shown now.
+    pub fn shown(&self) -> Shown {
+        let model = &self.state.model;
+        let modes = self.modes();
+        let is_set = |number| modes.is_set(true, number) == Some(true);
+        Shown {
+            size: model.size(),
+            cursor: model.place(),
+            is_cursor_shown: modes.shows_cursor(),
+            title: self.state.title.clone(),
+            is_alternate: model.is_alternate(),
+            keys: KeyModes {
+                application_cursor: is_set(1),
+                bracketed_paste: is_set(2004),
+                mouse: modes.reports_mouse(),
+                kitty: modes.keyboard(),
+            },
+            rows: model.screen(false).iter().map(|row| self.runs(row)).collect(),
+        }
+    }
+
+    fn runs(&self, row: &Row) -> Vec<Run> {
+        let cols = usize::from(self.state.model.size().cols);
+        let mut runs: Vec<Run> = Vec::new();
+        for cell in (0..cols).map(|col| row.cell(col)).filter(|cell| !cell.has(Flags::TAIL)) {
+            self.add(&mut runs, cell);
+        }
+        if let Some(last) = runs.last_mut().filter(|last| last.is_plain()) {
+            last.text.truncate(last.text.trim_end_matches(' ').len());
+        }
+        runs.retain(|run| !run.text.is_empty());
+        runs
+    }
+
+    fn add(&self, runs: &mut Vec<Run>, cell: Cell) {
+        let extra = self.state.model.extras.get(cell.look.extra).cloned().unwrap_or_default();
+        let flags = cell.look.flags.without(Flags::WIDE | Flags::PROTECTED);
+        let look = Look { extra: 0, flags, ..cell.look };
+        let (underline, link) = (extra.underline, extra.link);
+        let text = if cell.text == '\0' { ' ' } else { cell.text };
+        let is_alike =
+            |run: &&mut Run| run.look == look && run.underline == underline && run.link == link;
+        match runs.last_mut().filter(is_alike) {
+            Some(run) => run.text.push(text),
+            None => runs.push(Run { text: text.into(), look, underline, link }),
+        }
+        if let Some(run) = runs.last_mut() {
+            run.text.push_str(&extra.marks);
+        }
+    }
+}
