@@ -15,8 +15,7 @@ use super::{
 use crate::commands::enable::disable;
 use crate::commands::enable::{self, How};
 use crate::commands::{
-    attach, install, journal_writer, keeper, list, logs, metrics, oci, run, script, send, status,
-    stop,
+    attach, install, journal_writer, keeper, list, logs, metrics, oci, run, script, status, stop,
 };
 use crate::mux;
 use crate::mux::MuxPlan;
@@ -272,7 +271,8 @@ fn execute(cli: Cli) -> Result<Exit> {
             Ok(Exit::Done)
         }
         Command::Send(args) => {
-            send::send(&args.app.resolve(given, Guess::Service)?, &args.line.join(" "))
+            let dir = args.app.resolve(given, Guess::Service)?;
+            script::send::send(&args.request(dir))
         }
         Command::Ask(args) => {
             let dir = args.app.resolve(given, Guess::Service)?;

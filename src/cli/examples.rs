@@ -91,8 +91,11 @@ pub(super) const SEND: &str = "\
 Examples:
   iottymux send game save-all                      type save-all and Enter
   iottymux send game 'say \"hello\"'               with blanks and quotes
-  iottymux attach game --mode tty-in <file         several lines, at a terminal
-  iottymux attach game --mode stdin <file          several lines, without a terminal";
+  iottymux send vim --keys Escape :wq Enter        keys, named as in tmux
+  iottymux send vim --paste notes.txt              a file, as a paste
+  iottymux send game - <commands                   each line of standard input
+
+All that follows the first word of the line is typed: options stand before it.";
 
 pub(super) const ASK: &str = "\
 Examples:

@@ -145,10 +145,10 @@ pub(crate) enum Command {
     /// another one takes over, and the command runs on.
     #[command(after_long_help = examples::RUN)]
     Run(RunArgs),
-    /// Type a line into an app.
+    /// Type a line, keys or a paste into an app.
     ///
-    /// Reports when the line is in the app's input, which may be before the app reads it. At a
-    /// terminal the line goes behind what others have typed of a line.
+    /// Returns when that is in the app's input, which may be before the app reads it. At a terminal the
+    /// line goes behind what others have typed of a line.
     #[command(after_long_help = examples::SEND)]
     Send(SendArgs),
     /// Type a line into an app, and print the answer.

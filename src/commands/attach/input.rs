@@ -88,11 +88,6 @@ impl LocalInput {
         matches!(self.state, InputState::Ended | InputState::Closed)
     }
 
-    /// Whether the app has received all input, to its end.
-    pub(crate) fn is_all_taken(&self) -> bool {
-        self.state == InputState::Closed
-    }
-
     /// Whether a program's input was sent, and the app may not have received it.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.is_unconfirmed

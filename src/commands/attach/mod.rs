@@ -43,7 +43,7 @@ mod terminal;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::unistd::Pid;
 
@@ -89,8 +89,6 @@ pub(crate) struct AttachRequest {
     pub(crate) read_only: bool,
     /// The end of our input ends the app's.
     pub(crate) stdin_once: bool,
-    /// It fails if the app does not take all input.
-    pub(crate) must_deliver: bool,
     /// Keep the input of other clients back.
     pub(crate) exclusive: Option<Exclusive>,
     /// The keys that detach, when the input is a terminal.
@@ -119,7 +117,6 @@ impl AttachRequest {
             pass: Pass::default(),
             read_only: false,
             stdin_once: false,
-            must_deliver: false,
             exclusive: None,
             detach_keys: Sequence::default(),
             suspend_key: Sequence::none(),
@@ -146,8 +143,6 @@ pub(crate) struct Attached<'a> {
     pub(crate) app_ended: Option<AppStatus>,
     /// A person uses it, and is told how it ends.
     pub(crate) by_person: bool,
-    /// When a person is told that the app takes no input.
-    pub(crate) waits_from: Option<Instant>,
 }
 
 /// Why the attach ends.
@@ -186,9 +181,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
     let dial = |endpoints: &_| dial::dial(request, endpoints, None);
-    // `send` has no option for waiting.
-    let cure = if request.must_deliver { Cure::Start } else { Cure::StartOrWait };
-    let new = find::retry(dir, *wait, cure, dial)?;
+    let new = find::retry(dir, *wait, Cure::StartOrWait, dial)?;
     let (sender, mut events) = io_threads::mailbox().context("cannot create the event mailbox")?;
     let wanted = &new.connection.wanted;
     let types = wanted.input.is_some();

@@ -58,11 +58,6 @@ impl Attached<'_> {
                 self.say(&format!("detached from app {} by request", self.name()));
                 return Err(self.finish(Exit::Done));
             }
-            AttachEvent::Refused(why) if self.request.must_deliver => {
-                let (name, why) = (self.name(), escape::line(&why));
-                self.say(&format!("app {name} did not take the line: {why}"));
-                return Err(Leave::With(Exit::Failed));
-            }
             AttachEvent::Refused(why) => return Err(self.fail(&escape::line(&why))),
             AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
             AttachEvent::OutputClosed => return Err(self.output_closed()),

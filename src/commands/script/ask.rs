@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::find::Cure;
-use super::session::{News, Session};
+use super::session::{News, Purpose, Session, Typing};
 use super::text::{Part, PlainLines};
 use crate::os::diagnostics;
 use crate::os::print::print;
@@ -86,14 +86,13 @@ pub(crate) fn ask(request: &AskRequest) -> Result<Exit> {
 
 async fn answer(request: &AskRequest) -> Result<Exit> {
     let (dir, deadline) = (&request.dir, super::until(Some(request.timeout)));
-    let session =
-        Session::open(dir, Some(Position::Now), false, (Some(Duration::ZERO), Cure::Start));
-    let session = session.await?;
-    let has_terminal = session.outputs().any(|stream| stream == Stream::Tty);
-    let line = request.line.clone() + if has_terminal { "\r" } else { "\n" };
+    let purpose = Purpose { from: Some(Position::Now), ..Purpose::default() };
+    let session = Session::open(dir, purpose, (Some(Duration::ZERO), Cure::Start)).await?;
     let mut answer = Answer::new(request, session.outputs());
-    let before = BEFORE + line.len() as u64;
-    let mut session = session.type_line(line.into(), !request.is_shared, before).await?;
+    let text = request.line.clone().into_bytes();
+    let before = BEFORE + text.len() as u64;
+    let typing = Typing { text, is_line: true, is_apart: true, is_alone: !request.is_shared };
+    let mut session = session.type_text(typing, before).await?;
     let outcome = answer.read(&mut session, deadline).await?;
     answer.finish(&outcome)
 }

@@ -3,14 +3,18 @@
 //! | module | is |
 //! |---|---|
 //! | [`ask`] | typing a line and printing the answer |
+//! | [`send`] | typing lines, keys or a paste |
 //! | [`wait`] | waiting until an app is ready, says something, is quiet or ends |
 //! | [`screen`] | printing what a terminal shows |
 //! | [`view`] | the screen of a terminal, from a session |
 //! | [`session`] | the output of an app, and a line that is typed, over the death of its mux |
 //! | [`text`] | output as lines without control sequences |
+//! | [`keys`] | what a terminal sends for a key |
 
 pub(crate) mod ask;
+mod keys;
 pub(crate) mod screen;
+pub(crate) mod send;
 mod session;
 mod text;
 mod view;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::find::{self, Cure};
-use super::session::{News, Session};
+use super::session::{News, Purpose, Session};
 use super::view::View;
 use crate::core::screen::Screen;
 use crate::core::screen::shown::{Run, Shown};
@@ -50,7 +50,8 @@ pub(crate) fn screen(request: &ScreenRequest) -> Result<Exit> {
 
 async fn show(request: &ScreenRequest) -> Result<Exit> {
     let wait = (Some(Duration::ZERO), Cure::Start);
-    let mut session = match Session::open(&request.dir, Some(Position::Now), true, wait).await {
+    let purpose = Purpose { from: Some(Position::Now), shows_screen: true, ..Purpose::default() };
+    let mut session = match Session::open(&request.dir, purpose, wait).await {
         Ok(session) => session,
         Err(e) => return show_last(request, e),
     };

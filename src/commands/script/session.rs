@@ -6,10 +6,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+use super::super::enable;
 use super::super::find::{self, Cure};
 use crate::os::state::AppDir;
 use crate::types::size::Size;
@@ -65,61 +66,112 @@ pub(super) struct Session {
     epoch: Option<Epoch>,
     /// The next byte of each output.
     at: Vec<Begin>,
-    line: Option<Line>,
+    has_terminal: bool,
+    typed: Option<Typed>,
     /// Whether the terminal's screen comes first.
     shows_screen: bool,
     news: VecDeque<News>,
     is_over: bool,
 }
 
-/// A line that is typed.
+/// What a session is for.
+#[derive(Debug, Default)]
+pub(super) struct Purpose {
+    /// Read all outputs of the app from here on.
+    pub(super) from: Option<Position>,
+    /// Begin with the screen of its terminal.
+    pub(super) shows_screen: bool,
+    pub(super) typing: Option<Typing>,
+}
+
+/// What is to be typed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Typing {
+    pub(super) text: Vec<u8>,
+    /// It is a line, and its end follows: at a terminal it goes behind what others have typed of theirs.
+    pub(super) is_line: bool,
+    /// It is for this run of the app, and a raw terminal gets a return at its end by itself.
+    pub(super) is_apart: bool,
+    /// No other client of this right may type until the session ends.
+    pub(super) is_alone: bool,
+}
+
+/// What is typed.
 #[derive(Clone, Debug)]
-struct Line {
-    text: Vec<u8>,
-    /// Whether no other client of this right may type until the session ends.
-    is_alone: bool,
+struct Typed {
+    what: Typing,
     id: InputId,
-    state: LineState,
+    state: TypedState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LineState {
+enum TypedState {
     /// Nothing of it is sent.
     Waiting,
     Sent,
     Taken,
 }
 
+impl Typed {
+    fn new(what: Typing) -> Self {
+        let id = InputId(RandomState::new().build_hasher().finish());
+        Self { what, id, state: TypedState::Waiting }
+    }
+
+    /// This hello, of a client that types.
+    fn hello(&self, hello: Hello) -> Hello {
+        let Self { what, id, state } = self;
+        let returns = *state != TypedState::Waiting;
+        Hello {
+            stdin: true,
+            lines: what.is_line,
+            enter: what.is_apart.then_some(Enter::Apart),
+            exclusive: what.is_alone.then_some(Exclusive::Wait),
+            input: Some(InputIdentity { id: *id, returns, once: false }),
+            ..hello
+        }
+    }
+}
+
 impl Session {
-    /// Begins a session. With a position it reads all outputs of the app from there on, or the
-    /// screen of its terminal and what changes it.
-    pub(super) async fn open(
-        dir: &AppDir,
-        from: Option<Position>,
-        shows_screen: bool,
-        wait: Wait,
-    ) -> Result<Self> {
+    /// Begins a session.
+    pub(super) async fn open(dir: &AppDir, purpose: Purpose, wait: Wait) -> Result<Self> {
+        let Purpose { from, shows_screen, typing } = purpose;
+        if (from.is_some() || typing.is_some())
+            && let Some(why) = enable::waits_for_restart(dir)
+        {
+            bail!("{why}");
+        }
+        let typed = typing.map(Typed::new);
+        let will_type = typed.clone();
         let hello = move |endpoints: &Endpoints| {
             let outputs = endpoints.streams().into_iter().map(|(stream, _)| stream);
             let outputs = outputs.filter(|stream| stream.is_output());
             let want = |stream| from.map(|from| Want { stream, from });
             let streams = outputs.filter_map(want).collect();
-            Hello { streams, redraw: shows_screen.then_some(Redraw::Screen), ..Hello::default() }
+            let redraw = shows_screen.then_some(Redraw::Screen);
+            let hello = Hello { streams, redraw, ..Hello::default() };
+            will_type.as_ref().map_or(hello.clone(), |typed| typed.hello(hello))
         };
-        let (socket, welcome) = connect(dir, hello, wait).await?;
-        Ok(Self {
+        let connected = connect(dir, hello, wait).await;
+        let (socket, welcome, has_terminal) =
+            connected.map_err(|e| refused(dir, typed.as_ref(), e))?;
+        let mut session = Self {
             dir: dir.clone(),
             socket,
             decoder: Decoder::default(),
             buffer: Vec::new(),
             unsent: Vec::new(),
             epoch: welcome.epoch,
-            at: welcome.streams,
-            line: None,
+            at: Vec::new(),
+            has_terminal,
+            typed,
             shows_screen,
             news: VecDeque::new(),
             is_over: false,
-        })
+        };
+        session.begin(welcome)?;
+        Ok(session)
     }
 
     /// The app's outputs.
@@ -127,18 +179,12 @@ impl Session {
         self.at.iter().map(|begin| begin.stream)
     }
 
-    /// Types a line, with its end. Output comes from up to `before` bytes earlier.
-    pub(super) async fn type_line(
-        mut self,
-        text: Vec<u8>,
-        is_alone: bool,
-        before: u64,
-    ) -> Result<Self> {
-        let id = InputId(RandomState::new().build_hasher().finish());
-        self.line = Some(Line { text, is_alone, id, state: LineState::Waiting });
+    /// Types this, too. Output from up to so many bytes earlier comes again.
+    pub(super) async fn type_text(mut self, what: Typing, before: u64) -> Result<Self> {
         for begin in &mut self.at {
             begin.offset = begin.offset.saturating_sub(before);
         }
+        self.typed = Some(Typed::new(what));
         self.go_on().await?;
         Ok(self)
     }
@@ -186,22 +232,10 @@ impl Session {
         let streams = self.at.iter().map(want).collect();
         let redraw = self.shows_screen.then_some(Redraw::Screen);
         let hello = Hello { streams, epoch: self.epoch, redraw, ..Hello::default() };
-        let hello = match &self.line {
-            None => hello,
-            Some(Line { is_alone, id, state, .. }) => Hello {
-                stdin: true,
-                lines: true,
-                enter: Some(Enter::Apart),
-                exclusive: is_alone.then_some(Exclusive::Wait),
-                input: Some(InputIdentity {
-                    id: *id,
-                    returns: *state != LineState::Waiting,
-                    once: false,
-                }),
-                ..hello
-            },
-        };
-        let (socket, welcome) = connect(&self.dir, move |_| hello.clone(), NEXT_MUX).await?;
+        let hello = self.typed.as_ref().map_or(hello.clone(), |typed| typed.hello(hello));
+        let connected = connect(&self.dir, move |_| hello.clone(), NEXT_MUX).await;
+        let (socket, welcome, _) =
+            connected.map_err(|e| refused(&self.dir, self.typed.as_ref(), e))?;
         (self.socket, self.decoder) = (socket, Decoder::default());
         self.unsent.clear();
         self.begin(welcome)
@@ -212,15 +246,15 @@ impl Session {
             self.news.push_back(News::Lost(None));
         }
         (self.epoch, self.at) = (welcome.epoch, welcome.streams);
-        match self.line.as_ref().map(|line| line.state) {
-            None | Some(LineState::Taken) => {}
-            Some(LineState::Waiting) => self.type_or_wait(welcome.rights),
-            Some(LineState::Sent) => self.type_rest(welcome.input)?,
+        match self.typed.as_ref().map(|typed| typed.state) {
+            None | Some(TypedState::Taken) => {}
+            Some(TypedState::Waiting) => self.type_or_wait(welcome.rights),
+            Some(TypedState::Sent) => self.type_rest(welcome.input)?,
         }
         Ok(())
     }
 
-    /// Types the line, unless others keep it from that.
+    /// Types, unless others keep it from that.
     fn type_or_wait(&mut self, rights: Option<Rights>) {
         match rights.filter(|rights| !rights.types) {
             Some(rights) => self.news.push_back(News::Waits(escape::line(&rights.why).into())),
@@ -228,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Types what the app does not have of the line.
+    /// Types what the app does not have.
     fn type_rest(&mut self, position: Option<InputPosition>) -> Result<()> {
         let known = position.filter(|position| position.unknown == 0);
         let Some(from) = known.and_then(|known| usize::try_from(known.offset).ok()) else {
@@ -240,9 +274,13 @@ impl Session {
     }
 
     fn send_from(&mut self, from: usize) {
-        let Some(line) = &mut self.line else { return };
-        line.state = LineState::Sent;
-        for part in line.text.get(from..).unwrap_or_default().chunks(limits::FRAME) {
+        let Some(typed) = &mut self.typed else { return };
+        typed.state = TypedState::Sent;
+        // The key of a terminal, which may be raw.
+        let end: &[u8] = if self.has_terminal { b"\r" } else { b"\n" };
+        let end = if typed.what.is_line { end } else { b"" };
+        let text = [&typed.what.text, end].concat();
+        for part in text.get(from..).unwrap_or_default().chunks(limits::FRAME) {
             self.unsent.extend(FrameKind::Stdin.frame(part));
         }
         self.unsent.extend(FrameKind::StdinEof.frame(b""));
@@ -284,17 +322,17 @@ impl Session {
                 News::Redraw(bytes, size)
             }
             FrameKind::Rights => {
-                if self.line.as_ref().is_some_and(|line| line.state == LineState::Waiting) {
+                if self.typed.as_ref().is_some_and(|it| it.state == TypedState::Waiting) {
                     self.type_or_wait(Some(serde_json::from_slice(body)?));
                 }
                 return Ok(());
             }
             FrameKind::StdinDone => {
-                let Some(line) = self.line.as_mut().filter(|it| it.state != LineState::Taken)
-                else {
+                let typed = self.typed.as_mut().filter(|it| it.state != TypedState::Taken);
+                let Some(typed) = typed else {
                     return Ok(());
                 };
-                line.state = LineState::Taken;
+                typed.state = TypedState::Taken;
                 News::Taken(serde_json::from_slice(body)?)
             }
             FrameKind::Started => News::Started,
@@ -306,7 +344,8 @@ impl Session {
             }
             FrameKind::Error => {
                 let Refusal { error, .. } = serde_json::from_slice(body)?;
-                bail!("app {}: {}", self.dir.name(), escape::line(&error));
+                let why = anyhow!("app {}: {}", self.dir.name(), escape::line(&error));
+                return Err(refused(&self.dir, self.typed.as_ref(), why));
             }
             FrameKind::Detached => bail!("detached from app {} by request", self.dir.name()),
             _ => return Ok(()),
@@ -316,22 +355,37 @@ impl Session {
     }
 }
 
-/// Opens a session with the mux of an app, which may have to start first.
+/// Why a mux refuses: the line, as long as the app does not have that.
+fn refused(dir: &AppDir, typed: Option<&Typed>, why: anyhow::Error) -> anyhow::Error {
+    let is_typed = typed.is_some_and(|typed| typed.state != TypedState::Taken);
+    if !is_typed || find::is_absence(&why) || find::is_forbidden(&why) {
+        return why;
+    }
+    let (name, why) = (dir.name(), format!("{why:#}"));
+    let why = why.strip_prefix(&format!("app {name}: ")).unwrap_or(&why);
+    anyhow!("app {name} did not take the line: {why}")
+}
+
+/// Opens a session with the mux of an app, which may have to start first. Whether that has a terminal
+/// is the last part.
 async fn connect(
     dir: &AppDir,
     hello: impl Fn(&Endpoints) -> Hello + Send + 'static,
     (wait, cure): Wait,
-) -> Result<(UnixStream, Welcome)> {
+) -> Result<(UnixStream, Welcome, bool)> {
     let dir = dir.clone();
     let connect = move || {
         find::retry(&dir, wait, cure, |endpoints| {
             let Some(file) = endpoints.session() else {
                 bail!("app {}: its mux has no sessions (it is rkt's own)", dir.name())
             };
-            session::open(&dir, file, &hello(endpoints), Patience::For(limits::ANSWER))
+            let opened =
+                session::open(&dir, file, &hello(endpoints), Patience::For(limits::ANSWER));
+            let mut streams = endpoints.streams().into_iter();
+            Ok((opened?, streams.any(|(stream, _)| stream == Stream::Tty)))
         })
     };
-    let (socket, welcome) = tokio::task::spawn_blocking(connect).await??;
+    let ((socket, welcome), has_terminal) = tokio::task::spawn_blocking(connect).await??;
     socket.set_nonblocking(true)?;
-    Ok((UnixStream::from_std(socket)?, welcome))
+    Ok((UnixStream::from_std(socket)?, welcome, has_terminal))
 }

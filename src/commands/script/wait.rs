@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::find::Cure;
 use super::screen::no_terminal;
-use super::session::{News, Session};
+use super::session::{News, Purpose, Session};
 use super::text::{Part, PlainLines};
 use super::view::View;
 use crate::core::screen::shown::{Run, Shown};
@@ -181,7 +181,8 @@ impl<'a> Wait<'a> {
         };
         let from = self.conditions.needs_output().then_some(self.conditions.from);
         let shows_screen = self.conditions.screen.is_some();
-        let mut session = Session::open(self.dir, from, shows_screen, wait).await?;
+        let purpose = Purpose { from, shows_screen, typing: None };
+        let mut session = Session::open(self.dir, purpose, wait).await?;
         if shows_screen && session.outputs().all(|stream| stream != Stream::Tty) {
             bail!(no_terminal(self.dir));
         }
