@@ -48,6 +48,7 @@ mod circle;
 mod cli;
 mod completion;
 mod crowd;
+mod driven;
 mod ends;
 mod find;
 mod foreign;
