@@ -194,8 +194,13 @@ impl Mux {
             let patience = asked.min(self.admission.patience(client.right));
             self.hub.set_patience(id, patience);
         }
+        let is_locked = self.check_lock(client, Exclusive::Ask).is_err();
+        if let Some(session) = self.clients.get_mut(id).and_then(Client::session_mut) {
+            // Before others are told of its lock.
+            session.is_brief = hello.exclusive == Some(Exclusive::Wait);
+        }
         match hello.exclusive {
-            Some(Exclusive::Wait) if self.check_lock(client, Exclusive::Ask).is_err() => {
+            Some(Exclusive::Wait) if is_locked => {
                 self.input.queue.await_lock(id);
             }
             Some(_) => self.reserve(Some(id)),
@@ -468,7 +473,10 @@ impl Mux {
             let (end, _) = self.hub.extent(stream)?;
             Some(Begin { stream, offset: end + written })
         };
-        InputTaken { outputs: self.sources.written().filter_map(begin).collect() }
+        InputTaken {
+            outputs: self.sources.written().filter_map(begin).collect(),
+            hidden: self.sources.tty().is_some_and(pty::hides_lines),
+        }
     }
 
     /// All that a client typed before its end is with the app, which took the last of it there.

@@ -201,7 +201,9 @@ impl Mux {
             (_, Some((only, other))) => format!("client {} ({}) types alone", only.0, other.peer),
             _ => self.why_no_input().to_owned(),
         };
-        Rights { types, why }
+        let is_brief =
+            |(_, other): (ClientId, &Client)| other.session().is_some_and(|it| it.is_brief);
+        Rights { types, why, brief: !types && other.is_some_and(is_brief) }
     }
 
     /// Why no client can type.

@@ -146,6 +146,9 @@ pub struct InputPosition {
 pub struct InputTaken {
     /// What the app had written before, for each output: none of that is an answer.
     pub outputs: Vec<Begin>,
+    /// Whether the terminal edits lines and does not show them, as for passwords.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
 }
 
 /// How a return comes to a raw terminal.
@@ -280,6 +283,9 @@ pub struct Rights {
     /// One line for people: why not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
+    /// Whether that is only until a script has its answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub brief: bool,
 }
 
 /// Why a connection ends.

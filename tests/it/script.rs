@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::installed::is_installed;
 use crate::proc::{Proc, eventually};
+use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 use crate::skip::skip;
 
@@ -394,4 +395,39 @@ fn lines_of_standard_input_are_typed_and_their_place_is_told() {
     fs::write(&file, "a\nb\n").unwrap();
     answers(&rig, &["send", APP, "--paste", file.to_str().unwrap()], 0, "");
     answers(&rig, &["wait", APP, "--for", "<b>", "--from", &offset], 0, "<b>\n");
+}
+
+/// A person who types beside scripts notices nothing of them, and loses no key.
+#[test]
+fn a_person_types_on_while_scripts_ask() {
+    let rig = Rig::new();
+    let go = |line: &str| rig.file(&format!("go-{line}"));
+    let wait = format!("while [ ! -e {}$x ]; do sleep 0.01; done", go("").display());
+    let script = format!("stty -echo; while read x; do echo begin $x; {wait}; echo \"<$x>\"; done");
+    let _app = run(&rig, &["-t"], &["sh", "-c", &script]);
+    let local = Pty::open(24, 80);
+    let _person = local.spawn(rig.command(["attach", APP]));
+    local.shown.wait_for("leaves");
+    let ask = |line: &str| {
+        let ask = rig.run(&["ask", APP, "--until", &format!("<{line}>"), "--timeout", "30", line]);
+        ask.stdout.wait_for(&format!("begin {line}"));
+        ask
+    };
+    for number in 0..10 {
+        let (line, typed) = (format!("s{number}"), format!("p{number}"));
+        let asks = ask(&line);
+        local.press(format!("{typed}\r").as_bytes());
+        fs::write(go(&line), "").unwrap();
+        assert_eq!(outcome(asks).0, 0);
+        local.shown.wait_for(&format!("begin {typed}"));
+        fs::write(go(&typed), "").unwrap();
+        local.shown.wait_for(&format!("<{typed}>"));
+    }
+    assert!(!local.shown.so_far().contains("type"), "{}", local.shown.so_far());
+    // If it takes longer, the person is told.
+    let slow = ask("slow");
+    local.shown.wait_for("you cannot type: client");
+    fs::write(go("slow"), "").unwrap();
+    assert_eq!(outcome(slow).0, 0);
+    local.shown.wait_for("you can type again");
 }

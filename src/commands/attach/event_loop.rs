@@ -44,6 +44,7 @@ impl<'a> Attached<'a> {
             losses: SessionLosses::default(),
             app_ended: None,
             by_person: false,
+            locked: None,
         }
     }
 
@@ -81,7 +82,11 @@ impl<'a> Attached<'a> {
             let shown = self.connection.wanted.outputs.clone();
             io_threads::forward_output(&self.sender, socket, downlink, shown)?;
         }
-        self.on_rights(&new.rights.unwrap_or(Rights { types: true, why: String::new() }));
+        self.on_rights(&new.rights.unwrap_or(Rights {
+            types: true,
+            why: String::new(),
+            brief: false,
+        }));
         Ok(())
     }
 
@@ -128,6 +133,9 @@ impl<'a> Attached<'a> {
         if self.notices.is_overdue(now) {
             self.say_pending();
         }
+        if let Some((_, rights)) = self.locked.take_if(|(due, _)| *due <= now) {
+            self.on_rights(&Rights { brief: false, ..rights });
+        }
         if let Some(len) = self.losses.take_due(Instant::now()) {
             let name = self.name();
             self.say(&format!("app {name}: {len} bytes were lost here: this output is slow"));
@@ -167,7 +175,12 @@ impl<'a> Attached<'a> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let parts = [self.input.deadline(), self.notices.deadline(), self.losses.deadline()];
+        let parts = [
+            self.input.deadline(),
+            self.notices.deadline(),
+            self.losses.deadline(),
+            self.locked.as_ref().map(|(due, _)| *due),
+        ];
         parts.into_iter().flatten().min()
     }
 

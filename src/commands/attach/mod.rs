@@ -43,7 +43,7 @@ mod terminal;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
@@ -65,7 +65,7 @@ use crate::os::state::AppDir;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::stream::{Position, Stream};
-use crate::wire::{AppStatus, Exclusive, Redraw};
+use crate::wire::{AppStatus, Exclusive, Redraw, Rights};
 
 /// The app to attach to, and the options.
 #[derive(Clone, Debug)]
@@ -143,6 +143,8 @@ pub(crate) struct Attached<'a> {
     pub(crate) app_ended: Option<AppStatus>,
     /// A person uses it, and is told how it ends.
     pub(crate) by_person: bool,
+    /// What a script's lock means for us, and when a person is told of it.
+    pub(crate) locked: Option<(Instant, Rights)>,
 }
 
 /// Why the attach ends.

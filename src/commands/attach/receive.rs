@@ -1,7 +1,7 @@
 //! Handles events: the mux's messages, the end of a connection and the next one, signals.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
@@ -19,6 +19,8 @@ use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::wire::{AppStatus, Gap, Rights};
 
+/// How long the lock of a script is not worth a word: what is typed meanwhile waits in the mux.
+const BRIEF: Duration = Duration::from_secs(1);
 /// Why a program's input does not go on with another mux.
 const INPUT_UNCONFIRMED: &str = ", and the app may not have received all of the input";
 /// A mux was killed while it wrote to the app's terminal.
@@ -116,6 +118,10 @@ impl Attached<'_> {
 
     /// A message of the mux about our right to type, or the state of a new session.
     pub(crate) fn on_rights(&mut self, rights: &Rights) {
+        self.locked = rights.brief.then(|| (Instant::now() + BRIEF, rights.clone()));
+        if self.locked.is_some() {
+            return;
+        }
         let name = self.name();
         match self.input.set_allowed(rights.types) {
             None => {}

@@ -187,6 +187,7 @@ impl<'a> Answer<'a> {
                 for Begin { stream, offset } in taken.outputs {
                     for output in self.outputs.iter_mut().filter(|it| it.stream == stream) {
                         output.begin = Some(offset);
+                        output.awaits_echo &= !taken.hidden;
                     }
                 }
                 None

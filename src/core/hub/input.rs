@@ -295,6 +295,7 @@ impl Input {
     /// too much. Then it is dropped. Returns the number of dropped bytes.
     pub(crate) fn leave(&mut self, id: ClientId, now: Instant) -> usize {
         self.records.remove(&id);
+        self.waiting.retain(|waits| *waits != id);
         let Some(writer) = self.writers.get(&id) else { return 0 };
         let (uid, cost) = (writer.uid, writer.cost());
         let left = self.writers.values().filter(|w| w.left && w.uid == uid);

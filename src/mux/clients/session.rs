@@ -24,6 +24,8 @@ pub(crate) struct SessionSide {
     pub(crate) stdin_once: bool,
     /// Input that the app does not get is an error.
     pub(crate) must_type: bool,
+    /// It types alone only until it has an answer.
+    pub(crate) is_brief: bool,
     /// The name of its input, if the next mux is to know of that.
     pub(crate) input: Option<InputId>,
     /// Of a program that types lines: the bytes of its last one so far.

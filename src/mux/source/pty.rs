@@ -186,6 +186,13 @@ pub(crate) fn edits_lines(source: &Source) -> bool {
         .is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
 }
 
+/// Whether the terminal edits lines, and does not show what is typed.
+pub(crate) fn hides_lines(source: &Source) -> bool {
+    let lines = LocalModes::ICANON | LocalModes::ECHO;
+    rustix::termios::tcgetattr(&source.fd)
+        .is_ok_and(|modes| modes.local_modes & lines == LocalModes::ICANON)
+}
+
 /// Whether the app has read all input of a terminal that does not edit lines. `true` where that cannot
 /// be seen.
 pub(crate) fn is_input_taken(source: &Source) -> bool {
