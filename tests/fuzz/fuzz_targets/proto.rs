@@ -4,7 +4,7 @@
 
 use iottymux::types::limits;
 use iottymux::types::size::Size;
-use iottymux::wire::{Answer, AppStatus, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, InputPosition, Item, Refusal, Report, Welcome};
+use iottymux::wire::{Answer, AppStatus, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, InputPosition, InputTaken, Item, Refusal, Report, Welcome};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,6 +59,7 @@ fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(body: &[
 fn messages(body: &[u8]) {
     again::<Hello>(body);
     again::<InputPosition>(body);
+    again::<InputTaken>(body);
     again::<Size>(body);
     again::<ControlRequest>(body);
     again::<Welcome>(body);
