@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::find::Cure;
 use super::session::{News, Purpose, Session, Typing};
-use super::text::{Part, PlainLines};
+use crate::core::screen::lines::{Part, PlainLines};
 use crate::os::diagnostics;
 use crate::os::print::print;
 use crate::os::state::AppDir;

@@ -8,7 +8,6 @@
 //! | [`screen`] | printing what a terminal shows |
 //! | [`view`] | the screen of a terminal, from a session |
 //! | [`session`] | the output of an app, and a line that is typed, over the death of its mux |
-//! | [`text`] | output as lines without control sequences |
 //! | [`keys`] | what a terminal sends for a key |
 
 pub(crate) mod ask;
@@ -16,7 +15,6 @@ mod keys;
 pub(crate) mod screen;
 pub(crate) mod send;
 mod session;
-mod text;
 mod view;
 pub(crate) mod wait;
 

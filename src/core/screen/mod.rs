@@ -18,6 +18,7 @@ mod extras;
 mod flood;
 mod grid;
 mod history;
+pub(crate) mod lines;
 mod model;
 pub mod modes;
 mod palette;

@@ -1,7 +1,7 @@
 //! Output as lines of text, as a terminal of any width shows them: without control sequences, and
 //! with the last text where a line was written over. Pure.
 
-use crate::core::screen::scan::{Piece, Scanner};
+use super::scan::{Piece, Scanner};
 
 /// Bytes of a line from which on it counts as several: an app may print without an end, and each
 /// read looks at the whole line.
@@ -12,7 +12,7 @@ const BACKSPACE: u8 = 8;
 
 /// A part of the output, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// A line, without its end.
     Line(String),
     /// A shell begins to run a command.
@@ -23,7 +23,7 @@ pub(super) enum Part {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct PlainLines {
+pub(crate) struct PlainLines {
     scanner: Scanner,
     line: Vec<u8>,
     /// Where the next byte of the line goes: behind whole characters, except within one.
@@ -33,7 +33,7 @@ pub(super) struct PlainLines {
 impl PlainLines {
     /// The parts that end in these bytes, each with the number of bytes up to its end. The marks of a
     /// command end the line before them.
-    pub(super) fn parts(&mut self, bytes: &[u8]) -> Vec<(Part, usize)> {
+    pub(crate) fn parts(&mut self, bytes: &[u8]) -> Vec<(Part, usize)> {
         let (mut parts, mut at) = (Vec::new(), 0);
         // The scanner lends a piece of itself.
         let mut scanner = std::mem::take(&mut self.scanner);
@@ -65,7 +65,7 @@ impl PlainLines {
     }
 
     /// The line that has no end yet.
-    pub(super) fn open_line(&self) -> String {
+    pub(crate) fn open_line(&self) -> String {
         text_of(&self.line)
     }
 
