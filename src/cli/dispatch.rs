@@ -279,6 +279,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             script::ask::ask(&args.request(dir))
         }
         Command::Wait(args) => script::wait::wait(&args.request(given.as_ref())?),
+        Command::Events(args) => script::events::events(&args.request(given.as_ref())?),
         Command::Screen(args) => script::screen::screen(&args.request(named(&args.app)?)),
         Command::Stop(args) => args.apps.each(given.as_ref(), |dir| stop::stop(dir, args.time)),
         Command::Kill(args) => args.apps.each(given.as_ref(), |dir| stop::kill(dir, args.signal)),

@@ -95,7 +95,7 @@ Examples:
   iottymux send vim --paste notes.txt              a file, as a paste
   iottymux send game - <commands                   each line of standard input
 
-All that follows the first word of the line is typed: options stand before it.";
+Words that begin with a hyphen stand behind --: iottymux send game -- say -v";
 
 pub(super) const ASK: &str = "\
 Examples:
@@ -103,6 +103,17 @@ Examples:
   iottymux ask game save-all --until 'Saved the game' --timeout 60
   iottymux ask repl 'sum(range(10))' --until '^>>> ' --omit-match
   iottymux ask shell --command 'make test'         exits with the status of make
+
+A REPL: wait for its first prompt, and ask for what stands between two of them.
+  iottymux run -dt --name repl python3 -q
+  iottymux wait repl --for '^>>> ' --from start
+  iottymux ask repl 'sum(range(10))' --until '^>>> ' --omit-match
+
+For --command, in ~/.bashrc:
+  PS0+='\\e]133;C\\e\\\\'
+  PROMPT_COMMAND=\"printf '\\e]133;D;%s\\e\\\\\\\\' \\$?;$PROMPT_COMMAND\"
+
+The answer ends behind the match. Words that begin with a hyphen stand behind --.
 
 Exit status: 0 answered, 124 no end within the timeout or a part is lost (what came is printed),
 1 the app did not take the line. If the app ends, that of the app; with --command, that of the
@@ -127,6 +138,14 @@ Examples:
   iottymux wait top --screen 'load average'        wait for something on the screen
 
 An app that has ended shows what its last 4 KiB of output say.";
+
+pub(super) const EVENTS: &str = "\
+Examples:
+  iottymux events game                             a line of JSON for each event
+  iottymux events --all --no-data                  who attaches and types, and what starts and ends
+  iottymux events game --from start | jq -r 'select(.event == \"data\").text'
+
+A reader that is too slow for the events of clients loses its connection, and a line says so.";
 
 pub(super) const STOP: &str = "\
 Examples:

@@ -50,7 +50,7 @@ pub(crate) use crate::cli::mux::{
 };
 pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::running::{
-    AskArgs, KillArgs, RemoveArgs, ScreenArgs, SendArgs, StopArgs, WaitArgs,
+    AskArgs, EventsArgs, KillArgs, RemoveArgs, ScreenArgs, SendArgs, StopArgs, WaitArgs,
 };
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
@@ -167,6 +167,11 @@ pub(crate) enum Command {
     /// Nobody is attached for it, and the terminal keeps its size.
     #[command(after_long_help = examples::SCREEN)]
     Screen(ScreenArgs),
+    /// Print what happens to apps, as JSON, until they end.
+    ///
+    /// Output, losses, starts and ends, clients that attach, detach and type, sizes, and new muxes.
+    #[command(after_long_help = examples::EVENTS)]
+    Events(EventsArgs),
     /// Stop apps of `run`: SIGTERM, and SIGKILL after a while.
     ///
     /// Returns when they have ended. For a service, use systemctl.

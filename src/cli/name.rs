@@ -161,6 +161,28 @@ impl ExactAppsArg {
     }
 }
 
+/// The apps of a command that only looks.
+#[derive(Debug, Args)]
+pub(crate) struct SomeAppsArg {
+    /// Apps, or their services or containers.
+    #[arg(value_name = "NAME", required_unless_present = "all", value_parser = TypedName::parse)]
+    names: Vec<TypedName>,
+    /// All apps that you may see.
+    #[arg(short, long, conflicts_with = "names")]
+    all: bool,
+}
+
+impl SomeAppsArg {
+    /// The apps with these names, or all that run.
+    pub(crate) fn resolve(&self, given: Option<&PathBuf>, guess: Guess) -> Result<Vec<AppDir>> {
+        if self.all {
+            let apps = all(given.cloned())?;
+            return Ok(apps.into_iter().filter(AppDir::is_locked).collect());
+        }
+        self.names.iter().map(|name| found(given.cloned(), name, guess)).collect()
+    }
+}
+
 /// What may stand for the name of an app, beside its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Guess {

@@ -8,9 +8,10 @@ use clap::Args;
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
-use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg};
+use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg, SomeAppsArg};
 use super::values;
 use crate::commands::script::ask::{self, AnswerEnd, AskRequest};
+use crate::commands::script::events::EventsRequest;
 use crate::commands::script::screen::{ScreenForm, ScreenRequest};
 use crate::commands::script::send::{SendRequest, Sent};
 use crate::commands::script::wait::{WaitConditions, WaitRequest};
@@ -22,11 +23,13 @@ pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) app: ExactAppArg,
     /// The line; several words are joined by blanks. -: lines from standard input
-    #[arg(required_unless_present = "paste", trailing_var_arg = true, value_name = "LINE")]
+    #[arg(required_unless_present = "paste", allow_negative_numbers = true, value_name = "LINE")]
     line: Vec<String>,
     /// The words are keys, as in tmux: C-c, M-x, Up, F5, Enter, or a text.
     ///
-    /// Each is sent as the app expects it from its terminal.
+    /// Each is sent as the app expects it from its terminal. Names: Enter, Escape, Tab, BTab, Space,
+    /// BSpace, Up, Down, Left, Right, Home, End, PgUp, PgDn, Insert, Delete, F1 to F12; with C-, M- or
+    /// S- in front. Everything else is typed as it is.
     #[arg(long)]
     keys: bool,
     /// Do not press Enter.
@@ -70,7 +73,8 @@ pub(crate) struct AskArgs {
     #[command(flatten)]
     pub(crate) app: ExactAppArg,
     /// The line; several words are joined by blanks.
-    #[arg(required = true, value_name = "LINE", value_parser = values::words)]
+    #[arg(required = true, allow_negative_numbers = true, value_name = "LINE",
+          value_parser = values::words)]
     pub(crate) line: Vec<String>,
     #[command(flatten)]
     end: AnswerEndArgs,
@@ -101,7 +105,8 @@ struct AnswerEndArgs {
     idle: Duration,
     /// The line is a command of a shell: the answer ends with it.
     ///
-    /// Its status is that of ask. The shell must mark its commands (OSC 133), as fish does.
+    /// Its status is that of ask. The shell must mark its commands (OSC 133), as fish 4 does; for bash
+    /// and zsh see the end of this help.
     #[arg(long, conflicts_with_all = ["until", "idle"])]
     command: bool,
 }
@@ -189,6 +194,26 @@ impl ScreenArgs {
             _ => ScreenForm::Text,
         };
         ScreenRequest { dir, form, follow: self.follow }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    #[command(flatten)]
+    apps: SomeAppsArg,
+    /// Where the output begins: now, unseen, start or an offset.
+    #[arg(long, value_name = "POSITION", default_value = "now")]
+    from: Position,
+    /// Leave out the output itself.
+    #[arg(long)]
+    no_data: bool,
+}
+
+impl EventsArgs {
+    /// The events that are wanted.
+    pub(crate) fn request(&self, given: Option<&PathBuf>) -> Result<EventsRequest> {
+        let apps = self.apps.resolve(given, Guess::Service)?;
+        Ok(EventsRequest { apps, from: self.from, has_data: !self.no_data })
     }
 }
 

@@ -206,6 +206,9 @@ pub(crate) fn words(text: &str) -> Result<String, String> {
 
 /// Parses a regular expression.
 pub(crate) fn regex(text: &str) -> Result<Regex, String> {
+    if text.is_empty() {
+        return Err("expected a regular expression that is not empty".to_owned());
+    }
     Regex::new(text).map_err(|e| format!("expected a regular expression: {e}"))
 }
 

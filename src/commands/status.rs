@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::each::{self, Asked};
 use super::enable;
 use super::find::{self, Cure};
-use crate::core::screen::scan::readable;
+use crate::core::screen::lines::readable;
 use crate::os::print::print;
 use crate::os::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};

@@ -15,8 +15,8 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{
-    Answer, Begin, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello, InputIdentity,
-    InputPosition, InputTaken, Item, LifecycleEvent, NoRoom, VERSION, Want, Welcome,
+    Answer, Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello,
+    InputIdentity, InputPosition, InputTaken, Item, LifecycleEvent, NoRoom, VERSION, Want, Welcome,
 };
 
 impl Mux {
@@ -172,6 +172,11 @@ impl Mux {
 
     /// A client has typed. Only a terminal's replies to queries are taken out of that.
     fn type_in(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
+        if !self.clients.listeners().is_empty()
+            && let Some(who) = self.clients.get(id).map(|client| client.who(id))
+        {
+            self.tell(&ClientEvent::Typed { who, bytes: bytes.len() as u64 });
+        }
         if self.terminal.is_some() {
             self.type_at_terminal(id, bytes, now);
         } else {
@@ -254,6 +259,9 @@ impl Mux {
         let takes_none = !matches!(self.phase, Phase::Delivering { .. });
         if client.inbound == Inbound::Typed(Sending::Open) && takes_none {
             client.notify(&FrameKind::StdinDone.message(&taken))?;
+        }
+        if hello.events {
+            self.clients.tell_events(id);
         }
         self.decide_window(id);
         self.begin_view(id, hello.redraw, hello.epoch == Some(epoch))

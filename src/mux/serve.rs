@@ -21,7 +21,7 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::{Position, Stream};
 use crate::wire::container::NO_INPUT;
-use crate::wire::{Begin, FrameKind, NoRoom, Refusal, Rights, Want};
+use crate::wire::{Begin, ClientEvent, FrameKind, NoRoom, Refusal, Rights, Want};
 
 impl Mux {
     /// Accepts up to `most` of those who wait at a listener: between two turns those who have gone
@@ -119,6 +119,8 @@ impl Mux {
             let (name, peer) = (self.files.name(), client.peer);
             let line = format_args!("app {name}: {peer} attached to {attachment}");
             ATTACHING.log(client.right, Level::Info, line);
+            let who = client.who(id);
+            self.tell(&ClientEvent::Attached(who));
         }
         begins
     }
@@ -156,6 +158,15 @@ impl Mux {
             }
         }
         None
+    }
+
+    /// Tells those who listen what a client did.
+    pub(crate) fn tell(&mut self, event: &ClientEvent) {
+        let frame = FrameKind::Client.message(event);
+        for at in 0..self.clients.listeners().len() {
+            let Some(id) = self.clients.listeners().get(at).copied() else { return };
+            self.notify(id, &frame);
+        }
     }
 
     /// Sends a client a control frame. A client that does not read its control frames is lost.
@@ -341,6 +352,8 @@ impl Mux {
             let (name, peer) = (self.files.name(), client.peer);
             let line = format_args!("app {name}: {peer} detached from {attachment}{missed}");
             ATTACHING.log(client.right, Level::Info, line);
+            let who = client.who(id);
+            self.tell(&ClientEvent::Detached(who));
         }
         self.let_go(id);
     }

@@ -19,7 +19,7 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{Answer, FrameKind, History, Redraw};
+use crate::wire::{Answer, ClientEvent, FrameKind, History, Redraw};
 
 impl Mux {
     /// The app has printed the last `len` bytes in the hub. This is called before any client gets
@@ -277,6 +277,7 @@ impl Mux {
         if self.clients.owe_screens() {
             terminal.turns.owe();
         }
+        self.tell(&ClientEvent::Resized(size));
     }
 
     /// Undoes a stop of the output by a key: the client that typed it is not there to do so.

@@ -14,6 +14,7 @@ pub(crate) const STOPPED: &str = "output stopped by ^S: ^Q continues it";
 
 /// The first message of a client: its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Hello {
     /// The client's protocol version.
     pub version: u32,
@@ -37,6 +38,9 @@ pub struct Hello {
     /// Whether it asks for the lock: then no other client can type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<Exclusive>,
+    /// Whether it is told what other clients do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub events: bool,
     /// Its window, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
@@ -88,6 +92,7 @@ impl Default for Hello {
             lines: false,
             enter: None,
             exclusive: None,
+            events: false,
             size: None,
             redraw: None,
             history: None,
@@ -139,6 +144,37 @@ pub struct InputPosition {
     /// Bytes of these that may not have arrived, all in all: a mux was killed while it wrote them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown: u64,
+}
+
+/// What another client did, or happened by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum ClientEvent {
+    /// It reads or types.
+    Attached(Who),
+    /// It has gone.
+    Detached(Who),
+    /// It typed so many bytes.
+    Typed {
+        /// It.
+        #[serde(flatten)]
+        who: Who,
+        /// Their number.
+        bytes: u64,
+    },
+    /// The terminal has this size.
+    Resized(Size),
+}
+
+/// A client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// Its number, as in a [`Report`].
+    pub client: u64,
+    /// Its user.
+    pub uid: u32,
+    /// Its process, as its own machine counts.
+    pub pid: i32,
 }
 
 /// Where the app was given the last input of a client.

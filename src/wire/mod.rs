@@ -94,6 +94,8 @@ frame_kinds! {
     Redraw = 29,
     /// [`InputPosition`]: more of the client's input is queued.
     StdinQueued = 30,
+    /// [`ClientEvent`]: what another client did.
+    Client = 31,
     /// Bytes of the app's stdout.
     Stdout = 32,
     /// Bytes of the app's stderr.

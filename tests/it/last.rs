@@ -136,7 +136,7 @@ fn the_status_of_an_app_that_has_ended_shows_its_last_words_escaped() {
     let mut run = rig.run(&["run", "--foreground", "--app", APP, "--", "sh", "-c", script]);
     run.ends();
     let text = said(&rig, &["status", "--app", APP]);
-    let want = "app demo: ended with status 4, N\nstdout   22 bytes\n  one\n  \\u{8}\"two\"\n  \n  three\nstderr   0 bytes\n";
+    let want = "app demo: ended with status 4, N\nstdout   22 bytes\n  one\n  \"two\"\n  \n  three\nstderr   0 bytes\n";
     assert_eq!(timeless(&text), want);
     let report: Value =
         serde_json::from_str(&said(&rig, &["status", "--app", APP, "--json"])).unwrap();

@@ -1,7 +1,7 @@
 //! `ask` and `wait`: what scripts use in place of a pause.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::{fs, thread};
 
 use nix::sys::signal::{Signal, kill};
@@ -87,6 +87,10 @@ fn an_app_without_a_terminal_is_asked() {
     // One line, typed whole or not at all.
     assert_eq!(outcome(rig.run(&["ask", APP, "a\nb"])).0, 2);
     assert_eq!(outcome(rig.run(&["ask", APP, "x", "--until", "("])).0, 2);
+    assert_eq!(outcome(rig.run(&["ask", APP, "x", "--until", ""])).0, 2);
+    let why = "app demo has no terminal, so it is no shell that marks commands";
+    says(&rig, &["ask", APP, "x", "--command"], 1, "", why);
+    answers(&rig, &["ask", APP, "--until", ">", "-5"], 0, "<-5>\n");
     assert_eq!(outcome(rig.run(&["ask", "nobody", "x"])).0, 1);
 }
 
@@ -165,8 +169,9 @@ fn a_shell_that_marks_its_commands_says_how_they_end() {
     assert!(shells > 0);
     let rig = Rig::new();
     let _app = run(&rig, &["-t"], &["sh"]);
-    let why = "app demo: its shell is busy, or does not mark its commands (OSC 133)";
-    says(&rig, &ask("echo hi"), 1, "", why);
+    let why = "app demo has the line, but no command began: the shell is busy, waits for more, or \
+               marks no commands (iottymux ask --help)";
+    says(&rig, &ask("echo hi"), 124, "", why);
 }
 
 #[test]
@@ -209,8 +214,9 @@ fn a_line_that_may_not_be_typed_is_not_typed() {
     alone.stdout.wait_for("> ");
     let (code, stdout, stderr) = outcome(rig.run(&["ask", APP, "x", "--timeout", "0.3"]));
     assert_eq!((code, stdout.as_str()), (1, ""));
-    assert!(stderr.starts_with("iottymux: app demo has not taken the line: client "), "{stderr}");
-    assert!(stderr.ends_with("types alone\n"), "{stderr}");
+    let said = "iottymux: app demo has not taken the line in time: client ";
+    assert!(stderr.starts_with(said), "{stderr}");
+    assert!(stderr.ends_with("types alone, and it is not typed\n"), "{stderr}");
     let waits = rig.run(&["ask", APP, "y", "--until", "<y>"]);
     await_client(&rig, &waits);
     drop(alone);
@@ -261,7 +267,7 @@ fn output_is_waited_for() {
     answers(&rig, &["wait", APP, "--idle", "0.2"], 0, "");
     answers(&rig, &["wait", APP, "--idle", "0.2", "--for", "no such thing"], 0, "demo idle\n");
     let words = ["wait", APP, "--for", "no such thing", "--timeout", "0.2"];
-    says(&rig, &words, 124, "", "app demo: that did not happen within 200ms");
+    says(&rig, &words, 124, "", "app demo: no such output within 200ms");
     assert_eq!(outcome(rig.run(&["wait", APP, "--from", "start", "--idle", "1"])).0, 2);
     drop(app);
 }
@@ -283,8 +289,11 @@ fn apps_are_waited_for_from_before_their_start_to_their_end() {
     drop(last.stdin());
     assert_eq!(outcome(end), (0, "ended with status 5\n".to_owned(), String::new()));
     assert_eq!(app.ends(), 5);
-    // It has ended before.
-    answers(&rig, &["wait", APP], 0, "ended with status 5\n");
+    // The name is free.
+    assert_eq!(outcome(rig.run(&["wait", APP])).1, "ended with status 5\n");
+    // It has ended before, and what it said last is known.
+    answers(&rig, &["wait", APP, "--for", "^> ", "--from", "start"], 0, "> \n");
+    answers(&rig, &["wait", APP, "--ready", "--exit"], 0, "demo exit ended with status 5\n");
     assert_eq!(outcome(rig.run(&["wait", APP, "--idle", "1"])).0, 1);
     assert_eq!(outcome(rig.run(&["kill", "other"])).0, 0);
     assert_eq!(outcome(rig.run(&["wait", "nobody", "--exit"])).0, 1);
@@ -430,4 +439,103 @@ fn a_person_types_on_while_scripts_ask() {
     fs::write(go("slow"), "").unwrap();
     assert_eq!(outcome(slow).0, 0);
     local.shown.wait_for("you can type again");
+}
+
+/// The client of docs/examples, in another language: it speaks what docs/protocol.md says.
+#[test]
+fn a_client_in_python_reads_types_and_sees() {
+    if !is_installed("python3") {
+        return skip("python3", "it is not installed");
+    }
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/client.py");
+    assert!(fs::read_to_string(client).unwrap().lines().count() <= 200);
+    let python = |rig: &Rig, words: &[&str]| {
+        let mut command = Command::new("python3");
+        command.arg(client).args(words).env("IOTTYMUX_STATE_DIR", rig.state());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Proc::spawn(command)
+    };
+    let rig = Rig::new();
+    let script = "seq 1000; while read x; do echo \"<$x>\"; done; seq 1000; exit 3";
+    let _app = run(&rig, &[], &["sh", "-c", script]);
+    let reader = python(&rig, &["read", APP]);
+    reader.stdout.wait_for("\n1000\n");
+    let mux = rig.status()["mux_pid"].as_i64().unwrap();
+    kill(Pid::from_raw(mux.try_into().unwrap()), Signal::SIGKILL).unwrap();
+    let (code, stdout, stderr) = outcome(python(&rig, &["type", APP, "a line"]));
+    assert_eq!(
+        (code, &documents(&stdout)[0]["outputs"][0]["stream"]),
+        (0, &json!("stdout")),
+        "{stderr}"
+    );
+    reader.stdout.wait_for("<a line>\n");
+    let mut end = rig.attach(&["--stdin-once"]);
+    drop(end.stdin());
+    let numbers: Vec<String> = (1..=1000).map(|number: u32| number.to_string()).collect();
+    let numbers = numbers.join("\n") + "\n";
+    assert_eq!(outcome(reader), (3, format!("{numbers}<a line>\n{numbers}"), String::new()));
+    let rig = Rig::new();
+    let _app = run(&rig, &["-t"], &["sh", "-c", "echo shown; cat"]);
+    answers(&rig, &["wait", APP, "--screen", "shown"], 0, "shown\n");
+    let (code, stdout, _) = outcome(python(&rig, &["screen", APP]));
+    assert!(code == 0 && stdout.contains("shown"), "{stdout}");
+    assert_eq!(outcome(python(&rig, &["read", "nobody"])).0, 1);
+}
+
+#[test]
+fn what_happens_to_apps_is_told() {
+    let rig = Rig::new();
+    let script =
+        "stty -echo; printf 'a\\303'; read x; printf '\\274'; read x; printf '\\377'; exit 4";
+    let _app = run(&rig, &["-t", "--size", "10x40"], &["sh", "-c", script]);
+    let events = rig.run(&["events", APP, "--from", "start"]);
+    let told = |text: &str| events.stdout.wait_for(text);
+    told("\"event\":\"data\"");
+    await_client(&rig, &events);
+    assert_eq!(rig.run(&["send", APP, "one"]).ends(), 0);
+    told("\"event\":\"detached\"");
+    assert_eq!(rig.run(&["control", APP, "resize", "12x50"]).ends(), 0);
+    told("\"event\":\"resized\",\"rows\":12,\"cols\":50");
+    let mux = rig.status()["mux_pid"].as_i64().unwrap();
+    kill(Pid::from_raw(mux.try_into().unwrap()), Signal::SIGKILL).unwrap();
+    told("\"event\":\"restarted\"");
+    assert_eq!(rig.run(&["send", APP, "two"]).ends(), 0);
+    let (code, stdout, stderr) = outcome(events);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let lines = documents(&stdout);
+    assert!(lines.iter().all(|line| line["app"] == APP && line["time"].is_string()));
+    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
+    assert!(of("attached").len() >= 2, "{stdout}");
+    assert_eq!(of("typed")[0]["bytes"], 4, "{stdout}");
+    let end = lines.last().unwrap();
+    assert_eq!((&end["event"], &end["status"]), (&json!("ended"), &json!(4)));
+    // Each byte once, characters whole, and offsets that fit.
+    let mut at = 0;
+    let mut text = String::new();
+    for data in of("data") {
+        assert_eq!(data["offset"], at, "{stdout}");
+        match data["text"].as_str() {
+            Some(part) => {
+                at += part.len();
+                text += part;
+            }
+            None => {
+                assert_eq!(data["base64"], "/w==", "{stdout}");
+                at += 1;
+                text += "?";
+            }
+        }
+    }
+    assert_eq!(text, "aü?");
+    // Several, without their output.
+    assert_eq!(outcome(rig.run(&["events"])).0, 2);
+    assert_eq!(outcome(rig.run(&["events", "nobody"])).0, 1);
+    let other = Rig::new();
+    let mut app = run(&other, &[], &["sh", "-c", "read x; echo out"]);
+    let events = other.run(&["events", "--all", "--no-data"]);
+    await_client(&other, &events);
+    assert_eq!(other.run(&["send", APP, "x"]).ends(), 0);
+    assert_eq!(app.ends(), 0);
+    let (code, stdout, _) = outcome(events);
+    assert!(code == 0 && stdout.contains("\"ended\"") && !stdout.contains("\"data\""), "{stdout}");
 }

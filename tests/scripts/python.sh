@@ -2,6 +2,7 @@
 # A REPL with a line editor.
 iottymux run -dt --name py -- python3 -q
 iottymux wait py --for '^>>> $' --from start --timeout 60
+iottymux wait py --screen '^>>> $' >/dev/null
 is 45 "$(iottymux ask py 'sum(range(10))' --until '^>>> $' --omit-match --timeout 60)"
 is "grün 'it'" "$(iottymux ask py "print('grün \\'it\\'')" --until '^>>> $' --omit-match --timeout 60)"
 is 1000 "$(iottymux ask py 'for i in range(1000): print(i)' --until '^\.\.\. $' --omit-match --timeout 60; \

@@ -167,6 +167,7 @@ fn open_session(
         // Lines of a program are kept whole; a person's keys must not wait for the end of a line.
         lines: wanted.input.is_some() && !terminal::terminals().stdin,
         enter: None,
+        events: false,
         exclusive: request.exclusive,
         patience_ms: only_terminals(&wanted).then_some(0),
         size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::size()),

@@ -11,7 +11,7 @@ use super::LogsRequest;
 use super::output::Output;
 use super::watch::{FileWatch, Woken};
 use crate::commands::find::{self, Cure};
-use crate::core::screen::scan::readable;
+use crate::core::screen::lines::readable;
 use crate::logfmt::entry::LoggedEntry;
 use crate::os::state::AppDir;
 use crate::types::stream::{Position, Stream};

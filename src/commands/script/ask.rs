@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use regex_lite::Regex;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
@@ -88,6 +88,9 @@ async fn answer(request: &AskRequest) -> Result<Exit> {
     let (dir, deadline) = (&request.dir, super::until(Some(request.timeout)));
     let purpose = Purpose { from: Some(Position::Now), ..Purpose::default() };
     let session = Session::open(dir, purpose, (Some(Duration::ZERO), Cure::Start)).await?;
+    if matches!(request.end, AnswerEnd::Command) && session.outputs().all(|it| it != Stream::Tty) {
+        bail!("app {} has no terminal, so it is no shell that marks commands", dir.name());
+    }
     let mut answer = Answer::new(request, session.outputs());
     let text = request.line.clone().into_bytes();
     let before = BEFORE + text.len() as u64;
@@ -133,12 +136,12 @@ impl<'a> Answer<'a> {
             begin: None,
             before: None,
             prompt: String::new(),
-            awaits_echo: stream == Stream::Tty && !is_command && !request.line.is_empty(),
+            awaits_echo: stream == Stream::Tty && !is_command,
         };
         Self {
             request,
             outputs: outputs.map(output).collect(),
-            waits: Some("it is queued, and the app may read it later".to_owned()),
+            waits: Some("it may read it later".to_owned()),
             has_begun: !is_command,
             last_output: None,
             is_incomplete: false,
@@ -179,7 +182,7 @@ impl<'a> Answer<'a> {
                 None
             }
             News::Waits(why) => {
-                self.waits = Some(why);
+                self.waits = Some(why + ", and it is not typed");
                 None
             }
             News::Taken(taken) => {
@@ -194,7 +197,7 @@ impl<'a> Answer<'a> {
             }
             News::Ended(status) => Some(Outcome::AppEnded(Some(status))),
             News::Over(status) => Some(Outcome::AppEnded(status)),
-            News::Started | News::Report(_) | News::Redraw(..) | News::Screen(_) => None,
+            _ => None,
         })
     }
 
@@ -351,7 +354,7 @@ impl<'a> Answer<'a> {
         if let Some(why) = &self.waits {
             match outcome {
                 Outcome::AppEnded(_) => say(" has ended, and has not taken the line"),
-                _ => say(&format!(" has not taken the line: {why}")),
+                _ => say(&format!(" has not taken the line in time: {why}")),
             }
             return Ok(Exit::Failed);
         }
@@ -360,8 +363,11 @@ impl<'a> Answer<'a> {
             Outcome::Paused => ("idle", Exit::Done, None),
             Outcome::Command(status) => ("command", Exit::App(status.unwrap_or(0)), *status),
             Outcome::NoCommand => {
-                say(": its shell is busy, or does not mark its commands (OSC 133)");
-                ("unmarked", Exit::Failed, None)
+                say(
+                    " has the line, but no command began: the shell is busy, waits for more, or marks \
+                     no commands (iottymux ask --help)",
+                );
+                ("unmarked", Exit::Incomplete, None)
             }
             Outcome::AppEnded(Some(status)) => {
                 say(&format!(" ended {status}"));

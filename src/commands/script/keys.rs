@@ -20,7 +20,7 @@ const NAMED: [(&[&str], char, u16); 22] = [
     (&["end"], 'F', 1),
     (&["home"], 'H', 1),
     (&["ic", "insert"], '~', 2),
-    (&["dc", "delete"], '~', 3),
+    (&["dc", "del", "delete"], '~', 3),
     (&["ppage", "pageup", "pgup"], '~', 5),
     (&["npage", "pagedown", "pgdn"], '~', 6),
     (&["f1"], 'P', 1),
@@ -38,7 +38,7 @@ const NAMED: [(&[&str], char, u16); 22] = [
 ];
 /// A key that is a character, by its names.
 const CHARACTERS: [(&[&str], char); 5] = [
-    (&["enter"], '\r'),
+    (&["enter", "return"], '\r'),
     (&["tab"], '\t'),
     (&["escape", "esc"], '\x1b'),
     (&["space"], ' '),
@@ -71,10 +71,10 @@ pub(super) fn bytes(word: &str, modes: KeyModes) -> Result<Vec<u8>, String> {
 fn modifiers(word: &str) -> (u16, &str) {
     let (mut modifiers, mut name) = (0, word);
     loop {
-        let (modifier, rest) = match name.get(..2) {
-            Some("C-" | "c-") => (CONTROL, &name[2..]),
-            Some("M-" | "m-") => (ALT, &name[2..]),
-            Some("S-" | "s-") => (SHIFT, &name[2..]),
+        let (modifier, rest) = match name.split_once('-') {
+            Some(("C" | "c" | "Ctrl" | "ctrl", rest)) => (CONTROL, rest),
+            Some(("M" | "m" | "Alt" | "alt", rest)) => (ALT, rest),
+            Some(("S" | "s" | "Shift" | "shift", rest)) => (SHIFT, rest),
             _ if name.starts_with('^') => (CONTROL, &name[1..]),
             _ => return (modifiers, name),
         };
@@ -146,6 +146,8 @@ mod tests {
             ("^C", usual, "\x03"),
             ("c-C", usual, "\x03"),
             ("C-Space", usual, "\0"),
+            ("Ctrl-c", usual, "\x03"),
+            ("-", usual, "-"),
             ("C-[", usual, "\x1b"),
             ("^", usual, "^"),
             ("M-x", usual, "\x1bx"),

@@ -6,11 +6,13 @@
 //! | [`send`] | typing lines, keys or a paste |
 //! | [`wait`] | waiting until an app is ready, says something, is quiet or ends |
 //! | [`screen`] | printing what a terminal shows |
+//! | [`events`] | printing what happens |
 //! | [`view`] | the screen of a terminal, from a session |
 //! | [`session`] | the output of an app, and a line that is typed, over the death of its mux |
 //! | [`keys`] | what a terminal sends for a key |
 
 pub(crate) mod ask;
+pub(crate) mod events;
 mod keys;
 pub(crate) mod screen;
 pub(crate) mod send;

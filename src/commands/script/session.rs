@@ -19,8 +19,9 @@ use crate::types::{escape, limits};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
 use crate::wire::{
-    AppStatus, Begin, Decoder, Enter, Exclusive, FrameKind, Gap, Hello, InputId, InputIdentity,
-    InputPosition, InputTaken, Item, Redraw, Redrawn, Refusal, Report, Rights, Want, Welcome,
+    AppStatus, Begin, ClientEvent, Decoder, Enter, Exclusive, FrameKind, Gap, Hello, InputId,
+    InputIdentity, InputPosition, InputTaken, Item, Redraw, Redrawn, Refusal, Report, Rights, Want,
+    Welcome,
 };
 
 /// How long to wait for a mux, and what a person may do if it does not come.
@@ -44,6 +45,10 @@ pub(super) enum News {
     Waits(String),
     /// The app has the line.
     Taken(InputTaken),
+    /// What another client did.
+    Client(ClientEvent),
+    /// The mux was another one until here.
+    Restarted,
     /// The app runs, or runs again.
     Started,
     /// The app has ended; it may be started again.
@@ -56,6 +61,7 @@ pub(super) enum News {
 
 /// See the module.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Session {
     dir: AppDir,
     socket: UnixStream,
@@ -70,6 +76,7 @@ pub(super) struct Session {
     typed: Option<Typed>,
     /// Whether the terminal's screen comes first.
     shows_screen: bool,
+    has_events: bool,
     news: VecDeque<News>,
     is_over: bool,
 }
@@ -81,6 +88,8 @@ pub(super) struct Purpose {
     pub(super) from: Option<Position>,
     /// Begin with the screen of its terminal.
     pub(super) shows_screen: bool,
+    /// Tell what other clients do.
+    pub(super) has_events: bool,
     pub(super) typing: Option<Typing>,
 }
 
@@ -136,7 +145,7 @@ impl Typed {
 impl Session {
     /// Begins a session.
     pub(super) async fn open(dir: &AppDir, purpose: Purpose, wait: Wait) -> Result<Self> {
-        let Purpose { from, shows_screen, typing } = purpose;
+        let Purpose { from, shows_screen, has_events, typing } = purpose;
         if (from.is_some() || typing.is_some())
             && let Some(why) = enable::waits_for_restart(dir)
         {
@@ -150,7 +159,7 @@ impl Session {
             let want = |stream| from.map(|from| Want { stream, from });
             let streams = outputs.filter_map(want).collect();
             let redraw = shows_screen.then_some(Redraw::Screen);
-            let hello = Hello { streams, redraw, ..Hello::default() };
+            let hello = Hello { streams, redraw, events: has_events, ..Hello::default() };
             will_type.as_ref().map_or(hello.clone(), |typed| typed.hello(hello))
         };
         let connected = connect(dir, hello, wait).await;
@@ -167,6 +176,7 @@ impl Session {
             has_terminal,
             typed,
             shows_screen,
+            has_events,
             news: VecDeque::new(),
             is_over: false,
         };
@@ -177,6 +187,11 @@ impl Session {
     /// The app's outputs.
     pub(super) fn outputs(&self) -> impl Iterator<Item = Stream> {
         self.at.iter().map(|begin| begin.stream)
+    }
+
+    /// What offsets belong to.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.epoch
     }
 
     /// Types this, too. Output from up to so many bytes earlier comes again.
@@ -231,13 +246,15 @@ impl Session {
             |begin: &Begin| Want { stream: begin.stream, from: Position::Offset(begin.offset) };
         let streams = self.at.iter().map(want).collect();
         let redraw = self.shows_screen.then_some(Redraw::Screen);
-        let hello = Hello { streams, epoch: self.epoch, redraw, ..Hello::default() };
+        let (epoch, events) = (self.epoch, self.has_events);
+        let hello = Hello { streams, events, redraw, epoch, ..Hello::default() };
         let hello = self.typed.as_ref().map_or(hello.clone(), |typed| typed.hello(hello));
         let connected = connect(&self.dir, move |_| hello.clone(), NEXT_MUX).await;
         let (socket, welcome, _) =
             connected.map_err(|e| refused(&self.dir, self.typed.as_ref(), e))?;
         (self.socket, self.decoder) = (socket, Decoder::default());
         self.unsent.clear();
+        self.news.push_back(News::Restarted);
         self.begin(welcome)
     }
 
@@ -335,6 +352,7 @@ impl Session {
                 typed.state = TypedState::Taken;
                 News::Taken(serde_json::from_slice(body)?)
             }
+            FrameKind::Client => News::Client(serde_json::from_slice(body)?),
             FrameKind::Started => News::Started,
             FrameKind::Ended => News::Ended(serde_json::from_slice(body)?),
             FrameKind::Report => News::Report(serde_json::from_slice(body)?),

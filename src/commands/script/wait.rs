@@ -6,19 +6,20 @@ use anyhow::{Result, bail};
 use regex_lite::{Captures, Match, Regex};
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::find::Cure;
+use super::super::find::{self, Cure};
 use super::screen::no_terminal;
 use super::session::{News, Purpose, Session};
 use super::view::View;
 use crate::core::screen::lines::{Part, PlainLines};
-use crate::core::screen::shown::{Run, Shown};
 use crate::os::diagnostics;
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::exit::Exit;
+use crate::types::limits;
 use crate::types::stream::{Position, Stream};
+use crate::wire::last::StreamTail;
 use crate::wire::{AppState, AppStatus, Report};
 
 /// What is waited for: the first of these.
@@ -112,6 +113,20 @@ impl WaitConditions {
         is_set.into_iter().filter(|is_set| *is_set).count()
     }
 
+    /// What is waited for, for people.
+    fn words(&self) -> String {
+        let Self { text, screen, idle, ready, exit, .. } = self;
+        let asked = [
+            (text.is_some(), "such output"),
+            (screen.is_some(), "such screen"),
+            (idle.is_some(), "pause of its output"),
+            (*ready, "start"),
+            (*exit, "end"),
+        ];
+        let words = asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, word)| word);
+        words.collect::<Vec<_>>().join(" and no ")
+    }
+
     fn needs_output(&self) -> bool {
         self.text.is_some() || self.screen.is_some() || self.idle.is_some()
     }
@@ -141,10 +156,8 @@ async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
             (_, Ok(Err(error))) => exit = diagnostics::failed(&error, Exit::Failed),
             (dir, Err(_)) => {
                 let time = request.timeout.unwrap_or_default();
-                diagnostics::say(&format!(
-                    "app {}: that did not happen within {time:?}",
-                    dir.name()
-                ));
+                let what = request.conditions.words();
+                diagnostics::say(&format!("app {}: no {what} within {time:?}", dir.name()));
                 exit = if exit == Exit::Done { Exit::Incomplete } else { exit };
             }
         }
@@ -159,29 +172,52 @@ struct Wait<'a> {
     /// The lines of stdout or the terminal, and of stderr.
     lines: [PlainLines; 2],
     view: View,
+    /// Whether the mux has ended with its app.
+    is_over: bool,
 }
 
 impl<'a> Wait<'a> {
     fn new(dir: &'a AppDir, conditions: &'a WaitConditions) -> Self {
-        Self { dir, conditions, lines: Default::default(), view: View::default() }
+        Self { dir, conditions, lines: Default::default(), view: View::default(), is_over: false }
     }
 
     async fn run(mut self) -> Result<Met> {
         match self.run_to_end().await {
-            Err(e) if self.conditions.exit => super::ended(e).map(|it| Met::ended(self.dir, it)),
-            met => met,
+            Ok(met) => {
+                if self.is_over {
+                    // Then another app may have the name. An error is that of whoever starts that.
+                    let dir = self.dir.clone();
+                    let unlocked = tokio::task::spawn_blocking(move || dir.await_unlocked());
+                    let _ = timeout(limits::ANSWER, unlocked).await;
+                }
+                Ok(met)
+            }
+            Err(e) => self.ended_before(e),
         }
+    }
+
+    /// The app has ended before: that, or its last output, is what was waited for, or an error.
+    fn ended_before(&mut self, error: anyhow::Error) -> Result<Met> {
+        let Some(find::Ended { last, .. }) = error.downcast_ref() else { return Err(error) };
+        if self.conditions.from != Position::Now {
+            for StreamTail { stream, bytes, tail } in &last.streams {
+                if let Some(met) = self.output(*stream, tail.as_bytes(), *bytes) {
+                    return Ok(met);
+                }
+            }
+        }
+        if self.conditions.exit { Ok(Met::ended(self.dir, last.status)) } else { Err(error) }
     }
 
     async fn run_to_end(&mut self) -> Result<Met> {
         // One that is to be ready may still have to start.
         let wait = match self.conditions {
-            WaitConditions { ready: true, .. } => (None, Cure::Nothing),
+            WaitConditions { ready: true, exit: false, .. } => (None, Cure::Nothing),
             _ => (Some(Duration::ZERO), Cure::Start),
         };
         let from = self.conditions.needs_output().then_some(self.conditions.from);
         let shows_screen = self.conditions.screen.is_some();
-        let purpose = Purpose { from, shows_screen, typing: None };
+        let purpose = Purpose { from, shows_screen, ..Purpose::default() };
         let mut session = Session::open(self.dir, purpose, wait).await?;
         if shows_screen && session.outputs().all(|stream| stream != Stream::Tty) {
             bail!(no_terminal(self.dir));
@@ -214,6 +250,7 @@ impl<'a> Wait<'a> {
         {
             return Ok(Some(met));
         }
+        self.is_over = matches!(news, News::Over(_));
         Ok(match news {
             News::Output(stream, bytes, end) => self.output(stream, &bytes, end),
             News::Lost(_) if conditions.text.is_some() => {
@@ -229,8 +266,7 @@ impl<'a> Wait<'a> {
                 let how = status.map_or_else(String::new, |status| format!(" {status}"));
                 bail!("app {} has ended{how}", dir.name());
             }
-            News::Lost(_) | News::Started | News::Ended(_) => None,
-            News::Waits(_) | News::Taken(_) | News::Redraw(..) | News::Screen(_) => None,
+            _ => None,
         })
     }
 
@@ -247,18 +283,16 @@ impl<'a> Wait<'a> {
     /// Looks at each row of the screen.
     fn screen(&self) -> Option<Met> {
         let regex = self.conditions.screen.as_ref()?;
-        let rows = self.view.shown()?.rows;
-        let look = |row: &Vec<Run>| {
-            Some(Met::matched(self.dir, None, &regex.captures(&Shown::text(row))?))
-        };
-        rows.iter().find_map(look)
+        let shown = self.view.shown()?;
+        let look = |row: String| Some(Met::matched(self.dir, None, &regex.captures(&row)?));
+        shown.texts().find_map(look)
     }
 
     /// Looks at each line, and at the begin of the last one.
     fn output(&mut self, stream: Stream, bytes: &[u8], end: u64) -> Option<Met> {
         let regex = self.conditions.text.as_ref()?;
         let lines = &mut self.lines[usize::from(stream == Stream::Stderr)];
-        let begin = end - bytes.len() as u64;
+        let begin = end.saturating_sub(bytes.len() as u64);
         let look = |line: &str, offset| {
             let found = regex.captures(line)?;
             Some(Met::matched(self.dir, Some((stream, offset)), &found))

@@ -10,6 +10,16 @@ const LINE: usize = 16 * 1024;
 const MARK: &[u8] = b"\x1b]133;";
 const BACKSPACE: u8 = 8;
 
+/// Output as somebody reads it.
+pub(crate) fn readable(output: &str) -> String {
+    let mut lines = PlainLines::default();
+    let whole = lines.parts(output.as_bytes()).into_iter().filter_map(|(part, _)| match part {
+        Part::Line(line) => Some(line + "\n"),
+        Part::Begun | Part::Ended(_) => None,
+    });
+    whole.collect::<String>() + &lines.open_line()
+}
+
 /// A part of the output, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -216,6 +226,19 @@ mod tests {
             let (lines, line) = lines(&[output]);
             assert_eq!(lines, want, "{shown:?}");
             assert_eq!(line.replace(' ', ""), open.replace(' ', ""), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn output_is_read_without_sequences_and_returns() {
+        for (output, want) in [
+            ("a\x1b[31mb\x1b[m\r\nc\r\r\n", "ab\nc\n"),
+            ("\x1b[?2004l\rhello\r\n> ", "hello\n> "),
+            ("10%\r20%\r100%\n", "100%\n"),
+            ("\x1b]2;title\x07é\x1b[", "é"),
+            ("", ""),
+        ] {
+            assert_eq!(readable(output), want, "{output:?}");
         }
     }
 

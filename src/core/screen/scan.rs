@@ -33,24 +33,6 @@ pub enum Piece<'a> {
     Opaque(&'a [u8]),
 }
 
-/// Output as somebody reads it: without sequences, and of a line that was written over with returns
-/// only what came last.
-pub(crate) fn readable(output: &str) -> String {
-    let (mut scanner, mut at, mut text) = (Scanner::default(), 0, Vec::new());
-    while let Some(piece) = scanner.next(output.as_bytes(), &mut at) {
-        if let Piece::Text(part) = piece {
-            text.extend_from_slice(part);
-        }
-    }
-    let text = String::from_utf8_lossy(&text);
-    let last = |line: &str| {
-        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        let line = line.trim_end_matches('\r');
-        line.rsplit('\r').next().unwrap_or_default().to_owned() + end
-    };
-    text.split_inclusive('\n').map(last).collect()
-}
-
 /// The position in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanState {
@@ -422,19 +404,6 @@ mod tests {
         }
         all.extend_from_slice(scanner.held());
         (found, all)
-    }
-
-    #[test]
-    fn output_is_read_without_sequences_and_returns() {
-        for (output, want) in [
-            ("a\x1b[31mb\x1b[m\r\nc\r\r\n", "ab\nc\n"),
-            ("\x1b[?2004l\rhello\r\n> ", "hello\n> "),
-            ("10%\r20%\r100%\n", "100%\n"),
-            ("\x1b]2;title\x07é\x1b[", "é"),
-            ("", ""),
-        ] {
-            assert_eq!(readable(output), want, "{output:?}");
-        }
     }
 
     #[test]

@@ -90,6 +90,16 @@ impl Shown {
         text.trim_end().to_owned()
     }
 
+    /// The texts of the rows, that of the cursor up to there: a prompt ends with a blank.
+    pub fn texts(&self) -> impl Iterator<Item = String> {
+        let (row, col) = self.cursor;
+        self.rows.iter().zip(1..).map(move |(runs, number)| {
+            let text = Self::text(runs);
+            let missing = usize::from(col - 1).saturating_sub(text.chars().count());
+            if number == row { text + &" ".repeat(missing) } else { text }
+        })
+    }
+
     /// The text of all rows up to the last one that has any, each with a line end.
     pub fn lines(&self) -> String {
         let mut rows: Vec<String> = self.rows.iter().map(|row| Self::text(row) + "\n").collect();

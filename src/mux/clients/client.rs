@@ -28,7 +28,7 @@ use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{FrameKind, Gap, HEADER, History, Redrawn};
+use crate::wire::{FrameKind, Gap, HEADER, History, Redrawn, Who};
 
 /// Send buffer requested for each client, bytes: the kernel doubles it, which gives the kernel's
 /// default.
@@ -99,6 +99,11 @@ impl Client {
             pages: SocketPages::default(),
             replies: None,
         }
+    }
+
+    /// It, for others.
+    pub(crate) fn who(&self, id: ClientId) -> Who {
+        Who { client: id.0, uid: self.peer.uid, pid: self.peer.pid }
     }
 
     pub(crate) fn session(&self) -> Option<&SessionSide> {

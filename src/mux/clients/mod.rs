@@ -43,6 +43,8 @@ pub(crate) struct Clients {
     /// The buffer for input of clients; it is lent out while its content is handled. Made for the
     /// first client, since most muxes are idle.
     buffer: Option<Box<[u8]>>,
+    /// Those who are told what others do.
+    listeners: Vec<ClientId>,
     /// Those whose connections have failed, until [`super::Mux::bury`].
     failed: Vec<(ClientId, ConnectionFailure)>,
     /// The ids of a turn, kept for their memory.
@@ -57,6 +59,7 @@ impl Clients {
             all: BTreeMap::new(),
             buffer: None,
             failed: Vec::new(),
+            listeners: Vec::new(),
             ids: Vec::new(),
             last_other: ClientId(0),
         }
@@ -83,7 +86,18 @@ impl Clients {
     }
 
     pub(crate) fn remove(&mut self, id: ClientId) -> Option<Client> {
+        self.listeners.retain(|listener| *listener != id);
         self.all.remove(&id)
+    }
+
+    /// From now on a client is told what others do.
+    pub(crate) fn tell_events(&mut self, id: ClientId) {
+        self.listeners.push(id);
+    }
+
+    /// Those who are told what others do.
+    pub(crate) fn listeners(&self) -> &[ClientId] {
+        &self.listeners
     }
 
     /// All of them, which are the mux's no more.

@@ -4,7 +4,7 @@
 
 use iottymux::types::limits;
 use iottymux::types::size::Size;
-use iottymux::wire::{Answer, AppStatus, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, InputPosition, InputTaken, Item, Refusal, Report, Welcome};
+use iottymux::wire::{Answer, AppStatus, ClientEvent, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, InputPosition, InputTaken, Item, Refusal, Report, Welcome};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -60,6 +60,7 @@ fn messages(body: &[u8]) {
     again::<Hello>(body);
     again::<InputPosition>(body);
     again::<InputTaken>(body);
+    again::<ClientEvent>(body);
     again::<Size>(body);
     again::<ControlRequest>(body);
     again::<Welcome>(body);
