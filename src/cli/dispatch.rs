@@ -95,11 +95,14 @@ fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
         Cli::from_arg_matches(&matches)
     };
     sys::share_heap();
-    thread::scope(|scope| match Builder::new().spawn_scoped(scope, parse) {
+    let parsed = thread::scope(|scope| match Builder::new().spawn_scoped(scope, parse) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
         // A service may have as many as it is allowed, and its hooks have to work.
         Err(_) => parse(),
-    })
+    });
+    // What a mux keeps is not to lie between what the parser has left.
+    sys::give_back_memory();
+    parsed
 }
 
 /// Executes a command line from which these mistakes were left out.
