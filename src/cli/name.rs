@@ -139,7 +139,7 @@ pub(crate) struct ExactAppsArg {
 impl ExactAppsArg {
     /// The apps with these names.
     pub(crate) fn resolve(&self, given: Option<&PathBuf>, guess: Guess) -> Result<Vec<AppDir>> {
-        self.names.iter().map(|name| found(given.cloned(), name, guess)).collect()
+        all_found(given, &self.names, guess)
     }
 
     /// Does the same to each of these apps, also after one has failed. Returns the last failure.
@@ -179,7 +179,7 @@ impl SomeAppsArg {
             let apps = all(given.cloned())?;
             return Ok(apps.into_iter().filter(AppDir::is_locked).collect());
         }
-        self.names.iter().map(|name| found(given.cloned(), name, guess)).collect()
+        all_found(given, &self.names, guess)
     }
 }
 
@@ -242,6 +242,11 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
     let may_complete = guess == Guess::Prefix || guess == Guess::PrefixOrPick && by_person();
     let nearest = if may_complete { nearest(given, &typed.app)? } else { None };
     Ok(nearest.unwrap_or(dir))
+}
+
+/// The apps that are meant by these names.
+fn all_found(given: Option<&PathBuf>, typed: &[TypedName], guess: Guess) -> Result<Vec<AppDir>> {
+    typed.iter().map(|typed| found(given.cloned(), typed, guess)).collect()
 }
 
 /// The only app that begins with this name.

@@ -88,7 +88,7 @@ async fn answer(request: &AskRequest) -> Result<Exit> {
     let (dir, deadline) = (&request.dir, super::until(Some(request.timeout)));
     let purpose = Purpose { from: Some(Position::Now), ..Purpose::default() };
     let session = Session::open(dir, purpose, (Some(Duration::ZERO), Cure::Start)).await?;
-    if matches!(request.end, AnswerEnd::Command) && session.outputs().all(|it| it != Stream::Tty) {
+    if matches!(request.end, AnswerEnd::Command) && !session.has_terminal() {
         bail!("app {} has no terminal, so it is no shell that marks commands", dir.name());
     }
     let mut answer = Answer::new(request, session.outputs());
@@ -329,7 +329,7 @@ impl<'a> Answer<'a> {
         }
         let stream = self.outputs[index].stream;
         print(&if self.request.json {
-            serde_json::to_string(&JsonLine { stream, text })? + "\n"
+            super::document(&JsonLine { stream, text })?
         } else {
             format!("{text}\n")
         })
@@ -387,7 +387,7 @@ impl<'a> Answer<'a> {
             say(": a part of the answer is lost");
         }
         if self.request.json {
-            print(&(serde_json::to_string(&JsonEnd { end, status, incomplete })? + "\n"))?;
+            print(&super::document(&JsonEnd { end, status, incomplete })?)?;
         }
         Ok(if incomplete && exit == Exit::Done { Exit::Incomplete } else { exit })
     }

@@ -1,7 +1,7 @@
 //! `events`: what happens to apps, as JSON documents, a line each.
 
 use std::str;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -91,7 +91,7 @@ async fn print_all(request: &EventsRequest) -> Result<Exit> {
 
 async fn print_events(dir: &AppDir, from: Position, has_data: bool) -> Result<()> {
     let purpose = Purpose { from: Some(from), has_events: true, ..Purpose::default() };
-    let wait = (Some(std::time::Duration::ZERO), Cure::Start);
+    let wait = (Some(Duration::ZERO), Cure::Start);
     let mut session = Session::open(dir, purpose, wait).await?;
     let mut output = Output::default();
     loop {
@@ -178,7 +178,6 @@ fn print_data(
 }
 
 fn print_event(dir: &AppDir, event: Event<'_>) -> Result<()> {
-    let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-    let line = EventLine { app: dir.name().as_str(), time, event };
-    print(&(serde_json::to_string(&line)? + "\n"))
+    let line = EventLine { app: dir.name().as_str(), time: super::now(), event };
+    print(&super::document(&line)?)
 }

@@ -21,9 +21,10 @@ mod view;
 pub(crate) mod wait;
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
@@ -43,6 +44,16 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 /// When something is over that may take so long.
 fn until(timeout: Option<Duration>) -> Instant {
     Instant::now() + timeout.unwrap_or(limits::AGES)
+}
+
+/// The time of an event, for a document.
+fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
+}
+
+/// A JSON document, in a line.
+fn document(content: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string(content)? + "\n")
 }
 
 /// How an app has ended whose mux is gone with it, if that is what the error says.

@@ -6,18 +6,17 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::find::{self, Cure};
-use super::session::{News, Purpose, Session};
-use super::view::View;
+use super::super::find;
+use super::session::News;
+use super::view::{self, View};
 use crate::core::screen::Screen;
-use crate::core::screen::shown::{Run, Shown};
+use crate::core::screen::shown::{KeyModes, Run, Shown};
 use crate::os::diagnostics;
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::exit::Exit;
-use crate::types::limits;
 use crate::types::size::Size;
-use crate::types::stream::{Position, Stream};
+use crate::types::stream::Stream;
 use crate::wire::last::Last;
 
 /// Pause after which a changed screen is printed again: programs draw in several writes.
@@ -49,44 +48,30 @@ pub(crate) fn screen(request: &ScreenRequest) -> Result<Exit> {
 }
 
 async fn show(request: &ScreenRequest) -> Result<Exit> {
-    let wait = (Some(Duration::ZERO), Cure::Start);
-    let purpose = Purpose { from: Some(Position::Now), shows_screen: true, ..Purpose::default() };
-    let mut session = match Session::open(&request.dir, purpose, wait).await {
-        Ok(session) => session,
+    let opened = match view::open(&request.dir).await {
+        Ok(opened) => opened,
         Err(e) => return show_last(request, e),
     };
-    if session.outputs().all(|stream| stream != Stream::Tty) {
-        bail!(no_terminal(&request.dir));
+    let Some((mut session, mut view)) = opened else { bail!(no_terminal(&request.dir)) };
+    print_view(request, &view)?;
+    if !request.follow {
+        return Ok(Exit::Done);
     }
-    let mut view = View::default();
-    let mut until = Instant::now() + limits::ANSWER;
-    let mut changed = false;
+    let mut due = None;
     loop {
+        let until = due.unwrap_or_else(|| super::until(None));
         match timeout_at(until, session.next()).await {
-            Ok(Ok(news @ (News::Ended(_) | News::Over(_)))) if request.follow => {
-                changed.then(|| print_view(request, &view)).transpose()?;
+            Ok(Ok(news @ (News::Ended(_) | News::Over(_)))) => {
+                due.map(|_| print_view(request, &view)).transpose()?;
                 return Ok(ended(request, &news));
             }
-            Ok(Ok(news @ News::Over(_))) => return Ok(ended(request, &news)),
-            Ok(Ok(news)) => {
-                let is_first = view.shown().is_none();
-                let has_changed = view.take(&news);
-                if has_changed && is_first {
-                    print_view(request, &view)?;
-                    if !request.follow {
-                        return Ok(Exit::Done);
-                    }
-                    until = super::until(None);
-                } else if has_changed {
-                    (changed, until) = (true, Instant::now() + QUIET);
-                }
-            }
+            Ok(Ok(news)) if view.take(&news) => due = Some(Instant::now() + QUIET),
+            Ok(Ok(_)) => {}
             Ok(Err(e)) => return super::ended(e).map(|_| Exit::Done),
-            Err(_) if changed => {
+            Err(_) => {
                 print_view(request, &view)?;
-                (changed, until) = (false, super::until(None));
+                due = None;
             }
-            Err(_) => bail!("app {}: no screen from its mux", request.dir.name()),
         }
     }
 }
@@ -99,7 +84,7 @@ fn print_screen(request: &ScreenRequest, shown: &Shown) -> Result<()> {
     let text = match request.form {
         ScreenForm::Text => shown.lines(),
         ScreenForm::Ansi => shown.ansi(),
-        ScreenForm::Json => serde_json::to_string(&JsonScreen::new(shown))? + "\n",
+        ScreenForm::Json => super::document(&JsonScreen::new(shown))?,
     };
     let parts = request.follow && request.form != ScreenForm::Json;
     print(&if parts { text + "\u{c}\n" } else { text })
@@ -142,7 +127,7 @@ struct JsonScreen<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     alternate: bool,
-    keys: JsonKeys,
+    keys: KeyModes,
     rows: Vec<JsonRow<'a>>,
 }
 
@@ -151,15 +136,6 @@ struct JsonCursor {
     row: u16,
     col: u16,
     shown: bool,
-}
-
-#[derive(Serialize)]
-#[allow(clippy::struct_field_names, reason = "the names are those of the document")]
-struct JsonKeys {
-    application_cursor: bool,
-    bracketed_paste: bool,
-    mouse: bool,
-    kitty: u16,
 }
 
 #[derive(Serialize)]
@@ -197,18 +173,12 @@ impl<'a> JsonScreen<'a> {
             },
         };
         let (row_number, col) = shown.cursor;
-        let keys = shown.keys;
         Self {
             size: shown.size,
             cursor: JsonCursor { row: row_number, col, shown: shown.is_cursor_shown },
             title: shown.title.as_deref(),
             alternate: shown.is_alternate,
-            keys: JsonKeys {
-                application_cursor: keys.application_cursor,
-                bracketed_paste: keys.bracketed_paste,
-                mouse: keys.mouse,
-                kitty: keys.kitty,
-            },
+            keys: shown.keys,
             rows: shown.rows.iter().map(row).collect(),
         }
     }

@@ -5,20 +5,18 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::find::Cure;
 use super::keys;
 use super::session::{News, Purpose, Session, Typing};
-use super::view::View;
+use super::view;
 use crate::core::screen::shown::KeyModes;
 use crate::os::diagnostics;
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::exit::Exit;
-use crate::types::limits;
-use crate::types::stream::{Position, Stream};
 use crate::wire::InputTaken;
 
 /// How long `send` waits before it says what for.
@@ -69,7 +67,7 @@ async fn send_all(request: &SendRequest) -> Result<Exit> {
             let mut bytes = Vec::new();
             for word in words {
                 let key = keys::bytes(word, modes);
-                bytes.extend(key.map_err(|why| anyhow::anyhow!("{}", why.escape_debug()))?);
+                bytes.extend(key.map_err(|why| anyhow!("{}", why.escape_debug()))?);
             }
             let keys = Typing { text: bytes, is_apart: true, ..Typing::default() };
             taken = type_into(dir, keys).await?;
@@ -81,7 +79,7 @@ async fn send_all(request: &SendRequest) -> Result<Exit> {
         }
     }
     if request.json {
-        print(&(serde_json::to_string(&taken)? + "\n"))?;
+        print(&super::document(&taken)?)?;
     }
     Ok(Exit::Done)
 }
@@ -118,26 +116,8 @@ async fn type_into(dir: &AppDir, typing: Typing) -> Result<InputTaken> {
 
 /// What the app makes of keys, if it has a terminal.
 async fn key_modes(dir: &AppDir) -> Result<Option<KeyModes>> {
-    let wait = (Some(Duration::ZERO), Cure::Start);
-    let purpose = Purpose { from: Some(Position::Now), shows_screen: true, ..Purpose::default() };
-    let mut session = Session::open(dir, purpose, wait).await?;
-    if session.outputs().all(|stream| stream != Stream::Tty) {
-        return Ok(None);
-    }
-    let mut view = View::default();
-    let deadline = super::until(Some(limits::ANSWER));
-    loop {
-        let news = timeout_at(deadline, session.next()).await;
-        let news =
-            news.with_context(|| format!("app {}: no screen from its mux", dir.name()))??;
-        view.take(&news);
-        if let Some(shown) = view.shown() {
-            return Ok(Some(shown.keys));
-        }
-        if let News::Over(_) = news {
-            bail!("app {} has ended", dir.name());
-        }
-    }
+    let opened = view::open(dir).await?;
+    Ok(opened.and_then(|(_, view)| view.shown()).map(|shown| shown.keys))
 }
 
 fn read_all(path: &Path) -> Result<Vec<u8>> {

@@ -61,7 +61,6 @@ pub(super) enum News {
 
 /// See the module.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Session {
     dir: AppDir,
     socket: UnixStream,
@@ -74,9 +73,8 @@ pub(super) struct Session {
     at: Vec<Begin>,
     has_terminal: bool,
     typed: Option<Typed>,
-    /// Whether the terminal's screen comes first.
-    shows_screen: bool,
-    has_events: bool,
+    /// What each hello of it has.
+    hello: Hello,
     news: VecDeque<News>,
     is_over: bool,
 }
@@ -126,20 +124,6 @@ impl Typed {
         let id = InputId(RandomState::new().build_hasher().finish());
         Self { what, id, state: TypedState::Waiting }
     }
-
-    /// This hello, of a client that types.
-    fn hello(&self, hello: Hello) -> Hello {
-        let Self { what, id, state } = self;
-        let returns = *state != TypedState::Waiting;
-        Hello {
-            stdin: true,
-            lines: what.is_line,
-            enter: what.is_apart.then_some(Enter::Apart),
-            exclusive: what.is_alone.then_some(Exclusive::Wait),
-            input: Some(InputIdentity { id: *id, returns, once: false }),
-            ..hello
-        }
-    }
 }
 
 impl Session {
@@ -152,17 +136,16 @@ impl Session {
             bail!("{why}");
         }
         let typed = typing.map(Typed::new);
-        let will_type = typed.clone();
-        let hello = move |endpoints: &Endpoints| {
+        let redraw = shows_screen.then_some(Redraw::Screen);
+        let hello = Hello { redraw, events: has_events, ..Hello::default() };
+        let first = with_typing(hello.clone(), typed.as_ref());
+        let first = move |endpoints: &Endpoints| {
             let outputs = endpoints.streams().into_iter().map(|(stream, _)| stream);
             let outputs = outputs.filter(|stream| stream.is_output());
             let want = |stream| from.map(|from| Want { stream, from });
-            let streams = outputs.filter_map(want).collect();
-            let redraw = shows_screen.then_some(Redraw::Screen);
-            let hello = Hello { streams, redraw, events: has_events, ..Hello::default() };
-            will_type.as_ref().map_or(hello.clone(), |typed| typed.hello(hello))
+            Hello { streams: outputs.filter_map(want).collect(), ..first.clone() }
         };
-        let connected = connect(dir, hello, wait).await;
+        let connected = connect(dir, first, wait).await;
         let (socket, welcome, has_terminal) =
             connected.map_err(|e| refused(dir, typed.as_ref(), e))?;
         let mut session = Self {
@@ -175,13 +158,16 @@ impl Session {
             at: Vec::new(),
             has_terminal,
             typed,
-            shows_screen,
-            has_events,
+            hello,
             news: VecDeque::new(),
             is_over: false,
         };
         session.begin(welcome)?;
         Ok(session)
+    }
+
+    pub(super) fn has_terminal(&self) -> bool {
+        self.has_terminal
     }
 
     /// The app's outputs.
@@ -245,10 +231,8 @@ impl Session {
         let want =
             |begin: &Begin| Want { stream: begin.stream, from: Position::Offset(begin.offset) };
         let streams = self.at.iter().map(want).collect();
-        let redraw = self.shows_screen.then_some(Redraw::Screen);
-        let (epoch, events) = (self.epoch, self.has_events);
-        let hello = Hello { streams, events, redraw, epoch, ..Hello::default() };
-        let hello = self.typed.as_ref().map_or(hello.clone(), |typed| typed.hello(hello));
+        let hello = Hello { streams, epoch: self.epoch, ..self.hello.clone() };
+        let hello = with_typing(hello, self.typed.as_ref());
         let connected = connect(&self.dir, move |_| hello.clone(), NEXT_MUX).await;
         let (socket, welcome, _) =
             connected.map_err(|e| refused(&self.dir, self.typed.as_ref(), e))?;
@@ -346,9 +330,7 @@ impl Session {
             }
             FrameKind::StdinDone => {
                 let typed = self.typed.as_mut().filter(|it| it.state != TypedState::Taken);
-                let Some(typed) = typed else {
-                    return Ok(());
-                };
+                let Some(typed) = typed else { return Ok(()) };
                 typed.state = TypedState::Taken;
                 News::Taken(serde_json::from_slice(body)?)
             }
@@ -370,6 +352,20 @@ impl Session {
         };
         self.news.push_back(news);
         Ok(())
+    }
+}
+
+/// A hello, of a client that types if there is something to type.
+fn with_typing(hello: Hello, typed: Option<&Typed>) -> Hello {
+    let Some(Typed { what, id, state }) = typed else { return hello };
+    let returns = *state != TypedState::Waiting;
+    Hello {
+        stdin: true,
+        lines: what.is_line,
+        enter: what.is_apart.then_some(Enter::Apart),
+        exclusive: what.is_alone.then_some(Exclusive::Wait),
+        input: Some(InputIdentity { id: *id, returns, once: false }),
+        ..hello
     }
 }
 

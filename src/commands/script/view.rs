@@ -1,9 +1,18 @@
 //! The screen of an app's terminal, as a session shows it.
 
-use super::session::News;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::time::timeout;
+
+use super::super::find::Cure;
+use super::session::{News, Purpose, Session};
 use crate::core::screen::Screen;
 use crate::core::screen::shown::Shown;
+use crate::os::state::AppDir;
+use crate::types::limits;
 use crate::types::size::Size;
+use crate::types::stream::Position;
 
 /// See the module.
 #[derive(Default)]
@@ -11,6 +20,31 @@ pub(super) struct View {
     screen: Option<Screen>,
     /// A screen that comes, the number of bytes that it has, and its size.
     coming: Option<(Vec<u8>, u64, Size)>,
+}
+
+/// Opens a session that shows the screen of an app, and waits for the first one. `None` if the app has
+/// no terminal.
+pub(super) async fn open(dir: &AppDir) -> Result<Option<(Session, View)>> {
+    let purpose = Purpose { from: Some(Position::Now), shows_screen: true, ..Purpose::default() };
+    let mut session = Session::open(dir, purpose, (Some(Duration::ZERO), Cure::Start)).await?;
+    if !session.has_terminal() {
+        return Ok(None);
+    }
+    let name = dir.name();
+    let first = async {
+        let mut view = View::default();
+        while view.screen.is_none() {
+            let news = session.next().await?;
+            view.take(&news);
+            if let News::Over(_) = news {
+                bail!("app {name} has ended");
+            }
+        }
+        Ok(view)
+    };
+    let first = timeout(limits::ANSWER, first).await;
+    let view = first.with_context(|| format!("app {name}: no screen from its mux"))??;
+    Ok(Some((session, view)))
 }
 
 impl View {

@@ -1,6 +1,6 @@
 //! `wait`: returns when apps are ready, have said something, are quiet or have ended.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use regex_lite::{Captures, Match, Regex};
@@ -71,8 +71,7 @@ struct Met {
 
 impl Met {
     fn new(dir: &AppDir, condition: &'static str) -> Self {
-        let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-        Self { app: dir.name().to_string(), condition, time, ..Self::default() }
+        Self { app: dir.name().to_string(), condition, time: super::now(), ..Self::default() }
     }
 
     fn ended(dir: &AppDir, status: Option<AppStatus>) -> Self {
@@ -151,7 +150,7 @@ async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
     let mut exit = Exit::Done;
     while let Some(done) = waits.join_next().await {
         match done? {
-            (_, Ok(Ok(met))) if request.json => print(&(serde_json::to_string(&met)? + "\n"))?,
+            (_, Ok(Ok(met))) if request.json => print(&super::document(&met)?)?,
             (_, Ok(Ok(met))) => print(&met.line(is_only))?,
             (_, Ok(Err(error))) => exit = diagnostics::failed(&error, Exit::Failed),
             (dir, Err(_)) => {
@@ -219,7 +218,7 @@ impl<'a> Wait<'a> {
         let shows_screen = self.conditions.screen.is_some();
         let purpose = Purpose { from, shows_screen, ..Purpose::default() };
         let mut session = Session::open(self.dir, purpose, wait).await?;
-        if shows_screen && session.outputs().all(|stream| stream != Stream::Tty) {
+        if shows_screen && !session.has_terminal() {
             bail!(no_terminal(self.dir));
         }
         if self.conditions.ready || self.conditions.exit {

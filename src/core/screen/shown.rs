@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::Screen;
 use super::grid::{Cell, Row};
 use super::style::{Colour, Flags, Look, SELECTED};
@@ -28,7 +30,7 @@ pub struct Shown {
 }
 
 /// The modes that change what a terminal sends for a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KeyModes {
     /// Cursor keys are sent as `ESC O` (DECCKM).
     pub application_cursor: bool,
