@@ -95,30 +95,29 @@ fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
         Cli::from_arg_matches(&matches)
     };
     sys::share_heap();
-    let parsed = thread::scope(|scope| match Builder::new().spawn_scoped(scope, parse) {
+    thread::scope(|scope| match Builder::new().spawn_scoped(scope, parse) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
         // A service may have as many as it is allowed, and its hooks have to work.
         Err(_) => parse(),
-    });
-    // What a mux keeps is not to lie between what the parser has left.
-    sys::give_back_memory();
-    parsed
+    })
 }
 
 /// Executes a command line from which these mistakes were left out.
 fn begin(cli: Cli, wrong: &[String]) -> Exit {
+    let is_mux = match &cli.command {
+        Command::Run(args) => args.keeps() || process::is_kept(),
+        Command::Stream(_) | Command::Tty(_) | Command::Container(_) => true,
+        _ => false,
+    };
+    if is_mux {
+        // What it keeps is not to lie between what the parser has left.
+        sys::give_back_memory();
+    }
     match &cli.command {
         Command::Container(args) if args.for_engine => {
             diagnostics::start_for_engine(cli.log_level);
         }
-        command => {
-            let is_mux = match command {
-                Command::Run(args) => args.keeps() || process::is_kept(),
-                Command::Stream(_) | Command::Tty(_) | Command::Container(_) => true,
-                _ => false,
-            };
-            diagnostics::start(cli.log_level, is_mux);
-        }
+        _ => diagnostics::start(cli.log_level, is_mux),
     }
     for mistake in wrong {
         match &cli.command {

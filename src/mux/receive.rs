@@ -226,7 +226,9 @@ impl Mux {
         let input = hello.input.filter(|_| types.is_some() && self.files.notify.keeps());
         let position = input.and_then(|identity| self.recognise(id, identity));
         let rights = (hello.stdin && !self.types(id)).then(|| self.rights(id));
-        let (is_stopped, taken) = (self.is_output_stopped(), self.taken());
+        let is_stopped = self.is_output_stopped();
+        // Only a client that comes too late is told.
+        let taken = if self.input.is_open() { InputTaken::default() } else { self.taken() };
         let Some(client) = self.clients.get_mut(id) else { return Ok(()) };
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);

@@ -162,6 +162,9 @@ impl Mux {
 
     /// Tells those who listen what a client did.
     pub(crate) fn tell(&mut self, event: &ClientEvent) {
+        if self.clients.listeners().is_empty() {
+            return;
+        }
         let frame = FrameKind::Client.message(event);
         for at in 0..self.clients.listeners().len() {
             let Some(id) = self.clients.listeners().get(at).copied() else { return };
