@@ -213,7 +213,7 @@ impl EventsArgs {
     /// The events that are wanted.
     pub(crate) fn request(&self, given: Option<&PathBuf>) -> Result<EventsRequest> {
         let apps = self.apps.resolve(given, Guess::Service)?;
-        Ok(EventsRequest { apps, from: self.from, has_data: !self.no_data })
+        Ok(EventsRequest { apps, from: (!self.no_data).then_some(self.from) })
     }
 }
 

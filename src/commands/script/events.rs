@@ -21,10 +21,8 @@ use crate::wire::{AppStatus, ClientEvent, Gap};
 #[derive(Debug)]
 pub(crate) struct EventsRequest {
     pub(crate) apps: Vec<AppDir>,
-    /// Where the output begins.
-    pub(crate) from: Position,
-    /// Whether the output itself is an event.
-    pub(crate) has_data: bool,
+    /// Where the output begins, if that is an event.
+    pub(crate) from: Option<Position>,
 }
 
 /// The document of an event.
@@ -77,8 +75,8 @@ pub(crate) fn events(request: &EventsRequest) -> Result<Exit> {
 async fn print_all(request: &EventsRequest) -> Result<Exit> {
     let mut apps = JoinSet::new();
     for dir in &request.apps {
-        let (dir, from, has_data) = (dir.clone(), request.from, request.has_data);
-        apps.spawn(async move { print_events(&dir, from, has_data).await });
+        let (dir, from) = (dir.clone(), request.from);
+        apps.spawn(async move { print_events(&dir, from).await });
     }
     let mut exit = Exit::Done;
     while let Some(done) = apps.join_next().await {
@@ -89,8 +87,8 @@ async fn print_all(request: &EventsRequest) -> Result<Exit> {
     Ok(exit)
 }
 
-async fn print_events(dir: &AppDir, from: Position, has_data: bool) -> Result<()> {
-    let purpose = Purpose { from: Some(from), has_events: true, ..Purpose::default() };
+async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
+    let purpose = Purpose { from, has_events: true, ..Purpose::default() };
     let wait = (Some(Duration::ZERO), Cure::Start);
     let mut session = Session::open(dir, purpose, wait).await?;
     let mut output = Output::default();
@@ -103,7 +101,7 @@ async fn print_events(dir: &AppDir, from: Position, has_data: bool) -> Result<()
             }
         };
         let event = match &news {
-            News::Output(stream, bytes, end) if has_data => {
+            News::Output(stream, bytes, end) => {
                 output.print(dir, (*stream, bytes, *end), session.epoch())?;
                 continue;
             }
