@@ -16,7 +16,8 @@ pub(crate) struct AppFiles {
     pub(crate) made: Vec<&'static str>,
     /// The FIFOs that it hides at its end, for the next mux.
     pub(crate) kept: Vec<Stream>,
-    pub(crate) _lock: Lock,
+    /// Held as long as the name is this mux's.
+    pub(crate) lock: Option<Lock>,
 }
 
 impl AppFiles {

@@ -143,7 +143,7 @@ impl Mux {
         if let Err(e) = &outcome {
             self.abandon(e);
         }
-        self.clean_up();
+        self.finish();
         outcome
     }
 

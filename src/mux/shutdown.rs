@@ -85,6 +85,10 @@ impl Mux {
             let patience = ids.filter_map(|id| self.say_farewell(id, now, until)).min();
             let logged = self.finish_logs(now, until);
             let relayed = self.is_engine_finished(now, until);
+            if logged && self.is_last() {
+                // What is left to do is for those who are connected.
+                self.leave();
+            }
             self.phase = if self.clients.is_empty() && logged && relayed {
                 self.report_left();
                 Phase::Done
@@ -287,8 +291,19 @@ impl Mux {
         }
     }
 
-    /// Removes the files that this process made, and hides those that the next one needs.
-    pub(crate) fn clean_up(&self) {
+    /// Ends for good.
+    pub(crate) fn finish(&mut self) {
+        self.leave();
+        ClientLines::finish();
+        log::info!("app {}: the mux has ended", self.files.name());
+    }
+
+    /// Removes the files that this process made, and hides those that the next one needs. From then
+    /// on another mux may have the name.
+    fn leave(&mut self) {
+        if self.files.lock.is_none() {
+            return;
+        }
         if !self.has_next() {
             self.files.remove(LIFE);
         }
@@ -296,7 +311,6 @@ impl Mux {
         if self.life.pid.is_none() || !process::is_kept() {
             self.files.clean_up(self.life.is_kept());
         }
-        ClientLines::finish();
-        log::info!("app {}: the mux has ended", self.files.name());
+        self.files.lock = None;
     }
 }

@@ -255,7 +255,7 @@ impl Mux {
         Ok(Box::new(Self {
             phase: Phase::Ready,
             since,
-            files: AppFiles { dir, notify, made: ends.made, kept: ends.kept, _lock: lock },
+            files: AppFiles { dir, notify, made: ends.made, kept: ends.kept, lock: Some(lock) },
             poller,
             hub,
             sources: Sources::new(ends.sources),

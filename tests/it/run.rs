@@ -1,9 +1,12 @@
 //! `run`: the app's status, its signals, its children, and coming back to it.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::TryRecvError;
+use std::thread;
+use std::time::Duration;
 
 use iottymux::wire::FrameKind;
 use nix::sys::signal::{Signal, kill};
@@ -161,6 +164,43 @@ fn output_of_a_left_over_child_is_delivered() {
     assert_eq!(attach.ends(), 0);
     assert_eq!(attach.stdout.text(), "late\n");
     assert_eq!(mux.ends(), 0);
+}
+
+#[test]
+fn a_slow_client_does_not_keep_the_name_of_an_app_that_has_ended() {
+    let rig = Rig::new();
+    let script = "read x; head -c 400000 /dev/zero; exit 5";
+    let mut mux = rig.mux(run(&[], &["sh", "-c", script]));
+    let mut slow = rig.client("stdout");
+    rig.client("stdin").write_all(b"go\n").unwrap();
+    // It reads on, so it is waited for, and it comes to no end before this says so.
+    let (goes_on, told) = std::sync::mpsc::channel();
+    let reader = thread::spawn(move || {
+        let (mut piece, mut count) = ([0; 4096], 0);
+        loop {
+            if told.try_recv() == Err(TryRecvError::Empty) {
+                thread::sleep(Duration::from_millis(50));
+            }
+            match slow.read(&mut piece).unwrap() {
+                0 => return count,
+                len => count += len,
+            }
+        }
+    });
+    eventually("the name is free", || rig.try_status().is_none_or(|s| s.get("mux_pid").is_none()));
+    assert!(mux.child.try_wait().unwrap().is_none(), "all of it is in the kernel");
+    let mut next = rig.mux(run(&[], &["sh", "-c", "read x; echo \"next $x\"; exit 6"]));
+    let mut attach = rig.attach(&[]);
+    attach.stdin().write_all(b"go\n").unwrap();
+    assert_eq!((attach.ends(), attach.stdout.text()), (6, "next go\n".to_owned()));
+    assert_eq!(next.ends(), 6);
+    goes_on.send(()).unwrap();
+    drop(goes_on);
+    assert_eq!(reader.join().unwrap(), 400_000);
+    assert_eq!(mux.ends(), 5);
+    // What the next one has left is untouched.
+    let last = rig.command(["status", "--app", APP]).output().unwrap();
+    assert!(String::from_utf8_lossy(&last.stdout).contains("ended with status 6"), "{last:?}");
 }
 
 /// With the status that a shell has for it, and before anything is started.
@@ -586,7 +626,7 @@ fn a_programs_input_goes_on_over_muxes() {
         // A part of it, and the rest when the muxes have changed.
         let part = bytes.len() / 2;
         let (go, waits) = std::sync::mpsc::channel();
-        let program = std::thread::spawn(move || {
+        let program = thread::spawn(move || {
             input.write_all(&bytes.as_bytes()[..part]).unwrap();
             waits.recv().unwrap();
             input.write_all(&bytes.as_bytes()[part..]).unwrap();
