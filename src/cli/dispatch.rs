@@ -9,8 +9,8 @@ use std::thread::{self, Builder};
 use super::name::{Guess, WhichApp};
 use super::{
     Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices, PrepareArgs,
-    RunArgs, UnitsArgs, complete, container, containerd, enabled, habits, remote, resolve,
-    resolve_units, rkt, salvage,
+    RunArgs, UnitsArgs, complete, container, containerd, enabled, examples, habits, remote,
+    resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable;
 use crate::commands::enable::{self, How};
@@ -210,7 +210,10 @@ fn command(arguments: &[OsString]) -> clap::Command {
         });
         command.mut_subcommands(short)
     }
-    let command = Cli::command();
+    let command = match command_in(arguments) {
+        None => examples::grouped(Cli::command()),
+        Some(_) => Cli::command(),
+    };
     if arguments.iter().any(|word| word == "-h") { short(command) } else { command }
 }
 

@@ -1,4 +1,36 @@
-//! The ends of the long helps: an example for each command.
+//! What the helps have beside options: the commands in groups, and an example for each of them.
+
+/// The commands, by what people do with them.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Commands", &["run", "attach", "list", "status", "logs", "control", "stop", "kill", "rm"]),
+    ("Commands for services", &["enable", "disable", "units"]),
+    ("Commands for scripts", &["send", "ask", "wait", "screen", "events", "metrics"]),
+    ("Commands for units of systemd", &["stream", "tty"]),
+    ("This program", &["install", "completion"]),
+];
+
+/// Has the program's help list its commands in groups.
+pub(super) fn grouped(program: clap::Command) -> clap::Command {
+    use std::fmt::Write;
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let _ = writeln!(text, "{title}:");
+        for command in names.iter().filter_map(|name| program.find_subcommand(name)) {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let names = command
+                .get_visible_aliases()
+                .fold(command.get_name().to_owned(), |names, alias| names + ", " + alias);
+            let _ = writeln!(text, "  {names:<14}{about}");
+        }
+        text.push('\n');
+    }
+    program
+        .mut_subcommands(|command| command.hide(true))
+        .override_usage("iottymux [OPTIONS] <COMMAND>")
+        .help_template(format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}{{all-args}}{{after-help}}"
+        ))
+}
 
 pub(super) const PROGRAM: &str = "\
 Examples:
@@ -198,3 +230,23 @@ Examples:
   sudo iottymux install                            below /usr/local
   iottymux install --prefix ./root/usr             for an image
   systemd-sysusers                                 then make the user of the muxes";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let program = Cli::command();
+        let mut named: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        named.sort_unstable();
+        let visible = program.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut all: Vec<&str> = visible.map(clap::Command::get_name).collect();
+        all.sort_unstable();
+        assert_eq!(named, all);
+    }
+}
