@@ -194,9 +194,11 @@ fn help_of(command: Option<&str>) -> String {
 
 /// The name of the command that was typed, also for an alias.
 fn command_in(arguments: &[OsString]) -> Option<String> {
-    let cli = Cli::command();
-    let command = arguments.iter().find_map(|word| cli.find_subcommand(word));
-    command.map(|command| command.get_name().to_owned())
+    subcommand_in(&Cli::command(), arguments).map(|command| command.get_name().to_owned())
+}
+
+fn subcommand_in<'a>(cli: &'a clap::Command, arguments: &[OsString]) -> Option<&'a clap::Command> {
+    arguments.iter().find_map(|word| cli.find_subcommand(word))
 }
 
 /// The commands and options. `-h` fits a screen: it has one line for each option, without its
@@ -210,10 +212,10 @@ fn command(arguments: &[OsString]) -> clap::Command {
         });
         command.mut_subcommands(short)
     }
-    let command = match command_in(arguments) {
-        None => examples::grouped(Cli::command()),
-        Some(_) => Cli::command(),
-    };
+    let cli = Cli::command();
+    let has_command = subcommand_in(&cli, arguments).is_some();
+    // Each start comes here, and only the program's own help needs the groups.
+    let command = if has_command { cli } else { examples::grouped(cli) };
     if arguments.iter().any(|word| word == "-h") { short(command) } else { command }
 }
 

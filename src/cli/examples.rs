@@ -1,5 +1,7 @@
 //! What the helps have beside options: the commands in groups, and an example for each of them.
 
+use std::fmt::Write;
+
 /// The commands, by what people do with them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Commands", &["run", "attach", "list", "status", "logs", "control", "stop", "kill", "rm"]),
@@ -11,7 +13,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// Has the program's help list its commands in groups.
 pub(super) fn grouped(program: clap::Command) -> clap::Command {
-    use std::fmt::Write;
     let mut text = String::new();
     for (title, names) in GROUPS {
         let _ = writeln!(text, "{title}:");
