@@ -7,8 +7,7 @@ use regex_lite::Regex;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::find::Cure;
-use super::session::{News, Purpose, Session, Typing};
+use super::session::{AT_ONCE, News, Purpose, Session, Typing};
 use crate::core::screen::lines::{Part, PlainLines};
 use crate::os::diagnostics;
 use crate::os::print::print;
@@ -87,7 +86,7 @@ pub(crate) fn ask(request: &AskRequest) -> Result<Exit> {
 async fn answer(request: &AskRequest) -> Result<Exit> {
     let (dir, deadline) = (&request.dir, super::until(Some(request.timeout)));
     let purpose = Purpose { from: Some(Position::Now), ..Purpose::default() };
-    let session = Session::open(dir, purpose, (Some(Duration::ZERO), Cure::Start)).await?;
+    let session = Session::open(dir, purpose, AT_ONCE).await?;
     if matches!(request.end, AnswerEnd::Command) && !session.has_terminal() {
         bail!("app {} has no terminal, so it is no shell that marks commands", dir.name());
     }

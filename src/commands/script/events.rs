@@ -1,15 +1,13 @@
 //! `events`: what happens to apps, as JSON documents, a line each.
 
 use std::str;
-use std::time::Duration;
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::super::find::Cure;
-use super::session::{News, Purpose, Session};
+use super::session::{AT_ONCE, News, Purpose, Session};
 use crate::os::diagnostics;
 use crate::os::print::print;
 use crate::os::state::AppDir;
@@ -89,8 +87,7 @@ async fn print_all(request: &EventsRequest) -> Result<Exit> {
 
 async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
     let purpose = Purpose { from, has_events: true, ..Purpose::default() };
-    let wait = (Some(Duration::ZERO), Cure::Start);
-    let mut session = Session::open(dir, purpose, wait).await?;
+    let mut session = Session::open(dir, purpose, AT_ONCE).await?;
     let mut output = Output::default();
     loop {
         let news = match session.next().await {

@@ -8,9 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::time::{Instant, timeout_at};
 
-use super::super::find::Cure;
 use super::keys;
-use super::session::{News, Purpose, Session, Typing};
+use super::session::{AT_ONCE, News, Purpose, Session, Typing};
 use super::view;
 use crate::core::screen::shown::KeyModes;
 use crate::os::diagnostics;
@@ -92,7 +91,7 @@ async fn type_line(dir: &AppDir, line: &[u8], is_line: bool) -> Result<InputTake
 async fn type_into(dir: &AppDir, typing: Typing) -> Result<InputTaken> {
     let name = dir.name();
     let purpose = Purpose { typing: Some(typing), ..Purpose::default() };
-    let mut session = Session::open(dir, purpose, (Some(Duration::ZERO), Cure::Start)).await?;
+    let mut session = Session::open(dir, purpose, AT_ONCE).await?;
     let mut notice = Instant::now() + PATIENCE;
     let mut waits = String::new();
     loop {

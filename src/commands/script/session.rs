@@ -27,6 +27,8 @@ use crate::wire::{
 /// How long to wait for a mux, and what a person may do if it does not come.
 pub(super) type Wait = (Option<Duration>, Cure);
 
+/// For an app that runs now.
+pub(super) const AT_ONCE: Wait = (Some(Duration::ZERO), Cure::Start);
 /// For the mux that follows a killed one.
 const NEXT_MUX: Wait = (Some(limits::RECONNECT), Cure::Nothing);
 

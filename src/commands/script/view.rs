@@ -1,12 +1,9 @@
 //! The screen of an app's terminal, as a session shows it.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail};
 use tokio::time::timeout;
 
-use super::super::find::Cure;
-use super::session::{News, Purpose, Session};
+use super::session::{AT_ONCE, News, Purpose, Session};
 use crate::core::screen::Screen;
 use crate::core::screen::shown::Shown;
 use crate::os::state::AppDir;
@@ -26,7 +23,7 @@ pub(super) struct View {
 /// no terminal.
 pub(super) async fn open(dir: &AppDir) -> Result<Option<(Session, View)>> {
     let purpose = Purpose { from: Some(Position::Now), shows_screen: true, ..Purpose::default() };
-    let mut session = Session::open(dir, purpose, (Some(Duration::ZERO), Cure::Start)).await?;
+    let mut session = Session::open(dir, purpose, AT_ONCE).await?;
     if !session.has_terminal() {
         return Ok(None);
     }

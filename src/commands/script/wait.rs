@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::find::{self, Cure};
 use super::screen::no_terminal;
-use super::session::{News, Purpose, Session};
+use super::session::{AT_ONCE, News, Purpose, Session};
 use super::view::View;
 use crate::core::screen::lines::{Part, PlainLines};
 use crate::os::diagnostics;
@@ -212,7 +212,7 @@ impl<'a> Wait<'a> {
         // One that is to be ready may still have to start.
         let wait = match self.conditions {
             WaitConditions { ready: true, exit: false, .. } => (None, Cure::Nothing),
-            _ => (Some(Duration::ZERO), Cure::Start),
+            _ => AT_ONCE,
         };
         let from = self.conditions.needs_output().then_some(self.conditions.from);
         let shows_screen = self.conditions.screen.is_some();
