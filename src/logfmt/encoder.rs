@@ -160,8 +160,8 @@ pub trait Encoder: fmt::Debug + Send {
         None
     }
 
-    /// Whether it records the sizes of the app's terminal.
-    fn records_sizes(&self) -> bool {
+    /// Whether it has what happens at a terminal beside its output: sizes, and who comes and types.
+    fn is_recording(&self) -> bool {
         false
     }
 

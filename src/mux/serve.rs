@@ -12,6 +12,7 @@ use super::clients::ConnectionFailure;
 use super::clients::client::{Client, Role};
 use super::clients::session::SessionSide;
 use super::clients::state::{Inbound, Outbound, Sending};
+use super::logs::ClientDid;
 use super::peer::Peer;
 use super::poll::{Event, Interest, Token, log_watch};
 use super::{Mux, Phase};
@@ -162,6 +163,15 @@ impl Mux {
 
     /// Tells those who listen what a client did.
     pub(crate) fn tell(&mut self, event: &ClientEvent) {
+        let did = match event {
+            ClientEvent::Attached(who) => Some((ClientDid::Attached, *who)),
+            ClientEvent::Detached(who) => Some((ClientDid::Detached, *who)),
+            ClientEvent::Typed { .. } | ClientEvent::Resized(_) => None,
+        };
+        // A recording ends with its app, before the clients that are left.
+        if let Some((did, who)) = did.filter(|_| self.phase == Phase::Ready) {
+            self.logs.client(&mut self.hub, did, who);
+        }
         if self.clients.listeners().is_empty() {
             return;
         }

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, bail};
 
 use super::clients::client::Client;
 use super::clients::session::View;
+use super::logs::ClientDid;
 use super::source::pty;
 use super::terminal::Terminal;
 use super::terminal::turns::Viewer;
@@ -324,6 +325,7 @@ impl Mux {
         self.input.queue.push(id, typed, now);
         if may_type && found.has_keys {
             terminal.sizes.typed(id);
+            self.logs.client(&mut self.hub, ClientDid::Types, client.who(id));
         }
         if let Some(has_focus) = found.focus
             && let Some(session) = client.session_mut()

@@ -26,6 +26,7 @@ use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
+use nix::unistd::getuid;
 use serde_json::{Value, json};
 
 use crate::pair::pair;
@@ -63,9 +64,10 @@ fn read(path: &Path) -> (Value, Vec<(f64, char, String)>) {
     parse(&fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
 
-/// What the events are, without their times.
+/// What the events are, without their times and without clients.
 fn said(events: &[(f64, char, String)]) -> Vec<(char, &str)> {
-    events.iter().map(|(_, kind, text)| (*kind, text.as_str())).collect()
+    let all = events.iter().map(|(_, kind, text)| (*kind, text.as_str()));
+    all.filter(|(_, text)| !text.starts_with("iottymux: client ")).collect()
 }
 
 /// What there is of one kind, joined.
@@ -111,6 +113,47 @@ fn the_recording_has_output_size_and_on_request_input() {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o640, 0o755));
     }
+}
+
+#[test]
+fn the_recording_says_who_is_there_and_types() {
+    let rig = Rig::new();
+    let path = rig.file("app.cast");
+    let mux = recording(&rig, &path, &[]);
+    let mut app = rig.slave();
+    let uid = getuid();
+    let recorded = |did: &str, times: usize| {
+        let is_there =
+            || fs::read_to_string(&path).is_ok_and(|all| all.matches(did).count() == times);
+        eventually(did, is_there);
+    };
+    let mut clients = [1, 2].map(|nth| {
+        let client = rig.client("tty");
+        recorded("attached", nth);
+        client
+    });
+    for (at, text) in [(0, "a\r"), (0, "b\r"), (1, "secret\r")] {
+        clients[at].write_all(text.as_bytes()).unwrap();
+        expect(&mut app, text);
+    }
+    let [_one, two] = clients;
+    drop(two);
+    recorded("detached", 1);
+    end(mux);
+    let (_, events) = read(&path);
+    assert_eq!(joined(&events, 'i'), "");
+    let of_clients: Vec<_> = events
+        .iter()
+        .filter(|(_, kind, _)| *kind == 'm')
+        .map(|(.., text)| text.strip_prefix("iottymux: client ").unwrap().split_once(' ').unwrap())
+        .collect();
+    let [one, two] = [of_clients[0].0, of_clients[1].0];
+    let want = [(one, "attached"), (two, "attached"), (one, "types"), (two, "types")];
+    let want = [&want[..], &[(two, "detached")]].concat();
+    let want: Vec<_> =
+        want.iter().map(|(who, did)| (*who, format!("of user {uid} {did}"))).collect();
+    assert_eq!(of_clients, want.iter().map(|(who, did)| (*who, did.as_str())).collect::<Vec<_>>());
+    assert_ne!(one, two);
 }
 
 #[test]

@@ -19,6 +19,8 @@ use self::fifo::Fifo;
 use self::file::{Claims, LogFile};
 use self::journald::JournalSocket;
 use self::pipeline::memory::{LogMemory, MemoryLayout};
+pub(crate) use self::pipeline::notes::ClientDid;
+use self::pipeline::notes::ClientMark;
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
 use super::Mux;
@@ -40,7 +42,7 @@ use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Now;
 use crate::wire::logged::{Logged, LoggedFile, UNREADABLE};
-use crate::wire::{Answer, FrameKind, LogReport};
+use crate::wire::{Answer, FrameKind, LogReport, Who};
 
 /// How long a mux that gives up a log waits for the writer's report of the rest: it comes at once
 /// unless a write hangs.
@@ -101,6 +103,8 @@ impl Reopening {
 pub(crate) struct Logs {
     pub(crate) all: Vec<Log>,
     pub(crate) reopening: VecDeque<Reopening>,
+    /// The client that typed last.
+    typist: Option<u64>,
 }
 
 impl Logs {
@@ -108,6 +112,18 @@ impl Logs {
     pub(crate) fn resized(&mut self, hub: &mut Hub, size: Size) {
         for log in &mut self.all {
             log.resized(size, hub, Now::read());
+        }
+    }
+
+    /// A client did this; recordings include it, of what one types in a row only the first.
+    pub(crate) fn client(&mut self, hub: &mut Hub, did: ClientDid, who: Who) {
+        let typist = (did == ClientDid::Types).then_some(who.client);
+        if typist.is_some() && typist == self.typist {
+            return;
+        }
+        self.typist = typist.or(self.typist);
+        for log in &mut self.all {
+            log.client(ClientMark { did, who }, hub, Now::read());
         }
     }
 
@@ -189,7 +205,7 @@ pub(crate) fn open(
     for name in stored.take_all(STORED_LOG) {
         notify.forget(&name);
     }
-    Ok((Logs { all: logs, reopening: VecDeque::new() }, Logged::new(files)))
+    Ok((Logs { all: logs, reopening: VecDeque::new(), typist: None }, Logged::new(files)))
 }
 
 fn journal_socket() -> Result<JournalSocket> {

@@ -11,7 +11,7 @@
 
 mod losses;
 pub mod memory;
-mod notes;
+pub(crate) mod notes;
 pub(crate) mod number;
 mod pauses;
 mod queue;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use self::losses::Losses;
 use self::memory::{LogMemory, Snapshot, StateKeeper};
-use self::notes::{Note, Notes};
+use self::notes::{ClientMark, Note, Notes};
 use self::pauses::Pauses;
 use self::queue::Queue;
 use self::takeover::take_over;
@@ -250,8 +250,16 @@ impl Log {
 
     /// The app's terminal has this size from here on.
     pub fn resized(&mut self, size: Size, hub: &mut Hub, now: Now) {
-        if self.encoder.records_sizes() {
+        if self.encoder.is_recording() {
             let lost = self.notes.resized(end_of_terminal(hub), now.stamp, size);
+            self.noted(lost, hub, now);
+        }
+    }
+
+    /// A client did this.
+    pub(crate) fn client(&mut self, mark: ClientMark, hub: &mut Hub, now: Now) {
+        if self.encoder.is_recording() {
+            let lost = self.notes.client(end_of_terminal(hub), now.stamp, mark);
             self.noted(lost, hub, now);
         }
     }
@@ -472,6 +480,14 @@ impl Log {
                 let stamp = self.stamp.stamp();
                 self.encoder.encode_size(&mut self.queue.filling.bytes, stamp, size);
                 self.queue.filling.count(0, 0, stamp);
+            }
+            Some(Note::Client(mark)) => {
+                let text = mark.to_string();
+                let stream = self.encoder.own_stream();
+                let pieces = [text.as_bytes(), &[]];
+                let entry = Entry { stream, first: true, last: true, pieces };
+                self.encoder.encode(&mut self.queue.filling.bytes, &self.stamp, &entry);
+                self.queue.filling.count(0, 0, self.stamp.stamp());
             }
             None => {}
         }

@@ -1,17 +1,21 @@
-//! Sizes and input of a terminal, for a recording: each belongs to an offset of the app's output.
+//! Sizes, input and clients of a terminal, for a recording: each belongs to an offset of the app's
+//! output.
 //!
 //! Pure. A recording may be behind the app. So a note waits until the recording reaches the byte
 //! that the app printed next, which always begins a read. Invariant: the notes and their input have
 //! a limit each. The oldest notes are dropped, and their input is counted.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::time::Stamp;
+use crate::wire::Who;
 
-/// Notes (sizes of the terminal, input) that wait for a recording that is behind. At most about
-/// thirty per second come while the app waits, and a hanging target fails after `LOG_STUCK`.
+/// Notes (sizes of the terminal, input, clients) that wait for a recording that is behind. At most
+/// about thirty per second come while the app waits, if clients do not come and go without a pause,
+/// and a hanging target fails after `LOG_STUCK`.
 const RECORD_NOTES: usize = 1024;
 
 /// A note.
@@ -21,11 +25,42 @@ pub(crate) enum Note<'a> {
     Size(Size),
     /// The app was given input: these bytes, and perhaps more in the next note.
     Typed(&'a [u8]),
+    /// A client did this.
+    Client(ClientMark),
+}
+
+/// What a client did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientMark {
+    pub(crate) did: ClientDid,
+    pub(crate) who: Who,
+}
+
+/// See [`ClientMark`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientDid {
+    Attached,
+    Detached,
+    /// It types, after another one or as the first.
+    Types,
+}
+
+impl fmt::Display for ClientMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let did = match self.did {
+            ClientDid::Attached => "attached",
+            ClientDid::Detached => "detached",
+            ClientDid::Types => "types",
+        };
+        let Who { client, uid, .. } = self.who;
+        write!(f, "iottymux: client {client} of user {uid} {did}")
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum NoteKind {
     Size(Size),
+    Client(ClientMark),
     /// This many bytes.
     Typed(usize),
 }
@@ -59,6 +94,11 @@ impl Notes {
         self.push(PendingNote { at, stamp, what: NoteKind::Typed(bytes.len()) })
     }
 
+    /// A client did this. Returns the number of dropped bytes of input.
+    pub(crate) fn client(&mut self, at: u64, stamp: Stamp, mark: ClientMark) -> usize {
+        self.push(PendingNote { at, stamp, what: NoteKind::Client(mark) })
+    }
+
     fn push(&mut self, note: PendingNote) -> usize {
         self.list.push_back(note);
         let mut lost = 0;
@@ -81,6 +121,7 @@ impl Notes {
     pub(crate) fn first(&self) -> Option<Note<'_>> {
         Some(match self.list.front()?.what {
             NoteKind::Size(size) => Note::Size(size),
+            NoteKind::Client(mark) => Note::Client(mark),
             NoteKind::Typed(len) => {
                 let (piece, _) = self.typed.as_slices();
                 Note::Typed(&piece[..piece.len().min(len)])
