@@ -168,6 +168,8 @@ Examples:
   iottymux screen top --ansi                       with colours
   iottymux screen vim --json | jq .cursor          for programs
   iottymux screen top --follow --json              a line for each change
+  iottymux screen vim --svg >vim.svg               a picture
+  iottymux screen shell --history 50               with lines that scrolled off
   iottymux wait top --screen 'load average'        wait for something on the screen
 
 An app that has ended shows what its last 4 KiB of output say.";

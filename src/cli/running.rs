@@ -9,13 +9,14 @@ use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
 use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg, SomeAppsArg};
-use super::values;
+use super::values::{self, Tail};
 use crate::commands::script::ask::{self, AnswerEnd, AskRequest};
 use crate::commands::script::events::EventsRequest;
 use crate::commands::script::screen::{ScreenForm, ScreenRequest};
 use crate::commands::script::send::{SendRequest, Sent};
 use crate::commands::script::wait::{WaitConditions, WaitRequest};
 use crate::os::state::AppDir;
+use crate::types::limits;
 use crate::types::stream::Position;
 
 #[derive(Debug, Args)]
@@ -171,15 +172,23 @@ impl WaitArgs {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct ScreenArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
     /// Print colours and links, too.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, group = "form")]
     ansi: bool,
     /// Print JSON: size, cursor, title, modes, and the rows with their looks.
-    #[arg(long)]
+    #[arg(long, group = "form")]
     json: bool,
+    /// Print a picture, as SVG.
+    #[arg(long, group = "form", conflicts_with = "follow")]
+    svg: bool,
+    /// Print this many rows above the screen, too, or all.
+    #[arg(long, value_name = "ROWS", default_value = "0", hide_default_value = true,
+          value_parser = values::tail, conflicts_with = "follow")]
+    history: Tail,
     /// Print it again whenever it has changed and been quiet for 0.1 s.
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -191,9 +200,12 @@ impl ScreenArgs {
         let form = match self {
             Self { ansi: true, .. } => ScreenForm::Ansi,
             Self { json: true, .. } => ScreenForm::Json,
+            Self { svg: true, .. } => ScreenForm::Svg,
             _ => ScreenForm::Text,
         };
-        ScreenRequest { dir, form, follow: self.follow }
+        let Tail(rows) = self.history;
+        let above = rows.unwrap_or(usize::MAX).min(limits::SCROLLBACK_MOST);
+        ScreenRequest { dir, form, above, follow: self.follow }
     }
 }
 

@@ -150,7 +150,7 @@ pub(crate) fn signal(text: &str) -> Result<Signal, String> {
     number.or_else(named).ok_or_else(|| "expected a signal such as TERM, SIGHUP or 9".to_owned())
 }
 
-/// How many lines `logs` begins with: `None` for all.
+/// How many lines `logs` begins with, and `screen` prints above: `None` for all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail(pub(crate) Option<usize>);
 

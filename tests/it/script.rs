@@ -299,6 +299,38 @@ fn apps_are_waited_for_from_before_their_start_to_their_end() {
     assert_eq!(outcome(rig.run(&["wait", "nobody", "--exit"])).0, 1);
 }
 
+/// Says seven lines, the last in colour, and waits.
+const LINES: &str = "stty -echo; for n in 1 2 3 4 5 6; do echo \"line $n\"; done; \
+    printf '\\033[1;32ma < b & c\\033[m'; read x";
+
+#[test]
+fn what_scrolled_off_is_seen_and_a_picture_is_drawn() {
+    let rig = Rig::new();
+    let mut app = run(&rig, &["-t", "--size", "3x20"], &["sh", "-c", LINES]);
+    answers(&rig, &["wait", APP, "--screen", "^a < b"], 0, "a < b\n");
+    answers(&rig, &["screen", APP], 0, "line 5\nline 6\na < b & c\n");
+    let two = "line 3\nline 4\nline 5\nline 6\na < b & c\n";
+    answers(&rig, &["screen", APP, "--history", "2"], 0, two);
+    let all = format!("line 1\nline 2\n{two}");
+    answers(&rig, &["screen", APP, "--history", "all"], 0, &all);
+    let (_, stdout, _) = outcome(rig.run(&["screen", APP, "--json", "--history", "1"]));
+    let shown = &documents(&stdout)[0];
+    assert_eq!(shown["above"], json!([{"text": "line 4"}]));
+    assert_eq!(shown["rows"].as_array().unwrap().len(), 3);
+    let (code, svg, _) = outcome(rig.run(&["screen", APP, "--svg", "--history", "1"]));
+    assert_eq!(code, 0);
+    assert!(svg.contains("viewBox=\"0 0 196 100\""), "{svg}");
+    let green = "fill=\"#00cd00\" font-weight=\"bold\">a &lt; b &amp; c</text>";
+    assert!(svg.contains(">line 4</text>") && svg.contains(green), "{svg}");
+    assert!(!svg.contains(">line 3</text>"), "{svg}");
+    let mut end = rig.attach(&["--mode", "tty-in"]);
+    end.stdin().write_all(b"\r").unwrap();
+    assert_eq!(app.ends(), 0);
+    // After the end, too.
+    let (code, stdout, _) = outcome(rig.run(&["screen", APP, "--history", "all"]));
+    assert_eq!((code, stdout.as_str()), (0, all.as_str()));
+}
+
 /// Draws on the alternate screen, with a title, a colour and a cursor, and then what is typed.
 const DRAWS: &str = "stty -echo; printf '\\033[?1049h\\033[?1h\\033[?2004h\\033[?1002h\\033]2;the title\\007'; \
     printf '\\033[2;3H\\033[1;31mred\\033[m plain\\033[4;1H'; \

@@ -31,6 +31,8 @@ pub(crate) enum ScreenForm {
     Ansi,
     /// A JSON document.
     Json,
+    /// A picture.
+    Svg,
 }
 
 /// A screen that is wanted.
@@ -38,6 +40,8 @@ pub(crate) enum ScreenForm {
 pub(crate) struct ScreenRequest {
     pub(crate) dir: AppDir,
     pub(crate) form: ScreenForm,
+    /// The most rows above it.
+    pub(crate) above: usize,
     /// Whether it is printed again when it has changed.
     pub(crate) follow: bool,
 }
@@ -48,7 +52,7 @@ pub(crate) fn screen(request: &ScreenRequest) -> Result<Exit> {
 }
 
 async fn show(request: &ScreenRequest) -> Result<Exit> {
-    let opened = match view::open(&request.dir).await {
+    let opened = match view::open(&request.dir, request.above).await {
         Ok(opened) => opened,
         Err(e) => return show_last(request, e),
     };
@@ -85,6 +89,7 @@ fn print_screen(request: &ScreenRequest, shown: &Shown) -> Result<()> {
         ScreenForm::Text => shown.lines(),
         ScreenForm::Ansi => shown.ansi(),
         ScreenForm::Json => super::document(&JsonScreen::new(shown))?,
+        ScreenForm::Svg => shown.svg(),
     };
     let parts = request.follow && request.form != ScreenForm::Json;
     print(&if parts { text + "\u{c}\n" } else { text })
@@ -112,7 +117,7 @@ fn show_last(request: &ScreenRequest, error: anyhow::Error) -> Result<Exit> {
     let Some(tail) = streams.iter().find(|tail| tail.stream == Stream::Tty) else {
         bail!(no_terminal(&request.dir));
     };
-    let mut screen = Screen::new(Size::DEFAULT);
+    let mut screen = Screen::new(Size::DEFAULT).showing_above(request.above);
     screen.process(tail.tail.as_bytes());
     print_screen(request, &screen.shown())?;
     diagnostics::say(&format!("{error}"));
@@ -128,6 +133,8 @@ struct JsonScreen<'a> {
     title: Option<&'a str>,
     alternate: bool,
     keys: KeyModes,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    above: Vec<JsonRow<'a>>,
     rows: Vec<JsonRow<'a>>,
 }
 
@@ -179,6 +186,7 @@ impl<'a> JsonScreen<'a> {
             title: shown.title.as_deref(),
             alternate: shown.is_alternate,
             keys: shown.keys,
+            above: shown.above.iter().map(row).collect(),
             rows: shown.rows.iter().map(row).collect(),
         }
     }

@@ -115,7 +115,7 @@ async fn type_into(dir: &AppDir, typing: Typing) -> Result<InputTaken> {
 
 /// What the app makes of keys, if it has a terminal.
 async fn key_modes(dir: &AppDir) -> Result<Option<KeyModes>> {
-    let opened = view::open(dir).await?;
+    let opened = view::open(dir, 0).await?;
     Ok(opened.and_then(|(_, view)| view.shown()).map(|shown| shown.keys))
 }
 

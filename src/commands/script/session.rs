@@ -19,9 +19,9 @@ use crate::types::{escape, limits};
 use crate::wire::endpoints::Endpoints;
 use crate::wire::session::{self, Patience};
 use crate::wire::{
-    AppStatus, Begin, ClientEvent, Decoder, Enter, Exclusive, FrameKind, Gap, Hello, InputId,
-    InputIdentity, InputPosition, InputTaken, Item, Redraw, Redrawn, Refusal, Report, Rights, Want,
-    Welcome,
+    AppStatus, Begin, ClientEvent, Decoder, Enter, Exclusive, FrameKind, Gap, Hello, History,
+    InputId, InputIdentity, InputPosition, InputTaken, Item, Redraw, Redrawn, Refusal, Report,
+    Rights, Want, Welcome,
 };
 
 /// How long to wait for a mux, and what a person may do if it does not come.
@@ -88,6 +88,8 @@ pub(super) struct Purpose {
     pub(super) from: Option<Position>,
     /// Begin with the screen of its terminal.
     pub(super) shows_screen: bool,
+    /// With the lines above that.
+    pub(super) has_history: bool,
     /// Tell what other clients do.
     pub(super) has_events: bool,
     pub(super) typing: Option<Typing>,
@@ -131,7 +133,7 @@ impl Typed {
 impl Session {
     /// Begins a session.
     pub(super) async fn open(dir: &AppDir, purpose: Purpose, wait: Wait) -> Result<Self> {
-        let Purpose { from, shows_screen, has_events, typing } = purpose;
+        let Purpose { from, shows_screen, has_history, has_events, typing } = purpose;
         if (from.is_some() || typing.is_some())
             && let Some(why) = enable::waits_for_restart(dir)
         {
@@ -139,7 +141,8 @@ impl Session {
         }
         let typed = typing.map(Typed::new);
         let redraw = shows_screen.then_some(Redraw::Screen);
-        let hello = Hello { redraw, events: has_events, ..Hello::default() };
+        let history = has_history.then_some(History::Before);
+        let hello = Hello { redraw, history, events: has_events, ..Hello::default() };
         let first = with_typing(hello.clone(), typed.as_ref());
         let first = move |endpoints: &Endpoints| {
             let outputs = endpoints.streams().into_iter().map(|(stream, _)| stream);

@@ -14,22 +14,29 @@ use crate::types::stream::Position;
 /// See the module.
 #[derive(Default)]
 pub(super) struct View {
+    /// The most rows above the screen.
+    above: usize,
     screen: Option<Screen>,
     /// A screen that comes, the number of bytes that it has, and its size.
     coming: Option<(Vec<u8>, u64, Size)>,
 }
 
-/// Opens a session that shows the screen of an app, and waits for the first one. `None` if the app has
-/// no terminal.
-pub(super) async fn open(dir: &AppDir) -> Result<Option<(Session, View)>> {
-    let purpose = Purpose { from: Some(Position::Now), shows_screen: true, ..Purpose::default() };
+/// Opens a session that shows the screen of an app with this many rows above, and waits for the first
+/// one. `None` if the app has no terminal.
+pub(super) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, View)>> {
+    let purpose = Purpose {
+        from: Some(Position::Now),
+        shows_screen: true,
+        has_history: above > 0,
+        ..Purpose::default()
+    };
     let mut session = Session::open(dir, purpose, AT_ONCE).await?;
     if !session.has_terminal() {
         return Ok(None);
     }
     let name = dir.name();
     let first = async {
-        let mut view = View::default();
+        let mut view = View { above, ..View::default() };
         while view.screen.is_none() {
             let news = session.next().await?;
             view.take(&news);
@@ -70,7 +77,7 @@ impl View {
     fn draw(&mut self) -> bool {
         let is_whole = |(bytes, len, _): &mut (Vec<u8>, u64, Size)| bytes.len() as u64 >= *len;
         let Some((bytes, _, size)) = self.coming.take_if(is_whole) else { return false };
-        let mut screen = Screen::new(size);
+        let mut screen = Screen::new(size).showing_above(self.above);
         screen.process(&bytes);
         self.screen = Some(screen);
         true

@@ -28,6 +28,7 @@ pub mod replies;
 pub mod scan;
 pub mod shown;
 mod style;
+mod svg;
 mod tabs;
 mod text;
 
@@ -84,6 +85,14 @@ impl Screen {
     #[must_use]
     pub fn keeping(mut self, lines: usize) -> Self {
         self.state.model.history.keeps = lines;
+        self
+    }
+
+    /// Keeps these rows that scroll off the main screen, to be [shown](Self::shown). A change of size
+    /// ends that.
+    #[must_use]
+    pub fn showing_above(mut self, rows: usize) -> Self {
+        self.state.model.keeps = rows;
         self
     }
 

@@ -25,6 +25,8 @@ pub struct Shown {
     pub is_alternate: bool,
     /// What the app makes of keys.
     pub keys: KeyModes,
+    /// The rows that scrolled off the main screen, as many as the screen keeps.
+    pub above: Vec<Vec<Run>>,
     /// The rows, from the top. Blanks at their ends are left out.
     pub rows: Vec<Vec<Run>>,
 }
@@ -47,6 +49,8 @@ pub struct KeyModes {
 pub struct Run {
     /// The characters.
     pub text: String,
+    /// The columns that they take.
+    pub(crate) cols: u16,
     pub(crate) look: Look,
     /// The colour of the underline, if it is another one.
     pub(crate) underline: Colour,
@@ -104,7 +108,8 @@ impl Shown {
 
     /// The text of all rows up to the last one that has any, each with a line end.
     pub fn lines(&self) -> String {
-        let mut rows: Vec<String> = self.rows.iter().map(|row| Self::text(row) + "\n").collect();
+        let rows = self.above.iter().chain(&self.rows);
+        let mut rows: Vec<String> = rows.map(|row| Self::text(row) + "\n").collect();
         while rows.pop_if(|row| *row == "\n").is_some() {}
         rows.concat()
     }
@@ -112,7 +117,7 @@ impl Shown {
     /// The same with the looks of the characters, as sequences for a terminal.
     pub fn ansi(&self) -> String {
         let mut out = String::new();
-        for row in self.used() {
+        for row in self.above.iter().chain(self.used()) {
             let mut link: Option<&str> = None;
             for run in row {
                 if run.link.as_deref() != link {
@@ -156,6 +161,7 @@ impl Screen {
                 mouse: modes.reports_mouse(),
                 kitty: modes.keyboard(),
             },
+            above: model.above.iter().map(|row| self.runs(row)).collect(),
             rows: model.screen(false).iter().map(|row| self.runs(row)).collect(),
         }
     }
@@ -167,7 +173,10 @@ impl Screen {
             self.add(&mut runs, cell);
         }
         if let Some(last) = runs.last_mut().filter(|last| last.is_plain()) {
-            last.text.truncate(last.text.trim_end_matches(' ').len());
+            let len = last.text.trim_end_matches(' ').len();
+            let blanks = u16::try_from(last.text.len() - len).unwrap_or(u16::MAX);
+            last.cols = last.cols.saturating_sub(blanks);
+            last.text.truncate(len);
         }
         runs.retain(|run| !run.text.is_empty());
         runs
@@ -179,11 +188,15 @@ impl Screen {
         let look = Look { extra: 0, flags, ..cell.look };
         let (underline, link) = (extra.underline, extra.link);
         let text = if cell.text == '\0' { ' ' } else { cell.text };
+        let wide = 1 + u16::from(cell.has(Flags::WIDE));
         let is_alike =
             |run: &&mut Run| run.look == look && run.underline == underline && run.link == link;
         match runs.last_mut().filter(is_alike) {
-            Some(run) => run.text.push(text),
-            None => runs.push(Run { text: text.into(), look, underline, link }),
+            Some(run) => {
+                run.text.push(text);
+                run.cols += wide;
+            }
+            None => runs.push(Run { text: text.into(), cols: wide, look, underline, link }),
         }
         if let Some(run) = runs.last_mut() {
             run.text.push_str(&extra.marks);
