@@ -320,7 +320,7 @@ fn what_scrolled_off_is_seen_and_a_picture_is_drawn() {
     let (code, svg, _) = outcome(rig.run(&["screen", APP, "--svg", "--history", "1"]));
     assert_eq!(code, 0);
     assert!(svg.contains("viewBox=\"0 0 196 100\""), "{svg}");
-    let green = "fill=\"#00cd00\" font-weight=\"bold\">a &lt; b &amp; c</text>";
+    let green = "fill=\"#00ff00\" font-weight=\"bold\">a &lt; b &amp; c</text>";
     assert!(svg.contains(">line 4</text>") && svg.contains(green), "{svg}");
     assert!(!svg.contains(">line 3</text>"), "{svg}");
     let mut end = rig.attach(&["--mode", "tty-in"]);

@@ -114,9 +114,8 @@ impl Shown {
         let title = escaped(self.title.as_deref().unwrap_or("A terminal"));
         let [red, green, blue] = BACK;
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" xml:space=\"preserve\" \
              font-family=\"monospace\" font-size=\"14\">\n<title>{title}</title>\n\
-             <style>text{{white-space:pre}}</style>\n\
              <path fill=\"#{red:02x}{green:02x}{blue:02x}\" d=\"M0 0h{width:.0}v{height:.0}H0z\"/>\n"
         );
         let place = |row: u32, col: u16| {
@@ -140,7 +139,10 @@ impl Shown {
 fn draw(out: &mut String, run: &Run, (x, y): (f64, f64)) {
     let Run { text, look, underline, cols, .. } = run;
     let is_inverse = look.flags.has(Flags::INVERSE);
-    let (text_colour, back) = (rgb(look.text, TEXT), rgb(look.back, BACK));
+    let named = look.text.index().filter(|index| *index < 8 && look.flags.has(Flags::BOLD));
+    // As xterm does: programs write what is hardly readable in bold black.
+    let text_colour = named.map_or_else(|| rgb(look.text, TEXT), |index| of_palette(index + 8));
+    let back = rgb(look.back, BACK);
     let (text_colour, back) = if is_inverse { (back, text_colour) } else { (text_colour, back) };
     if back != BACK {
         rectangle(out, (x, y), *cols, back);
