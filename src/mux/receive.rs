@@ -521,8 +521,9 @@ impl Mux {
             return;
         }
         // Before it: the app may answer at once.
-        let is_ending = self.input.queue.awaits_delivery();
-        let taken = if is_ending { self.taken() } else { InputTaken::default() };
+        let is_due = self.input.queue.is_due();
+        let now_taken = if is_due { self.taken() } else { InputTaken::default() };
+        let from = self.input.queue.queue.delivered();
         let (logs, hub) = (&mut self.logs, &mut self.hub);
         let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
         let tty = self.sources.tty();
@@ -536,8 +537,11 @@ impl Mux {
                     let position = InputPosition { offset, unknown: 0 };
                     self.notify(id, &FrameKind::StdinQueued.message(&position));
                 }
-                while let Some(id) = self.input.queue.delivered() {
-                    self.input_delivered(id, &taken);
+                if moved {
+                    self.input.queue.given(from, &now_taken);
+                }
+                while let Some((id, taken)) = self.input.queue.delivered() {
+                    self.input_delivered(id, taken.as_ref().unwrap_or(&now_taken));
                 }
                 if moved {
                     self.resume_typing();

@@ -215,6 +215,14 @@ fn the_mux_says_what_the_app_had_written_before_it_took_the_input() {
     let outputs = json!([{"stream": "stdout", "offset": 4}, {"stream": "stderr", "offset": 0}]);
     assert_eq!(taken(b"one\n"), outputs);
     reader.wait_for("one\n");
+    // Also if the end of the input comes after the answer.
+    let mut session = Session::new(&rig, &json!({"version": 1, "stdin": true}));
+    session.send(FrameKind::Stdin, b"early\n");
+    reader.wait_for("early\n");
+    app.write_all(b"answer").unwrap();
+    expect(rig.client("stdout"), "answer");
+    session.send(FrameKind::StdinEof, b"");
+    assert_eq!(session.wait_told(FrameKind::StdinDone)["outputs"], outputs);
     // What nobody has read yet was written before, too.
     let lazy = rig.client("stdout");
     let _full = held_back(&rig, &mux);

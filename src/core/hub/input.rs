@@ -19,7 +19,7 @@ use self::queue::{InputQueue, InputRecord};
 use super::ClientId;
 use crate::types::limits;
 use crate::types::rights::Right;
-use crate::wire::{InputIdentity, InputPosition};
+use crate::wire::{InputIdentity, InputPosition, InputTaken};
 
 /// Bytes that a disconnected client counts besides its input: the memory for its record.
 const LEFT_WRITER: usize = 512;
@@ -47,6 +47,9 @@ struct Typist {
     enter_apart: bool,
     /// When it was served last, by [`Input::served`].
     served: u64,
+    /// Where its queued bytes end, and where the app was given the last of them, if it was.
+    queued: u64,
+    taken: Option<InputTaken>,
     ended: bool,
     /// Its client has gone.
     left: bool,
@@ -74,6 +77,16 @@ struct KeptPosition {
     held: usize,
     /// Bytes that were acknowledged, or will be with the next [`Input::next_acknowledged`].
     acknowledged: u64,
+}
+
+/// A client that has ended.
+#[derive(Debug)]
+struct Ended {
+    id: ClientId,
+    /// Once the app has been given all up to here, it has all of this client's.
+    at: u64,
+    queued: u64,
+    taken: Option<InputTaken>,
 }
 
 /// A client in the middle of a line.
@@ -107,8 +120,8 @@ pub(crate) struct Input {
     served: u64,
     /// Offsets of queued returns that come in a read of their own.
     enters: VecDeque<u64>,
-    /// Writers that ended, with the offset after their last byte.
-    ends: VecDeque<(u64, ClientId)>,
+    /// Writers that ended.
+    ends: VecDeque<Ended>,
     /// The clients that have named their input.
     records: BTreeMap<ClientId, InputRecord>,
     /// Clients of whom much was queued since the last acknowledgement.
@@ -145,6 +158,8 @@ impl Input {
             waiting,
             enter_apart: false,
             served,
+            queued: 0,
+            taken: None,
             ended: false,
             left: false,
             kept: None,
@@ -203,6 +218,7 @@ impl Input {
         let position = self.queue.position(record);
         self.records.insert(id, record);
         if let Some(writer) = self.writers.get_mut(&id) {
+            writer.queued = if identity.returns { self.queue.end() } else { 0 };
             let (received, acknowledged) = (position.offset, position.offset);
             writer.kept = Some(KeptPosition { record, received, held: 0, acknowledged });
         }
@@ -344,9 +360,19 @@ impl Input {
         self.waiting.pop_front()
     }
 
-    /// Whether some input of a client that has ended is not known to be with the app.
-    pub(crate) fn awaits_delivery(&self) -> bool {
-        !self.ends.is_empty() || self.writers.values().any(|writer| writer.ended)
+    /// Whether the app may be given input now, or a client's end becomes known.
+    pub(crate) fn is_due(&self) -> bool {
+        let has_ended = || self.writers.values().any(|writer| writer.ended);
+        self.queue.len() > 0 || !self.ends.is_empty() || has_ended()
+    }
+
+    /// The app was given the bytes from this offset of the queue on, after it had written so much.
+    pub(crate) fn given(&mut self, from: u64, taken: &InputTaken) {
+        let writers = self.writers.values_mut().map(|w| (w.queued, &mut w.taken));
+        let ended = self.ends.iter_mut().map(|end| (end.queued, &mut end.taken));
+        for (_, last) in writers.chain(ended).filter(|(queued, _)| *queued > from) {
+            *last = Some(taken.clone());
+        }
     }
 
     /// The client whose input alone goes on.
@@ -379,19 +405,19 @@ impl Input {
         self.at_work().any(|(other, writer)| other != id && writer.merge == Merge::Lines)
     }
 
-    /// The next client of those that ended and whose every byte is with the app.
-    pub(crate) fn delivered(&mut self) -> Option<ClientId> {
-        let (end, id) = *self.ends.front()?;
-        if end > self.queue.delivered() {
+    /// The next client of those that ended and whose every byte is with the app, and where that was
+    /// given the last of them.
+    pub(crate) fn delivered(&mut self) -> Option<(ClientId, Option<InputTaken>)> {
+        let delivered = self.queue.delivered();
+        if self.ends.front()?.at > delivered {
             return None;
         }
-        self.ends.pop_front();
-        Some(id)
+        self.ends.pop_front().map(|end| (end.id, end.taken))
     }
 
     /// The clients that have not ended, or whose bytes are not all with the app.
     pub(crate) fn undelivered(&self) -> Vec<ClientId> {
-        self.writers.keys().copied().chain(self.ends.iter().map(|(_, id)| *id)).collect()
+        self.writers.keys().copied().chain(self.ends.iter().map(|end| end.id)).collect()
     }
 
     /// The app has ended: forgets what was queued for it. Returns the clients that have ended and
@@ -402,10 +428,10 @@ impl Input {
         self.enters.clear();
         self.turn = None;
         let (lost, taken): (VecDeque<_>, VecDeque<_>) =
-            self.ends.drain(..).partition(|(end, _)| *end > delivered);
+            self.ends.drain(..).partition(|end| end.at > delivered);
         self.ends = taken;
         self.advance(now);
-        lost.into_iter().map(|(_, id)| id).collect()
+        lost.into_iter().map(|end| end.id).collect()
     }
 
     /// Forgets everything that the app has not been given, and all writers: its input is closed. A
@@ -511,6 +537,10 @@ impl Input {
             }
         }
         self.queue.append(pieces, client);
+        let (len, at) = (pieces[0].len() + pieces[1].len(), self.queue.end());
+        if let Some(writer) = self.writers.get_mut(&id).filter(|_| len > 0) {
+            (writer.queued, writer.taken) = (at, None);
+        }
         if let Some(Typist { kept: Some(kept), .. }) = self.writers.get_mut(&id)
             && let Some((_, position)) = client
             && position - kept.acknowledged >= limits::ACKNOWLEDGED
@@ -518,9 +548,8 @@ impl Input {
             kept.acknowledged = position;
             self.acknowledged.push_back((id, position));
         }
-        if ended {
-            self.ends.push_back((self.queue.end(), id));
-            self.writers.remove(&id);
+        if ended && let Some(Typist { queued, taken, .. }) = self.writers.remove(&id) {
+            self.ends.push_back(Ended { id, at, queued, taken });
         }
     }
 
