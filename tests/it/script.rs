@@ -473,6 +473,26 @@ fn a_person_types_on_while_scripts_ask() {
     local.shown.wait_for("you can type again");
 }
 
+/// The rules of docs/protocol.md that any mux must follow.
+#[test]
+fn the_mux_conforms_to_the_protocol() {
+    if !is_installed("python3") {
+        return skip("python3", "it is not installed");
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/conformance.py");
+    for kind in [&[][..], &["-t"]] {
+        let rig = Rig::new();
+        let _app = run(&rig, kind, &["cat"]);
+        let mut python = Command::new("python3");
+        python.args(["-B", script, APP]).env("IOTTYMUX_STATE_DIR", rig.state());
+        python.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (code, stdout, stderr) = outcome(Proc::spawn(python));
+        let is_followed = |line: &str| line.ends_with(": ok");
+        assert!(stdout.lines().count() > 10 && stdout.lines().all(is_followed), "{stdout}{stderr}");
+        assert_eq!(code, 0);
+    }
+}
+
 /// The client of docs/examples, in another language: it speaks what docs/protocol.md says.
 #[test]
 fn a_client_in_python_reads_types_and_sees() {
