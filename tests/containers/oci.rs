@@ -211,8 +211,10 @@ fn the_engines_input_is_typed_and_its_end_is_the_end() {
     });
     client.stdin().write_all(b"of a client\n").unwrap();
     stdout.wait_for("of a client\n");
+    let mut ask = rig.client(&["ask", "input", "of a script", "--until", "script"]);
+    assert_eq!((ask.ends(), ask.stdout.text().as_str()), (0, "of a script\n"));
     drop(container.stdin.take());
-    assert_eq!(stdout.text(), "of the engine\nof a client\ndone\n");
+    assert_eq!(stdout.text(), "of the engine\nof a client\nof a script\ndone\n");
     assert_eq!(client.ends(), 0);
     assert_eq!(client.stdout.text(), stdout.text());
 }
@@ -299,6 +301,8 @@ fn a_terminal_is_shared_with_the_engine() {
     tcsetwinsize(&engine, size(50, 132)).unwrap();
     engine.write_all(b"by the engine\n").unwrap();
     shown.wait_for("got by the engine\r\n");
+    let mut ask = rig.client(&["ask", "tty", "by a script", "--until", "^got .*"]);
+    assert_eq!((ask.ends(), ask.stdout.text().as_str()), (0, "got by a script\n"));
     eventually("the app has the engine's size", || {
         nudge(&|| (&engine).write_all(b"\n").unwrap());
         shown.so_far().contains("50 132\r\n")

@@ -245,6 +245,31 @@ fn an_answer_goes_on_under_the_next_mux() {
     }
 }
 
+/// What others print meanwhile on the same output comes between, and on another one it does not.
+#[test]
+fn an_answer_beside_a_flood() {
+    let flood = "while seq 300; do sleep 0.01; done";
+    let answers = "while read x; do echo \"<$x>\"; done; kill $!";
+    for (options, to) in [(&["-t"][..], ""), (&[], ""), (&[], " >&2")] {
+        let rig = Rig::new();
+        let script = format!("{{ {flood}; }}{to} & {answers}");
+        let _app = run(&rig, options, &["sh", "-c", &script]);
+        for number in 0..20 {
+            let until = format!("^<q{number}>");
+            let question = format!("q{number}");
+            let (code, stdout, stderr) =
+                outcome(rig.run(&["ask", APP, &question, "--until", &until, "--json"]));
+            assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+            let of_answer: Vec<Value> = documents(&stdout)
+                .into_iter()
+                .filter(|document| document["text"].as_str().is_some_and(|text| text.contains('<')))
+                .collect();
+            assert_eq!(of_answer.len(), 1, "{of_answer:?}");
+            assert_eq!(of_answer[0]["text"], json!(format!("<q{number}>")));
+        }
+    }
+}
+
 #[test]
 fn output_is_waited_for() {
     let rig = Rig::new();

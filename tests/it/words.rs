@@ -239,7 +239,8 @@ fn another_machine_is_reached_by_ssh() {
         command.env("PATH", &path);
         Proc::spawn(command)
     };
-    let mut app = run(&rig, &[], "read x; echo \"got $x\"; exit 6");
+    let script = "read x; read y; echo \"got $y\"; read z; exit 6";
+    let mut app = run(&rig, &[], script);
     let said = || fs::read_to_string(rig.file("state.ssh")).unwrap();
     let line = "it's  \"$x\" `id`";
     prints(remote(&["-H", "me@there", "send", APP, line]), "");
@@ -247,6 +248,8 @@ fn another_machine_is_reached_by_ssh() {
         said(),
         format!("-- me@there iottymux send demo '{}'\n", line.replace('\'', "'\\''"))
     );
+    prints(remote(&["-H", "there", "ask", APP, "hello", "--until", "^got .*"]), "got hello\n");
+    prints(remote(&["-H", "there", "send", APP, "the end"]), "");
     let mut attach = remote(&["attach", "--host=there", APP, "--read-only", "--from", "start"]);
     let code = attach.ends();
     assert!(code == 6 || code == 1, "{code}: {}", attach.stderr.so_far());

@@ -110,6 +110,8 @@ struct Answer<'a> {
     /// When something came last.
     last_output: Option<Instant>,
     is_incomplete: bool,
+    /// What is to be printed next.
+    text: String,
 }
 
 /// One output of the app.
@@ -144,6 +146,7 @@ impl<'a> Answer<'a> {
             has_begun: !is_command,
             last_output: None,
             is_incomplete: false,
+            text: String::new(),
         }
     }
 
@@ -155,6 +158,11 @@ impl<'a> Answer<'a> {
                 Ok(Ok(news)) => {
                     if let Some(outcome) = self.take(news)? {
                         return Ok(outcome);
+                    }
+                    print(&std::mem::take(&mut self.text))?;
+                    // A flood leaves the timer no time.
+                    if Instant::now() >= deadline {
+                        return Ok(Outcome::TimedOut);
                     }
                 }
                 Ok(Err(e)) => return super::ended(e).map(Outcome::AppEnded),
@@ -322,32 +330,34 @@ impl<'a> Answer<'a> {
     }
 
     /// Prints a line, or nothing for a part that is empty.
-    fn print(&self, index: usize, text: &str, is_whole: bool) -> Result<()> {
+    fn print(&mut self, index: usize, text: &str, is_whole: bool) -> Result<()> {
         if text.is_empty() && !is_whole {
             return Ok(());
         }
         let stream = self.outputs[index].stream;
-        print(&if self.request.json {
-            super::document(&JsonLine { stream, text })?
+        if self.request.json {
+            self.text.push_str(&super::document(&JsonLine { stream, text })?);
         } else {
-            format!("{text}\n")
-        })
+            self.text.extend([text, "\n"]);
+        }
+        Ok(())
     }
 
     /// Prints what is left, and says how it ended.
-    fn finish(&self, outcome: &Outcome) -> Result<Exit> {
+    fn finish(mut self, outcome: &Outcome) -> Result<Exit> {
         // Behind the end of a command is only the next prompt.
         if !matches!(outcome, Outcome::Matched | Outcome::Command(_)) {
-            for (index, output) in self.outputs.iter().enumerate() {
+            for index in 0..self.outputs.len() {
                 if let Some(open) = self.unfinished(index) {
-                    let prompt = &output.prompt;
+                    let prompt = std::mem::take(&mut self.outputs[index].prompt);
                     // The last prompt may stand behind a line that has no end, or this one.
                     let answer = if prompt.ends_with(&open) { "" } else { &open };
-                    let answer = answer.strip_suffix(prompt).unwrap_or(answer);
+                    let answer = answer.strip_suffix(&prompt).unwrap_or(answer);
                     self.print(index, answer, false)?;
                 }
             }
         }
+        print(&self.text)?;
         let name = self.request.dir.name();
         let say = |text: &str| diagnostics::say(&format!("app {name}{text}"));
         if let Some(why) = &self.waits {
