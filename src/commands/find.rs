@@ -40,10 +40,12 @@ pub(crate) fn retry<T>(
 ) -> Result<T> {
     let mut until = wait.map(|wait| Instant::now() + wait);
     let mut comes_until = (cure != Cure::Nothing).then(|| Instant::now() + limits::NEXT_MUX);
+    // Most commands need none, and the kernel takes 10 ms to close it.
+    let mut changes: Option<Inotify> = None;
     loop {
         // Watching begins before looking, so that nothing is missed in between.
-        let changes = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let watched = watch_path(&changes, &dir.dir(), AddWatchFlags::empty())?;
+        let watched =
+            changes.as_ref().map(|changes| watch_anew(changes, &dir.dir())).transpose()?;
         let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
         let error = match outcome {
             Ok(found) => return Ok(found),
@@ -61,6 +63,10 @@ pub(crate) fn retry<T>(
         if left.is_some_and(|left| left.is_zero()) {
             return Err(if is_full(&error) { error } else { explain(error, dir, wait, cure) });
         }
+        let Some((changes, watched)) = changes.as_ref().zip(watched) else {
+            changes = Some(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
+            continue;
+        };
         log::debug!("waiting for app {}", dir.name());
         if !watched || is_full(&error) {
             left = Some(left.map_or(limits::LOOK_AGAIN, |left| left.min(limits::LOOK_AGAIN)));
@@ -89,6 +95,13 @@ pub(crate) fn container(state: &StateDir, name: &AppName) -> AppName {
     found.retain(has_id);
     let running = found.iter().position(|app| state.app(app).is_locked());
     found.into_iter().nth(running.unwrap_or_default()).unwrap_or_else(|| name.clone())
+}
+
+/// Watches what there is of a directory now, for changes from now on. See [`watch_path`].
+fn watch_anew(changes: &Inotify, dir: &Path) -> Result<bool> {
+    let watched = watch_path(changes, dir, AddWatchFlags::empty())?;
+    while changes.read_events().is_ok() {}
+    Ok(watched)
 }
 
 /// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
