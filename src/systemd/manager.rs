@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::bus::{self, Value};
 use super::process;
 use crate::os::state::session;
 use crate::os::sys;
@@ -202,11 +203,25 @@ impl Manager {
         fs::read_link(link).ok()?.into_os_string().into_string().ok()
     }
 
+    /// The values of these properties that a service has of its own, in their order; `None` for what
+    /// this systemd does not know. Only for root and for the user's own manager.
+    pub(crate) fn service_values(
+        self,
+        service: &str,
+        names: &[&str],
+    ) -> Result<Vec<Option<Value>>> {
+        let run = if self.user { session()? } else { "/run".into() };
+        bus::properties(&run.join("systemd/private"), service, names)
+    }
+
     /// How many descriptors it stores for a unit.
     pub(crate) fn stored_descriptors(self, unit: &str) -> Result<usize> {
         const NAME: &str = "NFileDescriptorStore";
-        let count = self.properties(unit, NAME)?.remove(NAME).unwrap_or_default();
-        count.parse().with_context(|| format!("cannot read {NAME} of {}", escape::line(unit)))
+        match self.service_values(unit, &[NAME])?.pop().flatten() {
+            Some(Value::Number(count)) => usize::try_from(count).ok(),
+            _ => None,
+        }
+        .with_context(|| format!("cannot read {NAME} of {}", escape::line(unit)))
     }
 
     /// `systemctl`, for this manager.

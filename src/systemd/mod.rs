@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`app_status`] | how the app ended |
 //! | [`manager`] | systemctl: reads, starts and stops units |
+//! | [`bus`] | asks systemd for properties of a service |
 //! | [`watchdog`] | when systemd is to kill this process because it hangs |
 //! | [`notify`] | messages to systemd: readiness, descriptors to store |
 //! | [`store`] | the descriptors that an earlier process has stored |
 //! | [`process`] | this process as systemd started it |
 
 pub(crate) mod app_status;
+pub(crate) mod bus;
 pub(crate) mod manager;
 pub(crate) mod notify;
 pub(crate) mod process;

@@ -14,6 +14,7 @@ use anyhow::{Result, bail};
 use super::MuxUnit;
 use super::render::OPTIONS;
 use crate::os::files::read_plain;
+use crate::systemd::bus::Value;
 use crate::systemd::manager::Manager;
 use crate::types::limits;
 
@@ -41,12 +42,12 @@ pub(crate) fn obstacle(manager: Manager, service: &str, program: &str) -> Result
         // Its commands have the rights of the service itself.
         return Ok(None);
     }
-    let names = [&ROOTS[..], &MOUNTS, &VARIABLES, &[FILES]].concat().join(",");
-    let shown = manager.systemctl(&["show", &format!("--property={names}"), "--", service])?;
-    Ok(shown
-        .lines()
-        .find(|line| is_obstacle(line, program))
-        .map(|line| line.escape_debug().to_string()))
+    let names = [&ROOTS[..], &MOUNTS, &VARIABLES, &[FILES]].concat();
+    let values = manager.service_values(service, &names)?;
+    let texts = values.iter().map(|value| value.as_ref().map_or_else(Vec::new, Value::texts));
+    let mut all = names.iter().zip(texts);
+    let found = all.find(|(name, texts)| is_obstacle(name, texts, program));
+    Ok(found.map(|(name, texts)| format!("{name}={}", texts.join(" ").escape_debug())))
 }
 
 /// Refuses muxes whose options users other than root can change: commands of root use them.
@@ -82,23 +83,21 @@ pub(crate) fn warn_of_change(manager: Manager, service: &str) {
     }
 }
 
-fn is_obstacle(line: &str, program: &str) -> bool {
-    let Some((name, value)) = line.split_once('=').filter(|(_, value)| !value.is_empty()) else {
-        return false;
-    };
+/// Whether this setting of a service lets others decide what root runs.
+fn is_obstacle(name: &str, texts: &[&str], program: &str) -> bool {
+    let mut texts = texts.iter().filter(|text| !text.is_empty());
     if name == FILES {
-        let path = value.rsplit_once(" (ignore_errors=").map_or(value, |(path, _)| path);
-        return !is_only_roots(Path::new(path)) || names_libraries(Path::new(path));
+        let mut paths = texts.map(|path| Path::new(*path));
+        return paths.any(|path| !is_only_roots(path) || names_libraries(path));
     }
     if VARIABLES.contains(&name) {
-        return value.split([' ', '"']).any(|word| word.starts_with(LOADER));
+        return texts.any(|variable| variable.starts_with(LOADER));
     }
     if MOUNTS.contains(&name) {
-        // Sources and destinations are treated alike, since a name with a space looks like two.
-        let mut words = value.split([' ', ':']).map(|word| word.trim_start_matches('-'));
-        return words.any(|word| is_of_system(word) || is_above(word, program));
+        // Sources and destinations are treated alike.
+        return texts.any(|path| is_of_system(path) || is_above(path, program));
     }
-    ROOTS.contains(&name) && value != "/"
+    ROOTS.contains(&name) && texts.any(|path| *path != "/")
 }
 
 fn is_of_system(path: &str) -> bool {
@@ -156,35 +155,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_let_others_decide_what_runs() {
-        for line in [
-            "RootDirectory=/srv/jail",
-            "RootImage=/srv/jail.img",
-            "ExecSearchPath=/srv/bin",
-            "ExtensionDirectories=/srv/more",
-            "BindPaths=/srv/a:/b:rbind /srv/bin:/usr/local/bin:rbind",
-            "BindReadOnlyPaths=-/lib64:/lib64:rbind",
-            "BindPaths=/srv/all:/:rbind",
-            "TemporaryFileSystem=/etc:mode=1777",
-            "BindPaths=/srv/bin:/home/bin",
-            "Environment=TERM=xterm \"LD_LIBRARY_PATH=./linux64:/srv/my game\"",
-            "PassEnvironment=LD_PRELOAD",
-            "EnvironmentFiles=/tmp/game.env (ignore_errors=yes)",
-            "EnvironmentFiles=/etc/*.env (ignore_errors=no)",
+    fn settings_that_let_others_decide_what_runs() {
+        for (name, texts) in [
+            ("RootDirectory", &["/srv/jail"][..]),
+            ("RootImage", &["/srv/jail.img"]),
+            ("ExecSearchPath", &["/srv/bin"]),
+            ("ExtensionDirectories", &["/srv/more"]),
+            ("BindPaths", &["/srv/a", "/b", "/srv/bin", "/usr/local/bin"]),
+            ("BindReadOnlyPaths", &["/lib64", "/lib64"]),
+            ("BindPaths", &["/srv/all", "/"]),
+            ("TemporaryFileSystem", &["/etc", "mode=1777"]),
+            ("BindPaths", &["/srv/bin", "/home/bin"]),
+            ("Environment", &["TERM=xterm", "LD_LIBRARY_PATH=./linux64:/srv/my game"]),
+            ("PassEnvironment", &["LD_PRELOAD"]),
+            ("EnvironmentFiles", &["/tmp/game.env"]),
+            ("EnvironmentFiles", &["/etc/*.env"]),
         ] {
-            assert!(is_obstacle(line, "/home/bin/x"), "{line}");
+            assert!(is_obstacle(name, texts, "/home/bin/x"), "{name}={texts:?}");
         }
-        for line in [
-            "",
-            "RootDirectory=",
-            "RootDirectory=/",
-            "Environment=TERM=xterm WORLD_NAME=x",
-            "ExecSearchPath=",
-            "BindPaths=/srv/game:/data:rbind /srv/x y:/srv/z",
-            "TemporaryFileSystem=/var:ro",
-            "EnvironmentFiles=/proc/none/game.env (ignore_errors=yes)",
+        for (name, texts) in [
+            ("RootDirectory", &[][..]),
+            ("RootDirectory", &[""]),
+            ("RootDirectory", &["/"]),
+            ("Environment", &["TERM=xterm", "WORLD_NAME=x"]),
+            ("ExecSearchPath", &[]),
+            ("BindPaths", &["/srv/game", "/data", "/srv/x y", "/srv/z"]),
+            ("TemporaryFileSystem", &["/var", "ro"]),
+            ("EnvironmentFiles", &["/proc/none/game.env"]),
         ] {
-            assert!(!is_obstacle(line, "/home/bin/x"), "{line}");
+            assert!(!is_obstacle(name, texts, "/home/bin/x"), "{name}={texts:?}");
         }
     }
 }

@@ -1,0 +1,537 @@
+//! Questions to systemd on its private socket: properties of a service.
+//!
+//! `systemctl show` asks for all properties, and for some of them systemd looks at the unit files of
+//! the machine: 20 ms of a processor at each start of a service. This asks for single ones.
+//!
+//! Format: the D-Bus specification, of which this speaks what these questions need: calls of
+//! `org.freedesktop.DBus.Properties.Get`, all sent at once. Between the replies come signals, which
+//! systemd sends to each such connection. All is parsed within limits, and never trusted.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::types::escape;
+
+/// The most bytes of the replies to all questions: command lines and environments fit.
+const MOST: usize = 4 * 1024 * 1024;
+/// How long systemd may take: it answers between other work, and a busy machine is slow.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Values within values: systemd's have four at most.
+const DEPTH: usize = 8;
+/// Bytes of a message before its header fields.
+const HEADER: usize = 16;
+/// How messages say the order of their bytes.
+const ORDER: u8 = if cfg!(target_endian = "little") { b'l' } else { b'B' };
+
+/// What a service has beside what all units have.
+const SERVICE: &str = "org.freedesktop.systemd1.Service";
+
+/// Kinds of messages.
+const CALL: u8 = 1;
+const RETURN: u8 = 2;
+const ERROR: u8 = 3;
+/// Header fields.
+const PATH: u8 = 1;
+const INTERFACE: u8 = 2;
+const MEMBER: u8 = 3;
+const ERROR_NAME: u8 = 4;
+const REPLY_SERIAL: u8 = 5;
+const SIGNATURE: u8 = 8;
+
+/// Errors that say no more than that a unit of its kind, or this systemd, has no such property.
+const ABSENT: [&str; 2] =
+    ["org.freedesktop.DBus.Error.UnknownProperty", "org.freedesktop.DBus.Error.UnknownInterface"];
+
+/// The value of a property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(String),
+    Number(i64),
+    /// What an array or a structure has.
+    Many(Vec<Value>),
+}
+
+impl Value {
+    /// All texts in it.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Text(text) => vec![text],
+            Self::Number(_) => Vec::new(),
+            Self::Many(all) => all.iter().flat_map(Self::texts).collect(),
+        }
+    }
+}
+
+/// Asks at this socket for the values of properties that a service has of its own, in their order; `None` for what this
+/// systemd does not know.
+pub(crate) fn properties(path: &Path, service: &str, names: &[&str]) -> Result<Vec<Option<Value>>> {
+    let what = || format!("cannot ask systemd about {}: {}", escape::line(service), path.display());
+    let ask = || {
+        let mut socket = UnixStream::connect(path)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
+        let mut conversation = Conversation { socket, buffer: Vec::new() };
+        // systemd may overlook a call that comes together with the authentication, until the next one.
+        conversation.authenticated()?;
+        let calls = (1..).zip(names).flat_map(|(serial, name)| get(serial, service, name));
+        conversation.socket.write_all(&calls.collect::<Vec<_>>())?;
+        conversation.replies(names.len())
+    };
+    ask().with_context(what)
+}
+
+/// The path of a unit's object: what is no letter or digit is in hexadecimal.
+fn object(unit: &str) -> String {
+    let mut path = "/org/freedesktop/systemd1/unit/".to_owned();
+    for (at, byte) in unit.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => path.push(byte.into()),
+            b'0'..=b'9' if at > 0 => path.push(byte.into()),
+            _ => drop(write!(path, "_{byte:02x}")),
+        }
+    }
+    path
+}
+
+/// A call for one property.
+fn get(serial: u32, unit: &str, name: &str) -> Vec<u8> {
+    let mut body = Writer::default();
+    body.text(SERVICE);
+    body.text(name);
+    let mut fields = Writer::default();
+    for (code, kind, value) in [
+        (PATH, "o", object(unit).as_str()),
+        (INTERFACE, "s", "org.freedesktop.DBus.Properties"),
+        (MEMBER, "s", "Get"),
+    ] {
+        fields.align(8);
+        fields.0.push(code);
+        fields.signature(kind);
+        fields.text(value);
+    }
+    fields.align(8);
+    fields.0.push(SIGNATURE);
+    fields.signature("g");
+    fields.signature("ss");
+    let mut all = Writer(vec![ORDER, CALL, 0, 1]);
+    all.number(body.0.len());
+    all.0.extend(serial.to_ne_bytes());
+    all.number(fields.0.len());
+    all.0.extend(fields.0);
+    all.align(8);
+    all.0.extend(body.0);
+    all.0
+}
+
+/// Bytes of a message. They begin at a multiple of eight bytes of it.
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn align(&mut self, to: usize) {
+        self.0.resize(self.0.len().next_multiple_of(to), 0);
+    }
+
+    fn number(&mut self, number: usize) {
+        self.align(4);
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        self.0.extend(number.to_ne_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len());
+        self.0.extend(text.as_bytes());
+        self.0.push(0);
+    }
+
+    fn signature(&mut self, text: &str) {
+        self.0.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
+        self.0.extend(text.as_bytes());
+        self.0.push(0);
+    }
+}
+
+/// A connection whose replies are awaited.
+struct Conversation {
+    socket: UnixStream,
+    /// What has come and is not parsed.
+    buffer: Vec<u8>,
+}
+
+impl Conversation {
+    fn authenticated(&mut self) -> Result<()> {
+        // One line to AUTH, one to DATA.
+        while !self.line()?.starts_with("OK ") {}
+        Ok(())
+    }
+
+    /// The replies to the calls 1 to `count`, in their order.
+    fn replies(mut self, count: usize) -> Result<Vec<Option<Value>>> {
+        let mut found: Vec<Option<Reply>> = (0..count).map(|_| None).collect();
+        while found.iter().any(Option::is_none) {
+            let Some(len) = message_len(&self.buffer)? else {
+                self.more()?;
+                continue;
+            };
+            while self.buffer.len() < len {
+                self.more()?;
+            }
+            if let Some((serial, reply)) = parse(&self.buffer[..len])?
+                && let Some(place) = usize::try_from(serial).ok().and_then(|at| at.checked_sub(1))
+                && let Some(place) = found.get_mut(place)
+            {
+                *place = Some(reply);
+            }
+            self.buffer.drain(..len);
+        }
+        found.into_iter().flatten().map(Reply::value).collect()
+    }
+
+    fn more(&mut self) -> Result<()> {
+        let mut bytes = [0; 16 * 1024];
+        let len = self.socket.read(&mut bytes)?;
+        if len == 0 {
+            bail!("systemd ended the connection");
+        }
+        if self.buffer.len() + len > MOST {
+            bail!("systemd answers with more than {MOST} bytes");
+        }
+        self.buffer.extend_from_slice(&bytes[..len]);
+        Ok(())
+    }
+
+    /// The next line of the authentication.
+    fn line(&mut self) -> Result<String> {
+        loop {
+            if let Some(len) = self.buffer.windows(2).position(|end| end == b"\r\n") {
+                let line: Vec<u8> = self.buffer.drain(..len + 2).take(len).collect();
+                let line = String::from_utf8_lossy(&line).into_owned();
+                if line.starts_with("REJECTED") || line.starts_with("ERROR") {
+                    bail!("systemd refuses this user ({})", escape::line(&line));
+                }
+                return Ok(line);
+            }
+            self.more()?;
+        }
+    }
+}
+
+/// What came back for a call.
+enum Reply {
+    Value(Value),
+    /// The name of an error, and what it says.
+    Error(String, String),
+}
+
+impl Reply {
+    fn value(self) -> Result<Option<Value>> {
+        match self {
+            Self::Value(value) => Ok(Some(value)),
+            Self::Error(name, _) if ABSENT.contains(&name.as_str()) => Ok(None),
+            Self::Error(name, said) => bail!("{}: {}", escape::line(&name), escape::line(&said)),
+        }
+    }
+}
+
+/// The length of the message that begins here, once its header is there.
+fn message_len(bytes: &[u8]) -> Result<Option<usize>> {
+    if bytes.len() < HEADER {
+        return Ok(None);
+    }
+    if bytes[0] != ORDER {
+        bail!("a message of systemd in another order of bytes");
+    }
+    let mut reader = Reader { bytes, at: 4 };
+    let body = reader.len()?;
+    reader.take(4)?;
+    let fields = reader.len()?;
+    let len = (HEADER + fields).next_multiple_of(8) + body;
+    if len > MOST {
+        bail!("a message of systemd with {len} bytes");
+    }
+    Ok(Some(len))
+}
+
+/// A whole message: which call it replies to, and the reply. `None` for what is no reply.
+fn parse(message: &[u8]) -> Result<Option<(u32, Reply)>> {
+    let mut reader = Reader { bytes: message, at: HEADER - 4 };
+    let end = HEADER + reader.len()?;
+    let (mut serial, mut error, mut signature) = (None, None, String::new());
+    while reader.at < end {
+        reader.align(8)?;
+        let code = reader.take(1)?[0];
+        let kind = reader.signature()?;
+        match (code, reader.one(kind.as_bytes(), DEPTH)?.0) {
+            (REPLY_SERIAL, Value::Number(number)) => serial = u32::try_from(number).ok(),
+            (ERROR_NAME, Value::Text(name)) => error = Some(name),
+            (SIGNATURE, Value::Text(text)) => signature = text,
+            _ => {}
+        }
+    }
+    reader.align(8)?;
+    let Some(serial) = serial else { return Ok(None) };
+    let kind = message.get(1).copied();
+    Ok(match (kind, error) {
+        (Some(RETURN), _) if signature == "v" => {
+            Some((serial, Reply::Value(reader.one(b"v", DEPTH)?.0)))
+        }
+        (Some(ERROR), Some(name)) => {
+            let said = match signature.as_str() {
+                "s" => reader.text()?,
+                _ => String::new(),
+            };
+            Some((serial, Reply::Error(name, said)))
+        }
+        _ => bail!("a reply of systemd with the signature \"{}\"", escape::line(&signature)),
+    })
+}
+
+/// Parses a message.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let end = self.at.checked_add(len).context("a length of systemd")?;
+        let bytes = self.bytes.get(self.at..end).context("a message of systemd ends too early")?;
+        self.at = end;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        self.align(N)?;
+        Ok(self.take(N)?.try_into()?)
+    }
+
+    fn align(&mut self, to: usize) -> Result<()> {
+        self.take(self.at.next_multiple_of(to) - self.at).map(drop)
+    }
+
+    fn len(&mut self) -> Result<usize> {
+        Ok(u32::from_ne_bytes(self.array()?).try_into()?)
+    }
+
+    fn characters(&mut self, len: usize) -> Result<String> {
+        let text = String::from_utf8_lossy(self.take(len)?).into_owned();
+        self.take(1)?;
+        Ok(text)
+    }
+
+    fn text(&mut self) -> Result<String> {
+        let len = self.len()?;
+        self.characters(len)
+    }
+
+    fn signature(&mut self) -> Result<String> {
+        let len = self.take(1)?[0];
+        self.characters(len.into())
+    }
+
+    /// The value of the first type of a signature, and the rest of that.
+    fn one<'s>(&mut self, signature: &'s [u8], depth: usize) -> Result<(Value, &'s [u8])> {
+        let (first, rest) = signature.split_first().context("a signature of systemd ends early")?;
+        let depth = depth.checked_sub(1).context("a value of systemd has too many levels")?;
+        let number = Value::Number;
+        let value = match first {
+            b's' | b'o' => Value::Text(self.text()?),
+            b'g' => Value::Text(self.signature()?),
+            b'y' => number(self.take(1)?[0].into()),
+            b'n' => number(i16::from_ne_bytes(self.array()?).into()),
+            b'q' => number(u16::from_ne_bytes(self.array()?).into()),
+            b'i' => number(i32::from_ne_bytes(self.array()?).into()),
+            b'b' | b'u' | b'h' => number(u32::from_ne_bytes(self.array()?).into()),
+            b'x' | b'd' => number(i64::from_ne_bytes(self.array()?)),
+            // Times that never come are the largest number.
+            b't' => number(i64::try_from(u64::from_ne_bytes(self.array()?)).unwrap_or(i64::MAX)),
+            b'v' => {
+                let signature = self.signature()?;
+                self.one(signature.as_bytes(), depth)?.0
+            }
+            b'(' | b'{' => {
+                self.align(8)?;
+                let (mut all, mut rest) = (Vec::new(), rest);
+                while !matches!(rest.first(), Some(b')' | b'}')) {
+                    let (value, behind) = self.one(rest, depth)?;
+                    all.push(value);
+                    rest = behind;
+                }
+                return Ok((Value::Many(all), &rest[1..]));
+            }
+            b'a' => {
+                let len = self.len()?;
+                let (element, rest) = rest.split_at(type_len(rest, DEPTH)?);
+                self.align(alignment(element))?;
+                let end = self.at.checked_add(len).context("a length of systemd")?;
+                let mut all = Vec::new();
+                while self.at < end {
+                    let before = self.at;
+                    all.push(self.one(element, depth)?.0);
+                    if self.at == before {
+                        bail!("an array of nothing from systemd");
+                    }
+                }
+                return Ok((Value::Many(all), rest));
+            }
+            _ => bail!("a type of systemd: {:?}", char::from(*first)),
+        };
+        Ok((value, rest))
+    }
+}
+
+/// The length of the first type of a signature.
+fn type_len(signature: &[u8], depth: usize) -> Result<usize> {
+    let depth = depth.checked_sub(1).context("a type of systemd has too many levels")?;
+    match signature.first().context("a signature of systemd ends early")? {
+        b'a' => Ok(1 + type_len(&signature[1..], depth)?),
+        b'(' | b'{' => {
+            let mut len = 1;
+            while !matches!(signature.get(len), Some(b')' | b'}')) {
+                len += type_len(&signature[len..], depth)?;
+            }
+            Ok(len + 1)
+        }
+        _ => Ok(1),
+    }
+}
+
+fn alignment(signature: &[u8]) -> usize {
+    match signature.first() {
+        Some(b'(' | b'{' | b'x' | b't' | b'd') => 8,
+        Some(b'n' | b'q') => 2,
+        Some(b'y' | b'g' | b'v') => 1,
+        _ => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(kind: u8, fields: &[(u8, &str, &[u8])], body: &[u8]) -> Vec<u8> {
+        let mut all = Writer::default();
+        for (code, kind, value) in fields {
+            all.align(8);
+            all.0.push(*code);
+            all.signature(kind);
+            all.align(alignment(kind.as_bytes()));
+            all.0.extend(*value);
+        }
+        let mut out = Writer(vec![ORDER, kind, 1, 1]);
+        out.number(body.len());
+        out.number(7);
+        out.number(all.0.len());
+        out.0.extend(all.0);
+        out.align(8);
+        out.0.extend(body);
+        out.0
+    }
+
+    fn reply(signature: &str, value: &[u8]) -> Vec<u8> {
+        let mut body = Writer::default();
+        body.signature(signature);
+        body.align(alignment(signature.as_bytes()));
+        body.0.extend(value);
+        let serial = 3_u32.to_ne_bytes();
+        message(RETURN, &[(REPLY_SERIAL, "u", &serial), (SIGNATURE, "g", b"\x01v\0")], &body.0)
+    }
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    #[test]
+    fn names_of_units_are_paths() {
+        for (unit, name) in
+            [("demo.service", "demo_2eservice"), ("9@a-b.service", "_39_40a_2db_2eservice")]
+        {
+            assert_eq!(object(unit), format!("/org/freedesktop/systemd1/unit/{name}"));
+        }
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn a_call_in_bytes() {
+        let call = get(2, "a.service", "Type");
+        assert_eq!(call.len() % 8, 1, "the body is last, and has no padding");
+        assert_eq!(&call[..16], b"l\x01\0\x01\x31\0\0\0\x02\0\0\0\x78\0\0\0");
+        assert_eq!(&call[16..24], b"\x01\x01o\0\x2a\0\0\0");
+        assert_eq!(message_len(&call).unwrap(), Some(call.len()));
+    }
+
+    #[test]
+    fn values_of_properties() {
+        let mut pair = Writer::default();
+        pair.number(0);
+        pair.align(8);
+        let from = pair.0.len();
+        pair.text("/srv/a b");
+        pair.number(1);
+        let len = u32::try_from(pair.0.len() - from).unwrap().to_ne_bytes();
+        pair.0[..4].copy_from_slice(&len);
+        for (signature, bytes, value) in [
+            ("u", 12_u32.to_ne_bytes().to_vec(), Value::Number(12)),
+            ("i", (-1_i32).to_ne_bytes().to_vec(), Value::Number(-1)),
+            ("t", u64::MAX.to_ne_bytes().to_vec(), Value::Number(i64::MAX)),
+            ("s", b"\x02\0\0\0hi\0".to_vec(), text("hi")),
+            ("as", vec![0; 4], Value::Many(Vec::new())),
+            (
+                "a(sb)",
+                pair.0,
+                Value::Many(vec![Value::Many(vec![text("/srv/a b"), Value::Number(1)])]),
+            ),
+        ] {
+            let bytes = reply(signature, &bytes);
+            assert_eq!(message_len(&bytes).unwrap(), Some(bytes.len()), "{signature}");
+            let Some((3, Reply::Value(found))) = parse(&bytes).unwrap() else {
+                panic!("{signature}")
+            };
+            assert_eq!(found, value, "{signature}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_no_error() {
+        let serial = 1_u32.to_ne_bytes();
+        let mut said = Writer::default();
+        said.text("no such thing");
+        for (name, is_known) in
+            [(ABSENT[0], true), ("org.freedesktop.DBus.Error.AccessDenied", false)]
+        {
+            let mut error = Writer::default();
+            error.text(name);
+            let fields = [
+                (ERROR_NAME, "s", &error.0[..]),
+                (REPLY_SERIAL, "u", &serial),
+                (SIGNATURE, "g", b"\x01s\0"),
+            ];
+            let Some((1, reply)) = parse(&message(ERROR, &fields, &said.0)).unwrap() else {
+                panic!("{name}")
+            };
+            assert_eq!(reply.value().is_ok(), is_known, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_messages_are_errors(
+            signature in "[sogynqiubxtdva(){}]{0,20}", at in 0_usize..200, byte: u8,
+            value in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            let mut bytes = reply(&signature, &value);
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(Some(len)) = message_len(&bytes) {
+                let _ = parse(&bytes[..len.min(bytes.len())]);
+            }
+        }
+    }
+}
