@@ -34,6 +34,8 @@ pub(crate) fn prepare(
     }
     let kept = Manager::of_this_process().stored_descriptors(unit)?;
     if kept == 0 {
+        // Whatever fails after that: the app must not open what has no peer.
+        dir.lead_nowhere()?;
         check()?;
         dir.remove_own()?;
     }
@@ -45,7 +47,7 @@ pub(crate) fn prepare(
     let prepared = prepare_ends(dir, (streams, has_journal), kept, &notify);
     if prepared.is_err() && kept == 0 {
         // These ends are closed with this process, so the app must not open them.
-        dir.lead_nowhere().context("cannot remove the names of the app's ends")?;
+        dir.lead_nowhere()?;
     }
     prepared?;
     dir.mark_prepared()

@@ -35,20 +35,11 @@ const AS_ROOT: [&str; 10] = [
     "LogsDirectory=",
 ];
 
-/// If nothing is prepared, this makes the names of the app's ends dangling links. systemd has
-/// closed the ends of an earlier mux by then. So the app does not wait for ends without a peer,
-/// open a terminal that belongs to another program by now, or write a plain file where a name is
-/// missing. Then the condition fails if the program, its argument, is missing; with prepared ends
-/// it always holds. It is a shell command, since iottymux itself may be missing. If a mux of root
-/// made the names (there is no `mux` beside them), `prepare` handles them.
-const CONDITION: &str = concat!(
-    "ExecCondition=+/bin/sh -c 'cd /proc/1/root/run/iottymux/%i || exit 0; test -d gate/prepared && exit 0; ",
-    "for end in stage2-stdin stage2-stdout stage2-stderr stage2-pts; do ",
-    "test -d mux && test -h $$end || test ! -e $$end && ln -sfn gone/$$end $$end; done; ",
-    "command -v \"$$0\" >/dev/null || { echo \"there is no $$0\"; exit 1; }'"
-);
-/// The files as the system manager sees them; the mux's unit may hide them.
-const ROOT: &str = "/proc/1/root";
+/// Forgets the conditions of the templates.
+const NO_CONDITIONS: &str = "ConditionFileIsExecutable=";
+/// Exists as long as systemd keeps the ends of an app: its mux is tried then, whatever happens to the
+/// program.
+const IS_PREPARED: &str = "ConditionPathExists=|/run/iottymux/%i/gate/prepared";
 
 /// All files of an app but the templates, in the order of writing. The last one makes the service
 /// use the others.
@@ -123,9 +114,7 @@ const ONLY_ROOT: [&str; 17] = [
 fn for_user(text: &str) -> String {
     let lines = text.lines().filter(|line| !ONLY_ROOT.iter().any(|key| line.starts_with(key)));
     lines
-        .map(|line| {
-            line.replace(ROOT, "").replace(STATE, USER_STATE).replace(OPTIONS, USER_OPTIONS) + "\n"
-        })
+        .map(|line| line.replace(STATE, USER_STATE).replace(OPTIONS, USER_OPTIONS) + "\n")
         .collect()
 }
 
@@ -181,7 +170,8 @@ fn mux_drop_in(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> Stri
     // With `-`, a running mux can still be stopped after the file was removed.
     service.push(format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()));
     if !setup.is_split() {
-        let resets = ["ExecCondition=", "ExecStartPre=", "ExecStop=", "RuntimeDirectory="];
+        unit.push(NO_CONDITIONS.to_owned());
+        let resets = ["ExecStartPre=", "ExecStop=", "RuntimeDirectory="];
         service.extend(resets.map(String::from));
         if !setup.user {
             service.extend(AS_ROOT.map(String::from));
@@ -191,15 +181,16 @@ fn mux_drop_in(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> Stri
         // PID 1 reads these FIFOs, too.
         service.push(format!("Nice={}", limits::HURRY));
     }
-    if setup.binary.is_some() {
+    if let Some(binary) = &setup.binary {
         let program = setup.command();
         if setup.is_split() {
             let tty = if mux.kind == UnitKind::Terminal { " --tty" } else { "" };
             let prepare = format!("-+{program} prepare --app %i --unit %n{tty}");
             let ask = format!("-+{program} control --app %i ask-end");
-            let condition = if setup.user { for_user(CONDITION) } else { CONDITION.to_owned() };
-            let condition = format!("{} {program}", condition.trim_end());
-            service.extend(["ExecCondition=".to_owned(), condition]);
+            let is_prepared =
+                if setup.user { for_user(IS_PREPARED) } else { IS_PREPARED.to_owned() };
+            let is_there = format!("ConditionFileIsExecutable=|{}", value(binary));
+            unit.extend([NO_CONDITIONS.to_owned(), is_there, is_prepared.trim_end().to_owned()]);
             for (key, command) in [("ExecStartPre", prepare), ("ExecStop", ask)] {
                 service.extend([format!("{key}="), format!("{key}={command}")]);
             }
@@ -328,10 +319,13 @@ mod tests {
     #[test]
     fn the_condition_of_the_templates_is_ours() {
         for kind in [UnitKind::Streams, UnitKind::Terminal] {
-            let line = format!("\n{CONDITION} iottymux\n");
+            let line = format!("\n{IS_PREPARED}\n");
             assert!(template(kind, false).text.contains(&line), "{kind:?}");
             let user = template(kind, true).text;
-            assert!(user.contains("'cd %t/iottymux/%i || exit 0; "), "{user}");
+            assert!(
+                user.contains("\nConditionPathExists=|%t/iottymux/%i/gate/prepared\n"),
+                "{user}"
+            );
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::skip::skip;
 const A_MOMENT: u8 = 100;
 
 /// A drop-in by which a mux is root and has all in one directory, as in a pod of rkt.
-pub const AS_ROOT: &str = "[Service]\nUser=root\nExecCondition=\nExecStartPre=\nExecStop=\nRuntimeDirectory=\n\
+pub const AS_ROOT: &str = "[Service]\nUser=root\nExecStartPre=\nExecStop=\nRuntimeDirectory=\n\
     CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_SYS_RESOURCE\nSystemCallFilter=@chown\nProtectSystem=full\nPrivateDevices=no\n\
     PrivateTmp=no\nTemporaryFileSystem=\nBindPaths=\nBindReadOnlyPaths=\nLogsDirectory=\n\
     EnvironmentFile=-/run/iottymux/%i/env\n";

@@ -21,8 +21,8 @@ use crate::types::stream::Stream;
 /// without a mux. Then the start of the app fails, instead of waiting for a reader or writing a
 /// plain file.
 pub(super) const GATE: &str = "gate";
-/// A directory in [`GATE`] that exists when the ends are prepared. If it is missing, the templates
-/// make the names of an earlier mux's ends dangle.
+/// A directory in [`GATE`] that exists when the ends are prepared: then the templates try the mux
+/// even if its program is missing. No name leads through it, since a mux's user may replace it.
 pub(super) const GATE_PREPARED: &str = "gate/prepared";
 /// A directory that never exists, for dangling links.
 const GONE: &str = "gone";
@@ -162,13 +162,20 @@ impl AppDir {
         fs::read_link(self.path.join(EARLIER)).ok()?.into_os_string().into_string().ok()
     }
 
-    /// Makes the names of the app's ends dangling links, as the templates do first: then opening
-    /// one fails.
-    pub(crate) fn lead_nowhere(&self) -> io::Result<()> {
+    /// Makes links, plain files and missing names of the app's ends dangling links: then opening one
+    /// fails, and the service manager makes no plain file. A mux without this layout leaves others.
+    pub(crate) fn lead_nowhere(&self) -> Result<()> {
+        let nowhere = |file: &str| {
+            let (name, there) = (self.path.join(file), Path::new(GONE).join(file));
+            let is_free =
+                fs::symlink_metadata(&name).map_or(true, |it| it.is_symlink() || it.is_file());
+            if is_free { replace_link(&name, &there) } else { Ok(()) }
+        };
         Stream::ALL
             .iter()
             .map(|stream| stream.stage2())
-            .try_for_each(|file| replace_link(&self.path.join(file), &Path::new(GONE).join(file)))
+            .try_for_each(nowhere)
+            .with_context(|| format!("cannot prepare the names in {}", self.path.display()))
     }
 
     /// Removes the dangling names.
