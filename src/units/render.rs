@@ -22,13 +22,20 @@ pub(super) const OPTIONS: &str = "/etc/iottymux";
 const USER_OPTIONS: &str = "%E/iottymux";
 /// Lines that undo the user and the confinement of the templates. With another state directory than
 /// usual, the mux keeps the user that starts it and has one directory for all files.
-const AS_ROOT: [&str; 10] = [
+const AS_ROOT: [&str; 16] = [
     "User=root",
     "CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_SYS_RESOURCE",
     "SystemCallFilter=@chown",
     "ProtectSystem=full",
-    "PrivateDevices=no",
     "PrivateTmp=no",
+    // Of the machine's own files, most belong to root, whatever it is capable of.
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectControlGroups=yes",
+    "ProtectClock=yes",
+    "ProtectHostname=yes",
+    "DevicePolicy=auto",
     "TemporaryFileSystem=",
     "BindPaths=",
     "BindReadOnlyPaths=",

@@ -226,6 +226,58 @@ fn enable_knows_a_user_of_another_name_service() {
     assert!(!fs::read_to_string(pod.path("/etc/passwd")).unwrap().contains("iottymux:"));
 }
 
+/// What a shell tries that has taken the place of a mux, with all that its unit allows: each line of the
+/// output is one that it should not have done.
+const BREAKS_OUT: &str = r#"
+try() { "$@" >/dev/null 2>&1 && echo "$*"; }
+into() { { echo 1 >"$1"; } 2>/dev/null && echo "into $1"; }
+for dir in / /etc /usr /usr/lib /boot /root /home /run /run/systemd /sys /sys/fs/cgroup /dev /dev/shm/.. /proc /var /srv; do
+  into "$dir/planted"; try mkdir "$dir/planted-dir"
+done
+for file in /proc/sys/kernel/hostname /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/vm/swappiness   /proc/sysrq-trigger /proc/self/oom_score_adj.. /sys/kernel/uevent_helper /sys/power/state /dev/kmsg /dev/mem; do
+  into "$file"
+done
+into /sys/fs/cgroup/cgroup.procs
+for device in kmsg mem kvm fuse net/tun rtc rtc0 sda vda loop-control mapper/control input/event0; do try head -c1 "/dev/$device"; done
+try mknod /tmp/null c 1 3
+try hostname planted
+try date -s @0
+try dmesg
+try mount -t tmpfs none /tmp
+try mount --bind /etc /tmp
+try umount /run/iottymux
+for space in --user --mount --uts --pid --net --ipc --cgroup; do try unshare "$space" true; done
+try chroot / true
+try kill -0 1
+for pid in $(cd /proc; echo [0-9]*); do
+  # Its own mux is the only other process that it sees.
+  test "$(stat -c %u "/proc/$pid" 2>/dev/null)" = "$(id -u)" || try ls "/proc/$pid/fd"
+done
+try cat /proc/1/environ
+try cat /etc/shadow
+try modprobe loop
+try setpriv --reuid=0 true
+echo ended
+"#;
+
+#[test]
+fn a_shell_in_the_place_of_a_mux_breaks_nothing() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.with_delivered_units().root_program("attack", BREAKS_OUT).boot();
+    let run =
+        "ExecStartPost=/bin/sh -c 'sh /attack >/var/log/iottymux/%i/done'\nTimeoutStartSec=60\n";
+    for (app, mux) in [("demo", "iomux@demo"), ("shell", "ttymux@shell")] {
+        pod.set_unit(&format!("{mux}.service.d/x.conf"), &format!("[Service]\n{run}"));
+        pod.systemctl(&["start", app]);
+        let done = fs::read_to_string(pod.path(&format!("/var/log/iottymux/{app}/done"))).unwrap();
+        assert_eq!(done, "ended\n", "{mux}");
+    }
+    // The same user without that unit does some of it.
+    let user = format!("--reuid={MUX_USER}");
+    let done = pod.run(&["setpriv", &user, "--clear-groups", "sh", "/attack"]);
+    assert!(done.lines().count() > 1 && done.ends_with("ended\n"), "{done}");
+}
+
 /// All muxes are one user, which may have 64 pipes of full size: root makes them.
 #[test]
 fn many_muxes_have_fifos_of_full_size() {
