@@ -64,7 +64,7 @@ pub(super) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
         let dir = drop_ins(&mux.unit());
         let logs = logging == Some(index);
         file(dir.join(ENV), &env(app, mux, logs, setup));
-        file(dir.join(DROP_IN), &mux_drop_in(app, mux, logs, setup));
+        file(dir.join(DROP_IN), &mux_drop_in(app, &muxes, mux, logs, setup));
         if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
             for stream in &mux.streams {
                 file(socket_name(mux, *stream).into(), &socket(app, mux, *stream, setup));
@@ -156,7 +156,13 @@ fn env(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> String {
 }
 
 /// The drop-in of a mux.
-fn mux_drop_in(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> String {
+fn mux_drop_in(
+    app: &AppUnits,
+    muxes: &[MuxUnit],
+    mux: &MuxUnit,
+    logs: bool,
+    setup: &Setup,
+) -> String {
     let mut unit = vec![format!("Before={}", app.service)];
     unit.extend(app.journal.wants(mux, setup));
     if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
@@ -188,19 +194,24 @@ fn mux_drop_in(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> Stri
         // PID 1 reads these FIFOs, too.
         service.push(format!("Nice={}", limits::HURRY));
     }
+    // A hook of the app reports how that has ended, and otherwise root asks.
+    let asks = setup.is_split() && !can_have_hooks(app, muxes, setup);
+    if setup.is_split() && (!asks || setup.binary.is_some()) {
+        service.push("ExecStop=".to_owned());
+    }
+    if asks && setup.binary.is_some() {
+        service.push(format!("ExecStop=-+{} control --app %i ask-end", setup.command()));
+    }
     if let Some(binary) = &setup.binary {
         let program = setup.command();
         if setup.is_split() {
             let tty = if mux.kind == UnitKind::Terminal { " --tty" } else { "" };
             let prepare = format!("-+{program} prepare --app %i --unit %n{tty}");
-            let ask = format!("-+{program} control --app %i ask-end");
             let is_prepared =
                 if setup.user { for_user(IS_PREPARED) } else { IS_PREPARED.to_owned() };
             let is_there = format!("ConditionFileIsExecutable=|{}", value(binary));
             unit.extend([NO_CONDITIONS.to_owned(), is_there, is_prepared.trim_end().to_owned()]);
-            for (key, command) in [("ExecStartPre", prepare), ("ExecStop", ask)] {
-                service.extend([format!("{key}="), format!("{key}={command}")]);
-            }
+            service.extend(["ExecStartPre=".to_owned(), format!("ExecStartPre={prepare}")]);
         }
         let command = format!("{program} {} --app %i", mux.kind.command());
         service.extend(["ExecStart=".to_owned(), format!("ExecStart={command}")]);
@@ -296,8 +307,7 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
     if to_journal && !app.journal.is_settled() {
         service.push(format!("SyslogIdentifier={}", app.name));
     }
-    let can_have_hooks = app.has_hooks && !has_sockets(muxes, setup);
-    for mux in muxes.iter().filter(|_| can_have_hooks) {
+    for mux in muxes.iter().filter(|_| can_have_hooks(app, muxes, setup)) {
         for (key, request) in [("ExecStartPost", "started"), ("ExecStopPost", "ended")] {
             let state = argument(&setup.state());
             service.push(format!(
@@ -308,6 +318,11 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
         }
     }
     sections(&unit, &service) + &app.journal.memory()
+}
+
+/// Whether the service reports each start and end to its muxes.
+fn can_have_hooks(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> bool {
+    app.has_hooks && !has_sockets(muxes, setup)
 }
 
 /// The text of a unit with these lines. An empty section is left out.
