@@ -67,8 +67,8 @@ impl Value {
     }
 }
 
-/// Asks at this socket for the values of properties that a service has of its own, in their order; `None` for what this
-/// systemd does not know.
+/// Asks at this socket for the values of properties that a service has of its own, in their order;
+/// `None` for what this systemd does not know.
 pub(crate) fn properties(path: &Path, service: &str, names: &[&str]) -> Result<Vec<Option<Value>>> {
     let what = || format!("cannot ask systemd about {}: {}", escape::line(service), path.display());
     let ask = || {

@@ -44,9 +44,12 @@ const AS_ROOT: [&str; 16] = [
 
 /// Forgets the conditions of the templates.
 const NO_CONDITIONS: &str = "ConditionFileIsExecutable=";
-/// Exists as long as systemd keeps the ends of an app: its mux is tried then, whatever happens to the
-/// program.
-const IS_PREPARED: &str = "ConditionPathExists=|/run/iottymux/%i/gate/prepared";
+
+/// This exists as long as systemd keeps the ends of an app: its mux is tried then, whatever happens
+/// to the program.
+fn is_prepared(state: &str) -> String {
+    format!("ConditionPathExists=|{state}/%i/gate/prepared")
+}
 
 /// All files of an app but the templates, in the order of writing. The last one makes the service
 /// use the others.
@@ -182,6 +185,8 @@ fn mux_drop_in(
     }
     // With `-`, a running mux can still be stopped after the file was removed.
     service.push(format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()));
+    // A hook of the app reports how that has ended, and otherwise root asks.
+    let asks = !can_have_hooks(app, muxes, setup);
     if !setup.is_split() {
         unit.push(NO_CONDITIONS.to_owned());
         let resets = ["ExecStartPre=", "ExecStop=", "RuntimeDirectory="];
@@ -189,29 +194,25 @@ fn mux_drop_in(
         if !setup.user {
             service.extend(AS_ROOT.map(String::from));
         }
+    } else if !asks {
+        service.push("ExecStop=".to_owned());
     }
     if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams && !setup.user {
         // PID 1 reads these FIFOs, too.
         service.push(format!("Nice={}", limits::HURRY));
-    }
-    // A hook of the app reports how that has ended, and otherwise root asks.
-    let asks = setup.is_split() && !can_have_hooks(app, muxes, setup);
-    if setup.is_split() && (!asks || setup.binary.is_some()) {
-        service.push("ExecStop=".to_owned());
-    }
-    if asks && setup.binary.is_some() {
-        service.push(format!("ExecStop=-+{} control --app %i ask-end", setup.command()));
     }
     if let Some(binary) = &setup.binary {
         let program = setup.command();
         if setup.is_split() {
             let tty = if mux.kind == UnitKind::Terminal { " --tty" } else { "" };
             let prepare = format!("-+{program} prepare --app %i --unit %n{tty}");
-            let is_prepared =
-                if setup.user { for_user(IS_PREPARED) } else { IS_PREPARED.to_owned() };
+            let ask = format!("-+{program} control --app %i ask-end");
             let is_there = format!("ConditionFileIsExecutable=|{}", value(binary));
-            unit.extend([NO_CONDITIONS.to_owned(), is_there, is_prepared.trim_end().to_owned()]);
-            service.extend(["ExecStartPre=".to_owned(), format!("ExecStartPre={prepare}")]);
+            unit.extend([NO_CONDITIONS.to_owned(), is_there, is_prepared(&setup.state())]);
+            let ask = asks.then_some(("ExecStop", ask));
+            for (key, command) in [("ExecStartPre", prepare)].into_iter().chain(ask) {
+                service.extend([format!("{key}="), format!("{key}={command}")]);
+            }
         }
         let command = format!("{program} {} --app %i", mux.kind.command());
         service.extend(["ExecStart=".to_owned(), format!("ExecStart={command}")]);
@@ -341,7 +342,7 @@ mod tests {
     #[test]
     fn the_condition_of_the_templates_is_ours() {
         for kind in [UnitKind::Streams, UnitKind::Terminal] {
-            let line = format!("\n{IS_PREPARED}\n");
+            let line = format!("\n{}\n", is_prepared(STATE));
             assert!(template(kind, false).text.contains(&line), "{kind:?}");
             let user = template(kind, true).text;
             assert!(

@@ -231,10 +231,10 @@ fn enable_knows_a_user_of_another_name_service() {
 const BREAKS_OUT: &str = r#"
 try() { "$@" >/dev/null 2>&1 && echo "$*"; }
 into() { { echo 1 >"$1"; } 2>/dev/null && echo "into $1"; }
-for dir in / /etc /usr /usr/lib /boot /root /home /run /run/systemd /sys /sys/fs/cgroup /dev /dev/shm/.. /proc /var /srv; do
+for dir in / /etc /usr /usr/lib /boot /root /home /run /run/systemd /sys /sys/fs/cgroup /dev /proc /var /srv; do
   into "$dir/planted"; try mkdir "$dir/planted-dir"
 done
-for file in /proc/sys/kernel/hostname /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/vm/swappiness   /proc/sysrq-trigger /proc/self/oom_score_adj.. /sys/kernel/uevent_helper /sys/power/state /dev/kmsg /dev/mem; do
+for file in /proc/sys/kernel/hostname /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/vm/swappiness   /proc/sysrq-trigger /sys/kernel/uevent_helper /sys/power/state /dev/kmsg /dev/mem; do
   into "$file"
 done
 into /sys/fs/cgroup/cgroup.procs

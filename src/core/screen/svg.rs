@@ -48,6 +48,11 @@ fn of_palette(index: u8) -> [u8; 3] {
     }
 }
 
+/// As an attribute has it.
+fn hex([red, green, blue]: [u8; 3]) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
 fn rgb(colour: Colour, otherwise: [u8; 3]) -> [u8; 3] {
     colour.parts().or_else(|| colour.index().map(of_palette)).unwrap_or(otherwise)
 }
@@ -87,8 +92,7 @@ fn style(look: &Look, underline: Colour) -> String {
     if !lines.trim().is_empty() {
         let _ = write!(out, " style=\"text-decoration:{}", lines.trim());
         if underline != Colour::DEFAULT {
-            let [red, green, blue] = rgb(underline, TEXT);
-            let _ = write!(out, ";text-decoration-color:#{red:02x}{green:02x}{blue:02x}");
+            let _ = write!(out, ";text-decoration-color:{}", hex(rgb(underline, TEXT)));
         }
         out.push('"');
     }
@@ -96,11 +100,11 @@ fn style(look: &Look, underline: Colour) -> String {
 }
 
 /// A filled rectangle.
-fn rectangle(out: &mut String, (x, y): (f64, f64), cols: u16, [red, green, blue]: [u8; 3]) {
-    let width = f64::from(cols) * WIDTH;
+fn rectangle(out: &mut String, (x, y): (f64, f64), cols: u16, colour: [u8; 3]) {
+    let (width, colour) = (f64::from(cols) * WIDTH, hex(colour));
     let _ = writeln!(
         out,
-        "<path fill=\"#{red:02x}{green:02x}{blue:02x}\" d=\"M{x:.1} {y:.1}h{width:.1}v{HEIGHT}h-{width:.1}z\"/>"
+        "<path fill=\"{colour}\" d=\"M{x:.1} {y:.1}h{width:.1}v{HEIGHT}h-{width:.1}z\"/>"
     );
 }
 
@@ -112,11 +116,11 @@ impl Shown {
         let width = f64::from(self.size.cols) * WIDTH + 2.0 * MARGIN;
         let height = f64::from(rows) * HEIGHT + 2.0 * MARGIN;
         let title = escaped(self.title.as_deref().unwrap_or("A terminal"));
-        let [red, green, blue] = BACK;
+        let back = hex(BACK);
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" xml:space=\"preserve\" \
              font-family=\"monospace\" font-size=\"14\">\n<title>{title}</title>\n\
-             <path fill=\"#{red:02x}{green:02x}{blue:02x}\" d=\"M0 0h{width:.0}v{height:.0}H0z\"/>\n"
+             <path fill=\"{back}\" d=\"M0 0h{width:.0}v{height:.0}H0z\"/>\n"
         );
         let place = |row: u32, col: u16| {
             (MARGIN + f64::from(col) * WIDTH, MARGIN + f64::from(row) * HEIGHT)
@@ -150,11 +154,11 @@ fn draw(out: &mut String, run: &Run, (x, y): (f64, f64)) {
     if look.flags.has(Flags::HIDDEN) || (text.trim().is_empty() && look.flags.underline() == 0) {
         return;
     }
-    let ([red, green, blue], length) = (text_colour, f64::from(*cols) * WIDTH);
+    let (colour, length) = (hex(text_colour), f64::from(*cols) * WIDTH);
     let (base, style, text) = (y + BASE, style(look, *underline), escaped(text));
     let _ = writeln!(
         out,
-        "<text x=\"{x:.1}\" y=\"{base:.1}\" textLength=\"{length:.1}\" fill=\"#{red:02x}{green:02x}{blue:02x}\"{style}>{text}</text>"
+        "<text x=\"{x:.1}\" y=\"{base:.1}\" textLength=\"{length:.1}\" fill=\"{colour}\"{style}>{text}</text>"
     );
 }
 

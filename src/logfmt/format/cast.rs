@@ -1,8 +1,8 @@
 //! A recording of a terminal, asciicast v2. Pure.
 //!
 //! A file is a header, then `[seconds, "o", "text"]` for each read. `"i"` is input, `"r"` the size
-//! of the terminal, `"m"` a note about lost output or a client. The time at which a file begins is known only
-//! when it is written. So the times of a chunk count from 1970, in fields of one width (JSON allows
+//! of the terminal, `"m"` a note about lost output or a client. The time at which a file begins is
+//! known only when it is written. So the times of a chunk count from 1970, in fields of one width (JSON allows
 //! spaces there), and [`Cast`] sets them in a copy when they are written. Invariant: times in a
 //! file never go back.
 
