@@ -522,11 +522,15 @@ impl Input {
             let enters = (from..).zip(bytes).skip(1).filter(|(_, byte)| **byte == b'\r');
             self.enters.extend(enters.map(|(at, _)| at));
         }
+        let len = pieces[0].len() + pieces[1].len();
+        if len > 0 {
+            writer.queued = self.queue.end() + len as u64;
+        }
         let ended = writer.ended && left == 0;
         let client = writer.kept.map(|kept| (kept.record, kept.position(left)));
         if writer.merge == Merge::Lines {
             let half = half_line(pieces);
-            let earlier = self.turn.filter(|_| half == pieces[0].len() + pieces[1].len());
+            let earlier = self.turn.filter(|_| half == len);
             self.turn = (half > 0 && !ended).then(|| {
                 let turn = earlier.unwrap_or(LineTurn { client: id, since: now, len: 0 });
                 LineTurn { len: turn.len + half, ..turn }
@@ -537,10 +541,6 @@ impl Input {
             }
         }
         self.queue.append(pieces, client);
-        let (len, at) = (pieces[0].len() + pieces[1].len(), self.queue.end());
-        if let Some(writer) = self.writers.get_mut(&id).filter(|_| len > 0) {
-            (writer.queued, writer.taken) = (at, None);
-        }
         if let Some(Typist { kept: Some(kept), .. }) = self.writers.get_mut(&id)
             && let Some((_, position)) = client
             && position - kept.acknowledged >= limits::ACKNOWLEDGED
@@ -549,7 +549,7 @@ impl Input {
             self.acknowledged.push_back((id, position));
         }
         if ended && let Some(Typist { queued, taken, .. }) = self.writers.remove(&id) {
-            self.ends.push_back(Ended { id, at, queued, taken });
+            self.ends.push_back(Ended { id, at: self.queue.end(), queued, taken });
         }
     }
 
