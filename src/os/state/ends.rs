@@ -162,13 +162,12 @@ impl AppDir {
         fs::read_link(self.path.join(EARLIER)).ok()?.into_os_string().into_string().ok()
     }
 
-    /// Makes links, plain files and missing names of the app's ends dangling links: then opening one
-    /// fails, and the service manager makes no plain file. A mux without this layout leaves others.
+    /// Makes links and missing names of the app's ends dangling links: then opening one fails, and
+    /// the service manager makes no plain file in its place. What else is there is not ours to lose.
     pub(crate) fn lead_nowhere(&self) -> Result<()> {
         let nowhere = |file: &str| {
             let (name, there) = (self.path.join(file), Path::new(GONE).join(file));
-            let is_free =
-                fs::symlink_metadata(&name).map_or(true, |it| it.is_symlink() || it.is_file());
+            let is_free = fs::symlink_metadata(&name).map_or(true, |it| it.is_symlink());
             if is_free { replace_link(&name, &there) } else { Ok(()) }
         };
         Stream::ALL
