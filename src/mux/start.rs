@@ -297,14 +297,20 @@ impl Mux {
 
 /// Refuses what no mux does. The mux of a container has no unit that does the rest.
 fn give_up_rights(has_no_unit: bool) {
-    if has_no_unit
-        && let Err(e) = sys::reduce_capabilities().and_then(|()| filter::refuse_other_calls(&[]))
-    {
-        log::warn!("cannot give up rights: {e}");
-    }
     // All muxes of a host run as one user.
     if let Err(e) = filter::refuse_to_reach_others() {
         log::debug!("refusing calls that reach other processes: {e}");
+    }
+    if !has_no_unit {
+        return;
+    }
+    let give_up = || {
+        sys::reduce_capabilities()?;
+        filter::refuse_harmful_uses()?;
+        filter::refuse_other_calls(&[])
+    };
+    if let Err(e) = give_up() {
+        log::warn!("cannot give up rights: {e}");
     }
 }
 

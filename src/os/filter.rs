@@ -3,71 +3,41 @@
 //! A mux of a unit has the `SystemCallFilter=` of the templates. That of a container has no unit: it
 //! refuses all but [`ALLOWED`] itself, which the templates allow as well.
 
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
 use std::io;
 
 use nix::libc;
-
-use super::sys;
+pub use seccompiler::SeccompCmpOp::{self, Eq, MaskedEq, Ne};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
+};
 
 /// Names of system calls, with their numbers.
 macro_rules! calls {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name)),*] };
 }
 
-/// A system call that is refused for some values of one of its arguments.
-struct RefusedCall {
-    call: libc::c_long,
-    /// Where the filter finds it.
-    argument: u32,
-    values: &'static [u32],
-    /// Whether these values alone are allowed, instead of refused.
-    are_allowed: bool,
-}
+/// What a use of a call looks like: all these arguments, by index, compare so with these values.
+pub type Use = &'static [(u8, SeccompCmpOp, u32)];
 
-/// Calls that reach other processes of the same user: signals about a descriptor, which can be any
-/// signal for any process (`F_SETOWN` and `F_SETSIG` of fcntl(2), and the same by ioctl(2)), and
-/// limits of another process.
-const REACHING_OTHERS: [RefusedCall; 3] = [
-    RefusedCall {
-        call: libc::SYS_fcntl,
-        argument: argument(1),
-        values: &[8, 10, 15],
-        are_allowed: false,
-    },
-    RefusedCall {
-        call: libc::SYS_ioctl,
-        argument: argument(1),
-        values: &[0x8901, 0x8902],
-        are_allowed: false,
-    },
-    RefusedCall {
-        call: libc::SYS_prlimit64,
-        argument: argument(0),
-        values: &[0],
-        are_allowed: true,
-    },
+/// Uses of a call. One filter has at most one entry for a call.
+pub type Uses = (libc::c_long, &'static [Use]);
+
+/// Uses that reach other processes of the same user: signals about a descriptor, which can be any
+/// signal for any process (`F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX` of fcntl(2), and the same by
+/// ioctl(2)), and limits of another process.
+const REACHING_OTHERS: &[Uses] = &[
+    (libc::SYS_fcntl, &[&[(1, Eq, 8)], &[(1, Eq, 10)], &[(1, Eq, 15)]]),
+    (libc::SYS_ioctl, &[&[(1, Eq, 0x8901)], &[(1, Eq, 0x8902)]]),
+    (libc::SYS_prlimit64, &[&[(0, Ne, 0)]]),
 ];
 
 /// Makes this thread and what it starts get EPERM for sending a signal to another process by a
 /// descriptor, and for setting its limits. `SystemCallFilter=` cannot do that: it does not see
-/// arguments. This fails if the kernel has no filters, or the process lacks `no_new_privs`.
+/// arguments. This fails if the kernel has no filters.
 pub(crate) fn refuse_to_reach_others() -> io::Result<()> {
-    let end = |what: u32| instruction(RETURN, what);
-    let (allow, refuse) =
-        (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
-    let mut program = Vec::new();
-    for RefusedCall { call, argument, values, are_allowed } in REACHING_OTHERS {
-        let (listed, others) = if are_allowed { (allow, refuse) } else { (refuse, allow) };
-        let mut body = vec![instruction(LOAD, argument)];
-        body.extend(values.iter().flat_map(|value| [unless(*value, 1), end(listed)]));
-        body.push(end(others));
-        let call = u32::try_from(call).map_err(io::Error::other)?;
-        let length = u8::try_from(body.len()).map_err(io::Error::other)?;
-        program.extend([instruction(LOAD, NUMBER), unless(call, length)]);
-        program.extend(body);
-    }
-    program.push(end(allow));
-    sys::filter(&mut program)
+    refuse(REACHING_OTHERS, libc::EPERM)
 }
 
 /// What the mux of a container may call. It is the list of the templates, less what a mux does not
@@ -86,7 +56,7 @@ const ALLOWED: &[(&str, libc::c_long)] = calls! {
 
     SYS_chdir SYS_faccessat SYS_faccessat2 SYS_fallocate SYS_fchdir SYS_fchmod SYS_fchmodat
     SYS_fcntl SYS_fstat SYS_fstatfs SYS_ftruncate SYS_getcwd SYS_getdents64 SYS_linkat
-    SYS_mkdirat SYS_mknodat SYS_newfstatat SYS_openat SYS_openat2 SYS_readlinkat SYS_renameat2
+    SYS_mkdirat SYS_mknodat SYS_newfstatat SYS_openat SYS_readlinkat SYS_renameat2
     SYS_statfs SYS_statx SYS_symlinkat SYS_truncate SYS_unlinkat SYS_utimensat
 
     SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2 SYS_ppoll
@@ -118,66 +88,127 @@ const ALLOWED_OLD: &[(&str, libc::c_long)] = calls! { SYS_renameat };
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ALLOWED_OLD: &[(&str, libc::c_long)] = &[];
 
+/// Uses of allowed calls that no mux makes: code in memory that was not code from the start,
+/// namespaces, and files that run as their owner or group.
+const HARMFUL: &[Uses] = &[
+    (libc::SYS_mmap, &[&[set(2, EXECUTABLE)]]),
+    (libc::SYS_mprotect, &[&[set(2, EXECUTABLE)]]),
+    (
+        libc::SYS_clone,
+        &[
+            &[set(0, libc::CLONE_NEWCGROUP)],
+            &[set(0, libc::CLONE_NEWIPC)],
+            &[set(0, libc::CLONE_NEWNET)],
+            &[set(0, libc::CLONE_NEWNS)],
+            &[set(0, libc::CLONE_NEWPID)],
+            &[set(0, libc::CLONE_NEWUSER)],
+            &[set(0, libc::CLONE_NEWUTS)],
+        ],
+    ),
+    (libc::SYS_fchmod, &[&[set(1, SETUID)], &[set(1, SETGID)]]),
+    (libc::SYS_fchmodat, &[&[set(2, SETUID)], &[set(2, SETGID)]]),
+    (libc::SYS_mknodat, &[&[set(2, SETUID)], &[set(2, SETGID)]]),
+    (
+        libc::SYS_openat,
+        &[
+            &[set(2, libc::O_CREAT), set(3, SETUID)],
+            &[set(2, libc::O_CREAT), set(3, SETGID)],
+            &[set(2, ANONYMOUS), set(3, SETUID)],
+            &[set(2, ANONYMOUS), set(3, SETGID)],
+        ],
+    ),
+];
+
+/// The older calls for the same.
+#[cfg(target_arch = "x86_64")]
+const HARMFUL_OLD: &[Uses] = &[
+    (libc::SYS_chmod, &[&[set(1, SETUID)], &[set(1, SETGID)]]),
+    (libc::SYS_creat, &[&[set(1, SETUID)], &[set(1, SETGID)]]),
+    (libc::SYS_mknod, &[&[set(1, SETUID)], &[set(1, SETGID)]]),
+    (
+        libc::SYS_open,
+        &[
+            &[set(1, libc::O_CREAT), set(2, SETUID)],
+            &[set(1, libc::O_CREAT), set(2, SETGID)],
+            &[set(1, ANONYMOUS), set(2, SETUID)],
+            &[set(1, ANONYMOUS), set(2, SETGID)],
+        ],
+    ),
+];
+#[cfg(not(target_arch = "x86_64"))]
+const HARMFUL_OLD: &[Uses] = &[];
+
+/// The sockets that a mux makes.
+const UNIX_SOCKETS: Uses = (libc::SYS_socket, &[&[(0, Eq, libc::AF_UNIX.cast_unsigned())]]);
+
+const EXECUTABLE: i32 = libc::PROT_EXEC;
+const SETUID: i32 = 0o4000;
+const SETGID: i32 = 0o2000;
+/// The bit of `O_TMPFILE` that is its own: such a file can get a name.
+const ANONYMOUS: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+/// An argument that has this bit.
+const fn set(argument: u8, bit: i32) -> (u8, SeccompCmpOp, u32) {
+    let bit = bit.cast_unsigned();
+    (argument, MaskedEq(bit as u64), bit)
+}
+
+/// Makes this thread and what it starts get EPERM for [`HARMFUL`] uses of calls. This fails if the
+/// kernel has no filters.
+pub(crate) fn refuse_harmful_uses() -> io::Result<()> {
+    refuse(HARMFUL, libc::EPERM)?;
+    if !HARMFUL_OLD.is_empty() {
+        refuse(HARMFUL_OLD, libc::EPERM)?;
+    }
+    // A filter does not see its flags, which are in memory. With this error libcs use clone(2).
+    refuse(&[(libc::SYS_clone3, &[])], libc::ENOSYS)
+}
+
 /// Makes this thread and what it starts get EPERM for all calls but those of [`ALLOWED`] and the
-/// given ones, and for sockets that are not unix sockets. It fails as [`sys::filter`] does.
+/// given ones, and for sockets that are not unix sockets. It is the last filter, since it allows no
+/// further one. This fails if the kernel has no filters.
 pub fn refuse_other_calls(besides: &[libc::c_long]) -> io::Result<()> {
-    let refuse = instruction(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
-    let allow = instruction(RETURN, libc::SECCOMP_RET_ALLOW);
-    let mut program = Vec::new();
-    if let Some(machine) = MACHINE {
-        // Other machines, such as the 32 bits of this one, have other numbers.
-        let is_ours = libc::sock_filter { jt: 1, ..instruction(JUMP_IF_EQUAL, machine) };
-        program.extend([instruction(LOAD, MACHINE_OFFSET), is_ours, refuse]);
-    }
-    program.push(instruction(LOAD, NUMBER));
-    let allowed = ALLOWED.iter().chain(ALLOWED_OLD).map(|(_, call)| call);
-    for call in allowed.chain(besides) {
-        let call = u32::try_from(*call).map_err(io::Error::other)?;
-        program.extend([unless(call, 1), allow]);
-    }
-    let socket = u32::try_from(libc::SYS_socket).map_err(io::Error::other)?;
-    let unix = u32::try_from(libc::AF_UNIX).map_err(io::Error::other)?;
-    program.extend([unless(socket, 3), instruction(LOAD, argument(0)), unless(unix, 1), allow]);
-    program.push(refuse);
-    sys::filter(&mut program)
+    let names = ALLOWED.iter().chain(ALLOWED_OLD).map(|(_, call)| *call);
+    let allowed = names.chain(besides.iter().copied()).map(|call| (call, &[] as &[Use]));
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    apply(allowed.chain([UNIX_SOCKETS]), refused, SeccompAction::Allow)
 }
 
-/// The instructions of such a filter (`BPF_LD | BPF_W | BPF_ABS` and the others of linux/filter.h).
-const LOAD: u16 = 0x20;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
-/// The offsets of the call's number and of the machine in the filter's input (`struct
-/// seccomp_data`).
-const NUMBER: u32 = 0;
-const MACHINE_OFFSET: u32 = 4;
-/// This machine there (`AUDIT_ARCH_X86_64` and others of linux/audit.h), where it has several kinds
-/// of numbers.
-const MACHINE: Option<u32> = if cfg!(target_arch = "x86_64") {
-    Some(0xc000_003e)
-} else if cfg!(target_arch = "aarch64") {
-    Some(0xc000_00b7)
-} else {
-    None
-};
-
-/// Where the lower half of an argument is there.
-const fn argument(index: u32) -> u32 {
-    16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
+/// Makes these uses of this thread and what it starts fail with this error (errno), instead of doing
+/// anything. This fails if the kernel has no filters.
+pub fn refuse(uses: &[Uses], error: i32) -> io::Result<()> {
+    let refused = SeccompAction::Errno(error.cast_unsigned());
+    apply(uses.iter().copied(), SeccompAction::Allow, refused)
 }
 
-fn instruction(code: u16, value: u32) -> libc::sock_filter {
-    libc::sock_filter { code, jt: 0, jf: 0, k: value }
-}
-
-/// Skips this many instructions unless this value was loaded.
-fn unless(value: u32, length: u8) -> libc::sock_filter {
-    let jump = instruction(JUMP_IF_EQUAL, value);
-    libc::sock_filter { jf: length, ..jump }
+/// Has the kernel filter the calls of this thread and what it starts, besides the filters that it
+/// has. A call without uses matches always. Calls in the numbers of another machine, such as the
+/// 32 bits of this one, end the process.
+fn apply(
+    uses: impl Iterator<Item = Uses>,
+    others: SeccompAction,
+    matching: SeccompAction,
+) -> io::Result<()> {
+    let rule = |which: &Use| {
+        let compare = |(argument, how, value): &(u8, SeccompCmpOp, u32)| {
+            let length = SeccompCmpArgLen::Dword;
+            SeccompCondition::new(*argument, length, how.clone(), u64::from(*value))
+        };
+        SeccompRule::new(which.iter().map(compare).collect::<Result<_, _>>()?)
+    };
+    let call = |(call, uses): Uses| Ok((call, uses.iter().map(rule).collect::<Result<_, _>>()?));
+    let build = || -> Result<_, seccompiler::BackendError> {
+        let rules = uses.map(call).collect::<Result<BTreeMap<i64, Vec<_>>, _>>()?;
+        SeccompFilter::new(rules, others, matching, ARCH.try_into()?)?.try_into()
+    };
+    let program: seccompiler::BpfProgram = build().map_err(io::Error::other)?;
+    apply_filter(&program).map_err(io::Error::other)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     use std::process::Command;
 
     use nix::sys::prctl;
@@ -190,6 +221,7 @@ mod tests {
     fn calls_that_no_mux_makes_are_refused() {
         let tries = || {
             prctl::set_no_new_privs().unwrap();
+            refuse_harmful_uses().unwrap();
             refuse_other_calls(&[]).unwrap();
             let refused = |result: io::Result<()>| {
                 result.is_err_and(|e| e.raw_os_error() == Some(libc::EPERM))
@@ -197,6 +229,15 @@ mod tests {
             assert!(refused(Command::new("/bin/true").spawn().map(drop)));
             assert!(refused(nix::sys::signal::kill(getpid(), None).map_err(io::Error::from)));
             assert!(refused(std::net::TcpListener::bind("127.0.0.1:0").map(drop)));
+            let file = tempfile::tempfile().unwrap();
+            let mode = |mode| file.set_permissions(std::fs::Permissions::from_mode(mode));
+            assert!(refused(mode(0o4700)) && refused(mode(0o2070)) && mode(0o1777).is_ok());
+            let dir = tempfile::tempdir().unwrap();
+            let make = |mode, name| {
+                let mut how = std::fs::OpenOptions::new();
+                how.write(true).create(true).mode(mode).open(dir.path().join(name)).map(drop)
+            };
+            assert!(refused(make(0o4700, "a")) && make(0o600, "a").is_ok());
             // What a mux does goes on.
             assert!(std::os::unix::net::UnixStream::pair().is_ok());
             assert!(std::fs::read("/proc/self/maps").is_ok());

@@ -381,21 +381,6 @@ pub(crate) fn reduce_capabilities() -> io::Result<()> {
     }
 }
 
-/// Has the kernel apply a filter to this thread and what it starts, besides those that it has. This
-/// fails if the kernel has no filters, or the process lacks `no_new_privs`.
-pub fn filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
-    let filter = libc::sock_fprog {
-        len: u16::try_from(program.len()).map_err(io::Error::other)?,
-        filter: program.as_mut_ptr(),
-    };
-    let mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
-    // SAFETY: the kernel copies the program, which lives through the call and has this length.
-    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// The supplementary groups of the process at the other end of a unix socket (`SO_PEERGROUPS`,
 /// socket(7)).
 pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
@@ -546,6 +531,37 @@ mod tests {
             assert_eq!(all(), [true; 7]);
             crate::os::filter::refuse_to_reach_others().unwrap();
             assert_eq!(all(), [false, false, false, false, false, true, true]);
+        };
+        std::thread::spawn(tries).join().unwrap();
+    }
+
+    #[test]
+    fn a_confined_thread_gets_no_new_code_and_no_namespaces() {
+        let tries = || {
+            let map = |protection| {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                // SAFETY: the kernel chooses the place, and nothing uses it.
+                let at = unsafe { libc::mmap(std::ptr::null_mut(), 1, protection, flags, -1, 0) };
+                (at != libc::MAP_FAILED).then_some(at).ok_or_else(io::Error::last_os_error)
+            };
+            // SAFETY: the flags make namespaces for a child that ends at once, or fail.
+            let clone = |call, flags: libc::c_int| match unsafe {
+                libc::syscall(call, flags, 0, 0, 0, 0)
+            } {
+                -1 => io::Error::last_os_error().raw_os_error(),
+                // SAFETY: the child only ends.
+                0 => unsafe { libc::_exit(0) },
+                _ => None,
+            };
+            crate::os::filter::refuse_harmful_uses().unwrap();
+            assert!(map(libc::PROT_READ | libc::PROT_EXEC).is_err());
+            let plain = map(libc::PROT_READ | libc::PROT_WRITE).unwrap();
+            // SAFETY: that is the memory from above, and nothing uses it.
+            assert_ne!(unsafe { libc::mprotect(plain, 1, libc::PROT_EXEC) }, 0);
+            for flags in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWPID] {
+                assert_eq!(clone(libc::SYS_clone, flags), Some(libc::EPERM));
+            }
+            assert_eq!(clone(libc::SYS_clone3, 0), Some(libc::ENOSYS));
         };
         std::thread::spawn(tries).join().unwrap();
     }

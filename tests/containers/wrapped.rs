@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
-use iottymux::os::sys;
+use iottymux::os::filter::{SeccompCmpOp::Eq, refuse};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -221,17 +221,5 @@ fn the_status_is_the_shims_where_the_kernel_has_none() {
 /// Makes `PIDFD_GET_INFO` unknown to what this thread starts, as to an older kernel.
 fn refuse_pidfd_info() {
     const REQUEST: u32 = 0xc040_ff0b;
-    let step = |code: u16, jf: u8, k: u32| libc::sock_filter { code, jt: 0, jf, k };
-    let (load, jump_if, end) = (0x20, 0x15, 0x06);
-    let number = u32::try_from(libc::SYS_ioctl).unwrap();
-    let refuse = libc::SECCOMP_RET_ERRNO | libc::ENOTTY.cast_unsigned();
-    sys::filter(&mut [
-        step(load, 0, 0),
-        step(jump_if, 3, number),
-        step(load, 0, 24),
-        step(jump_if, 1, REQUEST),
-        step(end, 0, refuse),
-        step(end, 0, libc::SECCOMP_RET_ALLOW),
-    ])
-    .unwrap();
+    refuse(&[(libc::SYS_ioctl, &[&[(1, Eq, REQUEST)]])], libc::ENOTTY).unwrap();
 }
