@@ -11,8 +11,9 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`prepare`] | what root does before a mux of another user starts |
 //! | [`start`], [`shutdown`] | how a mux begins and ends |
+//! | [`prepare`] | what root does before a mux of another user starts |
+//! | [`ends`] | the app's ends: opening them, or taking them over |
 //! | [`missing`] | the files that a mux makes, and tries again to make |
 //! | [`output`], [`show`] | the loop and the app: its output, its terminal |
 //! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
@@ -34,6 +35,7 @@ mod admission;
 pub(crate) mod app;
 mod client_log;
 mod clients;
+mod ends;
 mod engine;
 mod files;
 mod kept_memory;
@@ -59,11 +61,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
+pub(crate) use crate::mux::ends::Streams;
 pub(crate) use crate::mux::engine::stored_name as engine_end;
 pub(crate) use crate::mux::logs::LogPlan;
 pub(crate) use crate::mux::prepare::prepare;
 pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
-pub(crate) use crate::mux::start::{MuxPlan, Streams};
+pub(crate) use crate::mux::start::MuxPlan;
 
 use crate::core::hub::{ClientId, Hub};
 use crate::mux::admission::Admission;

@@ -3,9 +3,9 @@
 
 use anyhow::{Context, Result, bail};
 
+use super::ends::{Streams, open_ends};
 use super::logs;
 use super::source::{fifo, pty};
-use super::start::{Streams, open_ends};
 use crate::os::state::AppDir;
 use crate::systemd::manager::Manager;
 use crate::systemd::notify::Notify;
