@@ -8,9 +8,9 @@ use std::thread::{self, Builder};
 
 use super::name::{Guess, WhichApp};
 use super::{
-    Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices, PrepareArgs,
-    RunArgs, UnitsArgs, complete, container, containerd, enabled, examples, habits, remote,
-    resolve, resolve_units, rkt, salvage,
+    Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices, RunArgs, UnitsArgs,
+    complete, container, containerd, enabled, examples, habits, remote, resolve, resolve_units,
+    rkt, salvage,
 };
 use crate::commands::enable::disable;
 use crate::commands::enable::{self, How};
@@ -29,9 +29,9 @@ use crate::types::service::ServiceName;
 use crate::units::journal::JOURNAL_WRITER;
 use crate::units::{AppUnits, Setup, hooks, write};
 use crate::wire::ControlRequest;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 /// The program: reads the command line, does it, and returns the exit code.
 pub fn main() -> i32 {
@@ -74,14 +74,15 @@ fn our_main(arguments: &[OsString]) -> Exit {
         Ok(cli) => cli,
         Err(_) if containerd::is_started_by_containerd() => return containerd::main(arguments),
         Err(e) => {
-            if process::has_descriptors()
-                && let Some((cli, wrong)) = salvage::read(&command(arguments), arguments)
-            {
-                return begin(cli, &wrong);
-            }
-            let exit = usage(&e, arguments);
             let is_mux = command_in(arguments).is_some_and(|name| salvage::is_mux(&name.into()));
-            return if is_mux { of_mux(exit) } else { exit };
+            let valid = is_mux.then(|| salvage::read(&command(arguments), arguments)).flatten();
+            let app = match valid {
+                Some((cli, wrong)) if process::has_descriptors() => return begin(cli, &wrong),
+                Some((cli, _)) => app_of(&cli),
+                None => None,
+            };
+            let exit = usage(&e, arguments);
+            return if is_mux { of_mux(exit, app.as_ref()) } else { exit };
         }
     };
     begin(cli, &[])
@@ -132,13 +133,27 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
     })
 }
 
-/// The exit code of a usage error. A mux that was given a running app is always started again.
-fn of_mux(exit: Exit) -> Exit {
+/// The exit code of a usage error of the mux of an app. A mux that was given a running app is always
+/// started again; without one the app gets no ends, so that it fails, too.
+fn of_mux(exit: Exit, app: Option<&AppDir>) -> Exit {
     match exit {
         Exit::Usage if process::has_descriptors() => Exit::Failed,
-        Exit::Usage if process::is_of_unit() => Exit::Config,
+        Exit::Usage if process::is_of_unit() => {
+            app.inspect(|dir| mux::give_up(dir));
+            Exit::Config
+        }
         exit => exit,
     }
+}
+
+/// The app of a mux of a unit.
+fn app_of(cli: &Cli) -> Option<AppDir> {
+    let name = match &cli.command {
+        Command::Stream(args) => &args.app.name,
+        Command::Tty(args) => &args.app.name,
+        _ => return None,
+    };
+    Some(StateDir::resolve(cli.state_dir.clone()).ok()?.app(name))
 }
 
 /// Reports an invalid command line, what to try instead, and the help of the typed command.
@@ -224,17 +239,18 @@ fn execute(cli: Cli) -> Result<Exit> {
         let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         return remote::exec(host, &cli.command, &arguments);
     }
+    let app = app_of(&cli);
     let given = cli.state_dir;
     let state = || StateDir::resolve(given.clone());
     let named = |app: &NamedAppArg| app.resolve(given.clone(), Guess::Prefix);
     match cli.command {
-        Command::Stream(args) => run_mux(resolve::stream(&args, &state()?)),
-        Command::Tty(args) => run_mux(resolve::tty(&args, &state()?)),
+        Command::Stream(args) => run_mux(resolve::stream(&args, &state()?), app.as_ref()),
+        Command::Tty(args) => run_mux(resolve::tty(&args, &state()?), app.as_ref()),
         Command::Container(args) => {
-            run_mux(resolve::container(&args, &state()?).map(container::leave_out_foreign))
+            let plan = resolve::container(&args, &state()?);
+            run_mux(plan.map(container::leave_out_foreign), None)
         }
-        Command::Prepare(args) => prepare(&args, &state()?).map(|()| Exit::Done),
-        Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?)),
+        Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?), None),
         Command::Run(args) if args.keeps() => {
             if_valid(resolve::keep(&args, &state()?), |request| {
                 refusal(&args, &request.dir).map_or_else(|| keeper::keep(request), Ok)
@@ -330,16 +346,6 @@ fn all(given: Option<PathBuf>) -> Result<(Vec<StateDir>, BTreeMap<AppName, Strin
     Ok((StateDir::all(given)?, enabled))
 }
 
-/// Makes the ends of an app for its mux.
-fn prepare(args: &PrepareArgs, state: &StateDir) -> Result<()> {
-    let (dir, streams) = (state.app(&args.app.name), resolve::prepare(args));
-    let check = || check_options(args, state);
-    let service = args.service.clone().unwrap_or_else(|| ServiceName::of(&args.app.name));
-    mux::prepare(&dir, (&streams, args.has_journal()), (&args.unit, &service), check)?;
-    hooks::warn_of_change(Manager::of_this_process(), service.as_str());
-    Ok(())
-}
-
 /// Enables one service, or the instances of a template.
 fn enable(args: EnableArgs, given: Option<&Path>) -> Result<Exit> {
     let manager = Manager { user: args.modes.user };
@@ -424,21 +430,15 @@ fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()>
 }
 
 /// Runs a mux, if its plan is valid.
-fn run_mux(plan: Result<MuxPlan>) -> Result<Exit> {
+fn run_mux(plan: Result<MuxPlan>, app: Option<&AppDir>) -> Result<Exit> {
     match plan {
-        Ok(plan) => run::mux(plan),
-        Err(e) => Ok(of_mux(invalid(&e))),
-    }
-}
-
-/// Checks that a mux accepts the options in this environment; the mux itself reports errors.
-fn check_options(args: &PrepareArgs, state: &StateDir) -> Result<()> {
-    let command = if args.tty { "tty" } else { "stream" };
-    let words = ["iottymux", command, "--app", args.app.name.as_str()];
-    match Cli::try_parse_from(words).context("cannot read the options of the mux")?.command {
-        Command::Stream(args) => resolve::stream(&args, state).map(drop),
-        Command::Tty(args) => resolve::tty(&args, state).map(drop),
-        _ => Ok(()),
+        Ok(plan) => {
+            if plan.prepares() {
+                hooks::warn_of_change(Manager::of_this_process(), plan.service.as_str());
+            }
+            run::mux(plan)
+        }
+        Err(e) => Ok(of_mux(invalid(&e), app)),
     }
 }
 

@@ -45,8 +45,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use crate::cli::mux::{
-    ContainerArgs, GuardArgs, LogArgs, MuxArgs, PrepareArgs, RunArgs, StreamArgs, TerminalArgs,
-    TtyArgs,
+    ContainerArgs, GuardArgs, LogArgs, MuxArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
 pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::running::{
@@ -221,11 +220,6 @@ pub(crate) enum Command {
     /// Run the mux of an app with a terminal (started by ttymux@.service).
     #[command(after_long_help = examples::TTY)]
     Tty(TtyArgs),
-    /// Make the FIFOs or the terminal of an app as root, for a mux that is not root.
-    ///
-    /// For ExecStartPre= of the templates.
-    #[command(hide = true)]
-    Prepare(PrepareArgs),
     /// Run the mux of a container, for its keeper.
     #[command(hide = true)]
     Container(ContainerArgs),

@@ -219,43 +219,6 @@ pub(crate) struct ContainerArgs {
     pub(crate) mux: MuxArgs,
 }
 
-/// The options of `stream` and `tty` that `prepare` needs. It is an internal command.
-#[derive(Debug, Args)]
-pub(crate) struct PrepareArgs {
-    #[command(flatten)]
-    pub(crate) app: AppArg,
-    /// Unit of the mux; systemd keeps the descriptors for it.
-    #[arg(long, value_name = "UNIT")]
-    pub(crate) unit: String,
-    /// Make a terminal instead of FIFOs.
-    #[arg(long)]
-    pub(crate) tty: bool,
-    /// Like --service of `stream`.
-    #[arg(long, value_name = "SERVICE", env = "IOTTYMUX_SERVICE")]
-    pub(crate) service: Option<ServiceName>,
-    /// Like --streams of `stream`.
-    #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
-          value_parser = values::plain_stream)]
-    pub(crate) streams: Option<Vec<Stream>>,
-    /// Like --foreign-fifos of `stream`.
-    #[arg(long, env = "IOTTYMUX_FOREIGN_FIFOS", value_parser = BoolishValueParser::new())]
-    pub(crate) foreign_fifos: bool,
-    /// Like --size of `tty`.
-    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT,
-          value_parser = values::size)]
-    pub(crate) size: Size,
-    /// Like --log of `stream`; `prepare` only looks for the journal in it.
-    #[arg(long, value_name = "SPEC", env = "IOTTYMUX_LOG", value_delimiter = ',')]
-    pub(crate) log: Vec<String>,
-}
-
-impl PrepareArgs {
-    /// Whether the mux logs to the journal of the service.
-    pub(crate) fn has_journal(&self) -> bool {
-        self.log.iter().any(|spec| spec.split(':').next() == Some("journal"))
-    }
-}
-
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct RunArgs {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::values::{LogTime, Tail};
 use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs,
-    PrepareArgs, RequestArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
+    RequestArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
 use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
@@ -62,14 +62,6 @@ fn enabled(asked: Option<&[Stream]>) -> Vec<Stream> {
         (None, Some(streams)) => streams,
         (None, None) => Stream::PLAIN.to_vec(),
     }
-}
-
-/// The streams for `prepare`.
-pub(crate) fn prepare(args: &PrepareArgs) -> Streams {
-    if args.tty {
-        return Streams::Terminal { size: args.size };
-    }
-    Streams::Fifos { enabled: enabled(args.streams.as_deref()), make: !args.foreign_fifos }
 }
 
 /// The plan of a mux for these FIFOs, which may belong to other units. In rkt's mixed modes (a

@@ -136,10 +136,7 @@ pub(super) fn adopt_ends(
         }
     }
     if ends.streams.is_empty() {
-        bail!(
-            "app {}: its ends were not prepared by ExecStartPre= of this mux's unit (its journal may say why)",
-            dir.name()
-        );
+        bail!("app {}: its ends were not prepared (earlier messages may say why)", dir.name());
     }
     Ok(ends)
 }

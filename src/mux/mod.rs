@@ -12,7 +12,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`start`], [`shutdown`] | how a mux begins and ends |
-//! | [`prepare`] | what root does before a mux of another user starts |
+//! | [`prepare`] | what a mux does as root, and how it shuts itself in |
 //! | [`ends`] | the app's ends: opening them, or taking them over |
 //! | [`missing`] | the files that a mux makes, and tries again to make |
 //! | [`output`], [`show`] | the loop and the app: its output, its terminal |
@@ -64,7 +64,7 @@ use anyhow::{Context, Result, anyhow};
 pub(crate) use crate::mux::ends::Streams;
 pub(crate) use crate::mux::engine::stored_name as engine_end;
 pub(crate) use crate::mux::logs::LogPlan;
-pub(crate) use crate::mux::prepare::prepare;
+pub(crate) use crate::mux::prepare::give_up;
 pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
 pub(crate) use crate::mux::start::MuxPlan;
 

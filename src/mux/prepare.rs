@@ -1,11 +1,15 @@
-//! What root does before a mux of another user starts: it makes the app's ends and has systemd
-//! keep them.
+//! What the mux of a service does first, in most cases as root: it makes the app's ends, and has
+//! systemd keep them. Then it becomes the user that owns its directory, and serves.
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::Uid;
 
-use super::ends::{Streams, open_ends};
-use super::logs;
+use super::ends::{AppEnds, Streams, open_ends};
+use super::logs::{self, LogPlan};
 use super::source::{fifo, pty};
+use crate::os::confine;
 use crate::os::state::AppDir;
 use crate::systemd::manager::Manager;
 use crate::systemd::notify::Notify;
@@ -14,78 +18,145 @@ use crate::systemd::store::Stored;
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
 
-/// Makes the ends of an app for a mux of another user, as root, and gives them to the service
-/// manager to keep. A restarted mux has its ends there already; then only their names are checked.
-///
-/// `check` fails if the mux cannot parse its options. If no app depends on such a mux, it gets no
-/// ends, so that it fails, too.
-pub(crate) fn prepare(
+/// Directories in which a mux needs nothing but its logs: those of users, and for any user to write.
+const OF_OTHERS: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+/// The logs of all apps, see systemd.exec(5).
+const LOGS_DIRECTORY: &str = "LOGS_DIRECTORY";
+
+/// Makes the ends of an app, as its unit has them, and returns them. A restarted mux has its ends
+/// already; then this only checks their names.
+pub(super) fn prepare(
     dir: &AppDir,
-    (streams, has_journal): (&Streams, bool),
-    (unit, service): (&str, &ServiceName),
-    check: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    let notify = Notify::from_env(true)?;
+    (streams, plan): (&Streams, &LogPlan),
+    service: &ServiceName,
+    (stored, notify): (&mut Stored, &Notify),
+) -> Result<Option<AppEnds>> {
+    if !stored.is_empty() {
+        let mut check = || {
+            dir.split()?;
+            check_names(dir, streams, (stored, notify))?;
+            give(dir, (streams, plan), (stored, notify))
+        };
+        // Its app may run, and has its ends.
+        if let Err(e) = check() {
+            log::error!("app {}: {e:#}", dir.name());
+        }
+        return Ok(None);
+    }
     if !notify.keeps() {
-        bail!("preparing app {}: this is a hook of a mux's unit", dir.name());
+        bail!("app {}: this is the mux of a unit, but there is no systemd", dir.name());
     }
-    if !process::is_of_user() {
-        process::enter_main_mount_namespace()?;
+    if !Uid::effective().is_root() && !process::is_of_user() {
+        bail!(
+            "app {}: its unit is of an earlier version, which starts the mux as another user than \
+             root; run `iottymux enable` again",
+            dir.name()
+        );
     }
-    let kept = Manager::of_this_process().stored_descriptors(unit)?;
-    if kept == 0 {
-        // Whatever fails after that: the app must not open what has no peer.
-        dir.lead_nowhere()?;
-        check()?;
+    // Whatever fails after that: the app must not open what has no peer.
+    dir.lead_nowhere()?;
+    let mut make = || {
         dir.remove_own()?;
-    }
-    dir.split()?;
-    if kept == 0 {
+        dir.split()?;
         let run = Manager::of_this_process().run_of(service.as_str());
         dir.note_earlier(run.as_deref())?;
-    }
-    let prepared = prepare_ends(dir, (streams, has_journal), kept, &notify);
-    if prepared.is_err() && kept == 0 {
-        // These ends are closed with this process, so the app must not open them.
-        dir.lead_nowhere()?;
-    }
-    prepared?;
-    dir.mark_prepared()
-}
-
-fn prepare_ends(
-    dir: &AppDir,
-    (streams, has_journal): (&Streams, bool),
-    kept: usize,
-    notify: &Notify,
-) -> Result<()> {
-    if kept == 0 {
         if matches!(streams, Streams::Fifos { make: true, .. }) {
             dir.remove_old_input()?;
         }
-        open_ends(dir, streams, &mut Stored::default(), notify)?;
-    } else {
-        match streams {
-            Streams::Terminal { .. } => pty::place(dir)?,
-            Streams::Passed { .. } => {}
-            Streams::Fifos { enabled, make } => {
-                for stream in enabled {
-                    if *make {
-                        fifo::make(dir, *stream)?;
-                    } else if fifo::exists(dir, *stream) {
-                        fifo::renew_foreign(dir, *stream, &mut Stored::default(), notify)?;
-                    }
+        let ends = open_ends(dir, streams, stored, notify)?;
+        give(dir, (streams, plan), (stored, notify))?;
+        Ok(ends)
+    };
+    match make() {
+        // They stay root's when this mux ends.
+        Ok(ends) => Ok(Some(AppEnds { made: Vec::new(), kept: Vec::new(), ..ends })),
+        Err(e) => {
+            // These ends are closed with this process, so the app must not open them.
+            dir.lead_nowhere()?;
+            Err(e)
+        }
+    }
+}
+
+/// Checks the names of ends that systemd keeps.
+fn check_names(
+    dir: &AppDir,
+    streams: &Streams,
+    (stored, notify): (&mut Stored, &Notify),
+) -> Result<()> {
+    match streams {
+        Streams::Terminal { .. } => pty::place(dir)?,
+        Streams::Passed { .. } => {}
+        Streams::Fifos { enabled, make } => {
+            for stream in enabled {
+                if *make {
+                    fifo::make(dir, *stream)?;
+                } else if fifo::exists(dir, *stream) {
+                    fifo::renew_foreign(dir, *stream, stored, notify)?;
                 }
             }
         }
     }
+    Ok(())
+}
+
+/// Gives the mux what it can replace or read only as another user than its own.
+fn give(
+    dir: &AppDir,
+    (streams, plan): (&Streams, &LogPlan),
+    (stored, notify): (&mut Stored, &Notify),
+) -> Result<()> {
     if matches!(streams, Streams::Fifos { enabled, make: true } if enabled.contains(&Stream::Stdin))
     {
         dir.give_input().context("cannot give the mux the FIFO of the app's input")?;
     }
     // A user's mux writes to the journal itself, so the FIFO would have no reader.
-    if has_journal && !process::is_of_user() {
-        logs::prepare_journal(dir, notify)?;
+    if plan.writes_journal() && !process::is_of_user() {
+        logs::prepare_journal(dir, stored, notify)?;
     }
-    notify.barrier()
+    dir.mark_prepared()
+}
+
+/// Makes sure that no app is started on what an earlier mux has left: this one cannot begin.
+pub(crate) fn give_up(dir: &AppDir) {
+    if dir.has_gate()
+        && let Err(e) = dir.lead_nowhere()
+    {
+        log::error!("{e:#}");
+    }
+}
+
+/// Becomes the user of the mux, if this is root, with a view of the files that has nothing of other
+/// muxes. Whether it did.
+pub(super) fn shut_in(dir: &AppDir, plan: &LogPlan) -> Result<bool> {
+    let (uid, gid) = dir.owner().context("cannot find out the user of the mux")?;
+    if uid.is_root() || !Uid::effective().is_root() {
+        return Ok(false);
+    }
+    let (hidden, shown) = view(dir, plan);
+    if let Err(e) = confine::hide(&hidden, &shown) {
+        log::warn!("app {}: its mux can see the files of other muxes: {e}", dir.name());
+    }
+    confine::become_user(uid, gid).context("cannot become the user of the mux")?;
+    Ok(true)
+}
+
+/// The directories that the mux does not see, and those in them that it sees nevertheless.
+fn view(dir: &AppDir, plan: &LogPlan) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    // A directory that is still missing is made in its parent.
+    let there = |path: PathBuf| path.ancestors().skip(1).find_map(|dir| dir.canonicalize().ok());
+    let logs: Vec<PathBuf> = plan.files().filter_map(there).collect();
+    let has_log = |dir: &PathBuf| logs.iter().any(|log| log.starts_with(dir));
+    let others = OF_OTHERS.iter().filter_map(|dir| Path::new(dir).canonicalize().ok());
+    // All of it stays: what is shown alone would be held, and so its place could not be replaced.
+    let mut hidden: Vec<PathBuf> = others.filter(|dir| !has_log(dir)).collect();
+    let mut shown = dir.of_mux().to_vec();
+    hidden.push(dir.state().to_owned());
+    if let Some(own) = std::env::var_os(LOGS_DIRECTORY).map(PathBuf::from) {
+        // `/var/log/iottymux/NAME`
+        hidden.extend(own.parent().map(Path::to_owned));
+        shown.push(own);
+    }
+    shown.extend(logs);
+    (hidden, shown)
 }

@@ -26,6 +26,7 @@ use super::logs::{self, LogPlan};
 use super::missing::{Missing, MuxFile};
 use super::pages::Pages;
 use super::poll::{Poller, Token, log_watch};
+use super::prepare::{prepare, shut_in};
 use super::terminal::Terminal;
 use super::{Mux, Phase, signals};
 use crate::core::hub::Hub;
@@ -35,6 +36,7 @@ use crate::core::hub::memory::{self, Memory};
 use crate::os::state::{AppDir, Lock};
 use crate::os::{filter, sys};
 use crate::systemd::notify::{self, Notify};
+use crate::systemd::process;
 use crate::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
@@ -78,9 +80,17 @@ pub(crate) struct MuxPlan {
     pub(crate) container: Option<Container>,
 }
 
+impl MuxPlan {
+    /// Whether this mux makes the ends of its app for a unit, and keeps them from its own user.
+    pub(crate) fn prepares(&self) -> bool {
+        !self.is_kept && process::is_of_unit() && self.dir.has_gate()
+    }
+}
+
 impl Mux {
     /// Opens everything that is not in systemd's store; from READY on clients are accepted.
     pub(crate) fn open(plan: MuxPlan, mut stored: Stored) -> Result<Box<Self>> {
+        let prepares = plan.prepares();
         let MuxPlan {
             dir,
             service,
@@ -109,12 +119,17 @@ impl Mux {
         let duty = Duty { app_runs: takes_over || is_passed };
         streams.add_stored(&stored);
         duty.unless_app_runs(signals::outlive_file_limit().context("cannot set up signals"))?;
-        give_up_rights(is_passed);
-        let dir = dir.shared(others.let_others_in());
         let notify = match keeper {
             Some(keeper) => Notify::to_keeper(keeper),
             None => Notify::from_env(keeps_ends)?,
         };
+        let (mut prepared, mut is_shut_in) = (None, false);
+        if prepares {
+            prepared = prepare(&dir, (&streams, &logs), &service, (&mut stored, &notify))?;
+            is_shut_in = shut_in(&dir, &logs)?;
+        }
+        give_up_rights(is_passed || is_shut_in);
+        let dir = dir.shared(others.let_others_in());
         claim(&dir, kept)?;
         let mut missing = Missing::default();
         let (lock, reported) = enter(&dir, duty, takes_over, &mut missing)?;
@@ -122,12 +137,12 @@ impl Mux {
             duty.unless_app_runs(missing.make(MuxFile::Container(container), &dir))?;
         }
         raise_descriptor_limit();
-        let mut ends = if is_passed {
-            open_ends(&dir, &streams, &mut stored, &notify)?
-        } else if dir.is_split() {
-            adopt_ends(&dir, &streams, duty, &mut stored, &notify)?
-        } else {
-            open_ends(&dir, &streams, &mut stored, &notify)?
+        let mut ends = match prepared {
+            Some(ends) => ends,
+            None if !is_passed && dir.is_split() => {
+                adopt_ends(&dir, &streams, duty, &mut stored, &notify)?
+            }
+            None => open_ends(&dir, &streams, &mut stored, &notify)?,
         };
         if is_kept && !is_passed {
             ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
@@ -200,13 +215,13 @@ impl Mux {
     }
 }
 
-/// Refuses what no mux does. The mux of a container has no unit that does the rest.
-fn give_up_rights(has_no_unit: bool) {
+/// Refuses what no mux does. Those of root and of users have lines of their units for the rest.
+fn give_up_rights(all: bool) {
     // All muxes of a host run as one user.
     if let Err(e) = filter::refuse_to_reach_others() {
         log::debug!("refusing calls that reach other processes: {e}");
     }
-    if !has_no_unit {
+    if !all {
         return;
     }
     let give_up = || {

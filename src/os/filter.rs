@@ -1,7 +1,7 @@
 //! The system calls of a mux, as filters of the kernel (seccomp(2)).
 //!
-//! A mux of a unit has the `SystemCallFilter=` of the templates. That of a container has no unit: it
-//! refuses all but [`ALLOWED`] itself, which the templates allow as well.
+//! A mux refuses all but [`ALLOWED`] itself. One that stays the user that started it, root or a user
+//! with a manager, has `SystemCallFilter=` in its unit instead: it asks systemd by another program.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -40,9 +40,8 @@ pub(crate) fn refuse_to_reach_others() -> io::Result<()> {
     refuse(REACHING_OTHERS, libc::EPERM)
 }
 
-/// What the mux of a container may call. It is the list of the templates, less what a mux does not
-/// do: executing programs, extended attributes, interval timers. Whole groups stay where another
-/// libc or kernel uses other calls for the same.
+/// What a mux may call, in whole groups where another libc or kernel uses other calls for the same.
+/// It executes no programs.
 const ALLOWED: &[(&str, libc::c_long)] = calls! {
     SYS_brk SYS_clock_getres SYS_clock_gettime SYS_clock_nanosleep SYS_exit SYS_exit_group
     SYS_futex SYS_get_robust_list SYS_getegid SYS_geteuid SYS_getgid SYS_getgroups SYS_getpgid
@@ -207,7 +206,6 @@ fn apply(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     use std::process::Command;
 
@@ -244,54 +242,5 @@ mod tests {
             std::thread::spawn(|| ()).join().unwrap();
         };
         std::thread::spawn(tries).join().unwrap();
-    }
-
-    /// The calls that these words of `SystemCallFilter=` mean, as systemd knows its groups.
-    fn expanded<'a>(words: impl Iterator<Item = &'a str>) -> Option<BTreeSet<String>> {
-        let mut calls = BTreeSet::new();
-        for word in words {
-            if !word.starts_with('@') {
-                calls.insert(word.to_owned());
-                continue;
-            }
-            let asked = Command::new("systemd-analyze").args(["syscall-filter", word]).output();
-            let text = String::from_utf8(asked.ok().filter(|asked| asked.status.success())?.stdout);
-            let text = text.unwrap();
-            let names = text.lines().skip(1).map(str::trim);
-            let (groups, names): (Vec<&str>, Vec<&str>) =
-                names.filter(|name| !name.starts_with('#')).partition(|name| name.starts_with('@'));
-            calls.extend(names.into_iter().map(str::to_owned));
-            calls.extend(expanded(groups.into_iter())?);
-        }
-        Some(calls)
-    }
-
-    /// The words of `SystemCallFilter=` in the templates that allow something, or that refuse it.
-    fn words_of_the_templates(are_refused: bool) -> impl Iterator<Item = &'static str> {
-        let unit = include_str!("../../units/iomux@.service");
-        let lines = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter="));
-        let lines = lines.filter(move |line| line.starts_with('~') == are_refused);
-        lines.flat_map(|line| line.trim_start_matches('~').split_whitespace())
-    }
-
-    #[test]
-    fn calls_that_the_templates_name_are_allowed() {
-        for call in words_of_the_templates(false).filter(|word| !word.starts_with('@')) {
-            let is_it = |(name, _): &(&str, _)| name.strip_prefix("SYS_") == Some(call);
-            assert!(ALLOWED.iter().chain(ALLOWED_OLD).any(is_it), "{call}");
-        }
-    }
-
-    #[test]
-    fn the_templates_allow_all_of_it() {
-        let Some(allowed) = expanded(words_of_the_templates(false).chain(["@default"])) else {
-            println!("skipped: this machine has no systemd-analyze");
-            return;
-        };
-        for (name, _) in ALLOWED.iter().chain(ALLOWED_OLD) {
-            let name = name.trim_start_matches("SYS_");
-            assert!(allowed.contains(name), "{name}");
-            assert!(!words_of_the_templates(true).any(|word| word == name), "{name}");
-        }
     }
 }

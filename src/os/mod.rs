@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`state`] | the state directory of an app |
 //! | [`tree`] | removing directories that others have filled |
+//! | [`confine`] | the user and the view of files of a mux |
 //! | [`files`] | reading and replacing files |
 //! | [`walk`] | opening files without others' links |
 //! | [`fd_message`] | messages with descriptors |
@@ -12,6 +13,7 @@
 //! | [`filter`] | the system calls of a mux |
 //! | [`sys`] | all unsafe code |
 
+pub(crate) mod confine;
 pub(crate) mod diagnostics;
 pub(crate) mod fd_message;
 pub(crate) mod files;

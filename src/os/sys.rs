@@ -381,6 +381,19 @@ pub(crate) fn reduce_capabilities() -> io::Result<()> {
     }
 }
 
+/// Takes all capabilities out of the set that programs can get (capabilities(7)).
+pub(crate) fn drop_bounding_set() -> io::Result<()> {
+    for capability in 0..libc::c_ulong::MAX {
+        // SAFETY: the kernel reads numbers only.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
+            let error = io::Error::last_os_error();
+            // The one after the last.
+            return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
+        }
+    }
+    Ok(())
+}
+
 /// The supplementary groups of the process at the other end of a unix socket (`SO_PEERGROUPS`,
 /// socket(7)).
 pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
@@ -562,6 +575,70 @@ mod tests {
                 assert_eq!(clone(libc::SYS_clone, flags), Some(libc::EPERM));
             }
             assert_eq!(clone(libc::SYS_clone3, 0), Some(libc::ENOSYS));
+        };
+        std::thread::spawn(tries).join().unwrap();
+    }
+
+    #[test]
+    fn a_confined_thread_cannot_leave_nor_reach_others() {
+        let tries = || {
+            crate::os::filter::refuse_other_calls(&[]).unwrap();
+            for call in [
+                libc::SYS_execve,
+                libc::SYS_execveat,
+                libc::SYS_unshare,
+                libc::SYS_setns,
+                libc::SYS_mount,
+                libc::SYS_umount2,
+                libc::SYS_open_tree,
+                libc::SYS_move_mount,
+                libc::SYS_mount_setattr,
+                libc::SYS_pivot_root,
+                libc::SYS_chroot,
+                libc::SYS_ptrace,
+                libc::SYS_process_vm_readv,
+                libc::SYS_process_vm_writev,
+                libc::SYS_pidfd_open,
+                libc::SYS_pidfd_getfd,
+                libc::SYS_pidfd_send_signal,
+                libc::SYS_kill,
+                libc::SYS_tkill,
+                libc::SYS_tgkill,
+                libc::SYS_rt_sigqueueinfo,
+                libc::SYS_rt_tgsigqueueinfo,
+                libc::SYS_setresuid,
+                libc::SYS_setresgid,
+                libc::SYS_setgroups,
+                libc::SYS_capset,
+                libc::SYS_keyctl,
+                libc::SYS_add_key,
+                libc::SYS_request_key,
+                libc::SYS_bpf,
+                libc::SYS_perf_event_open,
+                libc::SYS_userfaultfd,
+                libc::SYS_io_uring_setup,
+                libc::SYS_personality,
+                libc::SYS_sched_setscheduler,
+                libc::SYS_setpriority,
+                libc::SYS_shmget,
+                libc::SYS_msgget,
+                libc::SYS_mq_open,
+                libc::SYS_chown,
+                libc::SYS_fchownat,
+                libc::SYS_setxattr,
+                libc::SYS_openat2,
+                libc::SYS_open_by_handle_at,
+                libc::SYS_fchmodat2,
+                libc::SYS_reboot,
+                libc::SYS_init_module,
+                libc::SYS_syslog,
+                libc::SYS_seccomp,
+            ] {
+                // SAFETY: a filter refuses it; otherwise the kernel would refuse the arguments.
+                let done = unsafe { libc::syscall(call, 0, 0, 0, 0, 0, 0) };
+                let error = io::Error::last_os_error().raw_os_error();
+                assert_eq!((done, error), (-1, Some(libc::EPERM)), "{call}");
+            }
         };
         std::thread::spawn(tries).join().unwrap();
     }

@@ -214,16 +214,6 @@ impl Manager {
         bus::properties(&run.join("systemd/private"), service, names)
     }
 
-    /// How many descriptors it stores for a unit.
-    pub(crate) fn stored_descriptors(self, unit: &str) -> Result<usize> {
-        const NAME: &str = "NFileDescriptorStore";
-        match self.service_values(unit, &[NAME])?.pop().flatten() {
-            Some(Value::Number(count)) => usize::try_from(count).ok(),
-            _ => None,
-        }
-        .with_context(|| format!("cannot read {NAME} of {}", escape::line(unit)))
-    }
-
     /// `systemctl`, for this manager.
     pub(crate) fn command(self) -> Command {
         let mut command = Command::new("systemctl");

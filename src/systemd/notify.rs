@@ -11,21 +11,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use anyhow::{Context, Result};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socket,
 };
-use nix::unistd::pipe2;
 
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-
-/// How long to wait until systemd has processed our messages. It takes a millisecond; without an
-/// answer the start fails.
-const BARRIER: Duration = Duration::from_secs(5);
 
 /// Name of the socket to the keeper of `run` among the descriptors that it passes.
 pub(crate) const KEEPER: &str = "keeper";
@@ -139,24 +131,6 @@ impl Notify {
     pub(crate) fn forget(&self, name: &str) {
         if self.keeps {
             self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
-        }
-    }
-
-    /// Waits until systemd has processed all messages: it ignores those of a process that has
-    /// exited.
-    pub(crate) fn barrier(&self) -> Result<()> {
-        let what = "cannot wait for systemd";
-        let (done, token) = pipe2(OFlag::O_CLOEXEC).context(what)?;
-        self.send("BARRIER=1", Some(token.as_raw_fd()));
-        drop(token);
-        let time = PollTimeout::try_from(BARRIER).unwrap_or(PollTimeout::MAX);
-        // systemd then closes its copy.
-        loop {
-            return match poll(&mut [PollFd::new(done.as_fd(), PollFlags::POLLIN)], time) {
-                Err(Errno::EINTR) => continue,
-                Ok(0) => bail!("{what}: no answer"),
-                polled => polled.map(drop).context(what),
-            };
         }
     }
 

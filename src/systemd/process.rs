@@ -1,12 +1,9 @@
-//! This process as systemd started it: its variables, see systemd.exec(5), and its mount namespace.
+//! This process as systemd started it: its variables, see systemd.exec(5).
 
 use std::env;
-use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use nix::sched::{CloneFlags, setns};
 use nix::unistd::getppid;
 
 /// The variables that systemd sets for one process only; children must not inherit them.
@@ -65,14 +62,6 @@ fn restart(change: impl FnOnce(&mut Command)) {
     again.args(env::args_os().skip(1));
     change(&mut again);
     let _ = again.exec();
-}
-
-/// Enters the mount namespace of PID 1: a `+` command of a unit runs as root, but with the
-/// `TemporaryFileSystem=` and `BindPaths=` of that unit.
-pub(crate) fn enter_main_mount_namespace() -> Result<()> {
-    let what = "cannot enter the mount namespace of PID 1";
-    let namespace = File::open("/proc/1/ns/mnt").context(what)?;
-    setns(namespace, CloneFlags::CLONE_NEWNS).context(what)
 }
 
 /// The variables of a file in the format of `EnvironmentFile=` of systemd.exec(5); other lines are

@@ -20,14 +20,32 @@ use crate::types::stream::Stream;
 pub(super) const OPTIONS: &str = "/etc/iottymux";
 /// The same for a user's own services (`%E` is the user's configuration directory).
 const USER_OPTIONS: &str = "%E/iottymux";
-/// Lines that undo the user and the confinement of the templates. With another state directory than
-/// usual, the mux keeps the user that starts it and has one directory for all files.
-const AS_ROOT: [&str; 16] = [
+/// Lines of a mux that does not shut itself in, since it stays the user that starts it: what it may
+/// call.
+const CALLS: [&str; 11] = [
+    "RestrictSUIDSGID=yes",
+    "RestrictAddressFamilies=AF_UNIX",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "LockPersonality=yes",
+    "MemoryDenyWriteExecute=yes",
+    "SystemCallArchitectures=native",
+    "SystemCallFilter=@basic-io @chown @file-system @io-event @network-io @process @signal @timer",
+    "SystemCallFilter=flock getcpu getpriority ioctl madvise memfd_create mremap \
+     name_to_handle_at pipe pipe2 splice sysinfo tee umask uname",
+    "SystemCallFilter=~kill tkill tgkill pidfd_open pidfd_send_signal rt_sigqueueinfo \
+     rt_tgsigqueueinfo",
+    "SystemCallErrorNumber=EPERM",
+];
+/// Lines of a mux that stays root: with another state directory than usual, the mux keeps the user
+/// that starts it and has one directory for all files.
+const AS_ROOT: [&str; 14] = [
     "User=root",
     "CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_SYS_RESOURCE",
-    "SystemCallFilter=@chown",
     "ProtectSystem=full",
-    "PrivateTmp=no",
+    "ProtectHome=yes",
+    "ProtectProc=invisible",
+    "PrivateMounts=yes",
     // Of the machine's own files, most belong to root, whatever it is capable of.
     "ProtectKernelTunables=yes",
     "ProtectKernelModules=yes",
@@ -36,9 +54,6 @@ const AS_ROOT: [&str; 16] = [
     "ProtectClock=yes",
     "ProtectHostname=yes",
     "DevicePolicy=auto",
-    "TemporaryFileSystem=",
-    "BindPaths=",
-    "BindReadOnlyPaths=",
     "LogsDirectory=",
 ];
 
@@ -123,6 +138,8 @@ const ONLY_ROOT: [&str; 17] = [
 /// The template for a user's own services.
 fn for_user(text: &str) -> String {
     let lines = text.lines().filter(|line| !ONLY_ROOT.iter().any(|key| line.starts_with(key)));
+    let lines =
+        lines.map(|line| line.replace("ExecStart=!", "ExecStart=")).chain(CALLS.map(String::from));
     lines
         .map(|line| line.replace(STATE, USER_STATE).replace(OPTIONS, USER_OPTIONS) + "\n")
         .collect()
@@ -189,10 +206,10 @@ fn mux_drop_in(
     let asks = !can_have_hooks(app, muxes, setup);
     if !setup.is_split() {
         unit.push(NO_CONDITIONS.to_owned());
-        let resets = ["ExecStartPre=", "ExecStop=", "RuntimeDirectory="];
+        let resets = ["ExecStop=", "RuntimeDirectory="];
         service.extend(resets.map(String::from));
         if !setup.user {
-            service.extend(AS_ROOT.map(String::from));
+            service.extend(CALLS.into_iter().chain(AS_ROOT).map(String::from));
         }
     } else if !asks {
         service.push("ExecStop=".to_owned());
@@ -204,17 +221,16 @@ fn mux_drop_in(
     if let Some(binary) = &setup.binary {
         let program = setup.command();
         if setup.is_split() {
-            let tty = if mux.kind == UnitKind::Terminal { " --tty" } else { "" };
-            let prepare = format!("-+{program} prepare --app %i --unit %n{tty}");
             let ask = format!("-+{program} control --app %i ask-end");
             let is_there = format!("ConditionFileIsExecutable=|{}", value(binary));
             unit.extend([NO_CONDITIONS.to_owned(), is_there, is_prepared(&setup.state())]);
-            let ask = asks.then_some(("ExecStop", ask));
-            for (key, command) in [("ExecStartPre", prepare)].into_iter().chain(ask) {
-                service.extend([format!("{key}="), format!("{key}={command}")]);
+            if asks {
+                service.extend(["ExecStop=".to_owned(), format!("ExecStop={ask}")]);
             }
         }
-        let command = format!("{program} {} --app %i", mux.kind.command());
+        // Such a mux begins as root, in spite of `User=`.
+        let root = if setup.is_split() && !setup.user { "!" } else { "" };
+        let command = format!("{root}{program} {} --app %i", mux.kind.command());
         service.extend(["ExecStart=".to_owned(), format!("ExecStart={command}")]);
     }
     sections(&unit, &service)

@@ -94,7 +94,7 @@ fn no_app_without_a_mux() {
     let Some(pod) = Pod::delivered() else { return };
     pod.set_unit(
         "iomux@demo.service.d/x.conf",
-        "[Service]\nExecStart=\nExecStart=false\nRestart=no\n",
+        "[Service]\nEnvironment=IOTTYMUX_BACKLOG=none\nRestart=no\n",
     );
     pod.set_unit("demo.service.d/x.conf", "[Service]\nRestart=no\n");
     pod.try_run(&["timeout", "20", "systemctl", "start", "demo.service"]);

@@ -21,9 +21,8 @@ use crate::skip::skip;
 const A_MOMENT: u8 = 100;
 
 /// A drop-in by which a mux is root and has all in one directory, as in a pod of rkt.
-pub const AS_ROOT: &str = "[Service]\nUser=root\nExecStartPre=\nExecStop=\nRuntimeDirectory=\n\
-    CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_SYS_RESOURCE\nSystemCallFilter=@chown\nProtectSystem=full\nPrivateDevices=no\n\
-    PrivateTmp=no\nTemporaryFileSystem=\nBindPaths=\nBindReadOnlyPaths=\nLogsDirectory=\n\
+pub const AS_ROOT: &str = "[Service]\nUser=root\nExecStop=\nRuntimeDirectory=\n\
+    CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_SYS_RESOURCE\nProtectSystem=full\nLogsDirectory=\n\
     EnvironmentFile=-/run/iottymux/%i/env\n";
 /// Where the mux of demo.service may log.
 pub const LOGS: &str = "/var/log/iottymux/demo";

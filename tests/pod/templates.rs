@@ -23,26 +23,12 @@ fn systemd_has_nothing_to_say_about_the_templates() {
     assert!(said.contains("NoSuchKey") && said.contains("iottymux-missing"), "{said}");
 }
 
-/// The highest figure of `systemd-analyze security` that a template may have, of 10.
-const EXPOSURE: f64 = 2.0;
-
 #[test]
-fn the_templates_leave_few_rights() {
+fn a_mux_has_few_rights() {
     let Some(pod) = Pod::delivered() else { return };
     pod.systemctl(&["start", "demo.service", "shell.service"]);
-    for (template, mux) in
-        [("iomux@.service", "iomux@demo.service"), ("ttymux@.service", "ttymux@shell.service")]
-    {
-        let file = format!("/etc/systemd/system/{template}");
-        // As it is written, and as it is loaded.
-        for unit in [&["--offline=true", &file][..], &[mux]] {
-            let said = pod.run(&[&["systemd-analyze", "security", "--no-pager"], unit].concat());
-            let figure = said.rsplit_once("Overall exposure level for ").unwrap().1.trim();
-            println!("{figure}");
-            let exposure = figure.split_once(": ").unwrap().1.split_once(' ').unwrap().0;
-            assert!(exposure.parse::<f64>().unwrap() <= EXPOSURE, "{said}");
-        }
-        // And as the kernel has it: what is not possible systemd may leave out without a word.
+    for mux in ["iomux@demo.service", "ttymux@shell.service"] {
+        // As the kernel has it: the mux begins as root, and gives the rest up itself.
         let pid = pod.property(mux, "MainPID");
         let read =
             |file: &str| fs::read_to_string(pod.path(&format!("/proc/{pid}/{file}"))).unwrap();
@@ -56,7 +42,7 @@ fn the_templates_leave_few_rights() {
         let user = MUX_USER.to_string();
         assert!(field("Uid").split('\t').all(|uid| uid == user), "{status}");
         let mounts = read("mountinfo");
-        for place in ["/usr", "/etc", "/root"] {
+        for place in ["/root", "/tmp", "/run/iottymux"] {
             let is_read_only = |line: &str| line.contains(&format!(" {place} ro,"));
             assert!(mounts.lines().any(is_read_only), "{place}: {mounts}");
         }

@@ -67,6 +67,21 @@ pub(crate) struct LogPlan {
     pub(crate) format_options: FormatOptions,
 }
 
+impl LogPlan {
+    /// Whether the journal of the service is among the logs.
+    pub(crate) fn writes_journal(&self) -> bool {
+        self.logs.iter().any(|spec| matches!(spec.target, LogTarget::Journal(_)))
+    }
+
+    /// The files among the logs.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.logs.iter().filter_map(|spec| match &spec.target {
+            LogTarget::File(path) => Some(path.path()),
+            LogTarget::Journal(_) | LogTarget::Journald => None,
+        })
+    }
+}
+
 /// A client that waits until the logs are reopened.
 #[derive(Debug)]
 pub(crate) struct Reopening {
@@ -245,10 +260,11 @@ fn open_journal(
 }
 
 /// Makes the FIFO of the journal for a mux that is not root, and stores it in systemd.
-pub(crate) fn prepare_journal(dir: &AppDir, notify: &Notify) -> Result<()> {
+pub(crate) fn prepare_journal(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<()> {
     let fifo = open_fifo(dir).context("cannot make the FIFO of the journal")?;
     // It replaces the one of an earlier mux: the contents of the FIFO stay while this one is open.
     notify.replace(STORED, &fifo);
+    stored.insert(STORED, fifo);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use nix::unistd::{AccessFlags, Uid, access};
+use nix::unistd::{AccessFlags, Gid, Uid, access};
 
 use super::{AppDir, ENDPOINTS, ENDS, LOCK, LOGS, MUX, READABLE, close_dir};
 use crate::os::files::{CLOSED, make_dir, remove, replace_link, set_mode};
@@ -42,6 +42,22 @@ pub(super) const JOURNAL: &str = "journal";
 pub(super) const EARLIER: &str = "earlier";
 
 impl AppDir {
+    /// Whether a unit prepares the ends: systemd has made the gate.
+    pub(crate) fn has_gate(&self) -> bool {
+        fs::symlink_metadata(self.path.join(GATE)).is_ok_and(|it| it.is_dir())
+    }
+
+    /// The user and the group of the mux's own directory.
+    pub(crate) fn owner(&self) -> io::Result<(Uid, Gid)> {
+        let it = fs::symlink_metadata(self.dir())?;
+        Ok((Uid::from_raw(it.uid()), Gid::from_raw(it.gid())))
+    }
+
+    /// The directories that a mux uses that is not root, in the split layout.
+    pub(crate) fn of_mux(&self) -> [PathBuf; 2] {
+        [self.path.join(MUX), self.path.join(ENDS).join(INPUT)]
+    }
+
     /// Sets up the split layout, as root: the files that the app's unit opens belong to root, and
     /// the mux gets a directory of its own. Removes the files of an earlier mux of root.
     pub(crate) fn split(&self) -> Result<()> {
