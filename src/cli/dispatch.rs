@@ -8,9 +8,9 @@ use std::thread::{self, Builder};
 
 use super::name::{Guess, WhichApp};
 use super::{
-    Cli, Command, DisableArgs, EnableArgs, GLOBAL, NamedAppArg, NamedServices, RunArgs, UnitsArgs,
-    complete, container, containerd, enabled, examples, habits, remote, resolve, resolve_units,
-    rkt, salvage,
+    Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL, GlobalArgs,
+    NamedAppArg, NamedServices, RunArgs, StreamArgs, TtyArgs, UnitsArgs, complete, container,
+    containerd, enabled, examples, habits, remote, resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable;
 use crate::commands::enable::{self, How};
@@ -31,7 +31,7 @@ use crate::units::{AppUnits, Setup, hooks, write};
 use crate::wire::ControlRequest;
 use anyhow::{Result, anyhow, bail};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
+use clap::{Args, CommandFactory, FromArgMatches};
 
 /// The program: reads the command line, does it, and returns the exit code.
 pub fn main() -> i32 {
@@ -91,9 +91,13 @@ fn our_main(arguments: &[OsString]) -> Exit {
 /// Parses in a thread. The allocator keeps thousands of free pieces for each thread until its end,
 /// and those of parsing would scatter the memory of a mux over many pages.
 fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
+    let read = |command: clap::Command| {
+        Cli::from_arg_matches(&command.try_get_matches_from(std::env::args_os())?)
+    };
     let parse = || {
-        let matches = command(arguments).try_get_matches_from(std::env::args_os())?;
-        Cli::from_arg_matches(&matches)
+        // An error is told by the whole command line.
+        let read_soon = command_of_unit(arguments).and_then(|command| read(command).ok());
+        read_soon.map_or_else(|| read(command(arguments)), Ok)
     };
     sys::share_heap();
     thread::scope(|scope| match Builder::new().spawn_scoped(scope, parse) {
@@ -116,9 +120,9 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
     }
     match &cli.command {
         Command::Container(args) if args.for_engine => {
-            diagnostics::start_for_engine(cli.log_level);
+            diagnostics::start_for_engine(cli.global.log_level);
         }
-        _ => diagnostics::start(cli.log_level, is_mux),
+        _ => diagnostics::start(cli.global.log_level, is_mux),
     }
     for mistake in wrong {
         match &cli.command {
@@ -153,7 +157,7 @@ fn app_of(cli: &Cli) -> Option<AppDir> {
         Command::Tty(args) => &args.app.name,
         _ => return None,
     };
-    Some(StateDir::resolve(cli.state_dir.clone()).ok()?.app(name))
+    Some(StateDir::resolve(cli.global.state_dir.clone()).ok()?.app(name))
 }
 
 /// Reports an invalid command line, what to try instead, and the help of the typed command.
@@ -234,13 +238,31 @@ fn command(arguments: &[OsString]) -> clap::Command {
     if arguments.iter().any(|word| word == "-h") { short(command) } else { command }
 }
 
+/// Only the command of this command line, if units or keepers start it: most of the time of such a
+/// process would go into the others.
+fn command_of_unit(arguments: &[OsString]) -> Option<clap::Command> {
+    let of = |word: &OsString| {
+        let name = word.to_str()?;
+        let command = clap::Command::new(name.to_owned());
+        Some(match name {
+            "stream" => StreamArgs::augment_args(command),
+            "tty" => TtyArgs::augment_args(command),
+            "container" => ContainerArgs::augment_args(command),
+            "control" => ControlArgs::augment_args(command),
+            _ => return None,
+        })
+    };
+    let program = GlobalArgs::augment_args(clap::Command::new("iottymux"));
+    Some(program.subcommand(arguments.iter().find_map(of)?))
+}
+
 fn execute(cli: Cli) -> Result<Exit> {
-    if let Some(host) = &cli.host {
+    if let Some(host) = &cli.global.host {
         let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         return remote::exec(host, &cli.command, &arguments);
     }
     let app = app_of(&cli);
-    let given = cli.state_dir;
+    let given = cli.global.state_dir;
     let state = || StateDir::resolve(given.clone());
     let named = |app: &NamedAppArg| app.resolve(given.clone(), Guess::Prefix);
     match cli.command {

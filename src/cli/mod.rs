@@ -75,6 +75,15 @@ use crate::wire::Redraw;
     after_long_help = examples::PROGRAM
 )]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The options of all commands.
+#[derive(Debug, Args)]
+pub(crate) struct GlobalArgs {
     /// State directory [default: /run/iottymux or $XDG_RUNTIME_DIR/iottymux]
     ///
     /// Each app has a directory there. The default depends on the user and the machine:
@@ -100,8 +109,6 @@ pub(crate) struct Cli {
     /// Machine, as ssh takes it: the command runs there.
     #[arg(short = 'H', long, global = true, value_name = "HOST", help_heading = GLOBAL)]
     pub(crate) host: Option<String>,
-    #[command(subcommand)]
-    pub(crate) command: Command,
 }
 
 /// All commands with their options, for the man pages.

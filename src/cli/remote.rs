@@ -59,7 +59,7 @@ fn settings(arguments: &[OsString]) -> Vec<OsString> {
 fn without_host(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let has_none = |rest: &Vec<OsString>| {
         let words = iter::once(OsString::from("iottymux")).chain(rest.iter().cloned());
-        Cli::try_parse_from(words).is_ok_and(|cli| cli.host.is_none())
+        Cli::try_parse_from(words).is_ok_and(|cli| cli.global.host.is_none())
     };
     (0..arguments.len()).filter_map(|at| left_out(arguments, at)).find(has_none)
 }
