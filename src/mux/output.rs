@@ -216,12 +216,12 @@ impl Mux {
                 is_read &= self.read_up(index, enough);
             }
             let Some(event) = self.life.next_event(is_read) else { break };
-            self.on_lifecycle(event);
+            self.on_lifecycle(event, enough);
         }
     }
 
-    /// The app started or ended.
-    fn on_lifecycle(&mut self, event: LifecycleEvent) {
+    /// The app started or ended, when its output had got as far as `ends`, or not as far as that.
+    fn on_lifecycle(&mut self, event: LifecycleEvent, ends: Offsets) {
         let name = self.files.name();
         match event {
             LifecycleEvent::Ended(status) => log::info!("app {name}: it has ended {status}"),
@@ -233,7 +233,7 @@ impl Mux {
         if self.life.is_kept() {
             // An app of `run` is not started again, and its children may still write after its end.
             if let LifecycleEvent::Started(_) = event {
-                self.announce(event);
+                self.announce(event, ends);
             }
             return;
         }
@@ -255,12 +255,13 @@ impl Mux {
             }
             self.write_logs(Instant::now());
         }
-        self.announce(event);
+        self.announce(event, ends);
     }
 
-    /// Each session gets this event after the app's earlier output.
-    fn announce(&mut self, event: LifecycleEvent) {
-        let ends: Offsets = Stream::ALL.map(|stream| offset(&self.hub, stream));
+    /// Each session gets this event after the app's earlier output. What the next run has written
+    /// since the report may have been read with it.
+    fn announce(&mut self, event: LifecycleEvent, ends: Offsets) {
+        let ends = Stream::ALL.map(|stream| offset(&self.hub, stream).min(ends[stream as usize]));
         for id in self.clients.ids() {
             let Some(client) = self.clients.get_mut(id) else { continue };
             // A welcome describes the time before it, and a farewell is the last message.
@@ -282,9 +283,9 @@ impl Mux {
         let Some(stream) = self.sources.stream(index) else { return true };
         let has_enough = |mux: &Self| offset(&mux.hub, stream) >= enough[stream as usize];
         // An error will be reported when the source is read again.
-        while let Ok(Read::Bytes(_)) = self.pump(index, Instant::now())
+        while !has_enough(self)
+            && let Ok(Read::Bytes(_)) = self.pump(index, Instant::now())
             && !self.sources.is_held(index)
-            && !has_enough(self)
         {}
         self.sources.is_empty(index) || has_enough(self)
     }

@@ -59,10 +59,10 @@ fn sessions_receive_each_lifecycle_event_in_its_place() {
     app.write_all(b"first life").unwrap();
     ended(&rig, "exited", "1");
     started(&rig, "4711");
-    let logged = mux.stderr.so_far();
-    assert!(logged.contains("reports that the app has ended with status 1"), "{logged}");
-    assert!(logged.contains("reports that the app runs as pid=4711"), "{logged}");
+    // At once: the mux may read that before it has announced the start.
     app.write_all(b"second life").unwrap();
+    mux.stderr.wait_for("reports that the app has ended with status 1");
+    mux.stderr.wait_for("reports that the app runs as pid=4711");
     ended(&rig, "killed", "TERM");
     // From now on it is known how the app has ended.
     let mut late = Session::new(&rig, &json!({"version": 1, "streams": [{"stream": "stdout"}]}));
