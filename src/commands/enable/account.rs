@@ -49,7 +49,7 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
     if setup.user {
         return check_own_logs(app);
     }
-    if !setup.has_account() {
+    if !setup.has_account() || app.logs.is_empty() {
         return Ok(());
     }
     let Some((uid, gid)) = ids_of(NAME)? else { return Ok(()) };
@@ -128,29 +128,29 @@ pub(crate) fn clear_logs(manager: Manager, name: &AppName) {
 /// The number of a user or a group of this machine.
 pub(crate) fn number(name: &str, is_group: bool) -> Result<u32> {
     let (database, what) = if is_group { ("group", "group") } else { ("passwd", "user") };
-    let mut getent = Command::new("getent");
-    let output = getent.args([database, "--", name]).stderr(Stdio::null()).output();
-    let output = output.context("cannot run getent")?;
-    let line = String::from_utf8_lossy(&output.stdout);
-    let number = line.lines().next().and_then(|line| line.split(':').nth(2)?.parse().ok());
+    let line = entry(database, name)?;
+    let number = line.split(':').nth(2).and_then(|number| number.parse().ok());
     number.with_context(|| format!("there is no {what} '{}'", escape::line(name)))
 }
 
 /// The name of a user, if it has one here.
 pub(crate) fn name(uid: u32) -> Option<String> {
-    let mut getent = Command::new("getent");
-    let output = getent.args(["passwd", &uid.to_string()]).stderr(Stdio::null()).output().ok()?;
-    let line = String::from_utf8_lossy(&output.stdout);
+    let line = entry("passwd", &uid.to_string()).ok()?;
     line.split_once(':').map(|(name, _)| name.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The IDs of a user and its group, if there is one. id(1) asks all name services; this static
-/// binary could only read /etc/passwd.
+/// The IDs of a user and its group, if there is one.
 pub(crate) fn ids_of(name: &str) -> Result<Option<(u32, u32)>> {
-    let id = |option| -> Result<Option<u32>> {
-        let output = Command::new("id").args([option, "--", name]).stderr(Stdio::null()).output();
-        let output = output.context("cannot run id")?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim().parse().ok())
-    };
-    Ok(id("-u")?.zip(id("-g")?))
+    let line = entry("passwd", name)?;
+    let mut fields = line.split(':').skip(2).map(str::parse);
+    Ok(fields.next().and_then(Result::ok).zip(fields.next().and_then(Result::ok)))
+}
+
+/// The line of a user or a group, or nothing. getent(1) asks all name services; this static binary
+/// could only read files.
+fn entry(database: &str, key: &str) -> Result<String> {
+    let mut getent = Command::new("getent");
+    let output = getent.args([database, "--", key]).stderr(Stdio::null()).output();
+    let text = String::from_utf8_lossy(&output.context("cannot run getent")?.stdout).into_owned();
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }

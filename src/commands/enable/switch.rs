@@ -104,7 +104,8 @@ impl Switch<'_> {
         let verb = match (self.shown.runs(), is_new) {
             (true, true) => "restart",
             (true, false) => "start",
-            (false, _) => "try-restart",
+            // Its muxes do not run without it.
+            (false, _) => return Ok(()),
         };
         for unit in self.muxes.iter().map(MuxUnit::unit) {
             if let Err(e) = self.manager.systemctl(&[verb, &unit]) {
