@@ -1,7 +1,7 @@
 //! The system calls of a mux, as filters of the kernel (seccomp(2)).
 //!
 //! A mux refuses all but [`ALLOWED`] itself. One that stays the user that started it, root or a user
-//! with a manager, has `SystemCallFilter=` in its unit instead: it asks systemd by another program.
+//! with a manager, has `SystemCallFilter=` in its unit instead.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;

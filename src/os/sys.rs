@@ -128,17 +128,6 @@ pub fn passing(command: &mut Command, fds: &[&OwnedFd], first: RawFd) -> io::Res
     Ok(())
 }
 
-/// Makes the command's process ignore SIGTERM.
-pub(crate) fn ignoring_sigterm(command: &mut Command) {
-    let prepare = || -> io::Result<()> {
-        // SAFETY: nothing is called when the signal comes.
-        unsafe { signal(Signal::SIGTERM, SigHandler::SigIgn) }?;
-        Ok(())
-    };
-    // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
-    unsafe { command.pre_exec(prepare) };
-}
-
 /// From now on the kernel collects the children of this process that end.
 pub(crate) fn leave_children() -> io::Result<()> {
     // SAFETY: nothing is called when the signal comes.

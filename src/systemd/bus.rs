@@ -28,8 +28,11 @@ const HEADER: usize = 16;
 /// How messages say the order of their bytes.
 const ORDER: u8 = if cfg!(target_endian = "little") { b'l' } else { b'B' };
 
-/// What a service has beside what all units have.
+/// What a service has beside what all units have, and that.
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+/// Properties that all units have.
+const OF_UNITS: [&str; 1] = ["ActiveState"];
 
 /// Kinds of messages.
 const CALL: u8 = 1;
@@ -67,7 +70,7 @@ impl Value {
     }
 }
 
-/// Asks at this socket for the values of properties that a service has of its own, in their order;
+/// Asks at this socket for the values of properties of a service, in their order;
 /// `None` for what this systemd does not know.
 pub(crate) fn properties(path: &Path, service: &str, names: &[&str]) -> Result<Vec<Option<Value>>> {
     let what = || format!("cannot ask systemd about {}: {}", escape::line(service), path.display());
@@ -101,7 +104,7 @@ fn object(unit: &str) -> String {
 /// A call for one property.
 fn get(serial: u32, unit: &str, name: &str) -> Vec<u8> {
     let mut body = Writer::default();
-    body.text(SERVICE);
+    body.text(if OF_UNITS.contains(&name) { UNIT } else { SERVICE });
     body.text(name);
     let mut fields = Writer::default();
     for (code, kind, value) in [

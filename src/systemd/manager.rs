@@ -203,7 +203,7 @@ impl Manager {
         fs::read_link(link).ok()?.into_os_string().into_string().ok()
     }
 
-    /// The values of these properties that a service has of its own, in their order; `None` for what
+    /// The values of these properties of a service, in their order; `None` for what
     /// this systemd does not know. Only for root and for the user's own manager.
     pub(crate) fn service_values(
         self,

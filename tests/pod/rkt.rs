@@ -459,7 +459,7 @@ fn the_status_without_hooks() {
     let kind = Kind::named("mutable-k8s-plain");
     let Some(plan) = plan(kind) else { return };
     let pod = plan.boot();
-    let cannot_ask = "[Service]\nEnvironment=PATH=/nowhere\n";
+    let cannot_ask = "[Service]\nInaccessiblePaths=/run/systemd/private\n";
     let reaper = fs::read_to_string(pod.path("/reaper.sh")).unwrap();
     let nonsense = "#!/bin/sh\nprintf '\\033[2J' >/rkt/status/\"$1\"\n";
     for (more, reaper, end, code) in [

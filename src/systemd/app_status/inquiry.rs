@@ -6,21 +6,20 @@
 //! a pod's halt the reaper may write 0 while the app still runs. So a number of the reaper causes a
 //! second question to systemd, and [`is_doubtful`] numbers alone do not count.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, bail};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use anyhow::{Context, Result};
 use nix::unistd::Uid;
 
-use super::{MainProcess, reaped, shown};
+use super::{ASKED, MainProcess, main_process, reaped};
 use crate::os::files::read_plain;
+use crate::os::mailbox;
 use crate::os::state::AppDir;
-use crate::os::sys;
 use crate::systemd::manager::Manager;
 use crate::systemd::process;
 use crate::types::limits;
@@ -31,20 +30,23 @@ use crate::wire::AppStatus;
 /// How long an ending mux waits for systemd's report of the app's exit: a busy system answers late.
 /// Less than `DRAIN_READ`, since the app's stop may wait for the mux.
 const INQUIRY: Duration = Duration::from_secs(4);
-/// Bytes of that report that are read: three short lines.
-const SHOWN: u64 = 256;
+/// Pause between two looks for systemd's answer, which takes a millisecond or two.
+const ANSWER_LOOK: Duration = Duration::from_millis(2);
 /// Pause between two looks for the status that rkt's reaper writes at about the same time.
 const REAPER_LOOK: Duration = Duration::from_millis(20);
 /// Bytes of that status that are read: a number.
 const REAPED: u64 = 64;
+
+/// A question to systemd.
+type Asked = Receiver<Result<MainProcess>>;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     app: AppName,
     service: ServiceName,
-    /// `systemctl`, until it has ended.
-    systemctl: Option<Child>,
+    /// The question to systemd, until it is answered.
+    asked: Option<Asked>,
     /// Where the reaper writes, until something is there, and how old that may be.
     reaper: Option<(PathBuf, SystemTime)>,
     /// PID 1 has answered that the app has not ended.
@@ -71,13 +73,13 @@ impl Inquiry {
         let app = dir.name().clone();
         let asked =
             ask(service).with_context(|| format!("app {app}: cannot ask systemd how it ended"));
-        let systemctl = asked.map_err(|e| log::warn!("{e:#}")).ok();
+        let asked = asked.map_err(|e| log::warn!("{e:#}")).ok();
         let oldest = SystemTime::now().checked_sub(age + limits::CLOCK_TICK);
         let reaper = dir.rkt_status().zip(oldest);
         let until = now + INQUIRY;
         let (service, is_early, reaped) = (service.clone(), false, None);
-        let has_begun = systemctl.is_some() || reaper.is_some();
-        has_begun.then_some(Self { app, service, systemctl, reaper, is_early, reaped, until })
+        let has_begun = asked.is_some() || reaper.is_some();
+        has_begun.then_some(Self { app, service, asked, reaper, is_early, reaped, until })
     }
 
     /// Waits until it is over.
@@ -87,36 +89,34 @@ impl Inquiry {
             if let Poll::Ready(found) = self.look(now) {
                 return found;
             }
-            let looks_again = self.due(now).min(now + REAPER_LOOK);
-            thread::sleep(looks_again.saturating_duration_since(now));
+            thread::sleep(self.due(now).saturating_duration_since(now));
         }
     }
 
     /// The result, once there is one: the app's status, if known.
     pub(crate) fn look(&mut self, now: Instant) -> Poll<Option<AppStatus>> {
-        if let Some(answered) = self.systemctl.as_mut().and_then(|child| answer(child).transpose())
-        {
-            self.systemctl = None;
-            match answered.and_then(|text| shown(&text)) {
+        if let Some(answer) = self.asked.as_ref().and_then(answer) {
+            self.asked = None;
+            match answer {
                 Ok(MainProcess::Ended(status)) => return Poll::Ready(Some(status)),
                 Ok(_) if self.reaped.is_some() => return Poll::Ready(self.reaped()),
                 Ok(MainProcess::Runs) => return Poll::Ready(None),
                 Ok(MainProcess::Unknown) => self.is_early = true,
                 // systemd, which is shutting down, may answer nobody any more.
-                Err(e) => log::info!("app {}: cannot ask systemd how it ended: {e:#}", self.app),
+                Err(e) => log::info!("app {}: its end is unknown: {e:#}", self.app),
             }
         }
         let over = now >= self.until;
-        if self.systemctl.is_none() || over {
+        if self.asked.is_none() || over {
             match self.reaper.as_ref().map(|(path, oldest)| read_reaped(path, *oldest)) {
                 Some(Ok(Some(status))) => {
                     self.reaper = None;
                     self.reaped = Some(status);
                     // It has this number from systemd, which knows more.
                     if self.is_early && !over {
-                        self.systemctl = ask(&self.service).ok();
+                        self.asked = ask(&self.service).ok();
                     }
-                    if self.systemctl.is_none() {
+                    if self.asked.is_none() {
                         return Poll::Ready(self.reaped());
                     }
                 }
@@ -128,11 +128,10 @@ impl Inquiry {
                 None => {}
             }
         }
-        if over && let Some(child) = &mut self.systemctl {
-            log::warn!("app {}: systemctl did not report in time how it ended", self.app);
-            let _ = child.kill();
+        if over && self.asked.is_some() {
+            log::warn!("app {}: systemd did not report in time how it ended", self.app);
         }
-        if over || self.systemctl.is_none() && self.reaper.is_none() {
+        if over || self.asked.is_none() && self.reaper.is_none() {
             return Poll::Ready(self.reaped());
         }
         Poll::Pending
@@ -143,48 +142,33 @@ impl Inquiry {
         self.reaped.filter(|status| !is_doubtful(*status))
     }
 
-    /// When to look again without an event. A signal reports the end of `systemctl`.
+    /// When to look again.
     pub(crate) fn due(&self, now: Instant) -> Instant {
-        match self.systemctl {
-            Some(_) => self.until,
-            None => self.until.min(now + REAPER_LOOK),
-        }
+        let pause = if self.asked.is_some() { ANSWER_LOOK } else { REAPER_LOOK };
+        self.until.min(now + pause)
     }
 }
 
-/// Starts `systemctl show` for the manager that started this process.
-fn ask(service: &ServiceName) -> io::Result<Child> {
-    let mut command = Manager::of_this_process().command();
-    command.args(["show", "--property=ActiveState,ExecMainCode,ExecMainStatus"]);
-    // A name may begin with what looks like an option.
-    command.args(["--", service.as_str()]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // systemd is stopping this unit, and sends SIGTERM to newly started processes, too.
-    sys::ignoring_sigterm(&mut command);
-    let child = command.spawn()?;
-    if let Some(pipe) = &child.stdout {
-        // Another process may still have it open when the child has ended.
-        fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    }
-    Ok(child)
+/// Asks the manager that started this process, in a thread: a busy system answers late.
+fn ask(service: &ServiceName) -> io::Result<Asked> {
+    let (tell, asked) = channel();
+    let service = service.clone();
+    let ask = move || {
+        let values = Manager::of_this_process().service_values(service.as_str(), &ASKED);
+        // Nobody waits any more if this fails.
+        let _ = tell.send(values.and_then(|values| main_process(&values)));
+    };
+    mailbox::spawn("inquiry".into(), ask)?;
+    Ok(asked)
 }
 
-/// Its output, once it has ended; the output fits into the pipe.
-fn answer(child: &mut Child) -> Result<Option<String>> {
-    let Some(status) = child.try_wait()? else { return Ok(None) };
-    if !status.success() {
-        bail!("systemctl: {status}");
+/// The answer, once it has come.
+fn answer(asked: &Asked) -> Option<Result<MainProcess>> {
+    match asked.try_recv() {
+        Ok(answer) => Some(answer),
+        Err(TryRecvError::Empty) => None,
+        Err(e) => Some(Err(e.into())),
     }
-    let mut text = Vec::new();
-    if let Some(pipe) = &mut child.stdout {
-        match pipe.take(SHOWN).read_to_end(&mut text) {
-            Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(e.into()),
-            _ => {}
-        }
-    }
-    let text = String::from_utf8(text).context("systemctl")?;
-    log::debug!("systemctl: {text:?}");
-    Ok(Some(text))
 }
 
 /// Whether the reaper may also write this number for an app that still ran (0), or that systemd

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 
 pub(crate) use self::inquiry::Inquiry;
 
+use super::bus::Value;
 use super::process;
 use crate::wire::{AppStatus, Started};
 
@@ -69,23 +70,23 @@ enum MainProcess {
     Unknown,
 }
 
-/// Parses the output of `systemctl show` for ActiveState, ExecMainCode and ExecMainStatus.
-fn shown(text: &str) -> Result<MainProcess> {
-    let property = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        value.with_context(|| format!("no {name} in {text:?}"))
+/// The properties that say how a main process is.
+const ASKED: [&str; 3] = ["ActiveState", "ExecMainCode", "ExecMainStatus"];
+
+/// Parses the values of [`ASKED`].
+fn main_process(values: &[Option<Value>]) -> Result<MainProcess> {
+    let [Some(Value::Text(state)), Some(Value::Number(code)), Some(Value::Number(status))] = values
+    else {
+        bail!("cannot parse {values:?}");
     };
-    let (state, code) = (property("ActiveState")?, property("ExecMainCode")?);
-    let status = property("ExecMainStatus")?.parse::<u8>();
+    let number = u8::try_from(*status);
     // The codes are those of waitid(2): exited, killed, dumped.
-    Ok(match (state, code, status) {
+    Ok(match (state.as_str(), code, number) {
         ("active" | "activating" | "reloading" | "refreshing", _, _) => MainProcess::Runs,
-        (_, "0", _) => MainProcess::Unknown,
-        (_, "1", Ok(status)) => MainProcess::Ended(AppStatus::Status(status)),
-        (_, "2" | "3", Ok(signal @ 1..=LAST_SIGNAL)) => {
-            MainProcess::Ended(AppStatus::Signal(signal))
-        }
-        _ => bail!("cannot parse {text:?}"),
+        (_, 0, _) => MainProcess::Unknown,
+        (_, 1, Ok(status)) => MainProcess::Ended(AppStatus::Status(status)),
+        (_, 2 | 3, Ok(signal @ 1..=LAST_SIGNAL)) => MainProcess::Ended(AppStatus::Signal(signal)),
+        _ => bail!("cannot parse {values:?}"),
     })
 }
 
@@ -145,37 +146,41 @@ mod tests {
     }
 
     #[test]
-    fn statuses_of_systemctl() {
+    fn statuses_of_systemd() {
         use AppStatus::{Signal, Status};
         let ended = |status| Some(MainProcess::Ended(status));
+        let text = |text: &str| Some(Value::Text(text.to_owned()));
+        let number = |number| Some(Value::Number(number));
         for (state, code, status, want) in [
-            ("inactive", "1", "0", ended(Status(0))),
-            ("failed", "1", "255", ended(Status(255))),
-            ("deactivating", "1", "3", ended(Status(3))),
-            ("failed", "2", "9", ended(Signal(9))),
-            ("failed", "3", "11", ended(Signal(11))),
-            ("active", "0", "0", Some(MainProcess::Runs)),
+            ("inactive", 1, 0, ended(Status(0))),
+            ("failed", 1, 255, ended(Status(255))),
+            ("deactivating", 1, 3, ended(Status(3))),
+            ("failed", 2, 9, ended(Signal(9))),
+            ("failed", 3, 11, ended(Signal(11))),
+            ("active", 0, 0, Some(MainProcess::Runs)),
             // One that runs again has ended before.
-            ("active", "1", "3", Some(MainProcess::Runs)),
-            ("activating", "1", "3", Some(MainProcess::Runs)),
-            ("reloading", "0", "0", Some(MainProcess::Runs)),
-            ("inactive", "0", "0", Some(MainProcess::Unknown)),
-            ("deactivating", "0", "0", Some(MainProcess::Unknown)),
-            ("failed", "1", "256", None),
-            ("failed", "1", "-1", None),
-            ("failed", "1", "", None),
-            ("failed", "2", "0", None),
-            ("failed", "2", "65", None),
-            ("failed", "4", "1", None),
-            ("failed", "exited", "1", None),
-            ("\u{1b}[2J", "", "", None),
+            ("active", 1, 3, Some(MainProcess::Runs)),
+            ("activating", 1, 3, Some(MainProcess::Runs)),
+            ("reloading", 0, 0, Some(MainProcess::Runs)),
+            ("inactive", 0, 0, Some(MainProcess::Unknown)),
+            ("deactivating", 0, 0, Some(MainProcess::Unknown)),
+            ("failed", 1, 256, None),
+            ("failed", 1, -1, None),
+            ("failed", 2, 0, None),
+            ("failed", 2, 65, None),
+            ("failed", 4, 1, None),
+            ("\u{1b}[2J", -1, 0, None),
         ] {
-            let text =
-                format!("ExecMainCode={code}\nExecMainStatus={status}\nActiveState={state}\n");
-            assert_eq!(shown(&text).ok(), want, "{text:?}");
+            let values = [text(state), number(code), number(status)];
+            assert_eq!(main_process(&values).ok(), want, "{values:?}");
         }
-        for odd in ["", "ActiveState=failed\n", "ExecMainCode 1", "\n\n"] {
-            assert!(shown(odd).is_err(), "{odd:?}");
+        for odd in [
+            vec![],
+            vec![None, number(1), number(0)],
+            vec![text("failed"), text("1"), number(0)],
+            vec![text("failed"), number(1), None],
+        ] {
+            assert!(main_process(&odd).is_err(), "{odd:?}");
         }
     }
 
