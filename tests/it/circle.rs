@@ -105,3 +105,21 @@ fn nor_through_a_program_that_passes_bytes_on() {
     assert!(why.contains(error) && why.contains("code 1"), "{why}");
     end(&rig, &["one"]);
 }
+
+/// tmux draws the screen anew, so the messages do not come back as they were.
+#[test]
+fn through_tmux_it_notices_nothing_and_its_keys_leave() {
+    if !is_installed("tmux") {
+        return skip("tmux", "it is not installed");
+    }
+    let rig = Rig::new();
+    shell(&rig, APP);
+    let (socket, over) = (rig.file("socket"), rig.file("over"));
+    let inside = format!("{}; echo $? >{}", attach(APP), over.display());
+    let tmux = format!("tmux -u -f /dev/null -S {} new-session", socket.display());
+    types(&rig, APP, &format!("TERM=xterm-256color {tmux} '{inside}'"));
+    eventually("it goes round", || rig.status()["streams"][0]["bytes"].as_u64() > Some(100_000));
+    assert_eq!(rig.run(&["send", APP, "--keys", "C-p", "C-q"]).ends(), 0);
+    eventually("it is over", || fs::read_to_string(&over).is_ok_and(|code| code == "0\n"));
+    end(&rig, &[APP]);
+}

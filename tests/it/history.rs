@@ -207,3 +207,26 @@ fn what_a_terminal_does_not_read_is_counted() {
     assert!(skipped() > 500_000, "{}", skipped());
     assert!(rig.run(&["status", APP]).stdout.text().contains(" skipped)"));
 }
+
+/// So a client that asks for lines gets those of the screen alone.
+#[test]
+fn with_a_scrollback_of_no_lines_none_is_kept() {
+    for (lines, is_kept) in [("0", false), ("5", true)] {
+        let rig = Rig::new();
+        let _mux = rig.mux(["tty", "--app", APP, "--size", "3x20", "--scrollback", lines]);
+        rig.slave().write_all(b"1\r\n2\r\n3\r\n4\r\n5").unwrap();
+        eventually("the mux has all", || rig.status()["streams"][0]["bytes"] == 13);
+        let hello = json!({
+            "version": 1,
+            "streams": [{"stream": "tty", "from": "now"}],
+            "redraw": "screen",
+            "history": "before",
+        });
+        let frames = Session::new(&rig, &hello)
+            .rest_until(|frames| frames.iter().any(|f| matches!(f, Frame::Screen(_))));
+        let Some(Frame::Screen(screen)) = frames.last() else { panic!("{frames:?}") };
+        let screen = String::from_utf8_lossy(screen);
+        assert_eq!(screen.contains("1\r\n2\r\n"), is_kept, "{screen:?}");
+        assert!(screen.contains('5'), "{screen:?}");
+    }
+}

@@ -294,3 +294,24 @@ fn a_person_who_ends_the_input_of_streams_is_told_how_to_leave() {
     local.press(b"\x03");
     assert_eq!(attach.ends(), -2);
 }
+
+/// Where one of them is a key that leaves, as ^Q is by default.
+#[test]
+fn the_keys_that_stop_the_output_do_not_beside_such_a_sequence() {
+    for (options, is_stopped) in [(&[][..], false), (&["--detach-keys", "a,b"], true)] {
+        let mut scene = Scene::new(options);
+        let stops = || {
+            use nix::sys::termios::{InputFlags, tcgetattr};
+            tcgetattr(&scene.local.slave).unwrap().input_flags.contains(InputFlags::IXON)
+        };
+        eventually("the terminal has its modes", || stops() == is_stopped);
+        if is_stopped {
+            scene.local.press(b"ab");
+        } else {
+            scene.local.press(b"\x13one\r");
+            scene.local.shown.wait_for("one>\r\nno end");
+            scene.local.press(b"\x10\x11");
+        }
+        scene.leaves(0);
+    }
+}

@@ -154,6 +154,18 @@ fn read_all(clients: &mut [Watched], len: usize) {
     assert!(clients.iter().all(|client| client.account.at == len && client.account.lost == 0));
 }
 
+/// The pages that are its own, with nobody attached.
+#[test]
+fn an_idle_mux_takes_about_a_megabyte() {
+    for kind in ["stream", "tty"] {
+        let rig = Rig::new();
+        let mux = rig.mux([kind, "--app", APP]);
+        mux.rests();
+        let memory = mux.memory();
+        assert!(memory < 2 << 10, "{kind}: {memory} KiB");
+    }
+}
+
 #[test]
 fn memory_does_not_grow_with_clients_or_bytes() {
     let rig = Rig::new();

@@ -443,3 +443,26 @@ fn nobody_waits_for_a_viewer() {
     viewer.stop();
     crate::pattern::write(rig.writer("stdout"), 8 << 20);
 }
+
+/// Not as one that was suspended at its terminal: nobody told the mux.
+#[test]
+fn a_holder_that_is_stopped_keeps_the_lock_until_another_takes_it() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let app = rig.reader();
+    let mut alone = rig.attach(&["--mode", "stdin,stdout", "--exclusive"]);
+    let mut alone_types = alone.stdin();
+    alone_types.write_all(b"alone\n").unwrap();
+    app.wait_for("alone\n");
+    alone.stop();
+    let mut second = rig.attach(&["--exclusive"]);
+    assert_eq!(second.ends(), 1);
+    assert!(second.stderr.text().contains("types alone (--take-over"), "{}", second.stderr.text());
+    let others = rig.attach(&["--mode", "stdin,stdout"]);
+    others.stderr.wait_for("types alone");
+    let mut third = rig.attach(&["--mode", "stdin,stdout", "--take-over"]);
+    third.stdin().write_all(b"taken\n").unwrap();
+    app.wait_for("taken\n");
+    alone.go_on();
+    alone.stderr.wait_for("you cannot type: client");
+}

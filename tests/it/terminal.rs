@@ -1,6 +1,8 @@
 //! `attach` at a person's terminal: keys, size, and the terminal as it was on every way out.
 
+use std::fs;
 use std::io::{Read, Write};
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 use rustix::termios::tcgetwinsize;
@@ -16,7 +18,7 @@ const DETACH: &[u8] = b"\x10\x11";
 struct Desk {
     rig: Rig,
     mux: Proc,
-    app: std::fs::File,
+    app: fs::File,
     local: Pty,
     attach: Proc,
 }
@@ -537,4 +539,32 @@ fn the_app_has_the_size_of_the_window_and_follows_it() {
     desk.local.resize(0, 0);
     desk.local.resize(51, 121);
     eventually("the size has followed", || has(51, 121));
+}
+
+/// A job of a shell, which is told to continue it.
+#[test]
+fn in_the_background_it_stops_instead_of_using_the_terminal() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    rig.slave().write_all(b"the app").unwrap();
+    let local = Pty::open(24, 80);
+    let (inner, pid) = (rig.command(["attach", APP]), rig.file("pid"));
+    let script = format!("set -m; \"$@\" & echo $! >{}; read go; fg", pid.display());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, "sh"]).arg(inner.get_program()).args(inner.get_args());
+    shell.env("IOTTYMUX_STATE_DIR", rig.state());
+    let mut shell = local.spawn(shell);
+    eventually("it has stopped", || {
+        let pid = fs::read_to_string(&pid).unwrap_or_default();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    });
+    assert!(local.is_as_before());
+    assert_eq!(local.shown_before_mark(), "");
+    local.press(b"\r");
+    local.shown.wait_for("the app");
+    assert!(local.is_raw());
+    local.press(DETACH);
+    assert_eq!(shell.ends(), 0);
+    assert!(local.is_as_before());
 }

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use iottymux::types::limits;
 use iottymux::types::size::Size;
@@ -257,4 +259,28 @@ fn after_a_flood_a_slow_terminal_has_the_last_screen() {
     attach.signal(Signal::SIGTERM);
     attach.ends();
     assert!(local.is_as_before());
+}
+
+/// However much the app draws.
+#[test]
+fn a_window_of_another_size_is_drawn_25_times_a_second_at_most() {
+    const SCREENS: u32 = 11;
+    let rig = Rig::new();
+    let mux = rig.mux(["tty", "--app", APP, "--size", "24x80"]);
+    let mut slave = rig.slave();
+    let began = Instant::now();
+    let mut viewer = hello(10, 30);
+    viewer["stdin"] = false.into();
+    let mut viewer = Session::new(&rig, &viewer);
+    // Until the mux is gone, and its terminal with it.
+    let flood = thread::spawn(move || while slave.write_all(b"a line\r\n").is_ok() {});
+    viewer.read_until(|frames| {
+        let is_drawn = |f: &&Frame| matches!(f, Frame::Told(FrameKind::Redraw, _));
+        frames.iter().filter(is_drawn).count() >= SCREENS as usize
+    });
+    // The first one comes at once.
+    let least = Duration::from_secs(1) / 25 * (SCREENS - 1);
+    assert!(began.elapsed() >= least, "{SCREENS} screens in {:?}", began.elapsed());
+    drop(mux);
+    flood.join().unwrap();
 }

@@ -282,3 +282,20 @@ fn another_machine_is_reached_by_ssh() {
     missing.env("PATH", rig.file("nowhere"));
     fails(Proc::spawn(missing), 1, "cannot execute ssh");
 }
+
+/// The signal is ssh's, as it is the command that runs here, and so is the status.
+#[test]
+fn a_command_that_is_interrupted_ends_as_ssh_does() {
+    let rig = Rig::new();
+    let ssh = rig.file("ssh");
+    let script = "#!/bin/sh\ntrap 'exit 255' INT\necho up\nwhile read x; do :; done\n";
+    fs::write(&ssh, script).unwrap();
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    let local = crate::pty::Pty::open(24, 80);
+    let mut command = rig.command(["-H", "there", "logs", "-f", APP]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", rig.file("").display()));
+    let mut command = local.spawn(command);
+    local.shown.wait_for("up");
+    local.press(b"\x03");
+    assert_eq!(command.ends(), 255);
+}
