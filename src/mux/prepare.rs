@@ -1,6 +1,7 @@
 //! What the mux of a service does first, in most cases as root: it makes the app's ends, and has
 //! systemd keep them. Then it becomes the user that owns its directory, and serves.
 
+use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -141,22 +142,21 @@ pub(super) fn shut_in(dir: &AppDir, plan: &LogPlan) -> Result<bool> {
     Ok(true)
 }
 
-/// The directories that the mux does not see, and those in them that it sees nevertheless.
+/// The directories that the mux does not see, and those in them that it sees nevertheless. No path
+/// here leads through a directory that the mux can write: a link there would widen its view.
 fn view(dir: &AppDir, plan: &LogPlan) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    // A directory that is still missing is made in its parent.
-    let there = |path: PathBuf| path.ancestors().skip(1).find_map(|dir| dir.canonicalize().ok());
-    let logs: Vec<PathBuf> = plan.files().filter_map(there).collect();
-    let has_log = |dir: &PathBuf| logs.iter().any(|log| log.starts_with(dir));
-    let others = OF_OTHERS.iter().filter_map(|dir| Path::new(dir).canonicalize().ok());
     // All of it stays: what is shown alone would be held, and so its place could not be replaced.
-    let mut hidden: Vec<PathBuf> = others.filter(|dir| !has_log(dir)).collect();
+    let has_log = |dir: &&str| plan.files().any(|log| log.starts_with(dir));
+    let others = OF_OTHERS.iter().filter(|dir| !has_log(dir));
+    let mut hidden: Vec<PathBuf> = others.map(PathBuf::from).collect();
     let mut shown = dir.of_mux().to_vec();
     hidden.push(dir.state().to_owned());
-    if let Some(own) = std::env::var_os(LOGS_DIRECTORY).map(PathBuf::from) {
+    if let Some(own) = env::var_os(LOGS_DIRECTORY) {
         // `/var/log/iottymux/NAME`
-        hidden.extend(own.parent().map(Path::to_owned));
-        shown.push(own);
+        for logs in env::split_paths(&own) {
+            hidden.extend(logs.parent().map(Path::to_owned));
+            shown.push(logs);
+        }
     }
-    shown.extend(logs);
     (hidden, shown)
 }

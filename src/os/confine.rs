@@ -23,17 +23,14 @@ const NONE: Option<&str> = None;
 
 /// Gives this process its own view of the files: directories in `hidden` are empty and read-only,
 /// but for the directories in `shown`, and processes of other users are not in `/proc`. What does
-/// not exist is skipped, and a directory that has to be shown is not hidden. Mounts that others make
-/// elsewhere later are seen. This fails without `CAP_SYS_ADMIN`.
+/// not exist is skipped. Mounts that others make elsewhere later are seen. This fails without
+/// `CAP_SYS_ADMIN`.
 pub(crate) fn hide(hidden: &[PathBuf], shown: &[PathBuf]) -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
     // Before anything covers them.
     let shown: Vec<(PathBuf, File)> = shown.iter().filter_map(|dir| open(dir).ok()).collect();
     for dir in hidden.iter().filter_map(|dir| dir.canonicalize().ok()) {
-        if shown.iter().any(|(path, _)| dir.starts_with(path)) {
-            continue;
-        }
         mount(Some("tmpfs"), &dir, Some("tmpfs"), RESTRICTED, Some("mode=0755"))?;
         for (path, file) in shown.iter().filter(|(path, _)| path.starts_with(&dir)) {
             make_way(&dir, path)?;

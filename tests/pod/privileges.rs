@@ -112,6 +112,25 @@ fn a_hostile_mux_gains_nothing() {
     assert_eq!(fs::read_to_string(pod.path("/secret")).unwrap(), "secret\n");
 }
 
+/// What a mux has put in the place of the directory of its log does not widen the view of the next one.
+#[test]
+fn a_link_of_a_mux_shows_it_nothing() {
+    let Some(plan) = Plan::new() else { return };
+    let log = "[Service]\nEnvironment=IOTTYMUX_LOG=raw:/var/log/iottymux/demo/sub/log\n";
+    let pod = plan.with_delivered_units().unit("iomux@demo.service.d/x.conf", log).boot();
+    pod.systemctl(&["start", "demo.service", "shell.service"]);
+    for place in ["/run/iottymux/shell/mux", "/var/log/iottymux/shell", "/root", "/tmp"] {
+        let plant = format!("cd /var/log/iottymux/demo; rm -rf sub; ln -s {place} sub");
+        as_mux(&pod, &plant);
+        pod.systemctl(&["restart", MUX]);
+        let seen = as_mux(
+            &pod,
+            "cd /; ls /run/iottymux /var/log/iottymux; find /root /tmp -mindepth 1 | wc -l",
+        );
+        assert_eq!(seen, "/run/iottymux:\ndemo\n\n/var/log/iottymux:\ndemo\n0\n", "{place}");
+    }
+}
+
 /// From a mux that is root, with all in one directory, to one that is not, and back, under apps that run.
 #[test]
 fn from_root_and_back_under_a_running_app() {
