@@ -130,7 +130,7 @@ pub(crate) fn give_up(dir: &AppDir) {
 /// Becomes the user of the mux, if this is root, with a view of the files that has nothing of other
 /// muxes. Whether it did.
 pub(super) fn shut_in(dir: &AppDir, plan: &LogPlan) -> Result<bool> {
-    let (uid, gid) = dir.owner().context("cannot find out the user of the mux")?;
+    let (uid, gid) = dir.owner()?;
     if uid.is_root() || !Uid::effective().is_root() {
         return Ok(false);
     }

@@ -47,9 +47,15 @@ impl AppDir {
         fs::symlink_metadata(self.path.join(GATE)).is_ok_and(|it| it.is_dir())
     }
 
-    /// The user and the group of the mux's own directory.
-    pub(crate) fn owner(&self) -> io::Result<(Uid, Gid)> {
-        let it = fs::symlink_metadata(self.dir())?;
+    /// The user and the group of the mux's unit, to whom systemd gives the gate.
+    pub(crate) fn owner(&self) -> Result<(Uid, Gid)> {
+        let gate = self.path.join(GATE);
+        let it = fs::symlink_metadata(&gate).with_context(|| {
+            format!(
+                "cannot find {}, which RuntimeDirectory= of the mux's unit makes",
+                gate.display()
+            )
+        })?;
         Ok((Uid::from_raw(it.uid()), Gid::from_raw(it.gid())))
     }
 
@@ -61,13 +67,7 @@ impl AppDir {
     /// Sets up the split layout, as root: the files that the app's unit opens belong to root, and
     /// the mux gets a directory of its own. Removes the files of an earlier mux of root.
     pub(crate) fn split(&self) -> Result<()> {
-        let gate = self.path.join(GATE);
-        let owner = fs::symlink_metadata(&gate).with_context(|| {
-            format!(
-                "cannot find {}, which RuntimeDirectory= of the mux's unit makes",
-                gate.display()
-            )
-        })?;
+        let (uid, gid) = self.owner()?;
         if !self.is_split() {
             self.remove_leftovers()?;
             for file in [LOGS, LOCK] {
@@ -80,7 +80,7 @@ impl AppDir {
             close_dir(&ends, CLOSED)?;
             // From here on no other user can replace the files in them.
             make_dir(&mux)?;
-            lchown(&mux, Some(owner.uid()), Some(owner.gid()))?;
+            lchown(&mux, Some(uid.as_raw()), Some(gid.as_raw()))?;
             let input = ends.join(INPUT);
             make_dir(&input)?;
             let is_protected = fs::read_to_string(PROTECTED).is_ok_and(|is| is.trim() == "1");
