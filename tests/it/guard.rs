@@ -16,6 +16,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::{Uid, chroot, getpid, gettid, mkfifo};
+use serde_json::Value;
 
 use crate::cri::cri;
 use crate::numbered::write_numbered;
@@ -730,4 +731,42 @@ fn units_are_not_written_by_a_link() {
     let said = units.stderr.text();
     assert!(said.contains("is a symbolic link in another root"), "{said}");
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+/// A user's session, and a process that has another /run, as each in a pod has.
+#[test]
+fn root_lists_the_apps_of_other_users_and_pods() {
+    let Some(rig) = shared_rig() else { return };
+    let users = rig.file("user");
+    let theirs = users.join(OTHER.to_string()).join("iottymux");
+    dir_of(&theirs, OTHER, 0o700);
+    let mut mux = mux_of(&rig, OTHER, &[]);
+    mux.env("IOTTYMUX_STATE_DIR", &theirs);
+    let _of_user = rig.start(mux);
+    let with_own_run = |more: &str, words: &[&str], state: &str| {
+        let inner = rig.command(words);
+        let script = format!("mount -t tmpfs tmpfs /run; {more} exec \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script]).arg(&users);
+        command.arg(inner.get_program()).args(inner.get_args());
+        command.env("IOTTYMUX_STATE_DIR", state).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let pod = rig.start(with_own_run("", &["stream", "--app", APP], "/run/iottymux"));
+    let of_pod = format!("/proc/{}/root/run/iottymux", pod.pid());
+    let more = "mkdir /run/user; mount --bind \"$0\" /run/user;";
+    for (words, are_there) in
+        [(&["list", "--all", "--json"][..], true), (&["list", "--json"], false)]
+    {
+        let mut command = with_own_run(more, words, "");
+        command.env_remove("IOTTYMUX_STATE_DIR");
+        let mut list = Proc::spawn(command);
+        assert_eq!(list.ends(), 0, "{}", list.stderr.text());
+        let list: Vec<Value> = serde_json::from_str(&list.stdout.text()).unwrap();
+        for state in [format!("/run/user/{OTHER}/iottymux"), of_pod.clone()] {
+            let is_it = |row: &Value| row["state_dir"] == *state && row["app"] == APP;
+            assert_eq!(list.iter().any(is_it), are_there, "{state}: {list:?}");
+        }
+    }
 }

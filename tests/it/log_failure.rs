@@ -727,3 +727,32 @@ fn a_log_that_cannot_be_finished_is_reported() {
 fn whole(log: &[u8]) -> Vec<u8> {
     log[..=log.iter().rposition(|b| *b == b'\n').unwrap()].to_vec()
 }
+
+/// Nobody knows how much of the last write is in there.
+#[test]
+fn a_fifo_has_the_last_write_of_a_killed_mux_twice_at_most() {
+    let all: Vec<u8> = (0..50_000).flat_map(|n| format!("{n:099}\n").into_bytes()).collect();
+    let rig = Rig::new();
+    let path = fifo(&rig);
+    // With a writer of its own it does not end with the mux.
+    let mut both = File::options().read(true).write(true).open(&path).unwrap();
+    let log = spec("raw", &path);
+    let words = ["run", "--foreground", "--app", APP, "--log", &log, "--"];
+    let script = "seq -f %099.0f 0 49999; read x";
+    let mut keeper = rig.mux([&words[..], &["sh", "-c", script]].concat());
+    let mut logged = vec![0; 1 << 20];
+    both.read_exact(&mut logged).unwrap();
+    change_mux(&rig, false);
+    let reader = Said::follow(both.try_clone().unwrap());
+    assert_eq!(rig.run(&["send", APP, "x"]).ends(), 0);
+    assert_eq!(keeper.ends(), 0);
+    both.write_all(b"the end").unwrap();
+    reader.wait_for("the end");
+    logged.extend(reader.so_far().into_bytes());
+    let logged = logged.strip_suffix(b"the end").unwrap();
+    let again = logged.len().checked_sub(all.len()).expect("bytes are missing");
+    println!("{again} bytes are there twice");
+    assert!(again <= 256 << 10, "{again} bytes are there twice");
+    let same = logged.iter().zip(&all).take_while(|(a, b)| a == b).count();
+    assert!(same >= again && logged[same..] == all[same - again..], "not once behind {same}");
+}

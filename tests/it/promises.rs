@@ -9,7 +9,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const CONDITIONS: [&str; 8] =
     ["idle", "flood", "load", "killed", "gone", "full", "other-user", "restart"];
 /// Promises without a test. There are to be fewer, not more.
-const UNTESTED: usize = 25;
+const UNTESTED: usize = 17;
 
 /// A page as one line.
 fn page(name: &str) -> String {

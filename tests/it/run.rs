@@ -17,7 +17,7 @@ use crate::pattern::volume;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
-use crate::session::Session;
+use crate::session::{Frame, Session};
 use crate::skip::skip;
 
 fn run<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
@@ -667,4 +667,35 @@ fn an_app_that_waits_for_its_first_client() {
     keeper.signal(Signal::SIGTERM);
     assert_eq!(keeper.ends(), 125);
     assert!(!rig.exists("endpoints"));
+}
+
+/// What the mux had given to a client and not noted yet. All that is left of a burst then is kept.
+#[test]
+fn unseen_output_begins_a_write_before_what_a_killed_mux_has_sent_at_most() {
+    const BURST: u64 = 1 << 20;
+    let rig = Rig::new();
+    let script = format!("while read x; do yes | head -c {BURST}; done");
+    let mut keeper = rig.mux(run(&[], &["sh", "-c", &script]));
+    let hello = json!({"version": 1, "streams": [{"stream": "stdout", "from": "unseen"}]});
+    let len = |frames: &[Frame]| {
+        let len = |frame: &Frame| if let Frame::Bytes(_, bytes) = frame { bytes.len() } else { 0 };
+        frames.iter().map(len).sum::<usize>() as u64
+    };
+    let mut end = 0;
+    for bursts in 1..=4 {
+        let mut session = Session::new(&rig, &hello);
+        let welcome = session.wait_told(FrameKind::Welcome);
+        let began = welcome["streams"][0]["offset"].as_u64().unwrap();
+        assert!(began <= end && end - began <= 64 << 10, "{began} behind {end}");
+        let mux = mux_pid(&rig);
+        assert_eq!(rig.run(&["send", APP, "x"]).ends(), 0);
+        session.read_until(|frames| began + len(frames) > bursts * BURST - (256 << 10));
+        kill(mux, Signal::SIGKILL).unwrap();
+        end = began + len(&session.rest());
+        eventually("there is another mux", || {
+            rig.try_status().is_some_and(|status| status["mux_pid"] != mux.as_raw())
+        });
+    }
+    assert_eq!(rig.run(&["kill", APP]).ends(), 0);
+    assert_eq!(keeper.ends(), 137);
 }
