@@ -14,7 +14,6 @@ use super::salvage;
 use crate::commands::keeper::MuxUser;
 use crate::commands::oci::{self, KeptContainer};
 use crate::containers::user;
-use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::path::LogPath;
 use crate::mux::MuxPlan;
 use crate::os::diagnostics;
@@ -79,7 +78,7 @@ pub(super) fn leave_out_foreign(mut plan: MuxPlan) -> MuxPlan {
     }
     let app = plan.dir.name().as_str();
     plan.logs.logs.retain(|log| {
-        let LogTarget::File(path) = &log.target else { return true };
+        let Some(path) = log.file() else { return true };
         let (path, own) = (path.path(), user::log_dir(app));
         let is_own = user::is_own_log(app, &path);
         if !is_own {

@@ -241,19 +241,19 @@ fn command(arguments: &[OsString]) -> clap::Command {
 /// Only the command of this command line, if units or keepers start it: most of the time of such a
 /// process would go into the others.
 fn command_of_unit(arguments: &[OsString]) -> Option<clap::Command> {
-    let of = |word: &OsString| {
-        let name = word.to_str()?;
-        let command = clap::Command::new(name.to_owned());
-        Some(match name {
-            "stream" => StreamArgs::augment_args(command),
-            "tty" => TtyArgs::augment_args(command),
-            "container" => ContainerArgs::augment_args(command),
-            "control" => ControlArgs::augment_args(command),
-            _ => return None,
-        })
+    let options_of = |name: &str| -> Option<fn(clap::Command) -> clap::Command> {
+        match name {
+            "stream" => Some(StreamArgs::augment_args),
+            "tty" => Some(TtyArgs::augment_args),
+            "container" => Some(ContainerArgs::augment_args),
+            "control" => Some(ControlArgs::augment_args),
+            _ => None,
+        }
     };
+    let mut words = arguments.iter().filter_map(|word| word.to_str());
+    let (name, add_options) = words.find_map(|word| Some((word, options_of(word)?)))?;
     let program = GlobalArgs::augment_args(clap::Command::new("iottymux"));
-    Some(program.subcommand(arguments.iter().find_map(of)?))
+    Some(program.subcommand(add_options(clap::Command::new(name.to_owned()))))
 }
 
 fn execute(cli: Cli) -> Result<Exit> {

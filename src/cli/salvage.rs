@@ -9,7 +9,6 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory, FromArgMatches, Id};
 
 use super::Cli;
-use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::path::LogPath;
 use crate::logfmt::spec::LogSpec;
 use crate::os::diagnostics;
@@ -42,11 +41,7 @@ pub(crate) fn log_files(arguments: &[OsString]) -> Option<Vec<LogPath>> {
     let (cli, _) = read(&Cli::command(), arguments)?;
     let super::Command::Container(args) = cli.command else { return None };
     let specs = args.mux.logs.log.iter().chain(&args.terminal.record);
-    let file = |spec: &LogSpec| match &spec.target {
-        LogTarget::File(path) => Some(path.clone()),
-        LogTarget::Journal(_) | LogTarget::Journald => None,
-    };
-    Some(specs.filter_map(file).collect())
+    Some(specs.filter_map(LogSpec::file).cloned().collect())
 }
 
 /// A part of the arguments that can be left out.

@@ -2,6 +2,7 @@
 
 use super::encoder::{LogFormat, LogTarget};
 use super::format::FORMATS;
+use super::path::LogPath;
 
 /// A log: its format, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,14 @@ impl LogSpec {
         Ok(Self { format, target })
     }
 
+    /// The file that it writes, if it writes one.
+    pub(crate) fn file(&self) -> Option<&LogPath> {
+        match &self.target {
+            LogTarget::File(path) => Some(path),
+            LogTarget::Journal(_) | LogTarget::Journald => None,
+        }
+    }
+
     /// Whether it writes to the target of another log: they would spoil each other's entries.
     pub(crate) fn shares_target(&self, other: &Self) -> bool {
         match (&self.target, &other.target) {
@@ -42,18 +51,15 @@ impl LogSpec {
 
     /// The target, for people.
     pub(crate) fn target(&self) -> String {
-        match &self.target {
-            LogTarget::File(path) => path.path().display().to_string(),
-            _ => self.format.name.to_owned(),
-        }
+        let file = self.file().map(|path| path.path().display().to_string());
+        file.unwrap_or_else(|| self.format.name.to_owned())
     }
 
     /// The name, for people: the format and the path.
     pub(crate) fn name(&self) -> String {
-        match &self.target {
-            LogTarget::File(path) => format!("{}:{}", self.format.name, path.path().display()),
-            _ => self.format.name.to_owned(),
-        }
+        let name = self.format.name;
+        let file = self.file().map(|path| format!("{name}:{}", path.path().display()));
+        file.unwrap_or_else(|| name.to_owned())
     }
 }
 

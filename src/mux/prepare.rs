@@ -21,7 +21,8 @@ use crate::types::stream::Stream;
 
 /// Directories in which a mux needs nothing but its logs: those of users, and for any user to write.
 const OF_OTHERS: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
-/// The logs of all apps, see systemd.exec(5).
+/// The variable with the directories that systemd makes for the logs of this mux, see
+/// systemd.exec(5).
 const LOGS_DIRECTORY: &str = "LOGS_DIRECTORY";
 
 /// Makes the ends of an app, as its unit has them, and returns them. A restarted mux has its ends

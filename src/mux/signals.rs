@@ -17,17 +17,11 @@ pub(crate) enum SignalRequest {
     Window,
 }
 
-const CAUGHT: [Signal; 6] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGHUP,
-    Signal::SIGWINCH,
-    Signal::SIGCHLD,
-];
+const CAUGHT: [Signal; 5] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP, Signal::SIGWINCH];
 
 /// Makes a write beyond the limit of a file's size (SIGXFSZ) fail instead of ending the process:
-/// then that log fails. Children do not inherit it.
+/// then that log fails.
 pub(crate) fn outlive_file_limit() -> io::Result<()> {
     CaughtSignals::new(&[Signal::SIGXFSZ]).map(drop)
 }
@@ -38,8 +32,7 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
 }
 
 impl SignalRequest {
-    /// The request of a signal. A child that has changed only wakes the loop: a question to systemd
-    /// may be answered.
+    /// The request of a signal.
     pub(crate) fn of(signal: Signal) -> Option<Self> {
         match signal {
             Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT => Some(Self::Stop(signal)),

@@ -87,6 +87,14 @@ const ALLOWED_OLD: &[(&str, libc::c_long)] = calls! { SYS_renameat };
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ALLOWED_OLD: &[(&str, libc::c_long)] = &[];
 
+/// Uses of a call whose mode, this argument, would make a file run as its owner or group. Where the
+/// mode does not count, it is 0.
+macro_rules! sets_id {
+    ($mode:literal) => {
+        &[&[set($mode, SETUID)], &[set($mode, SETGID)]]
+    };
+}
+
 /// Uses of allowed calls that no mux makes: code in memory that was not code from the start,
 /// namespaces, and files that run as their owner or group.
 const HARMFUL: &[Uses] = &[
@@ -104,35 +112,19 @@ const HARMFUL: &[Uses] = &[
             &[set(0, libc::CLONE_NEWUTS)],
         ],
     ),
-    (libc::SYS_fchmod, &[&[set(1, SETUID)], &[set(1, SETGID)]]),
-    (libc::SYS_fchmodat, &[&[set(2, SETUID)], &[set(2, SETGID)]]),
-    (libc::SYS_mknodat, &[&[set(2, SETUID)], &[set(2, SETGID)]]),
-    (
-        libc::SYS_openat,
-        &[
-            &[set(2, libc::O_CREAT), set(3, SETUID)],
-            &[set(2, libc::O_CREAT), set(3, SETGID)],
-            &[set(2, ANONYMOUS), set(3, SETUID)],
-            &[set(2, ANONYMOUS), set(3, SETGID)],
-        ],
-    ),
+    (libc::SYS_fchmod, sets_id!(1)),
+    (libc::SYS_fchmodat, sets_id!(2)),
+    (libc::SYS_mknodat, sets_id!(2)),
+    (libc::SYS_openat, sets_id!(3)),
 ];
 
 /// The older calls for the same.
 #[cfg(target_arch = "x86_64")]
 const HARMFUL_OLD: &[Uses] = &[
-    (libc::SYS_chmod, &[&[set(1, SETUID)], &[set(1, SETGID)]]),
-    (libc::SYS_creat, &[&[set(1, SETUID)], &[set(1, SETGID)]]),
-    (libc::SYS_mknod, &[&[set(1, SETUID)], &[set(1, SETGID)]]),
-    (
-        libc::SYS_open,
-        &[
-            &[set(1, libc::O_CREAT), set(2, SETUID)],
-            &[set(1, libc::O_CREAT), set(2, SETGID)],
-            &[set(1, ANONYMOUS), set(2, SETUID)],
-            &[set(1, ANONYMOUS), set(2, SETGID)],
-        ],
-    ),
+    (libc::SYS_chmod, sets_id!(1)),
+    (libc::SYS_creat, sets_id!(1)),
+    (libc::SYS_mknod, sets_id!(1)),
+    (libc::SYS_open, sets_id!(2)),
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const HARMFUL_OLD: &[Uses] = &[];
@@ -143,8 +135,6 @@ const UNIX_SOCKETS: Uses = (libc::SYS_socket, &[&[(0, Eq, libc::AF_UNIX.cast_uns
 const EXECUTABLE: i32 = libc::PROT_EXEC;
 const SETUID: i32 = 0o4000;
 const SETGID: i32 = 0o2000;
-/// The bit of `O_TMPFILE` that is its own: such a file can get a name.
-const ANONYMOUS: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 /// An argument that has this bit.
 const fn set(argument: u8, bit: i32) -> (u8, SeccompCmpOp, u32) {
@@ -155,10 +145,7 @@ const fn set(argument: u8, bit: i32) -> (u8, SeccompCmpOp, u32) {
 /// Makes this thread and what it starts get EPERM for [`HARMFUL`] uses of calls. This fails if the
 /// kernel has no filters.
 pub(crate) fn refuse_harmful_uses() -> io::Result<()> {
-    refuse(HARMFUL, libc::EPERM)?;
-    if !HARMFUL_OLD.is_empty() {
-        refuse(HARMFUL_OLD, libc::EPERM)?;
-    }
+    refuse(&[HARMFUL, HARMFUL_OLD].concat(), libc::EPERM)?;
     // A filter does not see its flags, which are in memory. With this error libcs use clone(2).
     refuse(&[(libc::SYS_clone3, &[])], libc::ENOSYS)
 }

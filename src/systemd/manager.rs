@@ -215,7 +215,7 @@ impl Manager {
     }
 
     /// `systemctl`, for this manager.
-    pub(crate) fn command(self) -> Command {
+    fn command(self) -> Command {
         let mut command = Command::new("systemctl");
         if self.user {
             command.arg("--user");

@@ -109,7 +109,7 @@ fn is_writable(dir: &Path, ids: Option<(u32, u32)>) -> Result<bool> {
 }
 
 /// Whether test(1) succeeds for this user, or for the one with these IDs.
-pub(super) fn holds(test: &mut Command, ids: Option<(u32, u32)>) -> io::Result<bool> {
+fn holds(test: &mut Command, ids: Option<(u32, u32)>) -> io::Result<bool> {
     if let Some((uid, gid)) = ids {
         test.uid(uid).gid(gid);
     }

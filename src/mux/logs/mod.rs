@@ -30,6 +30,7 @@ use crate::core::hub::{ClientId, Hub};
 use crate::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::logfmt::format::cast::Cast;
 use crate::logfmt::format::journald::SOCKET;
+use crate::logfmt::path::LogPath;
 use crate::logfmt::spec::LogSpec;
 use crate::os::files::resize_pipe;
 use crate::os::state::AppDir;
@@ -75,10 +76,7 @@ impl LogPlan {
 
     /// The files among the logs.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
-        self.logs.iter().filter_map(|spec| match &spec.target {
-            LogTarget::File(path) => Some(path.path()),
-            LogTarget::Journal(_) | LogTarget::Journald => None,
-        })
+        self.logs.iter().filter_map(LogSpec::file).map(LogPath::path)
     }
 }
 
