@@ -461,7 +461,7 @@ fn a_line_for_an_app_that_has_ended_is_refused() {
         started(&rig, "4712");
         assert_eq!(rig.run(&["send", APP, "next"]).ends(), 0);
         if is_terminal {
-            expect(&mut rig.slave(), "next\n");
+            expect(&mut rig.slave_as_it_is(), "next\n");
         } else {
             rig.reader().wait_for("next\n");
         }
