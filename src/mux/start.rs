@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
@@ -215,19 +216,18 @@ impl Mux {
     }
 }
 
-/// Refuses what no mux does. Those of root and of users have lines of their units for the rest.
-fn give_up_rights(all: bool) {
-    // All muxes of a host run as one user.
-    if let Err(e) = filter::refuse_to_reach_others() {
-        log::debug!("refusing calls that reach other processes: {e}");
-    }
-    if !all {
-        return;
-    }
+/// Refuses itself what no mux does. `has_files`: whether all that only root can do to its files is
+/// done.
+fn give_up_rights(has_files: bool) {
     let give_up = || {
-        sys::reduce_capabilities()?;
+        if has_files {
+            sys::reduce_capabilities()?;
+        } else {
+            // Its unit says which capabilities it has, if any does.
+            prctl::set_no_new_privs()?;
+        }
         filter::refuse_harmful_uses()?;
-        filter::refuse_other_calls(&[])
+        filter::refuse_other_calls(!has_files && Uid::effective().is_root())
     };
     if let Err(e) = give_up() {
         log::warn!("cannot give up rights: {e}");

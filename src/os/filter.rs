@@ -1,7 +1,6 @@
 //! The system calls of a mux, as filters of the kernel (seccomp(2)).
 //!
-//! A mux refuses all but [`ALLOWED`] itself. One that stays the user that started it, root or a user
-//! with a manager, has `SystemCallFilter=` in its unit instead.
+//! Each mux refuses itself all but [`ALLOWED`], and what is harmful of that.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -23,22 +22,6 @@ pub type Use = &'static [(u8, SeccompCmpOp, u32)];
 
 /// Uses of a call. One filter has at most one entry for a call.
 pub type Uses = (libc::c_long, &'static [Use]);
-
-/// Uses that reach other processes of the same user: signals about a descriptor, which can be any
-/// signal for any process (`F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX` of fcntl(2), and the same by
-/// ioctl(2)), and limits of another process.
-const REACHING_OTHERS: &[Uses] = &[
-    (libc::SYS_fcntl, &[&[(1, Eq, 8)], &[(1, Eq, 10)], &[(1, Eq, 15)]]),
-    (libc::SYS_ioctl, &[&[(1, Eq, 0x8901)], &[(1, Eq, 0x8902)]]),
-    (libc::SYS_prlimit64, &[&[(0, Ne, 0)]]),
-];
-
-/// Makes this thread and what it starts get EPERM for sending a signal to another process by a
-/// descriptor, and for setting its limits. `SystemCallFilter=` cannot do that: it does not see
-/// arguments. This fails if the kernel has no filters.
-pub(crate) fn refuse_to_reach_others() -> io::Result<()> {
-    refuse(REACHING_OTHERS, libc::EPERM)
-}
 
 /// What a mux may call, in whole groups where another libc or kernel uses other calls for the same.
 /// It executes no programs.
@@ -87,6 +70,17 @@ const ALLOWED_OLD: &[(&str, libc::c_long)] = calls! { SYS_renameat };
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ALLOWED_OLD: &[(&str, libc::c_long)] = &[];
 
+/// What a mux calls besides that stays the user that started it. Root's renews files that belonged
+/// to another mux, takes off what rkt has mounted over a terminal's name, and runs before others
+/// where PID 1 reads the same FIFOs. The kernel lets other users do none of that.
+const ALLOWED_TO_ROOT: &[(&str, libc::c_long)] = calls! {
+    SYS_fchown SYS_fchownat SYS_sched_setscheduler SYS_setpriority SYS_umount2
+};
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_TO_ROOT_OLD: &[(&str, libc::c_long)] = calls! { SYS_chown SYS_lchown };
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_TO_ROOT_OLD: &[(&str, libc::c_long)] = &[];
+
 /// Uses of a call whose mode, this argument, would make a file run as its owner or group. Where the
 /// mode does not count, it is 0.
 macro_rules! sets_id {
@@ -96,8 +90,14 @@ macro_rules! sets_id {
 }
 
 /// Uses of allowed calls that no mux makes: code in memory that was not code from the start,
-/// namespaces, and files that run as their owner or group.
+/// namespaces, files that run as their owner or group, and what reaches other processes of the same
+/// user. That is: signals about a descriptor, which can be any signal for any process (`F_SETOWN`,
+/// `F_SETSIG` and `F_SETOWN_EX` of fcntl(2), and the same by ioctl(2)), and limits of another
+/// process.
 const HARMFUL: &[Uses] = &[
+    (libc::SYS_fcntl, &[&[(1, Eq, 8)], &[(1, Eq, 10)], &[(1, Eq, 15)]]),
+    (libc::SYS_ioctl, &[&[(1, Eq, 0x8901)], &[(1, Eq, 0x8902)]]),
+    (libc::SYS_prlimit64, &[&[(0, Ne, 0)]]),
     (libc::SYS_mmap, &[&[set(2, EXECUTABLE)]]),
     (libc::SYS_mprotect, &[&[set(2, EXECUTABLE)]]),
     (
@@ -150,12 +150,13 @@ pub(crate) fn refuse_harmful_uses() -> io::Result<()> {
     refuse(&[(libc::SYS_clone3, &[])], libc::ENOSYS)
 }
 
-/// Makes this thread and what it starts get EPERM for all calls but those of [`ALLOWED`] and the
-/// given ones, and for sockets that are not unix sockets. It is the last filter, since it allows no
-/// further one. This fails if the kernel has no filters.
-pub fn refuse_other_calls(besides: &[libc::c_long]) -> io::Result<()> {
-    let names = ALLOWED.iter().chain(ALLOWED_OLD).map(|(_, call)| *call);
-    let allowed = names.chain(besides.iter().copied()).map(|call| (call, &[] as &[Use]));
+/// Makes this thread and what it starts get EPERM for all calls but those of [`ALLOWED`], with
+/// `is_root` also those of [`ALLOWED_TO_ROOT`], and for sockets that are not unix sockets. It is the
+/// last filter, since it allows no further one. This fails if the kernel has no filters.
+pub(crate) fn refuse_other_calls(is_root: bool) -> io::Result<()> {
+    let of_root = ALLOWED_TO_ROOT.iter().chain(ALLOWED_TO_ROOT_OLD).filter(|_| is_root);
+    let names = ALLOWED.iter().chain(ALLOWED_OLD).chain(of_root);
+    let allowed = names.map(|(_, call)| (*call, &[] as &[Use]));
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     apply(allowed.chain([UNIX_SOCKETS]), refused, SeccompAction::Allow)
 }
@@ -207,7 +208,7 @@ mod tests {
         let tries = || {
             prctl::set_no_new_privs().unwrap();
             refuse_harmful_uses().unwrap();
-            refuse_other_calls(&[]).unwrap();
+            refuse_other_calls(false).unwrap();
             let refused = |result: io::Result<()>| {
                 result.is_err_and(|e| e.raw_os_error() == Some(libc::EPERM))
             };

@@ -531,7 +531,7 @@ mod tests {
                 done.map(|done| done == 0)
             };
             assert_eq!(all(), [true; 7]);
-            crate::os::filter::refuse_to_reach_others().unwrap();
+            crate::os::filter::refuse_harmful_uses().unwrap();
             assert_eq!(all(), [false, false, false, false, false, true, true]);
         };
         std::thread::spawn(tries).join().unwrap();
@@ -571,7 +571,7 @@ mod tests {
     #[test]
     fn a_confined_thread_cannot_leave_nor_reach_others() {
         let tries = || {
-            crate::os::filter::refuse_other_calls(&[]).unwrap();
+            crate::os::filter::refuse_other_calls(false).unwrap();
             for call in [
                 libc::SYS_execve,
                 libc::SYS_execveat,

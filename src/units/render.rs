@@ -20,23 +20,6 @@ use crate::types::stream::Stream;
 pub(super) const OPTIONS: &str = "/etc/iottymux";
 /// The same for a user's own services (`%E` is the user's configuration directory).
 const USER_OPTIONS: &str = "%E/iottymux";
-/// Lines of a mux that does not shut itself in, since it stays the user that starts it: what it may
-/// call.
-const CALLS: [&str; 11] = [
-    "RestrictSUIDSGID=yes",
-    "RestrictAddressFamilies=AF_UNIX",
-    "RestrictNamespaces=yes",
-    "RestrictRealtime=yes",
-    "LockPersonality=yes",
-    "MemoryDenyWriteExecute=yes",
-    "SystemCallArchitectures=native",
-    "SystemCallFilter=@basic-io @chown @file-system @io-event @network-io @process @signal @timer",
-    "SystemCallFilter=flock getcpu getpriority ioctl madvise memfd_create mremap \
-     name_to_handle_at pipe pipe2 splice sysinfo tee umask uname",
-    "SystemCallFilter=~kill tkill tgkill pidfd_open pidfd_send_signal rt_sigqueueinfo \
-     rt_tgsigqueueinfo",
-    "SystemCallErrorNumber=EPERM",
-];
 /// Lines of a mux that stays root: with another state directory than usual, the mux keeps the user
 /// that starts it and has one directory for all files.
 const AS_ROOT: [&str; 14] = [
@@ -138,8 +121,7 @@ const ONLY_ROOT: [&str; 17] = [
 /// The template for a user's own services.
 fn for_user(text: &str) -> String {
     let lines = text.lines().filter(|line| !ONLY_ROOT.iter().any(|key| line.starts_with(key)));
-    let lines =
-        lines.map(|line| line.replace("ExecStart=!", "ExecStart=")).chain(CALLS.map(String::from));
+    let lines = lines.map(|line| line.replace("ExecStart=!", "ExecStart="));
     lines
         .map(|line| line.replace(STATE, USER_STATE).replace(OPTIONS, USER_OPTIONS) + "\n")
         .collect()
@@ -209,7 +191,7 @@ fn mux_drop_in(
         let resets = ["ExecStop=", "RuntimeDirectory="];
         service.extend(resets.map(String::from));
         if !setup.user {
-            service.extend(CALLS.into_iter().chain(AS_ROOT).map(String::from));
+            service.extend(AS_ROOT.map(String::from));
         }
     } else if !asks {
         service.push("ExecStop=".to_owned());

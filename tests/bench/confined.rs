@@ -1,4 +1,4 @@
-//! Programs that run each mux: with what the units allow it, or with the time of its start.
+//! How each mux is run: with the rights that its unit gives it, and with the time of its start.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,25 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use iottymux::os::filter::refuse_other_calls;
-use nix::libc;
-
-use super::roles::ROLE;
-
-/// Becomes this program, with the system calls that a mux may use. setpriv(1) has set the user, the
-/// capabilities and `no_new_privs` before.
-pub fn confine(words: &[String]) -> ! {
-    refuse_other_calls(&[libc::SYS_execve]).unwrap();
-    become_program(words)
-}
-
 /// Becomes this program after it has written the time to a file.
 pub fn stamp(file: &str, words: &[String]) -> ! {
     fs::write(file, now().to_string()).unwrap();
-    become_program(words)
-}
-
-fn become_program(words: &[String]) -> ! {
     let error = Command::new(&words[0]).args(&words[1..]).exec();
     panic!("cannot run {}: {error}", words[0])
 }
@@ -36,14 +20,14 @@ pub fn now() -> u64 {
     u64::try_from(time.as_nanos()).unwrap()
 }
 
-/// The command of a mux as the units run it: as another user without capabilities, if this is root.
-pub fn command(bench: &Path, user: Option<u32>) -> Command {
+/// A command as the units run a mux: as another user without capabilities, if this is root.
+pub fn command(program: &Path, user: Option<u32>) -> Command {
     let mut command = Command::new("setpriv");
     if let Some(user) = user {
         let ids = [format!("--reuid={user}"), format!("--regid={user}")];
         command.args(ids).args(["--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]);
     }
-    command.arg("--no-new-privs").arg(bench).args([ROLE, "confined"]);
+    command.arg("--no-new-privs").arg(program);
     let path: OsString = std::env::var_os("PATH").unwrap_or_default();
     command.env_clear().env("PATH", path);
     command

@@ -99,7 +99,6 @@ fn play(role: &[&str], rest: &[String]) {
             limit::run(kind, fifo, socket, number(clients), number(buffer));
         }
         ["pass", socket] => limit::pass(socket),
-        ["confined", ..] => confined::confine(rest),
         ["stamp", file, ..] => confined::stamp(file, &rest[1..]),
         ["terminal", console, pid, ..] => terminal::give(console, pid, &rest[2..]),
         _ => panic!("no such role: {role:?}"),

@@ -106,7 +106,7 @@ impl Bench {
         let manager = UnixDatagram::bind(&notify).unwrap();
         fs::set_permissions(&notify, Permissions::from_mode(0o777)).unwrap();
         let mut command = confined::command(&self.program, self.user);
-        command.arg(&self.program).args([ROLE, "stamp"]).arg(&stamp).arg(self.release(tool));
+        command.args([ROLE, "stamp"]).arg(&stamp).arg(self.release(tool));
         command.arg("--state-dir").arg(&state).args([kind, "--app", APP, PATIENT]).args(options);
         command.env("NOTIFY_SOCKET", &notify);
         let said = File::create(dir.path().join("said")).unwrap();

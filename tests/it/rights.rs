@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
-use crate::proc::Proc;
+use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect, rest};
 use crate::session::Session;
@@ -370,6 +370,35 @@ fn those_who_wait_for_the_lock_get_it_one_after_the_other() {
     assert_eq!(late.ends(), 1);
     drop(first);
     assert_eq!(last.wait_told(FrameKind::Rights)["types"], true);
+}
+
+/// Whoever starts it: filters of the kernel refuse each thread what no mux does. The app has none.
+#[test]
+fn a_mux_of_any_kind_is_confined() {
+    let run = ["run", "-d", "--app", APP, "--", "sleep", "1000"];
+    for words in [&["stream", "--app", APP][..], &["tty", "--app", APP], &run] {
+        let rig = Rig::new();
+        let is_run = words[0] == "run";
+        let _mux = if is_run { rig.run(words) } else { rig.mux(words) };
+        eventually("there is a mux", || rig.try_status().is_some());
+        let status = rig.status();
+        let threads = |pid: &Value| fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        for thread in threads(&status["mux_pid"]) {
+            let text = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+                assert!(text.lines().any(|l| l == line), "{words:?} {line}: {text}");
+            }
+        }
+        if is_run {
+            let app = &status["app_pid"];
+            let text = fs::read_to_string(format!("/proc/{app}/status")).unwrap();
+            let own = fs::read_to_string("/proc/self/status").unwrap();
+            let mode =
+                |text: &str| text.lines().find(|l| l.starts_with("Seccomp:")).map(str::to_owned);
+            assert_eq!(mode(&text), mode(&own));
+            assert_eq!(rig.run(&["stop", APP]).ends(), 0);
+        }
+    }
 }
 
 #[test]

@@ -111,8 +111,15 @@ fn services_of_a_user() {
         output.line_ending("hello");
         assert!(run(&pod, &["iottymux", "list"]).contains("bot  running"));
 
-        // The mux is killed: the app goes on, for the user's manager keeps its ends, too.
+        // A user's manager cannot hide files. The mux itself gives up calls, as others do.
         let unit = if socket == "sock-tty" { "ttymux@bot" } else { "iomux@bot" };
+        let mux = run(&pod, &["systemctl", "--user", "show", "-P", "MainPID", unit]);
+        let status = std::fs::read_to_string(pod.path(&format!("/proc/{}/status", mux.trim())));
+        let status = status.unwrap();
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.lines().any(|l| l == line), "{line}: {status}");
+        }
+        // The mux is killed: the app goes on, for the user's manager keeps its ends, too.
         let pid = || run(&pod, &["systemctl", "--user", "show", "-P", "MainPID", "bot"]);
         let before = pid();
         run(&pod, &["systemctl", "--user", "kill", "--signal=KILL", unit]);
