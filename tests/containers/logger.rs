@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -12,7 +13,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
-use nix::unistd::{Uid, mkfifo};
+use nix::unistd::{Pid, Uid, mkfifo};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::form;
@@ -60,6 +62,11 @@ impl Bundle {
 
     /// A logger with these words.
     fn start(&self, words: &[&str]) -> Logger {
+        self.start_as(Path::new(env!("CARGO_BIN_EXE_iottymux")), words)
+    }
+
+    /// The same, of this program.
+    fn start_as(&self, program: &Path, words: &[&str]) -> Logger {
         let log = Said::follow(self.open("web/log"));
         let stdout = self.open("3");
         let stderr = self.open("4");
@@ -67,7 +74,7 @@ impl Bundle {
         // The shell gives it one end of each pipe.
         let script = "exec \"$@\" 3<\"$DIR/3\" 4<\"$DIR/4\" 5>\"$DIR/5\"";
         let mut command = Command::new("sh");
-        command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_iottymux")]).args(words);
+        command.args(["-c", script, "sh"]).arg(program).args(words);
         command.env("DIR", self.dir.path()).env("CONTAINER_ID", "web");
         command.env("CONTAINER_NAMESPACE", "default");
         command.env("IOTTYMUX_STATE_DIR", self.path("apps")).current_dir(self.path("web"));
@@ -87,6 +94,27 @@ impl Bundle {
         command.args(words).env("IOTTYMUX_STATE_DIR", self.path("apps"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Proc::spawn(command)
+    }
+
+    /// The process of the mux, if there is one now.
+    fn mux(&self) -> Option<Pid> {
+        let mut asked = self.iottymux(&["status", "--json", "--app=web"]);
+        let status = asked.stdout.text();
+        let status: Value = serde_json::from_str(&status).ok().filter(|_| asked.ends() == 0)?;
+        Some(Pid::from_raw(status["mux_pid"].as_i64()?.try_into().unwrap()))
+    }
+
+    /// Waits until the mux knows that the container runs, as process 7.
+    fn await_start(&self) {
+        eventually("the mux knows that it runs", || {
+            let mut status = self.iottymux(&["status", "--json", "--app=web"]);
+            status.stdout.text().contains("\"app_pid\":7,") && status.ends() == 0
+        });
+    }
+
+    /// A client that comes back to the next mux.
+    fn client(&self) -> Proc {
+        self.iottymux(&["attach", "--app=web", "--from=start", "--reconnect=30"])
     }
 
     fn attach(&self, more: &[&str]) -> Proc {
@@ -313,10 +341,7 @@ fn a_killed_logger_costs_the_container_nothing() {
     logger.say("first\n");
     let mut client = bundle.attach(&[]);
     client.stdout.wait_for("first\n");
-    eventually("the mux knows that it runs", || {
-        let mut status = bundle.iottymux(&["status", "--json", "--app=web"]);
-        status.stdout.text().contains("\"app_pid\":7,") && status.ends() == 0
-    });
+    bundle.await_start();
     kill(logger.process.pid(), Signal::SIGKILL).unwrap();
     logger.process.ends();
     logger.say("second\n");
@@ -324,6 +349,84 @@ fn a_killed_logger_costs_the_container_nothing() {
     logger.close();
     client.ends();
     assert_eq!(client.stdout.text(), "first\nsecond\n");
+}
+
+/// The next mux is the program that has the name then. A client misses nothing.
+#[test]
+fn a_restart_upgrades_the_mux_under_the_logger() {
+    let bundle = Bundle::new(PLAIN);
+    let shim = bundle.shim();
+    let (program, newer) = (bundle.path("iottymux"), bundle.path("newer"));
+    fs::copy(env!("CARGO_BIN_EXE_iottymux"), &program).unwrap();
+    fs::copy(&program, &newer).unwrap();
+    let mut logger = bundle.start_as(&program, &["containerd-logger", ""]);
+    shim.asked("State").answer(&[0x18, 7]);
+    let wait = shim.asked("Wait");
+    bundle.await_start();
+    logger.say("before\n");
+    let mut client = bundle.client();
+    client.stdout.wait_for("before\n");
+    let is_now = |mux: Pid| {
+        let ino = |path: &Path| fs::metadata(path).unwrap().ino();
+        ino(Path::new(&format!("/proc/{mux}/exe"))) == ino(&program)
+    };
+    let mux = bundle.mux().unwrap();
+    assert!(is_now(mux));
+    fs::rename(newer, &program).unwrap();
+    assert!(!is_now(mux));
+    let mut restart = bundle.iottymux(&["control", "web", "restart"]);
+    assert_eq!(restart.ends(), 0, "{}", restart.stderr.text());
+    logger.say("meanwhile\n");
+    eventually("there is another mux", || bundle.mux().is_some_and(|other| other != mux));
+    assert!(is_now(bundle.mux().unwrap()));
+    logger.say("after\n");
+    client.stdout.wait_for("after\n");
+    wait.answer(&ended(6));
+    assert_eq!(client.ends(), 6, "{}", client.stderr.so_far());
+    assert_eq!(client.stdout.text(), "before\nmeanwhile\nafter\n");
+    assert_eq!(logger.process.ends(), 0);
+}
+
+#[test]
+fn without_logger_and_mux_the_container_gets_sigpipe() {
+    let bundle = Bundle::new(PLAIN);
+    let _shim = bundle.shim();
+    let mut logger = bundle.start(&["containerd-logger", ""]);
+    logger.say("before\n");
+    let client = bundle.attach(&[]);
+    client.stdout.wait_for("before\n");
+    let mux = bundle.mux().unwrap();
+    // The logger first: it would start another mux.
+    kill(logger.process.pid(), Signal::SIGKILL).unwrap();
+    logger.process.ends();
+    kill(mux, Signal::SIGKILL).unwrap();
+    let mut container = Command::new("sh");
+    container.args(["-c", "while :; do echo further; done"]);
+    container.stdout(logger.stdout.take().unwrap()).stderr(Stdio::piped());
+    assert_eq!(Proc::spawn(container).ends(), -(Signal::SIGPIPE as i32));
+}
+
+/// A mux delivers to the client that has stopped for longer than that.
+#[test]
+fn the_logger_leaves_its_mux_alone_with_slow_clients() {
+    let bundle = Bundle::new(PLAIN);
+    let shim = bundle.shim();
+    let mut logger = bundle.start(&["client-patience", "60", "containerd-logger", ""]);
+    let wait = shim.asked("Wait");
+    logger.say("begins\n");
+    let mut client = bundle.attach(&[]);
+    client.stdout.wait_for("begins\n");
+    kill(client.pid(), Signal::SIGSTOP).unwrap();
+    // More than its socket holds, and no more than the mux keeps.
+    let much: Vec<String> = (1..=70_000).map(|number| format!("{number}\n")).collect();
+    let much = much.concat();
+    logger.say(&much);
+    kill(logger.process.pid(), Signal::SIGTERM).unwrap();
+    wait.answer(&ended(6));
+    assert_eq!(logger.process.ends(), 0);
+    kill(client.pid(), Signal::SIGCONT).unwrap();
+    assert_eq!(client.ends(), 6, "{}", client.stderr.so_far());
+    assert!(client.stdout.text() == format!("begins\n{much}"), "{}", client.stderr.so_far());
 }
 
 #[test]
@@ -341,6 +444,21 @@ fn the_file_of_variables_counts_and_may_be_missing() {
     logger.log.wait_for("cannot read /none");
     logger.close();
     assert_eq!(logger.process.ends(), 0);
+}
+
+#[test]
+fn an_option_in_the_address_goes_before_its_variable() {
+    let bundle = Bundle::new(PLAIN);
+    let [env, file, word] = ["env", "of-file", "of-word"].map(|name| bundle.path(name));
+    fs::write(&env, format!("IOTTYMUX_LOG=raw:{}\n", file.display())).unwrap();
+    let option = format!("raw:{}", word.display());
+    let words = ["--log", &option, "containerd-logger", env.to_str().unwrap()];
+    let mut logger = bundle.start(&words);
+    logger.say("said\n");
+    logger.close();
+    assert_eq!(logger.process.ends(), 0);
+    assert_eq!(fs::read_to_string(&word).unwrap(), "said\n");
+    assert!(!file.exists());
 }
 
 /// The word that makes a logger may be one of an app.
