@@ -28,4 +28,5 @@ mod engine;
 mod logger;
 mod oci;
 mod refused;
+mod slow;
 mod wrapped;

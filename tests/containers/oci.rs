@@ -190,7 +190,7 @@ fn a_killed_keeper_costs_the_container_nothing() {
     shown.wait_for("got a line\r\n");
 }
 
-fn parent(pid: i32) -> Pid {
+pub fn parent(pid: i32) -> Pid {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
     Pid::from_raw(fields.split_whitespace().nth(1).unwrap().parse().unwrap())
@@ -225,6 +225,76 @@ fn without_an_input_of_the_engine_there_is_none() {
     let container = rig.bundle("none", "cat; echo done").engine_with(Stdio::null());
     assert_eq!(container.run()[0], b"done\n");
     assert_eq!(rig.served("none", "stdout"), 5);
+}
+
+#[test]
+fn an_input_that_is_no_pipe_is_the_containers_and_no_client_types() {
+    let Some(rig) = Rig::new() else { return };
+    let text = rig.path("text");
+    std::fs::write(&text, "of the file\n").unwrap();
+    let input = Stdio::from(File::open(text).unwrap());
+    let script = "cat; while ! test -e /tmp/go; do sleep 0.02; done; echo done";
+    let mut container = rig.bundle("file", script).engine_with(input);
+    let [stdout, _] = container.read();
+    container.start();
+    stdout.wait_for("of the file\n");
+    let mut typist = rig.client(&["attach", "--app", "file", "--mode", "stdin"]);
+    assert_eq!(typist.ends(), 1);
+    let said = typist.stderr.text();
+    assert!(said.contains("its engine gives it no input") && said.lines().count() == 1, "{said}");
+    std::fs::write(rig.path("root/tmp/go"), "").unwrap();
+    assert_eq!(stdout.text(), "of the file\ndone\n");
+}
+
+#[test]
+fn a_container_that_was_created_without_the_runtime_cannot_be_attached() {
+    let Some(rig) = Rig::new() else { return };
+    let mut container = rig.bundle("without", "echo up; read x").plain().engine();
+    let [stdout, _] = container.read();
+    container.start();
+    stdout.wait_for("up\n");
+    let mut client = rig.client(&["attach", "without"]);
+    assert_eq!(client.ends(), 1);
+    let said = client.stderr.text();
+    assert!(said.contains("without") && said.lines().count() == 1, "{said}");
+    let mut list = rig.client(&["list"]);
+    assert_eq!(list.ends(), 0);
+    assert!(!list.stdout.text().contains("without"), "{}", list.stdout.text());
+}
+
+#[test]
+fn the_beginning_of_an_id_that_an_engine_has_made_up_suffices() {
+    let Some(rig) = Rig::new() else { return };
+    let id = "0123456789abcdef".repeat(4);
+    let mut container = rig.bundle(&id, "echo up; read x; exit 4").engine();
+    let [stdout, _] = container.read();
+    container.start();
+    stdout.wait_for("up\n");
+    assert_eq!(rig.mux(&id[..12]), rig.mux(&id));
+    for other in [&id[..11], &id[..13]] {
+        assert_eq!(rig.status(other), None);
+    }
+    let mut client = rig.client(&["attach", &id[..12], "--from", "start"]);
+    client.stdout.wait_for("up\n");
+    container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(client.ends(), 4, "{}", client.stderr.so_far());
+}
+
+#[test]
+fn the_mux_and_the_keeper_are_in_the_control_group_of_the_engine() {
+    let Some(rig) = Rig::new() else { return };
+    let container = rig.bundle("group", "read x").engine();
+    container.start();
+    let group_of = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let own = group_of(Pid::this().as_raw());
+    let mux = rig.mux("group");
+    let keeper = parent(mux).as_raw();
+    let words = std::fs::read_to_string(format!("/proc/{keeper}/cmdline")).unwrap();
+    assert!(words.contains("oci-keeper"), "{words}");
+    assert_eq!((group_of(mux), group_of(keeper)), (own.clone(), own.clone()));
+    let app = || rig.status("group").and_then(|status| status["app_pid"].as_i64());
+    eventually("it runs", || app().is_some());
+    assert_ne!(group_of(app().unwrap().try_into().unwrap()), own);
 }
 
 #[test]
@@ -360,6 +430,33 @@ fn the_last_of_quick_resizes_by_the_engine_counts() {
     }
     (&engine).write_all(b"\x04").unwrap();
     shown.bytes();
+}
+
+/// There are two terminals, and the runtime is between them.
+#[test]
+fn a_container_on_a_command_line_has_the_size_of_the_window() {
+    let Some(rig) = Rig::new() else { return };
+    let script = "while read x && ! test \"$x\"; do stty size; done; exit 5";
+    let bundle = rig.bundle("inner", script).terminal();
+    // Writes its config.
+    drop(bundle.create());
+    let [root, dir] = [rig.path("runtime/default"), bundle.dir()].map(|p| p.display().to_string());
+    let person = crate::pty::Pty::open(31, 97);
+    let run = rig.client_command(&[
+        "run", "-it", "--name", "outer", "runc", "--root", &root, "run", "--bundle", &dir, "inner",
+    ]);
+    let mut run = person.spawn(run);
+    eventually("the app has the size of the window", || {
+        nudge(&|| person.press(b"\r"));
+        person.shown.so_far().contains("31 97\r\n")
+    });
+    person.resize(20, 60);
+    eventually("the app has its new size", || {
+        nudge(&|| person.press(b"\r"));
+        person.shown.so_far().contains("20 60\r\n")
+    });
+    person.press(b"end\r");
+    assert_eq!(run.ends(), 5, "{}", person.shown.so_far());
 }
 
 /// Types now and then only: the app starts a program for each line.

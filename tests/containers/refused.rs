@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -238,6 +239,45 @@ fn a_container_whose_mux_fails_is_created_again() {
     // With a terminal it need not be deleted. The last one each is the test's.
     let calls = fs::read_to_string(calls).unwrap();
     assert_eq!(calls, "create\ndelete\ncreate\ndelete\ncreate\ndelete\n");
+}
+
+/// The program that is to be the mux hangs. It has the name by which the running one, whose file is
+/// gone, starts itself.
+#[test]
+fn a_container_whose_mux_is_not_ready_in_time_is_created_again() {
+    let Some(rig) = Rig::new() else { return };
+    let executable = |path: &Path, text: String| {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let (program, log, counts) = (rig.path("program"), rig.path("log"), rig.path("counts"));
+    fs::copy(env!("CARGO_BIN_EXE_iottymux"), &program).unwrap();
+    let file = fs::File::open(&program).unwrap();
+    fs::remove_file(&program).unwrap();
+    let held = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let text = format!(
+        "#!/bin/sh\ncase $1 in oci-*) exec {held} \"$@\";; esac\necho >>{}\nexec sleep 1000\n",
+        rig.path("hangs").display()
+    );
+    executable(&rig.path("program (deleted)"), text);
+    let text = "#!/bin/sh\nfor a; do case $a in create|delete) echo $a >>calls;; esac; done\n\
+                exec runc \"$@\"\n";
+    executable(&counts, text.to_owned());
+    fs::create_dir(rig.path("links")).unwrap();
+    let mut bundle = rig.bundle("hangs", "read x; echo out; exit 3");
+    bundle.runtime = rig.path("links/iottymux-runc");
+    symlink(held, &bundle.runtime).unwrap();
+    bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+    bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".into(), counts.display().to_string())];
+    let mut container = bundle.engine();
+    assert!(rig.path("hangs").exists());
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("it has no mux: its mux was not ready in 2s"), "{log}");
+    let calls = fs::read_to_string(rig.path("calls")).unwrap();
+    assert_eq!(calls, "create\ndelete\ncreate\n");
+    container.start();
+    container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(container.read()[0].text(), "out\n");
 }
 
 /// The runtime then says it to a pipe that nobody reads.
