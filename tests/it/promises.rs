@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const CONDITIONS: [&str; 8] =
     ["idle", "flood", "load", "killed", "gone", "full", "other-user", "restart"];
 /// Promises without a test. There are to be fewer, not more.
-const UNTESTED: usize = 17;
+const UNTESTED: usize = 0;
 
 /// A page as one line.
 fn page(name: &str) -> String {
@@ -18,8 +19,13 @@ fn page(name: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a function of this name is in the file of its module, or in the one around it.
+/// Whether a function of this name is in the file of its module, or in the one around it; or the
+/// script of this path can be executed.
 fn exists(test: &str) -> bool {
+    if test.contains('/') {
+        let there = fs::metadata(Path::new(ROOT).join(test));
+        return there.is_ok_and(|there| there.is_file() && there.permissions().mode() & 0o111 != 0);
+    }
     let mut modules: Vec<&str> = test.split("::").collect();
     let function = modules.pop().unwrap();
     let suite = modules.remove(0);
