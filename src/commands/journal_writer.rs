@@ -18,9 +18,9 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
 
-use crate::logfmt::format::journald::SOCKET;
 use crate::logfmt::frame::{self, Frame, PACKET};
 use crate::logfmt::syslog::{LOCAL7, is_identifier};
+use crate::os::diagnostics::JOURNAL;
 use crate::os::sys;
 use crate::types::exit::Exit;
 use crate::types::limits;
@@ -59,9 +59,9 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
 fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     let socket = UnixDatagram::unbound()?;
     let mut told = false;
-    while let Err(e) = socket.connect(Path::new(SOCKET)) {
+    while let Err(e) = socket.connect(Path::new(JOURNAL)) {
         if !told {
-            eprintln!("iottymux: cannot connect to {SOCKET}: {e}; trying again");
+            eprintln!("iottymux: cannot connect to {JOURNAL}: {e}; trying again");
             told = true;
         }
         thread::sleep(JOURNAL_RETRY);

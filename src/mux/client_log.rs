@@ -5,7 +5,7 @@ use std::fmt::Arguments;
 
 use log::Level;
 
-use crate::os::diagnostics::Limited;
+use crate::os::diagnostics::{Event, Limited};
 use crate::types::rights::Right;
 
 /// One kind of line, of root with the mux's own user and of all others.
@@ -33,10 +33,10 @@ impl ClientLines {
         }
     }
 
-    /// Logs a line about a client that may do this.
-    pub(crate) fn log(&self, right: Right, level: Level, line: Arguments<'_>) {
+    /// Logs a line about what a client did that may do this.
+    pub(crate) fn log(&self, right: Right, level: Level, event: Event, line: Arguments<'_>) {
         let lines = if right == Right::Own { &self.own } else { &self.others };
-        lines.log(level, line);
+        lines.log(level, event, line);
     }
 
     /// Logs the numbers of omitted lines at the end.

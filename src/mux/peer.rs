@@ -8,6 +8,8 @@ use anyhow::{Error, anyhow};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
+use crate::os::diagnostics::Event;
+
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
@@ -21,6 +23,11 @@ impl Peer {
     pub(crate) fn of(socket: &UnixStream) -> io::Result<Self> {
         let peer = getsockopt(socket, PeerCredentials)?;
         Ok(Self { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() })
+    }
+
+    /// For the fields of a line in the journal.
+    pub(crate) fn did(self, name: &'static str) -> Event {
+        Event { name, uid: self.uid, pid: self.pid }
     }
 
     /// The reason why a viewer may not type.

@@ -446,7 +446,7 @@ impl Mux {
             self.life.check_reporter(peer.pid)?;
         }
         let line = format_args!("app {}: {peer} {request}", self.files.name());
-        REQUESTS.log(*right, Level::Info, line);
+        REQUESTS.log(*right, Level::Info, peer.did("requested"), line);
         Ok(())
     }
 

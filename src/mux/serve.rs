@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, anyhow};
 use log::Level;
 
 use super::admission::{Admitted, Arrival, NewClient};
@@ -40,17 +40,15 @@ impl Mux {
                 }
                 Arrival::Nobody => break,
             };
-            if let Err(e) = self.admit(connection) {
-                let line = format_args!("a client of app {}: {e:#}", self.files.name());
-                DROPS.log(Right::View, Level::Warn, line);
-            }
+            // Of a socket that is connected the kernel always knows.
+            let Ok(peer) = Peer::of(&connection.socket) else { continue };
+            self.admit(connection, peer);
         }
         self.admission.watch(index, &self.poller);
     }
 
     /// A new client, if it may stay; a raw one is served at once, a session after its hello.
-    fn admit(&mut self, connection: NewClient) -> Result<()> {
-        let peer = Peer::of(&connection.socket)?;
+    fn admit(&mut self, connection: NewClient, peer: Peer) {
         let Admitted { right, refusal } = self.admission.admit(&connection, peer);
         let NewClient { socket, stream, is_last } = connection;
         let id = self.hub.join(self.admission.patience(right));
@@ -60,14 +58,12 @@ impl Mux {
         let role = stream.map_or_else(|| Role::Session(SessionSide::default()), Role::Raw);
         self.clients.insert(id, Client::new(socket, role, peer, right));
         if let Some(why) = refusal {
-            self.refuse(id, &why);
-            return Ok(());
+            return self.refuse(id, &why);
         }
         let Some(stream) = stream else {
             self.admission.await_hello(id, is_last, Instant::now());
             // Its hello may have come with it.
-            self.on_client(id, Event::readable(Token::Client(id)));
-            return Ok(());
+            return self.on_client(id, Event::readable(Token::Client(id)));
         };
         let want = Want { stream, from: Position::Unseen };
         // A raw client that types at a terminal may well be a person.
@@ -80,7 +76,6 @@ impl Mux {
         } else {
             self.touch(id);
         }
-        Ok(())
     }
 
     /// How a client's input is merged with that of others; at a terminal that is its own choice.
@@ -119,7 +114,7 @@ impl Mux {
         if !attachment.is_empty() {
             let (name, peer) = (self.files.name(), client.peer);
             let line = format_args!("app {name}: {peer} attached to {attachment}");
-            ATTACHING.log(client.right, Level::Info, line);
+            ATTACHING.log(client.right, Level::Info, peer.did("attached"), line);
             let who = client.who(id);
             self.tell(&ClientEvent::Attached(who));
         }
@@ -319,7 +314,7 @@ impl Mux {
             let name = self.files.name();
             // Not a complaint of the mux: `status` shows those.
             let line = format_args!("app {name}: {} refused at {at}: {why:#}", client.peer);
-            REFUSALS.log(client.right, Level::Info, line);
+            REFUSALS.log(client.right, Level::Info, client.peer.did("refused"), line);
         }
         self.send_reason(id, why);
         self.let_go(id);
@@ -335,7 +330,7 @@ impl Mux {
             let done = if client.inbound.has_greeted() { "dropped" } else { "refused" };
             let error = error.escape_debug();
             let line = format_args!("app {name}: {} {done}: {error}", client.peer);
-            DROPS.log(client.right, Level::Warn, line);
+            DROPS.log(client.right, Level::Warn, client.peer.did(done), line);
             self.send_reason(id, why);
         }
         self.drop_client(id);
@@ -345,7 +340,7 @@ impl Mux {
     pub(crate) fn log_forgotten(&self, peer: Peer, right: Right) {
         let name = self.files.name();
         let line = format_args!("app {name}: {peer} has gone, its last input is lost");
-        DROPS.log(right, Level::Warn, line);
+        DROPS.log(right, Level::Warn, peer.did("dropped"), line);
     }
 
     fn send_reason(&mut self, id: ClientId, why: &Error) {
@@ -364,7 +359,7 @@ impl Mux {
         if client.inbound.has_greeted() && !attachment.is_empty() {
             let (name, peer) = (self.files.name(), client.peer);
             let line = format_args!("app {name}: {peer} detached from {attachment}{missed}");
-            ATTACHING.log(client.right, Level::Info, line);
+            ATTACHING.log(client.right, Level::Info, peer.did("detached"), line);
             let who = client.who(id);
             self.tell(&ClientEvent::Detached(who));
         }

@@ -2,16 +2,19 @@
 
 use std::collections::VecDeque;
 use std::env;
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Write as _};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::Error;
 use env_logger::Target;
-use log::{Level, LevelFilter};
+use log::kv::{self, VisitSource};
+use log::{Level, LevelFilter, Record};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::fstat;
 
 use crate::types::escape::line;
 use crate::types::exit::Exit;
@@ -30,6 +33,9 @@ const LINES: u64 = 20;
 /// See [`LINES`].
 const LINES_TIME: Duration = Duration::from_secs(10);
 
+/// Where journald listens.
+pub(crate) const JOURNAL: &str = "/run/systemd/journal/socket";
+
 /// Begins to log. rkt's debug variables are honoured where no level was given: what a mux says is on
 /// the console of `rkt run`, among the lines of the apps.
 pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
@@ -39,10 +45,12 @@ pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
         (None, _) if is_mux => LevelFilter::Info,
         _ => LevelFilter::Warn,
     };
+    let journal = is_mux.then(journal).flatten();
     env_logger::Builder::new()
         .target(Target::Pipe(Box::new(Unwaiting)))
         .filter_level(level.unwrap_or(usual))
-        .format(|out, record| match record.level() {
+        .format(move |out, record| match record.level() {
+            _ if journal.as_ref().is_some_and(|journal| is_sent(journal, record)) => Ok(()),
             Level::Info => writeln!(out, "iottymux: {}", line(&record.args().to_string())),
             level => {
                 let text = record.args().to_string();
@@ -56,6 +64,45 @@ pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
             }
         })
         .init();
+}
+
+/// A socket for journald, if standard error leads there.
+fn journal() -> Option<UnixDatagram> {
+    let variable = env::var("JOURNAL_STREAM").ok()?;
+    let stderr = fstat(io::stderr()).ok()?;
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.set_nonblocking(true).ok()?;
+    (variable == format!("{}:{}", stderr.st_dev, stderr.st_ino)).then_some(socket)
+}
+
+/// Sends a line that has fields to journald, which has no other way for these. Whether it is sent.
+fn is_sent(journal: &UnixDatagram, record: &Record<'_>) -> bool {
+    let entry = entry(record);
+    entry.is_some_and(|entry| journal.send_to(entry.as_bytes(), JOURNAL).is_ok())
+}
+
+/// The entry of a line with its fields, as journald takes it (systemd's journal-native protocol): no
+/// value has a line end. `None` for a line without fields.
+fn entry(record: &Record<'_>) -> Option<String> {
+    struct Fields(String);
+    impl VisitSource<'_> for Fields {
+        fn visit_pair(&mut self, key: kv::Key<'_>, value: kv::Value<'_>) -> Result<(), kv::Error> {
+            let name = key.as_str().to_ascii_uppercase();
+            Ok(writeln!(self.0, "IOTTYMUX_{name}={}", line(&value.to_string()))?)
+        }
+    }
+    let mut fields = Fields(String::new());
+    record.key_values().visit(&mut fields).ok()?;
+    // As syslog(3) numbers them.
+    let priority = if record.level() <= Level::Warn { 4 } else { 6 };
+    let text = record.args().to_string();
+    (!fields.0.is_empty()).then(|| {
+        let text = line(&text);
+        format!(
+            "SYSLOG_IDENTIFIER=iottymux\nPRIORITY={priority}\nMESSAGE=iottymux: {text}\n{}",
+            fields.0
+        )
+    })
 }
 
 /// Begins to log in lines as the log of containerd has them, since they are copied there.
@@ -111,6 +158,15 @@ fn keep(mut complaint: String) {
 /// status.
 const CLIENTS: &str = "clients";
 
+/// What a client did, as fields of a line in the journal: `IOTTYMUX_EVENT`, `IOTTYMUX_UID` and
+/// `IOTTYMUX_PID`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub(crate) name: &'static str,
+    pub(crate) uid: u32,
+    pub(crate) pid: i32,
+}
+
 /// A rate limit for log lines that clients can cause: of more than [`LINES`] within
 /// [`LINES_TIME`] only the number is logged, so that journald does not drop lines of the
 /// app.
@@ -133,8 +189,8 @@ impl Limited {
         Self { what, window: Mutex::new(Window { since: None, lines: 0 }) }
     }
 
-    /// Logs a line, unless the limit is reached.
-    pub(crate) fn log(&self, level: Level, line: Arguments<'_>) {
+    /// Logs a line about what a process did, unless the limit is reached.
+    pub(crate) fn log(&self, level: Level, event: Event, line: Arguments<'_>) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (may, left_out) = window.next(Instant::now());
         if left_out > 0 {
@@ -142,7 +198,8 @@ impl Limited {
             log::log!(target: CLIENTS, level, "{left_out} lines about {what} were suppressed");
         }
         if may {
-            log::log!(target: CLIENTS, level, "{line}");
+            let Event { name, uid, pid } = event;
+            log::log!(target: CLIENTS, level, event = name, uid, pid; "{line}");
         }
     }
 

@@ -135,6 +135,32 @@ fn lines_are_as_they_were_before() {
     }
 }
 
+/// Who attaches can be asked of the journal. The mux's own lines are attributed as before.
+#[test]
+fn what_clients_do_has_fields_in_the_journal() {
+    let Some(pod) = pod(&service("exec cat", "")) else { return };
+    enable(&pod, &["--stdin=stream", "--stdout=stream"]);
+    pod.run(&["sh", "-c", "echo hello | iottymux attach app --mode stdin"]);
+    for event in ["attached", "detached"] {
+        let matches = ["-u", MUX, &format!("IOTTYMUX_EVENT={event}")];
+        eventually(event, || journal(&pod, &matches).len() == 1);
+        let entry = journal(&pod, &matches).remove(0);
+        let word = |name: &str| entry[name].as_str().unwrap_or_default();
+        let said = format!("iottymux: app app: uid=0 pid={} {event} ", word("IOTTYMUX_PID"));
+        assert!(word("MESSAGE").starts_with(&said), "{entry}");
+        assert_eq!(
+            [word("IOTTYMUX_UID"), word("PRIORITY"), word("_TRANSPORT")],
+            ["0", "6", "journal"]
+        );
+        assert_eq!(word("SYSLOG_IDENTIFIER"), "iottymux");
+    }
+    // What has no fields comes as it did.
+    let all = journal(&pod, &["-u", MUX, "_TRANSPORT=stdout"]);
+    let texts: Vec<_> = all.iter().filter_map(|entry| entry["MESSAGE"].as_str()).collect();
+    assert!(texts.iter().any(|text| text.starts_with("iottymux: app app: ready at ")), "{texts:?}");
+    assert!(!texts.iter().any(|text| text.contains("attached to")), "{texts:?}");
+}
+
 /// An app that repeats what it is told, and says good-bye.
 const ECHO: &str =
     r#"trap "echo good-bye; exit 0" TERM; while :; do read x && echo "$x" || sleep 0.1; done"#;

@@ -26,9 +26,6 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
     reader: None,
 };
 
-/// Where journald listens.
-pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
-
 /// Bytes before each entry: its length in native order. The writer sends each entry by itself.
 pub(crate) const LENGTH: usize = size_of::<u32>();
 

@@ -345,7 +345,7 @@ impl Client {
                 let line = format_args!(
                     "{stream}: the client {peer} was too slow: {lost} bytes lost to it"
                 );
-                SLOW.log(Level::Warn, line);
+                SLOW.log(Level::Warn, peer.did("slow"), line);
                 return self.next(id, hub, pages);
             }
             (Next::Gap(stream, range), Role::Session(_)) => {

@@ -29,9 +29,9 @@ use super::poll::{Token, log_watch};
 use crate::core::hub::{ClientId, Hub};
 use crate::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::logfmt::format::cast::Cast;
-use crate::logfmt::format::journald::SOCKET;
 use crate::logfmt::path::LogPath;
 use crate::logfmt::spec::LogSpec;
+use crate::os::diagnostics::JOURNAL;
 use crate::os::files::resize_pipe;
 use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
@@ -222,7 +222,7 @@ pub(crate) fn open(
 }
 
 fn journal_socket() -> Result<JournalSocket> {
-    JournalSocket::new(PathBuf::from(SOCKET)).context("cannot connect to journald")
+    JournalSocket::new(PathBuf::from(JOURNAL)).context("cannot connect to journald")
 }
 
 /// Chooses the way to the journal: the FIFO of `iojournal@NAME.service`, since only root may send
