@@ -6,6 +6,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`workload`] | fixed work for the pure parts, whose instructions a check counts |
+//! | [`client`] | the library: consoles of apps, for programs in Rust |
 //! | [`cli`] | the command line: arguments, rkt's spelling, and what they mean |
 //! | [`commands`] | what each command does: attach, logs, run, enable, … |
 //! | [`units`] | the unit files that make a service attachable |
@@ -19,6 +20,7 @@
 //! | [`types`] | names, streams, times, limits: words that all use (pure) |
 
 pub mod cli;
+pub mod client;
 pub mod commands;
 pub(crate) mod containers;
 pub mod core;

@@ -4,7 +4,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`spec`] | what a user writes to name a log |
-//! | [`format`] | the formats, one file each, and the table of them |
+//! | [`format`](mod@format) | the formats, one file each, and the table of them |
 //! | [`frame`] | frames for the journal's writer |
 //! | [`encoder`] | what a format is |
 //! | [`path`] | the path of a log |

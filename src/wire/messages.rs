@@ -358,7 +358,7 @@ pub enum AppStatus {
 
 impl AppStatus {
     /// The status as a shell would give it: 128 + n for signal n.
-    pub(crate) fn code(self) -> u8 {
+    pub fn code(self) -> u8 {
         match self {
             Self::Status(status) => status,
             Self::Signal(signal) => signal.saturating_add(128),

@@ -61,6 +61,7 @@ mod hub;
 mod inquiry;
 mod last;
 mod leaving;
+mod library;
 mod life;
 mod limits;
 mod log;

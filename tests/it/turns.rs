@@ -426,8 +426,7 @@ fn can_write(end: &File) -> bool {
 /// A line that the app did not read and that its FIFO had no room for is not sent to the next run.
 #[test]
 fn a_line_that_came_too_late_is_reported() {
-    const WAITS: &str =
-        "iottymux: app demo has not taken the line yet; waiting until it does (^C gives up)\n";
+    const WAITS: &str = "iottymux: warn: app demo has not taken the line yet; waiting until it does (^C gives up)\n";
     let rig = Rig::new();
     let _mux = rig.stream();
     started(&rig, "4711");

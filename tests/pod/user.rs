@@ -145,8 +145,12 @@ fn the_journal_of_a_users_service() {
     let pod = with_journald(plan.unit("user@1.service", &manager)).boot();
     pod.systemctl(&["daemon-reload"]);
     pod.systemctl(&["start", "user@1"]);
-    let unit = "[Service]\nExecStart=/bin/sh -c 'echo up; echo \"<4>warning\"; echo err >&2; exec sleep 1000'\n";
+    // `systemctl status` leaves out what comes before systemd has noted that the service starts, and
+    // a service may be faster than that note. So this one waits until it has started.
+    let script = "until test -e /run/user/1/go; do sleep 0.01; done; echo up; echo \"<4>warning\"; echo err >&2";
+    let unit = format!("[Service]\nExecStart=/bin/sh -c '{script}; exec sleep 1000'\n");
     std::fs::write(pod.path("/home/one/.config/systemd/user/bot.service"), unit).unwrap();
+    let go = pod.path("/run/user/1/go");
     run(&pod, &["systemctl", "--user", "daemon-reload"]);
     let shown = || {
         let journalctl = ["journalctl", "--user-unit=bot", "-o", "json", "SYSLOG_IDENTIFIER=sh"];
@@ -164,9 +168,12 @@ fn the_journal_of_a_users_service() {
     let want = [["4", "3", "warning"], ["6", "3", "err"], ["6", "3", "up"]];
     let want = want.map(|line| line.map(str::to_owned)).to_vec();
     run(&pod, &["systemctl", "--user", "start", "bot"]);
+    std::fs::write(&go, "").unwrap();
     crate::proc::eventually("as systemd has them", || shown() == want);
+    std::fs::remove_file(&go).unwrap();
     let enable = ["iottymux", "enable", "--user", "bot", "--now"];
     run(&pod, &[&enable[..], &["--stdout=stream", "--stderr=stream"]].concat());
+    std::fs::write(&go, "").unwrap();
     let twice = [want.clone(), want].concat();
     crate::proc::eventually("and again", || {
         let mut twice = twice.clone();
@@ -176,7 +183,6 @@ fn the_journal_of_a_users_service() {
     let reader = ["setpriv", "--reuid=1", "--regid=1", "--groups=systemd-journal", "env"];
     let status = ["systemctl", "--user", "status", "--lines=100", "bot"];
     let status = || pod.run(&[&reader[..], &ENV, &status].concat());
-    // It looks at the end of several files of the journal, which journald is just writing.
     eventually_in(": err", status);
     assert!(!pod.names("/home/one/.config/systemd/user").iter().any(|n| n.contains("iojournal")));
 

@@ -69,21 +69,45 @@ struct JsonEnd {
 }
 
 /// How the answer ended.
-enum Outcome {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
     Matched,
     Paused,
     Command(Option<u8>),
     NoCommand,
     AppEnded(Option<AppStatus>),
     TimedOut,
+    /// The app does not have the line: it has ended, or why.
+    NotTaken(Option<String>),
 }
+
+/// A line of an answer; the last one may have no end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerLine {
+    /// Of this stream.
+    pub stream: Stream,
+    /// Without control sequences and its end.
+    pub text: String,
+}
+
+/// What takes the lines of an answer as they come.
+pub(crate) type Sink<'a> = dyn FnMut(Vec<AnswerLine>) -> Result<()> + Send + 'a;
 
 /// Types the line, and prints the answer as it comes.
 pub(crate) fn ask(request: &AskRequest) -> Result<Exit> {
-    super::block_on(answer(request))
+    let mut print_lines = |lines: Vec<AnswerLine>| {
+        let line = |AnswerLine { stream, text }: &AnswerLine| {
+            let document = request.json.then(|| JsonLine { stream: *stream, text });
+            document.map_or_else(|| Ok(format!("{text}\n")), |line| super::document(&line))
+        };
+        print(&lines.iter().map(line).collect::<Result<String>>()?)
+    };
+    let (outcome, is_incomplete) = super::block_on(answer(request, &mut print_lines))?;
+    report(request, &outcome, is_incomplete)
 }
 
-async fn answer(request: &AskRequest) -> Result<Exit> {
+/// Types the line, and reads the answer. Returns how it ended, and whether a part of it is lost.
+pub(crate) async fn answer(request: &AskRequest, sink: &mut Sink<'_>) -> Result<(Outcome, bool)> {
     let (dir, deadline) = (&request.dir, super::until(Some(request.timeout)));
     let purpose = Purpose { from: Some(Position::Now), ..Purpose::default() };
     let session = Session::open(dir, purpose, AT_ONCE).await?;
@@ -95,8 +119,8 @@ async fn answer(request: &AskRequest) -> Result<Exit> {
     let before = BEFORE + text.len() as u64;
     let typing = Typing { text, is_line: true, is_apart: true, is_alone: !request.is_shared };
     let mut session = session.type_text(typing, before).await?;
-    let outcome = answer.read(&mut session, deadline).await?;
-    answer.finish(&outcome)
+    let outcome = answer.read(&mut session, (deadline, sink)).await?;
+    answer.finish(outcome, sink)
 }
 
 /// An answer that comes.
@@ -110,8 +134,8 @@ struct Answer<'a> {
     /// When something came last.
     last_output: Option<Instant>,
     is_incomplete: bool,
-    /// What is to be printed next.
-    text: String,
+    /// What is not handed on yet.
+    lines: Vec<AnswerLine>,
 }
 
 /// One output of the app.
@@ -146,20 +170,24 @@ impl<'a> Answer<'a> {
             has_begun: !is_command,
             last_output: None,
             is_incomplete: false,
-            text: String::new(),
+            lines: Vec::new(),
         }
     }
 
-    async fn read(&mut self, session: &mut Session, deadline: Instant) -> Result<Outcome> {
+    async fn read(
+        &mut self,
+        session: &mut Session,
+        (deadline, sink): (Instant, &mut Sink<'_>),
+    ) -> Result<Outcome> {
         loop {
             let pause = self.pause_ends();
             let until = pause.map_or(deadline, |at| at.min(deadline));
             match timeout_at(until, session.next()).await {
                 Ok(Ok(news)) => {
-                    if let Some(outcome) = self.take(news)? {
+                    if let Some(outcome) = self.take(news) {
                         return Ok(outcome);
                     }
-                    print(&std::mem::take(&mut self.text))?;
+                    sink(std::mem::take(&mut self.lines))?;
                     // A flood leaves the timer no time.
                     if Instant::now() >= deadline {
                         return Ok(Outcome::TimedOut);
@@ -168,7 +196,7 @@ impl<'a> Answer<'a> {
                 Ok(Err(e)) => return super::ended(e).map(Outcome::AppEnded),
                 Err(_) if pause.is_none_or(|at| at > deadline) => return Ok(Outcome::TimedOut),
                 Err(_) => {
-                    if let Some(outcome) = self.pause()? {
+                    if let Some(outcome) = self.pause() {
                         return Ok(outcome);
                     }
                 }
@@ -176,9 +204,9 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn take(&mut self, news: News) -> Result<Option<Outcome>> {
-        Ok(match news {
-            News::Output(stream, bytes, end) => self.output(stream, &bytes, end)?,
+    fn take(&mut self, news: News) -> Option<Outcome> {
+        match news {
+            News::Output(stream, bytes, end) => self.output(stream, &bytes, end),
             News::Lost(gap) => {
                 // What is lost before the answer is not missed.
                 let is_before = |gap: Gap| {
@@ -205,7 +233,7 @@ impl<'a> Answer<'a> {
             News::Ended(status) => Some(Outcome::AppEnded(Some(status))),
             News::Over(status) => Some(Outcome::AppEnded(status)),
             _ => None,
-        })
+        }
     }
 
     fn awaits_echo(&self) -> bool {
@@ -224,27 +252,25 @@ impl<'a> Answer<'a> {
     }
 
     /// The pause is over.
-    fn pause(&mut self) -> Result<Option<Outcome>> {
+    fn pause(&mut self) -> Option<Outcome> {
         if !self.has_begun {
-            return Ok(Some(Outcome::NoCommand));
+            return Some(Outcome::NoCommand);
         }
         if !self.awaits_echo() {
-            return Ok(Some(Outcome::Paused));
+            return Some(Outcome::Paused);
         }
         // The terminal does not show what is typed.
         for index in 0..self.outputs.len() {
             self.outputs[index].awaits_echo = false;
-            if self.open_line(index)? {
-                return Ok(Some(Outcome::Matched));
+            if self.open_line(index) {
+                return Some(Outcome::Matched);
             }
         }
-        Ok(None)
+        None
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8], end: u64) -> Result<Option<Outcome>> {
-        let Some(index) = self.outputs.iter().position(|output| output.stream == stream) else {
-            return Ok(None);
-        };
+    fn output(&mut self, stream: Stream, bytes: &[u8], end: u64) -> Option<Outcome> {
+        let index = self.outputs.iter().position(|output| output.stream == stream)?;
         let output = &mut self.outputs[index];
         let first = end - bytes.len() as u64;
         let before = output.begin.unwrap_or(u64::MAX).saturating_sub(first);
@@ -252,7 +278,7 @@ impl<'a> Answer<'a> {
         let (before, bytes) = bytes.split_at(before.min(bytes.len()));
         output.lines.parts(before);
         if bytes.is_empty() {
-            return Ok(None);
+            return None;
         }
         let open = output.lines.open_line();
         output.before.get_or_insert(open);
@@ -264,22 +290,22 @@ impl<'a> Answer<'a> {
                 Part::Begun => self.has_begun = true,
                 Part::Ended(status) if matches!(self.request.end, AnswerEnd::Command) => {
                     if self.has_begun {
-                        return Ok(Some(Outcome::Command(status)));
+                        return Some(Outcome::Command(status));
                     }
                 }
                 Part::Line(line) if self.has_begun => {
-                    if self.line(index, &line)? {
-                        return Ok(Some(Outcome::Matched));
+                    if self.line(index, &line) {
+                        return Some(Outcome::Matched);
                     }
                 }
                 Part::Ended(_) | Part::Line(_) => {}
             }
         }
-        Ok(self.open_line(index)?.then_some(Outcome::Matched))
+        self.open_line(index).then_some(Outcome::Matched)
     }
 
     /// Takes a whole line. Whether the answer ends in it.
-    fn line(&mut self, index: usize, line: &str) -> Result<bool> {
+    fn line(&mut self, index: usize, line: &str) -> bool {
         let question = &self.request.line;
         let output = &mut self.outputs[index];
         let before = output.before.replace(String::new()).unwrap_or_default();
@@ -288,7 +314,7 @@ impl<'a> Answer<'a> {
             output.awaits_echo = false;
             // Only what follows is an answer that may pause.
             self.last_output = None;
-            return Ok(false);
+            return false;
         }
         if !before.is_empty() {
             output.prompt.clone_from(&before);
@@ -296,19 +322,19 @@ impl<'a> Answer<'a> {
         self.last_output = Some(Instant::now());
         let line = line.strip_prefix(&before).unwrap_or(line);
         let end = self.find(line);
-        self.print(index, &line[..end.unwrap_or(line.len())], end.is_none())?;
-        Ok(end.is_some())
+        self.add(index, &line[..end.unwrap_or(line.len())], end.is_none());
+        end.is_some()
     }
 
     /// Looks at the line that is not whole. Whether the answer ends in it.
-    fn open_line(&mut self, index: usize) -> Result<bool> {
+    fn open_line(&mut self, index: usize) -> bool {
         let Some(open) = self.unfinished(index).filter(|open| !open.is_empty()) else {
-            return Ok(false);
+            return false;
         };
         self.last_output = Some(Instant::now());
-        let Some(end) = self.find(&open) else { return Ok(false) };
-        self.print(index, &open[..end], false)?;
-        Ok(true)
+        let Some(end) = self.find(&open) else { return false };
+        self.add(index, &open[..end], false);
+        true
     }
 
     /// The line that is not whole, as far as it belongs to the answer.
@@ -329,22 +355,16 @@ impl<'a> Answer<'a> {
         Some(if *prints_match { found.end() } else { found.start() })
     }
 
-    /// Prints a line, or nothing for a part that is empty.
-    fn print(&mut self, index: usize, text: &str, is_whole: bool) -> Result<()> {
-        if text.is_empty() && !is_whole {
-            return Ok(());
+    /// Adds a line, or nothing for a part that is empty.
+    fn add(&mut self, index: usize, text: &str, is_whole: bool) {
+        if !text.is_empty() || is_whole {
+            let stream = self.outputs[index].stream;
+            self.lines.push(AnswerLine { stream, text: text.to_owned() });
         }
-        let stream = self.outputs[index].stream;
-        if self.request.json {
-            self.text.push_str(&super::document(&JsonLine { stream, text })?);
-        } else {
-            self.text.extend([text, "\n"]);
-        }
-        Ok(())
     }
 
-    /// Prints what is left, and says how it ended.
-    fn finish(mut self, outcome: &Outcome) -> Result<Exit> {
+    /// Hands on what is left. Returns how it ended, and whether a part is lost.
+    fn finish(mut self, outcome: Outcome, sink: &mut Sink<'_>) -> Result<(Outcome, bool)> {
         // Behind the end of a command is only the next prompt.
         if !matches!(outcome, Outcome::Matched | Outcome::Command(_)) {
             for index in 0..self.outputs.len() {
@@ -353,52 +373,64 @@ impl<'a> Answer<'a> {
                     // The last prompt may stand behind a line that has no end, or this one.
                     let answer = if prompt.ends_with(&open) { "" } else { &open };
                     let answer = answer.strip_suffix(&prompt).unwrap_or(answer);
-                    self.print(index, answer, false)?;
+                    self.add(index, answer, false);
                 }
             }
         }
-        print(&self.text)?;
-        let name = self.request.dir.name();
-        let say = |text: &str| diagnostics::say(&format!("app {name}{text}"));
-        if let Some(why) = &self.waits {
-            match outcome {
-                Outcome::AppEnded(_) => say(" has ended, and has not taken the line"),
-                _ => say(&format!(" has not taken the line in time: {why}")),
-            }
-            return Ok(Exit::Failed);
-        }
-        let (end, exit, status) = match outcome {
-            Outcome::Matched => ("until", Exit::Done, None),
-            Outcome::Paused => ("idle", Exit::Done, None),
-            Outcome::Command(status) => ("command", Exit::App(status.unwrap_or(0)), *status),
-            Outcome::NoCommand => {
-                say(
-                    " has the line, but no command began: the shell is busy, waits for more, or marks \
-                     no commands (iottymux ask --help)",
-                );
-                ("unmarked", Exit::Incomplete, None)
-            }
-            Outcome::AppEnded(Some(status)) => {
-                say(&format!(" ended {status}"));
-                ("app", Exit::App(status.code()), Some(status.code()))
-            }
-            Outcome::AppEnded(None) => {
-                say(" has ended; its exit status is unknown");
-                ("app", Exit::Lost, None)
-            }
-            Outcome::TimedOut => {
-                say(&format!(": the answer did not end within {:?}", self.request.timeout));
-                ("timeout", Exit::Incomplete, None)
-            }
+        sink(self.lines)?;
+        let outcome = match (self.waits, outcome) {
+            (None, outcome) => outcome,
+            (Some(_), Outcome::AppEnded(_)) => Outcome::NotTaken(None),
+            (Some(why), _) => Outcome::NotTaken(Some(why)),
         };
-        let incomplete = self.is_incomplete;
-        if incomplete {
-            say(": a part of the answer is lost");
-        }
-        if self.request.json {
-            print(&super::document(&JsonEnd { end, status, incomplete })?)?;
-        }
-        Ok(if incomplete && exit == Exit::Done { Exit::Incomplete } else { exit })
+        Ok((outcome, self.is_incomplete))
+    }
+}
+
+/// Says how the answer ended.
+fn report(request: &AskRequest, outcome: &Outcome, incomplete: bool) -> Result<Exit> {
+    let (end, exit, status) = match outcome {
+        Outcome::NotTaken(_) => ("", Exit::Failed, None),
+        Outcome::Matched => ("until", Exit::Done, None),
+        Outcome::Paused => ("idle", Exit::Done, None),
+        Outcome::Command(status) => ("command", Exit::App(status.unwrap_or(0)), *status),
+        Outcome::NoCommand => ("unmarked", Exit::Incomplete, None),
+        Outcome::AppEnded(Some(status)) => ("app", Exit::App(status.code()), Some(status.code())),
+        Outcome::AppEnded(None) => ("app", Exit::Lost, None),
+        Outcome::TimedOut => ("timeout", Exit::Incomplete, None),
+    };
+    let say = |text: &str| diagnostics::say(&format!("app {}{text}", request.dir.name()));
+    if let Some(what) = outcome.what(request.timeout) {
+        say(&what);
+    }
+    if exit == Exit::Failed {
+        return Ok(exit);
+    }
+    if incomplete {
+        say(": a part of the answer is lost");
+    }
+    if request.json {
+        print(&super::document(&JsonEnd { end, status, incomplete })?)?;
+    }
+    Ok(if incomplete && exit == Exit::Done { Exit::Incomplete } else { exit })
+}
+
+impl Outcome {
+    /// What a person is told, behind the name of the app, of an answer that did not end as it was to.
+    pub(crate) fn what(&self, timeout: Duration) -> Option<String> {
+        Some(match self {
+            Self::Matched | Self::Paused | Self::Command(_) => return None,
+            Self::NoCommand => {
+                " has the line, but no command began: the shell is busy, waits for more, or \
+                 marks no commands (iottymux ask --help)"
+                    .to_owned()
+            }
+            Self::AppEnded(Some(status)) => format!(" ended {status}"),
+            Self::AppEnded(None) => " has ended; its exit status is unknown".to_owned(),
+            Self::TimedOut => format!(": the answer did not end within {timeout:?}"),
+            Self::NotTaken(None) => " has ended, and has not taken the line".to_owned(),
+            Self::NotTaken(Some(why)) => format!(" has not taken the line in time: {why}"),
+        })
     }
 }
 

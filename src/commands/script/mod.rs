@@ -16,8 +16,8 @@ pub(crate) mod events;
 mod keys;
 pub(crate) mod screen;
 pub(crate) mod send;
-mod session;
-mod view;
+pub(crate) mod session;
+pub(crate) mod view;
 pub(crate) mod wait;
 
 use std::future::Future;
@@ -57,6 +57,6 @@ fn document(content: &impl Serialize) -> Result<String> {
 }
 
 /// How an app has ended whose mux is gone with it, if that is what the error says.
-fn ended(error: anyhow::Error) -> Result<Option<AppStatus>> {
+pub(crate) fn ended(error: anyhow::Error) -> Result<Option<AppStatus>> {
     error.downcast::<find::Ended>().map(|ended| ended.last.status)
 }

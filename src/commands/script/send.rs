@@ -12,7 +12,6 @@ use super::keys;
 use super::session::{AT_ONCE, News, Purpose, Session, Typing};
 use super::view;
 use crate::core::screen::shown::KeyModes;
-use crate::os::diagnostics;
 use crate::os::print::print;
 use crate::os::state::AppDir;
 use crate::types::exit::Exit;
@@ -61,16 +60,7 @@ async fn send_all(request: &SendRequest) -> Result<Exit> {
                 taken = type_line(dir, line.strip_suffix(b"\n").unwrap_or(line), true).await?;
             }
         }
-        Sent::Keys(words) => {
-            let modes = key_modes(dir).await?.unwrap_or_default();
-            let mut bytes = Vec::new();
-            for word in words {
-                let key = keys::bytes(word, modes);
-                bytes.extend(key.map_err(|why| anyhow!("{}", why.escape_debug()))?);
-            }
-            let keys = Typing { text: bytes, is_apart: true, ..Typing::default() };
-            taken = type_into(dir, keys).await?;
-        }
+        Sent::Keys(words) => taken = type_keys(dir, words).await?,
         Sent::Paste(path, may_control) => {
             let modes = key_modes(dir).await?;
             let text = paste(&read_all(path)?, modes, *may_control)?;
@@ -83,7 +73,19 @@ async fn send_all(request: &SendRequest) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn type_line(dir: &AppDir, line: &[u8], is_line: bool) -> Result<InputTaken> {
+/// Types keys, by their names.
+pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result<InputTaken> {
+    let modes = key_modes(dir).await?.unwrap_or_default();
+    let mut text = Vec::new();
+    for word in words {
+        let key = keys::bytes(word.as_ref(), modes);
+        text.extend(key.map_err(|why| anyhow!("{}", why.escape_debug()))?);
+    }
+    type_into(dir, Typing { text, is_apart: true, ..Typing::default() }).await
+}
+
+/// Types a text, and its end if it is a line.
+pub(crate) async fn type_line(dir: &AppDir, line: &[u8], is_line: bool) -> Result<InputTaken> {
     let text = line.to_vec();
     type_into(dir, Typing { text, is_line, is_apart: true, ..Typing::default() }).await
 }
@@ -104,9 +106,9 @@ async fn type_into(dir: &AppDir, typing: Typing) -> Result<InputTaken> {
             Ok(Ok(News::Over(None))) => bail!("app {name} did not take the line"),
             Ok(news) => drop(news?),
             Err(_) => {
-                diagnostics::say(&format!(
+                log::warn!(
                     "app {name} has not taken the line yet{waits}; waiting until it does (^C gives up)"
-                ));
+                );
                 notice = super::until(None);
             }
         }

@@ -25,16 +25,16 @@ use crate::wire::{
 };
 
 /// How long to wait for a mux, and what a person may do if it does not come.
-pub(super) type Wait = (Option<Duration>, Cure);
+pub(crate) type Wait = (Option<Duration>, Cure);
 
 /// For an app that runs now.
-pub(super) const AT_ONCE: Wait = (Some(Duration::ZERO), Cure::Start);
+pub(crate) const AT_ONCE: Wait = (Some(Duration::ZERO), Cure::Start);
 /// For the mux that follows a killed one.
 const NEXT_MUX: Wait = (Some(limits::RECONNECT), Cure::Nothing);
 
 /// What has happened.
 #[derive(Debug)]
-pub(super) enum News {
+pub(crate) enum News {
     /// Output, which ends at this offset.
     Output(Stream, Vec<u8>, u64),
     /// A screen of so many bytes follows, on a terminal of this size: it replaces what was shown.
@@ -63,7 +63,7 @@ pub(super) enum News {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(crate) struct Session {
     dir: AppDir,
     socket: UnixStream,
     decoder: Decoder,
@@ -83,28 +83,28 @@ pub(super) struct Session {
 
 /// What a session is for.
 #[derive(Debug, Default)]
-pub(super) struct Purpose {
+pub(crate) struct Purpose {
     /// Read all outputs of the app from here on.
-    pub(super) from: Option<Position>,
+    pub(crate) from: Option<Position>,
     /// Begin with the screen of its terminal.
-    pub(super) shows_screen: bool,
+    pub(crate) shows_screen: bool,
     /// With the lines above that.
-    pub(super) has_history: bool,
+    pub(crate) has_history: bool,
     /// Tell what other clients do.
-    pub(super) has_events: bool,
-    pub(super) typing: Option<Typing>,
+    pub(crate) has_events: bool,
+    pub(crate) typing: Option<Typing>,
 }
 
 /// What is to be typed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Typing {
-    pub(super) text: Vec<u8>,
+pub(crate) struct Typing {
+    pub(crate) text: Vec<u8>,
     /// It is a line, and its end follows: at a terminal it goes behind what others have typed of theirs.
-    pub(super) is_line: bool,
+    pub(crate) is_line: bool,
     /// It is for this run of the app, and a raw terminal gets a return at its end by itself.
-    pub(super) is_apart: bool,
+    pub(crate) is_apart: bool,
     /// No other client of this right may type until the session ends.
-    pub(super) is_alone: bool,
+    pub(crate) is_alone: bool,
 }
 
 /// What is typed.
@@ -132,7 +132,7 @@ impl Typed {
 
 impl Session {
     /// Begins a session.
-    pub(super) async fn open(dir: &AppDir, purpose: Purpose, wait: Wait) -> Result<Self> {
+    pub(crate) async fn open(dir: &AppDir, purpose: Purpose, wait: Wait) -> Result<Self> {
         let Purpose { from, shows_screen, has_history, has_events, typing } = purpose;
         if (from.is_some() || typing.is_some())
             && let Some(why) = enable::waits_for_restart(dir)
@@ -171,22 +171,22 @@ impl Session {
         Ok(session)
     }
 
-    pub(super) fn has_terminal(&self) -> bool {
+    pub(crate) fn has_terminal(&self) -> bool {
         self.has_terminal
     }
 
     /// The app's outputs.
-    pub(super) fn outputs(&self) -> impl Iterator<Item = Stream> {
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = Stream> {
         self.at.iter().map(|begin| begin.stream)
     }
 
     /// What offsets belong to.
-    pub(super) fn epoch(&self) -> Option<Epoch> {
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.epoch
     }
 
     /// Types this, too. Output from up to so many bytes earlier comes again.
-    pub(super) async fn type_text(mut self, what: Typing, before: u64) -> Result<Self> {
+    pub(crate) async fn type_text(mut self, what: Typing, before: u64) -> Result<Self> {
         for begin in &mut self.at {
             begin.offset = begin.offset.saturating_sub(before);
         }
@@ -196,12 +196,12 @@ impl Session {
     }
 
     /// Asks the mux for its report, which comes among the news.
-    pub(super) fn ask_status(&mut self) {
+    pub(crate) fn ask_status(&mut self) {
         self.unsent.extend(FrameKind::Status.frame(b""));
     }
 
     /// What happens next.
-    pub(super) async fn next(&mut self) -> Result<News> {
+    pub(crate) async fn next(&mut self) -> Result<News> {
         loop {
             if let Some(news) = self.news.pop_front() {
                 return Ok(news);

@@ -13,7 +13,7 @@ use crate::types::stream::Position;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct View {
+pub(crate) struct View {
     /// The most rows above the screen.
     above: usize,
     screen: Option<Screen>,
@@ -23,7 +23,7 @@ pub(super) struct View {
 
 /// Opens a session that shows the screen of an app with this many rows above, and waits for the first
 /// one. `None` if the app has no terminal.
-pub(super) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, View)>> {
+pub(crate) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, View)>> {
     let purpose = Purpose {
         from: Some(Position::Now),
         shows_screen: true,
@@ -53,7 +53,7 @@ pub(super) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, 
 
 impl View {
     /// Takes what happened. Whether the screen may have changed by it.
-    pub(super) fn take(&mut self, news: &News) -> bool {
+    pub(crate) fn take(&mut self, news: &News) -> bool {
         match news {
             News::Redraw(len, size) => {
                 self.coming = Some((Vec::new(), *len, size.unwrap_or(Size::DEFAULT)));
@@ -84,7 +84,7 @@ impl View {
     }
 
     /// What it shows, once that is known.
-    pub(super) fn shown(&self) -> Option<Shown> {
+    pub(crate) fn shown(&self) -> Option<Shown> {
         self.screen.as_ref().map(Screen::shown)
     }
 }

@@ -23,7 +23,7 @@ use crate::wire::last::StreamTail;
 use crate::wire::{AppState, AppStatus, Report};
 
 /// What is waited for: the first of these.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WaitConditions {
     /// Text in a line of the output, from this position on.
     pub(crate) text: Option<Regex>,
@@ -49,24 +49,28 @@ pub(crate) struct WaitRequest {
 
 /// What has come about.
 #[derive(Debug, Default, Serialize)]
-struct Met {
-    app: String,
-    condition: &'static str,
+pub struct Met {
+    /// The name of the app.
+    pub app: String,
+    /// What was waited for: `for`, `screen`, `idle`, `ready` or `exit`.
+    pub condition: &'static str,
     /// The stream of the text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<Stream>,
+    pub stream: Option<Stream>,
     /// Where the line of the text ends, or as much of it as there is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    offset: Option<u64>,
+    pub offset: Option<u64>,
     /// What matched, or how the app has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
+    pub text: Option<String>,
     /// The groups of the match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    groups: Vec<Option<String>>,
+    pub groups: Vec<Option<String>>,
+    /// The exit status of an app that has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<u8>,
-    time: String,
+    pub status: Option<u8>,
+    /// When, as RFC 3339 has it, in UTC.
+    pub time: String,
 }
 
 impl Met {
@@ -165,7 +169,7 @@ async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
 }
 
 /// The wait for one app.
-struct Wait<'a> {
+pub(crate) struct Wait<'a> {
     dir: &'a AppDir,
     conditions: &'a WaitConditions,
     /// The lines of stdout or the terminal, and of stderr.
@@ -176,11 +180,11 @@ struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    fn new(dir: &'a AppDir, conditions: &'a WaitConditions) -> Self {
+    pub(crate) fn new(dir: &'a AppDir, conditions: &'a WaitConditions) -> Self {
         Self { dir, conditions, lines: Default::default(), view: View::default(), is_over: false }
     }
 
-    async fn run(mut self) -> Result<Met> {
+    pub(crate) async fn run(mut self) -> Result<Met> {
         match self.run_to_end().await {
             Ok(met) => {
                 if self.is_over {
@@ -253,8 +257,7 @@ impl<'a> Wait<'a> {
         Ok(match news {
             News::Output(stream, bytes, end) => self.output(stream, &bytes, end),
             News::Lost(_) if conditions.text.is_some() => {
-                let name = dir.name();
-                diagnostics::say(&format!("app {name}: a part of its output was lost unseen"));
+                log::warn!("app {}: a part of its output was lost unseen", dir.name());
                 None
             }
             News::Started if conditions.ready => Some(Met::new(dir, "ready")),
