@@ -464,15 +464,16 @@ fn a_mux_may_die_at_any_moment() {
         let type_line = || {
             let mut typist = rig.attach(&["--mode", "stdin"]);
             typist.stdin().write_all(b"go\n").unwrap();
-            assert_eq!(typist.ends(), 0);
+            typist.ends()
         };
-        type_line();
+        assert_eq!(type_line(), 0);
         for round in 1..=4 {
             attach.stdout.wait_len(round * 200_000);
             change_mux(&rig, asks);
         }
         assert_eq!(rig.status()["app_pid"], app);
-        type_line();
+        // It ends the app, maybe before the mux has read that this is all of the input.
+        assert!([0, 4].contains(&type_line()));
         assert_eq!((attach.ends(), keeper.ends()), (4, 4), "{}", attach.stderr.text());
         let want = (0..COUNT).fold(String::new(), |text, n| text + &format!("{n}\n"));
         assert!(attach.stdout.text() == want, "the output differs, restarted: {asks}");
