@@ -662,7 +662,10 @@ fn the_sessions_directory_is_this_users_own() {
         let mut client = client(OTHER, command);
         assert_eq!(client.ends(), 1, "{command}: {}", client.stdout.text());
         let said = client.stderr.text();
-        assert!(said.contains("tmp/iottymux belongs to user 54400; try --state-dir DIR"), "{said}");
+        assert!(
+            said.contains("tmp/iottymux belongs to user 54400; try export IOTTYMUX_STATE_DIR=DIR"),
+            "{said}"
+        );
     }
     // Nor if it comes while a client waits for it.
     let session = rig.file("later");

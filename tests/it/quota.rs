@@ -16,6 +16,7 @@ use iottymux::types::stream::{Position, Stream};
 use iottymux::wire::{FrameKind, Hello, Redraw, Want};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
 
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig, expect};
@@ -34,7 +35,7 @@ const VIEWERS: usize = 200;
 /// Connections of another user, which are there until this is dropped.
 struct Crowd {
     process: Proc,
-    _stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
 }
 
 impl Crowd {
@@ -46,9 +47,23 @@ impl Crowd {
         (passing, count): (usize, usize),
         says: &[u8],
     ) -> Self {
-        let words = rig.file("says");
-        fs::write(&words, says).unwrap();
-        fs::set_permissions(&words, fs::Permissions::from_mode(0o644)).unwrap();
+        Self::come_and_say(rig, uid, socket, (passing, count), (says, b""))
+    }
+
+    /// The same, where each says something more before it goes.
+    fn come_and_say(
+        rig: &Rig,
+        uid: &str,
+        socket: &str,
+        (passing, count): (usize, usize),
+        (says, last): (&[u8], &[u8]),
+    ) -> Self {
+        let [words, last_words] = [("says", says), ("last", last)].map(|(name, text)| {
+            let file = rig.file(name);
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+            file
+        });
         let tests = rig.file("tests");
         if !tests.exists() {
             fs::copy(env::current_exe().unwrap(), &tests).unwrap();
@@ -56,12 +71,18 @@ impl Crowd {
         let mut command = as_user(rig, uid, "", &tests);
         command.args(["--exact", "quota::be_a_crowd", "--ignored", "--nocapture"]);
         command.env("CROWD_SOCKET", rig.path(&format!("sock-{socket}")));
-        command.env("CROWD_SAYS", words);
+        command.env("CROWD_SAYS", words).env("CROWD_LAST", last_words);
         command.env("CROWD", format!("{passing} {count}"));
         let mut process = Proc::spawn(command);
-        let stdin = process.stdin();
+        let stdin = Some(process.stdin());
         process.stdout.wait_for("all there");
-        Self { process, _stdin: stdin }
+        Self { process, stdin }
+    }
+
+    /// All go, with their last words.
+    fn go(mut self) {
+        self.stdin = None;
+        assert_eq!(self.process.ends(), 0);
     }
 
     /// How many connections the mux has ended.
@@ -103,7 +124,8 @@ fn be_a_crowd() {
         fds.extend(there.map(|(client, _)| PollFd::new(client.as_fd(), PollFlags::empty())));
         poll(&mut fds, PollTimeout::NONE).unwrap();
         if fds[0].any() == Some(true) {
-            return;
+            let last = fs::read(env::var_os("CROWD_LAST").unwrap()).unwrap();
+            return crowd.iter().for_each(|mut client| drop(client.write(&last)));
         }
         let mut gone = fds[1..].iter().map(|fd| fd.any() == Some(true));
         for ended in ended.iter_mut().filter(|ended| !**ended) {
@@ -241,6 +263,31 @@ fn typists_who_have_gone_leave_little() {
     eventually("all that was left is gone", || mux.descriptors() == before);
 }
 
+/// The mux is busy, and then finds what they have typed together with their end.
+#[test]
+fn typists_who_go_at_once_leave_little() {
+    const COUNT: usize = 100;
+    let Some(rig) = shared_rig() else { return };
+    let mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
+    let root = rig.client("stdin");
+    root.set_nonblocking(true).unwrap();
+    eventually("no more is taken", || {
+        while (&root).write(&[b'r'; 4096]).is_ok() {}
+        mux.rests();
+        (&root).write(b"r").is_err()
+    });
+    let before = mux.descriptors();
+    let input = FrameKind::Hello.message(&Hello { stdin: true, ..Hello::default() });
+    let half = FrameKind::Stdin.frame(&vec![b'y'; 60_000]);
+    let crowd = Crowd::come_and_say(&rig, MANY, "session", (0, COUNT), (&input, &half));
+    eventually("all are there", || mux.descriptors() == before + COUNT);
+    mux.rests();
+    kill(mux.pid(), Signal::SIGSTOP).unwrap();
+    crowd.go();
+    kill(mux.pid(), Signal::SIGCONT).unwrap();
+    eventually("they are let go", || mux.descriptors() <= before + limits::GONE_USER_WRITERS + 1);
+}
+
 /// An app that reads little, and many clients of an admitted user that write all they can.
 #[test]
 fn what_root_types_does_not_stand_behind_a_flood() {
@@ -325,7 +372,7 @@ fn lines_that_clients_cause_do_not_fill_the_log() {
     let client = rig.client("stdout");
     mux.stderr.wait_for("uid=0 ");
     drop(client);
-    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);
     let said = mux.stderr.text();
     let lines = said.lines().count();

@@ -13,15 +13,20 @@ use crate::proc::eventually;
 
 /// Rows and columns.
 const SIZE: (u16, u16) = (11, 88);
-/// What is typed, and what is waited for before the next.
-const SESSION: &[(&str, &str)] = &[
-    ("iottymux enable game --now\r", "can be attached: iottymux attach game"),
-    ("iottymux attach game\r", "game server up"),
-    ("say hello to all\r", "[all] hello to all"),
-    ("\x10\x11", "detached from app game"),
-    ("iottymux ask game 'say from a script'\r", "[all] from a script"),
-    ("iottymux attach game\r", "[all] from a script"),
+/// What is typed, what is waited for before the next, and the prompt behind that.
+const SESSION: &[(&str, &str, &str)] = &[
+    ("iottymux enable game --now\r", "can be attached: iottymux attach game", "# "),
+    ("iottymux attach game\r", "game server up", "> "),
+    ("say hello to all\r", "[all] hello to all", "> "),
+    (DETACH, "detached from app game", "# "),
+    ("iottymux ask game 'say from a script'\r", "[all] from a script", "# "),
+    ("iottymux attach game\r", "[all] from a script", "> "),
 ];
+/// The keys that leave, and what the picture says of them.
+const DETACH: &str = "\x10\x11";
+const DETACHES: &str = " ctrl-p ctrl-q ";
+/// What is shown once they are pressed.
+const DETACHED: &str = "iottymux: detached";
 
 /// Pixels of a character.
 const CELL: (f64, f64) = (8.4, 18.0);
@@ -62,6 +67,11 @@ fn play(cast: &str) -> (Vec<Shown>, f64) {
         if kind != 'o' {
             continue;
         }
+        if text.contains(DETACHED) {
+            let label = (2, DETACHES.to_owned(), true);
+            shown.push((SIZE.0 - 1, vec![label], now, now + SHOWN));
+            now += SHOWN;
+        }
         terminal.process(text.as_bytes());
         for row in 0..SIZE.0 {
             let runs = runs(terminal.screen(), row);
@@ -70,7 +80,8 @@ fn play(cast: &str) -> (Vec<Shown>, f64) {
                 shown.push((row, old, from, now));
             }
         }
-        now += if text.chars().count() == 1 { TYPED } else { SHOWN };
+        let is_blank = terminal.screen().contents().trim().is_empty();
+        now += if text.contains('\n') && !is_blank { SHOWN } else { TYPED };
     }
     let end = now + LAST;
     shown.extend(open.into_iter().map(|(row, (runs, from))| (row, runs, from, f64::INFINITY)));
@@ -133,6 +144,15 @@ fn draw(cast: &str) -> String {
     svg + "</svg>\n"
 }
 
+/// Whether the cursor is right behind a prompt.
+fn is_at_prompt(said: &str, prompt: &str) -> bool {
+    let mut terminal =
+        vt100::Parser::new(SIZE.0.try_into().unwrap(), SIZE.1.try_into().unwrap(), 0);
+    terminal.process(said.as_bytes());
+    let (row, col) = terminal.screen().cursor_position();
+    terminal.screen().contents_between(row, 0, row, col) == prompt
+}
+
 /// The last screen, without what differs from time to time.
 fn last_screen(svg: &str) -> Vec<String> {
     let rows = svg.lines().filter(|line| line.starts_with("<g") && !line.contains("opacity:0"));
@@ -153,7 +173,7 @@ fn the_picture() {
     pod.run(&[&shell[..], &recorded, &["bash", "--norc", "--noprofile"]].concat());
     let mut attach = pod.talk(&["iottymux", "attach", "shell"]);
     let (said, mut keys) = (attach.stdout.clone(), attach.stdin());
-    for (typed, answer) in SESSION {
+    for (typed, answer, prompt) in SESSION {
         let mut seen = 0;
         for key in typed.chars() {
             seen = said.so_far().len();
@@ -163,6 +183,8 @@ fn the_picture() {
             }
         }
         eventually(answer, || said.so_far()[seen..].contains(answer));
+        // Who types before the prompt is there sees both mixed.
+        eventually(prompt, || is_at_prompt(&said.so_far(), prompt));
     }
     pod.run(&["iottymux", "kill", "--signal", "HUP", "shell"]);
     attach.ends();

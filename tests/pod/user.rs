@@ -79,7 +79,7 @@ fn a_user_needs_no_variable_of_the_session() {
     refused(&["--log", "cri:/var/log/bot.log"], "cannot create files in /var/log.");
     let user = ["setpriv", "--reuid=2", "--regid=2", "--clear-groups", "iottymux", "run", "true"];
     let said = String::from_utf8(pod.try_run(&user).stderr).unwrap();
-    let why = "XDG_RUNTIME_DIR is not set, and /run/user/2 is not there; try --state-dir DIR";
+    let why = "XDG_RUNTIME_DIR is not set, and /run/user/2 is not there; try export IOTTYMUX_STATE_DIR=DIR";
     assert!(said.contains(why), "{said}");
 }
 

@@ -183,6 +183,9 @@ pub struct ScreenModes {
     palette: Palette,
     /// Whether a hyperlink is open, if there ever was one.
     link: Option<bool>,
+    /// Whether the window shows a progress (`OSC 9;4`). An attach passes it on only if it is allowed,
+    /// and programs repeat it themselves, so a redraw does not.
+    has_progress: bool,
     /// Whether text is protected from selective erasing, if it ever was.
     protects: Option<bool>,
     /// Whether tab stops were changed. Few terminals know the sequence that resets them.
@@ -208,6 +211,7 @@ impl Default for ScreenModes {
             region: None,
             palette: Palette::default(),
             link: None,
+            has_progress: false,
             protects: None,
             tabs: false,
         }
@@ -242,6 +246,9 @@ impl ScreenModes {
         let mut out = self.palette.undo();
         if self.link == Some(true) {
             out.push_str(CLOSE_LINK);
+        }
+        if self.has_progress {
+            out.push_str(NO_PROGRESS);
         }
         if self.protects == Some(true) {
             out.push_str(UNPROTECTED);
@@ -518,6 +525,7 @@ impl ScreenModes {
     fn command(&mut self, text: &[u8]) {
         match text {
             [b'8', b';', link @ ..] => self.link = Some(!is_closed(link)),
+            [b'9', b';', b'4', b';', state, ..] => self.has_progress = *state != b'0',
             _ => self.palette.read(text),
         }
     }
@@ -650,6 +658,7 @@ pub(crate) fn is_closed(link: &[u8]) -> bool {
 }
 
 /// Ends a hyperlink.
+const NO_PROGRESS: &str = "\x1b]9;4;0\x1b\\";
 const CLOSE_LINK: &str = "\x1b]8;;\x1b\\";
 /// Ends protection from selective erasing.
 const UNPROTECTED: &str = "\x1b[0\"q";

@@ -86,7 +86,8 @@ impl StateDir {
         if Uid::effective().is_root() {
             return Ok(Self(SYSTEM.into()));
         }
-        let named = |e| anyhow!("cannot find a state directory: {e}; try --state-dir DIR");
+        let named =
+            |e| anyhow!("cannot find a state directory: {e}; try export IOTTYMUX_STATE_DIR=DIR");
         Ok(Self(session::state().map_err(named)?))
     }
 
