@@ -27,8 +27,7 @@ impl Mux {
             let room = self.reading_room(id).min(limits::READ);
             let Some(client) = self.clients.get(id) else { return Ok(false) };
             if room == 0 {
-                // A client that cannot type and has gone is done; a writer may have unread input.
-                return Ok(!client.is_gone() || client.is_gone_writer() && self.keeps_gone(id));
+                break;
             }
             let is_gone = client.is_gone();
             // A frame of a full read fits with its header: the rest of it would be a read more.
@@ -40,14 +39,22 @@ impl Mux {
                     self.take(id, len)?;
                     if len < room {
                         // epoll would report more. The received bytes should not wait for that.
-                        return Ok(self.clients.contains(id));
+                        break;
                     }
                     // What the app takes now makes room, and the client is watched all the time.
                     self.feed(Instant::now());
                 }
             }
         }
-        Ok(true)
+        Ok(self.stays(id))
+    }
+
+    /// Whether a client is kept: one that has gone is done unless it can be read, or is a writer whose
+    /// input waits.
+    fn stays(&mut self, id: ClientId) -> bool {
+        let can_be_read = self.reading_room(id) > 0;
+        let Some(client) = self.clients.get(id) else { return false };
+        !client.is_gone() || can_be_read || client.is_gone_writer() && self.keeps_gone(id)
     }
 
     /// Whether a disconnected writer is kept until there is room for its last input.
