@@ -54,8 +54,8 @@ const HABITS: &[Habit] = &[
     ("logs", &["-r", "--reverse", "-e", "--pager-end"], "iottymux logs NAME | tac"),
     ("logs", &["-p", "--priority", "-b", "--boot", "-k"], "journalctl --unit SERVICE"),
     ("enable", &["-t", "-it"], "iottymux enable SERVICE --tty"),
-    ("enable", &["--allow-group", "--group", "--groups", "-g"], ALLOW_GROUP),
-    ("enable", &["--allow-user", "--allow", "--users", "-u"], ALLOW_USER),
+    ("enable", &["--allow-group", "--gid", "--group", "--groups", "-g"], ALLOW_GROUP),
+    ("enable", &["--allow-user", "--uid", "--allow", "--users", "-u"], ALLOW_USER),
     ("enable", &["--view-group", "--viewers"], "--env IOTTYMUX_VIEW_GID=GROUP"),
     ("enable", &["--view-user", "--viewer"], "--env IOTTYMUX_VIEW_UID=USER"),
 ];
