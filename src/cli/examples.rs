@@ -146,11 +146,13 @@ For --command, in ~/.bashrc:
   PS0+='\\e]133;C\\e\\\\'
   PROMPT_COMMAND=\"printf '\\e]133;D;%s\\e\\\\\\\\' \\$?;$PROMPT_COMMAND\"
 
-The answer ends behind the match. Words that begin with a hyphen stand behind --.
+The answer ends behind the match, also within a line that has no end yet: a prompt counts, and $ may
+stand where more is to come. What the app prints behind a prompt is a line with it: > Saved. Words that
+begin with a hyphen stand behind --.
 
 Exit status: 0 answered, 124 no end within the timeout or a part is lost (what came is printed),
-1 the app did not take the line. If the app ends, that of the app; with --command, that of the
-command.";
+1 the app did not take the line. If the app ends, that of the app, but 124 for 0 if --until has not
+matched; with --command, that of the command.";
 
 pub(super) const WAIT: &str = "\
 Examples:
@@ -159,6 +161,9 @@ Examples:
   iottymux wait a b                                both have ended; prints how
   iottymux wait vim --screen '^-- INSERT --'       something on the screen of a terminal
   iottymux wait job --for 'error: (.*)' --exit --json
+  iottymux wait job --exit --json | jq .status     how it ended; 128 + n for signal n
+
+A line that has no end yet counts, too.
 
 Exit status: 0 it has happened, 124 not within the timeout, 1 something failed.";
 
@@ -177,7 +182,7 @@ An app that has ended shows what its last 4 KiB of output say.";
 pub(super) const EVENTS: &str = "\
 Examples:
   iottymux events game                             a line of JSON for each event
-  iottymux events --all --no-data                  who attaches and types, and what starts and ends
+  iottymux events --all --no-data                  who attaches and types, and what ends, of the apps that are there
   iottymux events game --from start | jq -r 'select(.event == \"data\").text'
 
 A reader that is too slow for the events of clients loses its connection, and a line says so.";

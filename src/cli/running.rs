@@ -179,7 +179,7 @@ pub(crate) struct ScreenArgs {
     /// Print colours and links, too.
     #[arg(long, group = "form")]
     ansi: bool,
-    /// Print JSON: size, cursor, title, modes, and the rows with their looks.
+    /// Print JSON: size, cursor, title, keys (modes that matter to who types), rows with their looks.
     #[arg(long, group = "form")]
     json: bool,
     /// Print a picture, as SVG.

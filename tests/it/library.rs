@@ -116,7 +116,7 @@ fn what_is_wrong_is_an_error() {
         let regex = AnswerEnd::Until("(".to_owned());
         assert!(answering.ask("x", regex, LONG).await.is_err());
         assert!(answering.wait(Condition::Screen("x".to_owned())).await.is_err());
-        answering.press(&["end", "Enter"]).await?;
+        answering.press(&["e", "n", "d", "Enter"]).await?;
         Ok(())
     });
 }

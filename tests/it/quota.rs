@@ -135,6 +135,18 @@ fn be_a_crowd() {
     }
 }
 
+/// A client of root's that has typed as much as an app that reads nothing can have waiting.
+fn fill_input(rig: &Rig, mux: &Proc) -> UnixStream {
+    let root = rig.client("stdin");
+    root.set_nonblocking(true).unwrap();
+    eventually("no more is taken", || {
+        while (&root).write(&[b'r'; 4096]).is_ok() {}
+        mux.rests();
+        (&root).write(b"r").is_err()
+    });
+    root
+}
+
 fn hello(stream: Stream) -> Vec<u8> {
     let streams = vec![Want { stream, from: Position::Now }];
     FrameKind::Hello.message(&Hello { streams, ..Hello::default() })
@@ -226,13 +238,7 @@ fn some_places_are_reserved_for_root() {
 fn typists_who_have_gone_leave_little() {
     let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
-    let root = rig.client("stdin");
-    root.set_nonblocking(true).unwrap();
-    eventually("no more is taken", || {
-        while (&root).write(&[b'r'; 4096]).is_ok() {}
-        mux.rests();
-        (&root).write(b"r").is_err()
-    });
+    let root = fill_input(&rig, &mux);
     let (before, memory) = (mux.descriptors(), mux.memory());
     for _ in 0..3 {
         let crowd = Crowd::come(&rig, MANY, "stdin", (300, 200), &vec![b'x'; 150_000]);
@@ -265,13 +271,7 @@ fn typists_who_go_at_once_leave_little() {
     const COUNT: usize = 100;
     let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["stream", "--app", APP, "--allow-uid", MANY]);
-    let root = rig.client("stdin");
-    root.set_nonblocking(true).unwrap();
-    eventually("no more is taken", || {
-        while (&root).write(&[b'r'; 4096]).is_ok() {}
-        mux.rests();
-        (&root).write(b"r").is_err()
-    });
+    let _root = fill_input(&rig, &mux);
     let before = mux.descriptors();
     let are_few = || mux.descriptors() <= before + limits::GONE_USER_WRITERS;
     drop(Crowd::come(&rig, MANY, "stdin", (0, COUNT), &vec![b'x'; 150_000]));

@@ -103,7 +103,27 @@ fn the_end_of_the_app_ends_the_answer() {
         says(&rig, &words, 6, "bye now\n", "app demo ended with status 6");
         assert_eq!(app.ends(), 6);
         assert_eq!(outcome(rig.run(&words)).0, 1);
+        // No script takes it for an answer.
+        let rig = Rig::new();
+        let mut app = run(&rig, options, &["sh", "-c", "read x; printf 'bye %s' $x"]);
+        says(&rig, &words, 124, "bye now\n", "app demo ended with status 0");
+        assert_eq!(app.ends(), 0);
     }
+}
+
+#[test]
+fn keys_of_an_app_without_a_terminal_are_lines() {
+    let rig = Rig::new();
+    let mut app = run(&rig, &[], &["sh", "-c", "read -r x; echo \"<$x>\"; exit 3"]);
+    for key in ["Up", "C-d", "Escape"] {
+        let why =
+            format!("app demo has no terminal, and so no key {key}; try iottymux send demo LINE");
+        says(&rig, &["send", APP, "--keys", "lost", key], 1, "", &why);
+    }
+    let output = rig.attach(&["--mode", "stdout", "--from", "start"]);
+    answers(&rig, &["send", APP, "--keys", "a", "Space", "b", "Enter"], 0, "");
+    output.stdout.wait_for("<a b>\n");
+    assert_eq!(app.ends(), 3);
 }
 
 /// Neither the echo nor the prompts belong to an answer, of whatever shows the line: the terminal, or

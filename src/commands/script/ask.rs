@@ -38,6 +38,12 @@ pub(crate) enum AnswerEnd {
     Command,
 }
 
+impl AnswerEnd {
+    fn is_text(&self) -> bool {
+        matches!(self, Self::Until(..))
+    }
+}
+
 /// A question.
 #[derive(Debug)]
 pub(crate) struct AskRequest {
@@ -395,6 +401,10 @@ fn report(request: &AskRequest, outcome: &Outcome, incomplete: bool) -> Result<E
         Outcome::Paused => ("idle", Exit::Done, None),
         Outcome::Command(status) => ("command", Exit::App(status.unwrap_or(0)), *status),
         Outcome::NoCommand => ("unmarked", Exit::Incomplete, None),
+        // Only a pause or a command may end by the end of the app.
+        Outcome::AppEnded(Some(status)) if status.code() == 0 && request.end.is_text() => {
+            ("app", Exit::Incomplete, Some(0))
+        }
         Outcome::AppEnded(Some(status)) => ("app", Exit::App(status.code()), Some(status.code())),
         Outcome::AppEnded(None) => ("app", Exit::Lost, None),
         Outcome::TimedOut => ("timeout", Exit::Incomplete, None),

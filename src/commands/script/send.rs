@@ -75,11 +75,21 @@ async fn send_all(request: &SendRequest) -> Result<Exit> {
 
 /// Types keys, by their names.
 pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result<InputTaken> {
-    let modes = key_modes(dir).await?.unwrap_or_default();
+    let modes = key_modes(dir).await?;
     let mut text = Vec::new();
-    for word in words {
-        let key = keys::bytes(word.as_ref(), modes);
-        text.extend(key.map_err(|why| anyhow!("{}", why.escape_debug()))?);
+    for word in words.iter().map(AsRef::as_ref) {
+        let key = keys::bytes(word, modes.unwrap_or_default());
+        let key = key.map_err(|why| anyhow!("{}", why.escape_debug()))?;
+        match &key[..] {
+            b"\r" if modes.is_none() => text.push(b'\n'),
+            [byte, ..] if modes.is_none() && byte.is_ascii_control() && *byte != b'\t' => {
+                let (name, word) = (dir.name(), word.escape_debug());
+                bail!(
+                    "app {name} has no terminal, and so no key {word}; try iottymux send {name} LINE"
+                )
+            }
+            _ => text.extend(key),
+        }
     }
     type_into(dir, Typing { text, is_apart: true, ..Typing::default() }).await
 }
