@@ -9,8 +9,8 @@ use std::thread::{self, Builder};
 use super::name::{Guess, WhichApp};
 use super::{
     Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL, GlobalArgs,
-    NamedAppArg, NamedServices, RunArgs, StreamArgs, TtyArgs, UnitsArgs, complete, container,
-    containerd, enabled, examples, habits, remote, resolve, resolve_units, rkt, salvage,
+    ListArgs, NamedAppArg, NamedServices, RunArgs, StreamArgs, TtyArgs, UnitsArgs, complete,
+    container, containerd, enabled, examples, habits, remote, resolve, resolve_units, rkt, salvage,
 };
 use crate::commands::enable::disable;
 use crate::commands::enable::{self, How};
@@ -346,19 +346,29 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::List(args) if args.app.is_given()? => {
             list::one(&named(&args.app)?, "\n").map(|()| Exit::Done)
         }
-        Command::List(args) => {
-            let (mut states, enabled) = all(given.clone())?;
-            if args.all && given.is_none() {
-                states.extend(StateDir::of_others());
-            }
-            list::all(&states, &enabled, (args.form(), args.all)).map(|()| Exit::Done)
-        }
+        Command::List(args) => list_all(&args, given).map(|()| Exit::Done),
     }
 }
 
 /// Refuses a `run` that cannot work.
 fn refusal(args: &RunArgs, dir: &AppDir) -> Option<Exit> {
     run::refusal(dir, args.command.first()?)
+}
+
+/// Prints all apps. If there are none, and no directory for this user's, it says so.
+fn list_all(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
+    let (mut states, enabled) = all(given.clone())?;
+    if args.all && given.is_none() {
+        states.extend(StateDir::of_others());
+    }
+    let has_apps = |state: &StateDir| state.apps().is_ok_and(|apps| !apps.is_empty());
+    if enabled.is_empty()
+        && !states.iter().any(has_apps)
+        && let Err(e) = StateDir::resolve(given)
+    {
+        diagnostics::say(&format!("{e:#}"));
+    }
+    list::all(&states, &enabled, (args.form(), args.all))
 }
 
 /// The directories with all apps of this user, and the apps that are enabled.
