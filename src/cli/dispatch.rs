@@ -362,9 +362,9 @@ fn list_all(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
         states.extend(StateDir::of_others());
     }
     let has_apps = |state: &StateDir| state.apps().is_ok_and(|apps| !apps.is_empty());
-    if enabled.is_empty()
+    if let Err(e) = StateDir::resolve(given)
+        && enabled.is_empty()
         && !states.iter().any(has_apps)
-        && let Err(e) = StateDir::resolve(given)
     {
         diagnostics::say(&format!("{e:#}"));
     }

@@ -38,12 +38,6 @@ pub(crate) enum AnswerEnd {
     Command,
 }
 
-impl AnswerEnd {
-    fn is_text(&self) -> bool {
-        matches!(self, Self::Until(..))
-    }
-}
-
 /// A question.
 #[derive(Debug)]
 pub(crate) struct AskRequest {
@@ -55,13 +49,6 @@ pub(crate) struct AskRequest {
     pub(crate) is_shared: bool,
     /// Whether each line is printed as a JSON document.
     pub(crate) json: bool,
-}
-
-/// The document of a line.
-#[derive(Serialize)]
-struct JsonLine<'a> {
-    stream: Stream,
-    text: &'a str,
 }
 
 /// The last document.
@@ -88,7 +75,7 @@ pub(crate) enum Outcome {
 }
 
 /// A line of an answer; the last one may have no end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AnswerLine {
     /// Of this stream.
     pub stream: Stream,
@@ -102,9 +89,8 @@ pub(crate) type Sink<'a> = dyn FnMut(Vec<AnswerLine>) -> Result<()> + Send + 'a;
 /// Types the line, and prints the answer as it comes.
 pub(crate) fn ask(request: &AskRequest) -> Result<Exit> {
     let mut print_lines = |lines: Vec<AnswerLine>| {
-        let line = |AnswerLine { stream, text }: &AnswerLine| {
-            let document = request.json.then(|| JsonLine { stream: *stream, text });
-            document.map_or_else(|| Ok(format!("{text}\n")), |line| super::document(&line))
+        let line = |line: &AnswerLine| {
+            if request.json { super::document(line) } else { Ok(line.text.clone() + "\n") }
         };
         print(&lines.iter().map(line).collect::<Result<String>>()?)
     };
@@ -402,7 +388,9 @@ fn report(request: &AskRequest, outcome: &Outcome, incomplete: bool) -> Result<E
         Outcome::Command(status) => ("command", Exit::App(status.unwrap_or(0)), *status),
         Outcome::NoCommand => ("unmarked", Exit::Incomplete, None),
         // Only a pause or a command may end by the end of the app.
-        Outcome::AppEnded(Some(status)) if status.code() == 0 && request.end.is_text() => {
+        Outcome::AppEnded(Some(status))
+            if status.code() == 0 && matches!(request.end, AnswerEnd::Until(..)) =>
+        {
             ("app", Exit::Incomplete, Some(0))
         }
         Outcome::AppEnded(Some(status)) => ("app", Exit::App(status.code()), Some(status.code())),

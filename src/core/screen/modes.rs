@@ -657,8 +657,9 @@ pub(crate) fn is_closed(link: &[u8]) -> bool {
     memchr(b';', link).is_none_or(|at| at + 1 == link.len())
 }
 
-/// Ends a hyperlink.
+/// Takes the progress off the window.
 const NO_PROGRESS: &str = "\x1b]9;4;0\x1b\\";
+/// Ends a hyperlink.
 const CLOSE_LINK: &str = "\x1b]8;;\x1b\\";
 /// Ends protection from selective erasing.
 const UNPROTECTED: &str = "\x1b[0\"q";
