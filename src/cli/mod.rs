@@ -54,12 +54,12 @@ pub(crate) use crate::cli::running::{
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
 use crate::cli::values::{LogTime, Tail, Wait};
-use crate::commands::attach::filter::Pass;
 use crate::commands::attach::keys::Sequence;
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::install::Shell;
 use crate::commands::list::ListForm;
 use crate::commands::logs::Pattern;
+use crate::core::screen::filter::Pass;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;

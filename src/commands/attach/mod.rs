@@ -11,8 +11,6 @@
 //! | [`dial`], [`connection`] | connecting to the mux; the connection |
 //! | [`circle`] | no attach to an app that shows this terminal |
 //! | [`terminal`] | the local terminal: raw while attached, restored on every way out |
-//! | [`filter`], [`restore`] | which sequences reach that terminal; how to undo the others |
-//! | [`class`] | the effects of sequences |
 //! | [`mark`] | a mark on our lines, to notice when they come back |
 //! | [`keys`], [`guard`], [`mode`] | detach keys; keys that end a service; `--mode` |
 //! | [`key`] | the keys in what a terminal sends |
@@ -20,11 +18,9 @@
 //! Invariant: the local terminal is as before on every way out.
 
 mod circle;
-mod class;
 mod connection;
 mod dial;
 mod event_loop;
-pub(crate) mod filter;
 mod guard;
 mod input;
 mod io_threads;
@@ -36,7 +32,6 @@ mod mark;
 pub(crate) mod mode;
 mod notices;
 mod receive;
-mod restore;
 mod sent;
 mod terminal;
 
@@ -48,7 +43,6 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use self::connection::Connection;
-use self::filter::Pass;
 use self::guard::Guard;
 use self::input::LocalInput;
 use self::io_threads::EventSender;
@@ -59,6 +53,7 @@ use self::notices::{LocalTerminal, Notices};
 pub(crate) use self::terminal::terminals;
 use super::find::{self, Cure};
 use super::{enable, list};
+use crate::core::screen::filter::Pass;
 use crate::os::diagnostics;
 use crate::os::files::enlarge_pipe;
 use crate::os::state::AppDir;

@@ -23,10 +23,10 @@ use nix::sys::termios::{
 use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::termios::tcgetwinsize;
 
-use super::filter::{Filter, Pass};
 use super::keys::Keys;
 use super::mark;
-use super::restore::Restorer;
+use crate::core::screen::filter::{Filter, Pass};
+use crate::core::screen::restore::Restorer;
 use crate::os::diagnostics::{say, say_on_new_line, say_on_screen};
 use crate::os::print::write_all;
 use crate::types::size::Size;

@@ -2,9 +2,9 @@
 //!
 //! It observes everything that goes to the terminal. Pure, with constant memory.
 
-use crate::core::screen::modes::ScreenModes;
-use crate::core::screen::query::Query;
-use crate::core::screen::scan::{Scanner, plain_len};
+use super::modes::ScreenModes;
+use super::query::Query;
+use super::scan::{Scanner, plain_len};
 
 /// See the module.
 #[derive(Debug, Default)]

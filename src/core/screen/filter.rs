@@ -7,7 +7,7 @@
 //! pieces. What is unknown is refused, and so are future extensions of terminals. The 8-bit forms
 //! (C1) of introducers become U+FFFD.
 //!
-//! The filter runs the state machine of [`scan`](crate::core::screen::scan), but not its `Scanner`.
+//! The filter runs the state machine of [`scan`](super::scan), but not its `Scanner`.
 //! A `Scanner` cuts strings as terminals read them and holds them back whole. The filter decides at
 //! their head, and drops strings as tmux and screen read them: with a doubled ESC, or after `ESC
 //! k`.
@@ -15,7 +15,7 @@
 use std::str::FromStr;
 
 use super::class::{Class, class, known_modes};
-use crate::core::screen::scan::{
+use super::scan::{
     DEL, ENQ, ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step,
     unfinished,
 };

@@ -474,7 +474,7 @@ proptest! {
         };
         let before = (modes(&term), term.cursor_style());
         let (mut filter, mut out) = (Filter::new(Pass::default()), Vec::new());
-        let mut restorer = crate::commands::attach::restore::Restorer::default();
+        let mut restorer = crate::core::screen::restore::Restorer::default();
         for piece in pieces.concat().chunks(size) {
             let passed = filter.read(piece, &mut out);
             restorer.observe(passed);

@@ -3,8 +3,8 @@
 //! What is here as [`Class::Drawing`] draws, queries, or sets what is undone when attach leaves. A
 //! sequence that is not here is unknown: terminals have many that last.
 
-use crate::core::screen::modes;
-use crate::core::screen::scan::{Control, ESC};
+use super::modes;
+use super::scan::{Control, ESC};
 
 /// The effect of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
