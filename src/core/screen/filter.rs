@@ -14,7 +14,7 @@
 
 use std::str::FromStr;
 
-use super::class::{Class, class, known_modes};
+use super::known::{Class, class, known_modes};
 use super::scan::{
     DEL, ENQ, ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step,
     unfinished,

@@ -7,14 +7,13 @@
 //!                   model: text, grid, style, extras, tabs, reflow
 //! ```
 //!
-//! [`filter`] and [`restore`] are for a viewer's terminal: what of the bytes it gets, and how to undo that.
+//! [`known`] has all sequences. [`filter`] and [`restore`] are for a viewer's terminal: what of the bytes it gets, and how to undo that.
 //!
 //! Pure. Invariant: for any bytes in any pieces, memory and time stay bounded, and nothing panics.
 //!
 //! A redraw works on any xterm-like terminal, contains no query, and keeps the scrollback. It ends
 //! with the incomplete sequence or character of the app, so that the app's next bytes continue it.
 
-mod class;
 mod draw;
 pub mod events;
 mod extras;
@@ -22,6 +21,7 @@ pub mod filter;
 mod flood;
 mod grid;
 mod history;
+mod known;
 pub(crate) mod lines;
 mod model;
 pub mod modes;

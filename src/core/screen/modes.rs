@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use memchr::memchr;
 
+use super::known::{MODES, ModeNumber, SAVED_CURSOR};
 use super::palette::Palette;
 use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT, inner_controls, string};
 use super::tabs::TAB;
@@ -14,68 +15,6 @@ use super::tabs::TAB;
 /// Keyboard modes that a program may push and pop.
 const KEYBOARDS: usize = 8;
 
-/// A mode of `CSI ? … h` and `l`, or of `CSI … h` and `l`.
-struct ModeNumber {
-    private: bool,
-    number: u16,
-    /// The value in a shell's terminal.
-    usual: bool,
-}
-
-const fn private(number: u16) -> ModeNumber {
-    ModeNumber { private: true, number, usual: false }
-}
-
-const fn usual(private: bool, number: u16) -> ModeNumber {
-    ModeNumber { private, number, usual: true }
-}
-
-const fn public(number: u16) -> ModeNumber {
-    ModeNumber { private: false, number, usual: false }
-}
-
-/// All known modes, in the order in which they are undone.
-const MODES: [ModeNumber; 32] = [
-    // Wrapping, cursor shown, no local echo.
-    usual(true, 7),
-    usual(true, 25),
-    usual(false, 12),
-    // Locked keyboard, insert mode, newline mode.
-    public(2),
-    public(4),
-    public(20),
-    // Cursor keys, inverse screen, origin, blinking cursor, reverse wrap, keypad, margins, mouse.
-    private(1),
-    private(5),
-    private(6),
-    private(12),
-    private(45),
-    private(66),
-    private(69),
-    private(9),
-    private(1000),
-    private(1001),
-    private(1002),
-    private(1003),
-    // Focus, mouse encodings, the wheel as cursor keys.
-    private(FOCUS),
-    private(1005),
-    private(1006),
-    usual(true, WHEEL),
-    private(1015),
-    private(PIXELS),
-    // Paste, synchronized updates, grapheme clusters, reports of colours and size.
-    private(2004),
-    private(2026),
-    private(2027),
-    private(2031),
-    private(2048),
-    // The alternate screens come last: the other modes are undone on the screen on which they were
-    // set.
-    private(47),
-    private(1047),
-    private(1049),
-];
 const WRAP: usize = index_of(true, 7);
 const INSERT: usize = index_of(false, 4);
 const NEWLINE: usize = index_of(false, 20);
@@ -93,15 +32,6 @@ const fn index_of(private: bool, number: u16) -> usize {
     at
 }
 
-/// Whether a program's change of this mode is undone.
-pub fn is_undone(private: bool, number: u16) -> bool {
-    let is_it = |mode: &ModeNumber| mode.private == private && mode.number == number;
-    // Saving the cursor is no mode.
-    private && number == SAVED_CURSOR || MODES.iter().any(is_it)
-}
-
-/// Saves the cursor, or restores it.
-const SAVED_CURSOR: u16 = 1048;
 /// Reports of the terminal's size in its input. Not set again on a viewer's terminal: each redraw
 /// would report the size of that window, and the mux reports the size of the app's.
 pub(crate) const SIZE_REPORTS: u16 = 2048;

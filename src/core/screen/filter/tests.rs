@@ -57,7 +57,7 @@ fn other_strings_are_dropped_whole() {
         ("title", b"\x1b];t\x07"),
         ("title", b"\x1b]lt\x1b\\"),
         ("title", b"\x1bkt\x1b\\"),
-        ("title", b"\x1b[>2t"),
+        ("unknown", b"\x1b[>2t"),
         ("title", b"\x1b[22;0t"),
         ("title", b"\x1b[23t"),
         ("clipboard", b"\x1b]52;c;aGk=\x07"),
