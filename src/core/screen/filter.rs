@@ -23,7 +23,7 @@ use crate::types::limits;
 
 /// Which strings of the app reach a terminal that attach writes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pass([bool; WORDS.len()]);
+pub struct Pass([bool; WORDS.len()]);
 
 /// The words of `--pass`, in the order of [`Pass`].
 const WORDS: [&str; 5] = ["title", "clipboard", "notify", "other", "unknown"];
@@ -73,7 +73,7 @@ enum Verdict {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Filter {
+pub struct Filter {
     pass: Pass,
     state: ScanState,
     verdict: Verdict,
@@ -114,7 +114,7 @@ const CANCEL: u8 = 0x18;
 
 impl Filter {
     /// A filter for a terminal that has got no output of the app.
-    pub(crate) const fn new(pass: Pass) -> Self {
+    pub const fn new(pass: Pass) -> Self {
         Self {
             pass,
             state: ScanState::Text,
@@ -135,7 +135,7 @@ impl Filter {
     }
 
     /// The bytes that the terminal gets; `out` is memory for them.
-    pub(crate) fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
+    pub fn read<'a>(&mut self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
         if let Some(mut scanner) = self.scanner.take() {
             let is_plain = |byte: &u8| *byte >= b' ' && *byte != DEL || PLAIN.contains(byte);

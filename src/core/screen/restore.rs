@@ -8,7 +8,7 @@ use super::scan::{Scanner, plain_len};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Restorer {
+pub struct Restorer {
     scanner: Scanner,
     modes: ScreenModes,
     /// Whether there was any output.
@@ -18,7 +18,8 @@ pub(crate) struct Restorer {
 }
 
 impl Restorer {
-    pub(crate) fn observe(&mut self, shown: &[u8]) {
+    /// Observes bytes that go to the terminal.
+    pub fn observe(&mut self, shown: &[u8]) {
         self.used |= !shown.is_empty();
         let mut at = 0;
         loop {
@@ -74,7 +75,7 @@ impl Restorer {
     }
 
     /// Undoes all changes, on a terminal of this width.
-    pub(crate) fn sequence(&self, cols: u16) -> Vec<u8> {
+    pub fn sequence(&self, cols: u16) -> Vec<u8> {
         let mut out = self.terminator().to_owned() + &self.modes.undo(cols);
         if self.used {
             // Default colours and character set.

@@ -1,0 +1,27 @@
+//! Any bytes of an app before a viewer's terminal that is not ours: nothing reaches it that is refused, nothing
+//! but drawing happens there, and afterwards its modes are as before.
+#![no_main]
+
+use iottymux::core::screen::filter::{Filter, Pass};
+use iottymux::core::screen::restore::Restorer;
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../../src/core/screen/filter/oracle.rs"]
+mod oracle;
+
+// The first byte says where the rest is cut.
+fuzz_target!(|input: &[u8]| {
+    let [at, bytes @ ..] = input else { return };
+    let (head, tail) = bytes.split_at(usize::from(*at).min(bytes.len()));
+    let (mut filter, mut restorer) = (Filter::new(Pass::default()), Restorer::default());
+    let (mut terminal, mut shown, mut memory) = (oracle::Real::new(), Vec::new(), Vec::new());
+    for piece in [head, tail] {
+        let passed = filter.read(piece, &mut memory);
+        restorer.observe(passed);
+        terminal.show(passed);
+        shown.extend_from_slice(passed);
+    }
+    terminal.show(&restorer.sequence(80));
+    assert_eq!(terminal.changes(), Vec::<String>::new(), "{}", shown.escape_ascii());
+    assert_eq!(oracle::refused(&shown), None, "{}", shown.escape_ascii());
+});
