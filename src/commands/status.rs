@@ -280,6 +280,11 @@ fn text(report: &Report, state: AppState) -> String {
             unseen => writeln!(out, ", {unseen} of them sent to no client yet"),
         };
     }
+    if !report.refused.is_empty() {
+        let words = report.refused.words().into_iter().filter(|(_, number)| *number > 0);
+        let words: Vec<String> = words.map(|(word, number)| format!("{word} {number}")).collect();
+        let _ = writeln!(out, "not shown without --pass: {}", words.join(", "));
+    }
     if let Some(why) = report.stopped() {
         let _ = writeln!(out, "{why}");
     }

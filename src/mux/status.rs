@@ -4,6 +4,7 @@ use nix::unistd::{Uid, getpid};
 
 use super::clients::client::Client;
 use super::source::pty;
+use super::terminal::Terminal;
 use super::{Mux, Phase};
 use crate::os::diagnostics;
 use crate::types::rights::Right;
@@ -59,6 +60,7 @@ impl Mux {
             restarts: self.life.restarts,
             is_stopped: self.is_output_stopped(),
             terminal: self.sources.tty().and_then(|source| pty::id(&source.fd)),
+            refused: self.terminal.as_ref().map(Terminal::refused).unwrap_or_default(),
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
             logs: self.log_reports(),

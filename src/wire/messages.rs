@@ -430,6 +430,9 @@ pub struct Report {
     /// Whether a client has stopped the output of the terminal by a key (^S).
     #[serde(default, rename = "stopped", skip_serializing_if = "std::ops::Not::not")]
     pub is_stopped: bool,
+    /// What of the app's output no viewer's terminal gets by default.
+    #[serde(default, skip_serializing_if = "RefusedReport::is_empty")]
+    pub refused: RefusedReport,
     /// The app's output streams.
     pub streams: Vec<StreamReport>,
     /// The connected clients, oldest first, the one that asks included; at most a frame holds.
@@ -593,6 +596,36 @@ pub struct Answer {
     /// Why it was not done; nothing when it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// Escape sequences that reach a viewer's terminal only if `--pass` has the word, by that word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the words are documented with --pass")]
+pub struct RefusedReport {
+    pub title: u64,
+    pub clipboard: u64,
+    pub notify: u64,
+    pub other: u64,
+    pub unknown: u64,
+}
+
+impl RefusedReport {
+    /// Whether there were none.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The words and their numbers.
+    pub(crate) fn words(&self) -> [(&'static str, u64); 5] {
+        let Self { title, clipboard, notify, other, unknown } = *self;
+        [
+            ("title", title),
+            ("clipboard", clipboard),
+            ("notify", notify),
+            ("other", other),
+            ("unknown", unknown),
+        ]
+    }
 }
 
 /// One output stream of an app.

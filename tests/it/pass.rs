@@ -27,6 +27,10 @@ const HOSTILE: [&[u8]; 9] = [
 const DRAWN: &str = "<a><b><c><d><e><f><g><h><i><j><k>";
 const REST: &str = "52;c;ZXZpbA==\x07<l>\x1b[31mred\x1b[m\x1b]8;;http://x\x07link\x1b]8;;\x07<end>";
 
+/// What `status` says of them.
+const REFUSED: &str =
+    "not shown without --pass: title 4, clipboard 3, notify 2, other 6, unknown 1\n";
+
 fn assert_harmless(shown: &str) {
     assert!(shown.contains(DRAWN) && shown.contains(REST), "{shown:?}");
     for bad in [
@@ -59,6 +63,9 @@ fn a_terminal_gets_only_drawing_sequences() {
         }
         local.shown.wait_for("<end>");
         assert_harmless(&local.shown.so_far());
+        let mut status = rig.run(&["status", "--app", APP]);
+        assert_eq!(status.ends(), 0);
+        assert!(status.stdout.text().contains(REFUSED), "{}", status.stdout.text());
         // Its title comes with a screen, too.
         let other = Pty::open(24, 200);
         let _other = other.spawn(rig.command(["attach", "--app", APP, "--redraw", redraw]));

@@ -130,6 +130,7 @@ const KNOWN: &[Known] = &[
     row(Escape(b'#', b"34568"), "prints large letters, a test pattern", Drawing),
     row(Escape(b' ', b"F"), "selects 7-bit controls", Drawing),
     row(Escape(b'%', b"G"), "selects UTF-8", Drawing),
+    row(Escape(0, b"k"), "sets the title of screen and tmux", Title),
     row(Escape(b'%', b"@"), "selects another encoding", Unknown),
     row(Escape(b' ', b"G"), "selects 8-bit controls", Unknown),
     row(Command(&[4..=4, 104..=104]), "changes the palette, asks for it", Drawing),

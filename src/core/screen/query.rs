@@ -1,8 +1,10 @@
 //! The queries of programs to their terminal, and the answers of a plain one.
 
+use super::known::{Class, class};
 use super::modes::{SIZE_REPORTS, ScreenModes};
 use super::scan::{Control, ENQ, ESC, Piece, Scanner, inner_controls, number, plain_len, string};
 use crate::types::size::Size;
+use crate::wire::RefusedReport;
 
 /// A query to the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,10 +259,11 @@ impl PendingQuery {
     }
 }
 
-/// Finds the queries in the output of an app.
+/// Finds the queries in the output of an app, and counts what reaches no viewer's terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     scanner: Scanner,
+    refused: RefusedReport,
 }
 
 impl Finder {
@@ -274,8 +277,35 @@ impl Finder {
             }
             let Some(piece) = self.scanner.next(bytes, &mut at) else { return };
             Query::of(piece, &mut found);
+            count(piece, &mut self.refused);
         }
     }
+
+    /// The sequences so far that a viewer's terminal does not get by default.
+    pub(crate) fn refused(&self) -> RefusedReport {
+        self.refused
+    }
+}
+
+fn count(piece: Piece<'_>, refused: &mut RefusedReport) {
+    let class = match piece {
+        Piece::Text(_) => return,
+        Piece::Control(control) => (control == ENQ).then_some(Class::Unknown),
+        Piece::Sequence(raw) => match inner_controls(raw) {
+            Some((_, raw)) => class(&raw, true),
+            None => class(raw, true),
+        },
+        // The beginning of a long string is enough.
+        Piece::Opaque(raw) => class(raw, false),
+    };
+    *match class {
+        None | Some(Class::Drawing) => return,
+        Some(Class::Title | Class::SaveTitle | Class::RestoreTitle) => &mut refused.title,
+        Some(Class::Clipboard) => &mut refused.clipboard,
+        Some(Class::Notify) => &mut refused.notify,
+        Some(Class::Other) => &mut refused.other,
+        Some(Class::Unknown | Class::SomeModes) => &mut refused.unknown,
+    } += 1;
 }
 
 /// Removes the queries from output that is shown again, so that no terminal answers them twice.

@@ -26,6 +26,7 @@ use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
+use crate::wire::RefusedReport;
 
 /// A screen is kept after each part in this many of the backlog. So the output since then is still
 /// in the backlog.
@@ -142,6 +143,11 @@ impl Terminal {
             self.finder.find(piece, |query| self.queries.push(query));
         }
         &self.queries
+    }
+
+    /// What of the app's output no viewer's terminal gets by default.
+    pub(crate) fn refused(&self) -> RefusedReport {
+        self.finder.refused()
     }
 
     /// Separates replies to queries from a client's input, and the reports of a terminal whose mouse
