@@ -4,6 +4,7 @@
 //! its end, a signal, or a panic in any thread. Calling it twice is harmless. While the screen is
 //! not the app's, no output of the app is shown, and none is lost.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -133,11 +134,17 @@ pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
+/// Whether it is xterm, which says so to its programs. Through ssh nobody knows.
+fn is_xterm() -> bool {
+    let is_its_name = |name: OsString| name.as_encoded_bytes().starts_with(b"xterm");
+    std::env::var_os("XTERM_VERSION").is_some() && std::env::var_os("TERM").is_some_and(is_its_name)
+}
+
 /// Records the app's changes to the terminal on standard output from now on. Returns whether there
 /// is one that can be changed.
 pub(crate) fn watch_screen() -> bool {
     let is_terminal = is_terminal(Stream::Stdout) && !is_dumb();
-    lock(&SCREEN).restorer = is_terminal.then(Restorer::default);
+    lock(&SCREEN).restorer = is_terminal.then(|| Restorer::of(is_xterm()));
     HAS_TEXT.store(is_terminal, Ordering::Relaxed);
     is_terminal
 }

@@ -102,11 +102,11 @@ struct Character {
 }
 
 /// Titles that the app may save: terminals keep ten.
-const TITLES: u8 = 8;
+pub(super) const TITLES: u8 = 8;
 /// Saves the titles of window and icon.
-const SAVE_TITLE: &str = "\x1b[22;0t";
+pub(super) const SAVE_TITLE: &str = "\x1b[22;0t";
 /// Restores them.
-const RESTORE_TITLE: &str = "\x1b[23;0t";
+pub(super) const RESTORE_TITLE: &str = "\x1b[23;0t";
 /// Control characters of text.
 const PLAIN: &[u8] = b"\n\r\t\x08\x07";
 /// Cancels a sequence.

@@ -41,6 +41,7 @@ use std::fmt::Write;
 
 use super::screen::draw::{draw, put_cursor, set_tabs};
 use super::screen::events::Pointer;
+use super::screen::filter::{RESTORE_TITLE, SAVE_TITLE, TITLES};
 use super::screen::flood::{FLOOD, Flood};
 use super::screen::model::{Model, StyledCursor};
 use super::screen::modes::{Saved, ScreenModes, is_closed};
@@ -63,7 +64,10 @@ struct State {
     /// The app's window. The model may be smaller.
     window: Size,
     model: Model,
-    title: Option<String>,
+    /// The title of the window; empty until the app sets one.
+    title: String,
+    /// Titles that the app has saved.
+    titles: Vec<String>,
     asked: Vec<PendingQuery>,
     /// Whether the app was told last that it has the focus, while it wants to know.
     told_focus: Option<bool>,
@@ -78,7 +82,8 @@ impl Screen {
             modes: ScreenModes::default(),
             window: size,
             model: Model::new(size),
-            title: None,
+            title: String::new(),
+            titles: Vec::new(),
             asked: Vec::new(),
             told_focus: None,
             before: 0,
@@ -270,7 +275,7 @@ impl Screen {
 
     /// See [`Screen::redraw`]. For a model it has also what a viewer's terminal must not do.
     fn drawn(&self, window: Size, for_model: bool) -> Vec<u8> {
-        let State { modes, model, title, .. } = &self.state;
+        let State { modes, model, title, titles, .. } = &self.state;
         let window = self.window(window);
         // CAN breaks off a sequence that the terminal may be in.
         let mut out = String::from("\x18\x1b[?1049l");
@@ -278,8 +283,14 @@ impl Screen {
         out.push_str("\x1b[?25l");
         out.push_str(CLEAR);
         out.push_str(&set_tabs(model, window.cols));
-        if let Some(title) = title {
-            let _ = write!(out, "\x1b]2;{title}\x1b\\");
+        let set_title = |title: &str| format!("\x1b]2;{title}\x1b\\");
+        if !titles.is_empty() {
+            // Those of the redraw before. The filter keeps the title from before attach.
+            out.push_str(&RESTORE_TITLE.repeat(TITLES.into()));
+            out.extend(titles.iter().map(|title| set_title(title) + SAVE_TITLE));
+        }
+        if !title.is_empty() || !titles.is_empty() {
+            out.push_str(&set_title(title));
         }
         let mut top = 0;
         if model.is_alternate() {
@@ -437,7 +448,7 @@ impl State {
             self.modes.read(Piece::Sequence(raw));
             self.model.escape(raw, &self.modes);
             if raw == [ESC, b'c'] {
-                self.title = None;
+                (self.title, self.titles) = Default::default();
             }
         }
     }
@@ -447,7 +458,28 @@ impl State {
         if !(is_plain && matches!(control.last, b'@'..=b'M' | b'P' | b'X' | b'm')) {
             self.modes.control(control);
         }
+        if is_plain && control.last == b't' {
+            self.stack_title(control.value(0), control.value(1));
+        }
         self.model.control(control, &self.modes);
+    }
+
+    /// Saves the title (22) or restores it (23). One of the icon (1) is not modelled.
+    fn stack_title(&mut self, action: u16, which: u16) {
+        match (action, which) {
+            (22, 0 | 2) => {
+                if self.titles.len() == usize::from(TITLES) {
+                    self.titles.remove(0);
+                }
+                self.titles.push(self.title.clone());
+            }
+            (23, 0 | 2) => {
+                if let Some(title) = self.titles.pop() {
+                    self.title = title;
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Reads a string: a title, or a hyperlink.
@@ -456,7 +488,7 @@ impl State {
             String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect()
         };
         match text {
-            [b'0' | b'2', b';', title @ ..] if kind == b']' => self.title = Some(clean(title)),
+            [b'0' | b'2', b';', title @ ..] if kind == b']' => self.title = clean(title),
             [b'8', b';', link @ ..] if kind == b']' => {
                 self.model.link((!is_closed(link)).then(|| clean(link).into()));
             }

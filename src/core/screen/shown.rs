@@ -153,7 +153,7 @@ impl Screen {
             size: model.size(),
             cursor: model.place(),
             is_cursor_shown: modes.shows_cursor(),
-            title: self.state.title.clone(),
+            title: Some(&self.state.title).filter(|title| !title.is_empty()).cloned(),
             is_alternate: model.is_alternate(),
             keys: KeyModes {
                 application_cursor: is_set(1),

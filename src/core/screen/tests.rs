@@ -78,14 +78,14 @@ fn cells(model: &Model, of_main: bool) -> Vec<String> {
 
 /// The state that two terminals share when they show the same.
 fn state(screen: &Screen) -> Vec<String> {
-    let State { modes, model, title, .. } = &screen.state;
+    let State { modes, model, title, titles, .. } = &screen.state;
     let mut all = vec![format!("{} {}", place(&model.cursor()), model.is_alternate())];
     all.extend(cells(model, false));
     if model.is_alternate() {
         all.extend(cells(model, true));
     }
     all.push(format!(
-        "{:?} {title:?} {:?}",
+        "{:?} {title:?} {titles:?} {:?}",
         screen.state.region(),
         model.tabs.all().collect::<Vec<_>>()
     ));
@@ -424,6 +424,7 @@ fn printed() -> impl Strategy<Value = Vec<u8>> {
         2 => prop::sample::select(&["\x1b7", "\x1b8", "\x1bM", "\x1bD", "\x1bE", "\x1bc", "\x1b=", "\x1b>", "\x1b(0", "\x1b(B", "\x1b)0", "\x1b[!p", "\x1b[2 q", "\x1b[4h", "\x1b[4l", "\x1b[20h", "\x1b#8", "\x1bH", "\x1b[?5W", "\x1b[1\"q", "\x1b[0\"q",
             "\x1b[?J", "\x1b[?1K", "\x1b]8;;http://a\x07", "\x1b]8;;\x07", "\x1b]4;1;red\x07", "\x1b]104\x07", "\x1b]11;blue\x07",
             "\x1b[4:3m", "\x1b[58:5:9m", "\x1b[1;2;5;8;9;53;58;2;1;2;3m"][..]).prop_map(|s| s.as_bytes().to_vec()),
+        1 => prop::sample::select(&["\x1b[22;0t", "\x1b[22;2t", "\x1b[23t"][..]).prop_map(Vec::from),
         1 => "[ -~]{0,10}".prop_map(|title| format!("\x1b]2;{title}\x07").into_bytes()),
         1 => prop::collection::vec(any::<u8>(), 0..8),
     ]

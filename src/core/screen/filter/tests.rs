@@ -1,5 +1,7 @@
 use super::*;
+use crate::core::screen::Screen;
 use crate::core::screen::restore::Restorer;
+use crate::types::size::Size;
 use proptest::prelude::*;
 
 #[path = "oracle.rs"]
@@ -290,6 +292,31 @@ fn parts() -> impl Strategy<Value = Vec<u8>> {
         1 => "[ -~]{0,5}".prop_map(String::into_bytes),
         1 => prop::collection::vec(any::<u8>(), 0..6),
     ]
+}
+
+/// A terminal behind the filter, which shows the screen of another one, restores the title that the app
+/// has saved there, however often it is redrawn.
+#[test]
+fn a_redraw_has_the_titles_that_the_app_has_saved() {
+    let window = Size { rows: 4, cols: 20 };
+    let mut app = Screen::new(window);
+    app.process(b"\x1b]2;shell\x07\x1b[22;0t\x1b]2;editor\x07\x1b[22;2t\x1b]2;dialog\x07");
+    let (mut filter, mut viewer) = (Filter::new("title".parse().unwrap()), Screen::new(window));
+    let mut memory = Vec::new();
+    viewer.process(b"\x1b]2;before\x07");
+    let mut titles = Vec::new();
+    for _ in 0..20 {
+        viewer.process(filter.read(&app.redraw(window), &mut memory));
+    }
+    for restore in ["", "\x1b[23;2t", "\x1b[23;0t", "\x1b[23;0t"] {
+        app.process(restore.as_bytes());
+        viewer.process(filter.read(restore.as_bytes(), &mut memory));
+        titles.push((app.shown().title.unwrap(), viewer.shown().title.unwrap()));
+    }
+    let same = |title: &str| (title.to_owned(), title.to_owned());
+    assert_eq!(titles, ["dialog", "editor", "shell", "shell"].map(same));
+    viewer.process(filter.restore_title().as_bytes());
+    assert_eq!(viewer.shown().title.unwrap(), "before");
 }
 
 proptest! {
