@@ -252,8 +252,14 @@ impl Filter {
             self.judge(Class::Title, out);
             return true;
         }
-        let is_text =
-            matches!(was, ScanState::Command | ScanState::String | ScanState::StringEscape);
+        let is_text = matches!(
+            was,
+            ScanState::CommandStart
+                | ScanState::Palette(_)
+                | ScanState::Command
+                | ScanState::String
+                | ScanState::StringEscape
+        );
         if !is_text && is_inner_control(byte) {
             // A terminal executes it at once.
             if byte == ENQ {
@@ -293,6 +299,10 @@ impl Filter {
                     }
                     Verdict::Shown => Self::end(was, byte, out),
                     Verdict::Refused => {}
+                }
+                if matches!(was, ScanState::CommandStart | ScanState::Palette(_)) && byte != 0x07 {
+                    // Other terminals wait for the end of a string.
+                    out.extend_from_slice(b"\x1b\\");
                 }
                 self.state = ScanState::Text;
             }

@@ -116,6 +116,8 @@ pub struct ScreenModes {
     /// Whether the window shows a progress (`OSC 9;4`). An attach passes it on only if it is allowed,
     /// and programs repeat it themselves, so a redraw does not.
     has_progress: bool,
+    /// Whether the palette of the Linux console was changed (`OSC P`). A redraw does not repeat it.
+    has_palette: bool,
     /// Whether text is protected from selective erasing, if it ever was.
     protects: Option<bool>,
     /// Whether tab stops were changed. Few terminals know the sequence that resets them.
@@ -142,6 +144,7 @@ impl Default for ScreenModes {
             palette: Palette::default(),
             link: None,
             has_progress: false,
+            has_palette: false,
             protects: None,
             tabs: false,
         }
@@ -179,6 +182,9 @@ impl ScreenModes {
         }
         if self.has_progress {
             out.push_str(NO_PROGRESS);
+        }
+        if self.has_palette {
+            out.push_str(CONSOLE_PALETTE);
         }
         if self.protects == Some(true) {
             out.push_str(UNPROTECTED);
@@ -452,6 +458,8 @@ impl ScreenModes {
             [ESC, b')', set] => self.charsets.sets[1] = *set,
             [ESC, b'H'] => self.tabs = true,
             [ESC, b'#', b'8'] => self.region = None,
+            [ESC, b']', b'P', ..] => self.has_palette = true,
+            [ESC, b']', b'R', ..] => self.has_palette = false,
             [ESC, b']', ..] => self.command(string(raw).map_or(b"", |(_, text)| text)),
             _ => {}
         }
@@ -594,6 +602,8 @@ pub(crate) fn is_closed(link: &[u8]) -> bool {
 
 /// Takes the progress off the window.
 const NO_PROGRESS: &str = "\x1b]9;4;0\x1b\\";
+/// Resets the palette of the Linux console. Others see an unknown string.
+const CONSOLE_PALETTE: &str = "\x1b]R\x1b\\";
 /// Ends a hyperlink.
 const CLOSE_LINK: &str = "\x1b]8;;\x1b\\";
 /// Ends protection from selective erasing.

@@ -159,6 +159,8 @@ mod tests {
             (&["\x1b]8;;http://x\x07"], "\x1b]8;;\x1b\\\x1b[0m\x0f"),
             (&["\x1b]9;4;1;50\x07"], "\x1b]9;4;0\x1b\\\x1b[0m\x0f"),
             (&["\x1b]9;4;1;50\x07", "\x1b]9;4;0\x07", "\x1b]9;a message\x07"], CALM),
+            (&["\x1b]P1ff", "00e5text"], "\x1b]R\x1b\\\x1b[0m\x0f"),
+            (&["\x1b]P1ff00e5text\x1b]R"], CALM),
             (&["\x1b(0"], "\x1b(B\x1b[0m\x0f"),
             (&["\x1b(0\x1b(B"], CALM),
             (&["\x1b[?2026h\x1b[?1004h"], "\x1b[?1004l\x1b[?2026l\x1b[0m\x0f"),

@@ -43,7 +43,11 @@ pub(crate) enum ScanState {
     Intermediate,
     /// After `ESC [`.
     Control,
-    /// After `ESC ]`: ends with BEL, too.
+    /// After `ESC ]`.
+    CommandStart,
+    /// After `ESC ] P` and so many digits: the Linux console takes seven, and no end.
+    Palette(u8),
+    /// After `ESC ]` and more: ends with BEL, too.
     Command,
     /// After `ESC P`, `X`, `^` or `_`.
     String,
@@ -249,14 +253,26 @@ fn control_len(bytes: &[u8]) -> Option<usize> {
     (0x40..=0x7e).contains(&body[end]).then_some(end + 3)
 }
 
+/// The digits of a colour of the Linux console, but for the last one.
+const PALETTE_DIGITS_BUT_ONE: u8 = 6;
+
 /// The state machine of ECMA-48, as terminals have it. Not for [`ScanState::Text`].
 pub(crate) fn step(place: ScanState, byte: u8) -> ScanStep {
     match (place, byte) {
         (_, 0x18 | 0x1a) => ScanStep::Cancel,
+        (ScanState::CommandStart, b'R') => ScanStep::End,
+        (ScanState::CommandStart, b'P') => ScanStep::On(ScanState::Palette(0)),
+        (ScanState::Palette(PALETTE_DIGITS_BUT_ONE), byte) if byte.is_ascii_hexdigit() => {
+            ScanStep::End
+        }
+        (ScanState::Palette(digits), byte) if byte.is_ascii_hexdigit() => {
+            ScanStep::On(ScanState::Palette(digits + 1))
+        }
+        (ScanState::CommandStart | ScanState::Palette(_), byte) => step(ScanState::Command, byte),
         (ScanState::Command | ScanState::String, ESC) => ScanStep::On(ScanState::StringEscape),
         (_, ESC) => ScanStep::Restart,
         (ScanState::Escape, b'[') => ScanStep::On(ScanState::Control),
-        (ScanState::Escape, b']') => ScanStep::On(ScanState::Command),
+        (ScanState::Escape, b']') => ScanStep::On(ScanState::CommandStart),
         (ScanState::Escape, b'P' | b'X' | b'^' | b'_') => ScanStep::On(ScanState::String),
         (ScanState::Escape, 0x20..=0x2f) => ScanStep::On(ScanState::Intermediate),
         (ScanState::Escape | ScanState::Intermediate, 0x30..=0x7e) => ScanStep::End,
@@ -414,6 +430,8 @@ mod tests {
             ("\x1b[1;2H\x1b7\x1b(0", "sss"),
             ("\x1b]2;title\x07x\x1b]2;title\x1b\\", "sts"),
             ("\x1bPq\x07\x1b\\", "s"),
+            // The Linux console.
+            ("\x1b]P1ff00e5text\x1b]R$ \x1b]Pno\x07\x1b]\x07x", "ststsst"),
             ("\x1b[1\x1b[2m", "os"),
             ("\x1b]2;title\x1b[m", "os"),
             ("\x1b[1\x18x", "ot"),

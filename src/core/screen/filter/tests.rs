@@ -30,7 +30,6 @@ fn drawing_is_shown() {
         b"\x1b[1;31mred\x1b[m\x1b[?1049h\x1b7\x1b(0\x1b#8\x1bc\x1b[2 q\x1b[18t\x1b[?1;25;1048h",
         b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x07\x1b]4;1;rgb:0/0/0\x07\x1b]11;?\x1b\\\x1b]104\x07",
         b"\x1bPq#0;2;0;0;0~~\x1b\\\x1bP0;1q~\x1b\\\x1bP$qm\x1b\\\x1bP+q544e\x1b\\\x1bP=1s\x1b\\",
-        b"\x1b]P0112233text\x1b[m\x1b]R",
         b"\x1b[1\x18x\x1b[1\x1b[2m\x1b\x1b[m",
         b"\x1b]8;;a\x18x\x1b]8;;b\x1b[1mx",
         b"\xff\xfe\xc3(\xe2\x82(",
@@ -38,6 +37,12 @@ fn drawing_is_shown() {
         check("none", bytes, bytes);
         check("all", bytes, bytes);
     }
+}
+
+/// It has no end, so a terminal that does not know it would take what follows for a part of it.
+#[test]
+fn the_palette_of_the_linux_console_is_ended() {
+    check("none", b"\x1b]P0112233text\x1b]R$ ", b"\x1b]P0112233\x1b\\text\x1b]R\x1b\\$ ");
 }
 
 #[test]
