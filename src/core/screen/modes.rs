@@ -60,6 +60,8 @@ struct Keyboard {
     base: u16,
     stack: [u16; KEYBOARDS],
     depth: usize,
+    /// Those below that are no longer known: terminals differ in how many they keep.
+    below: usize,
 }
 
 /// The state that `ESC 7` saves, apart from position and colours of the cursor.
@@ -374,7 +376,7 @@ impl ScreenModes {
 
     /// The keyboard modes of the current screen.
     pub(crate) fn keyboard(&self) -> u16 {
-        let Keyboard { base, stack, depth } = self.keyboards[usize::from(self.is_alternate())];
+        let Keyboard { base, stack, depth, .. } = self.keyboards[usize::from(self.is_alternate())];
         stack[..depth].last().copied().unwrap_or(base)
     }
 
@@ -617,15 +619,22 @@ impl Keyboard {
         match control.marker {
             b'>' => {
                 if self.depth == KEYBOARDS {
-                    // Terminals drop the oldest.
                     self.stack.rotate_left(1);
                     self.depth -= 1;
+                    self.below += 1;
                 }
                 self.stack[self.depth] = value;
                 self.depth += 1;
             }
-            b'<' if usize::from(value.max(1)) > self.depth => *self = Self::default(),
-            b'<' => self.depth -= usize::from(value.max(1)),
+            b'<' => {
+                let pops = usize::from(value.max(1));
+                match self.below.checked_sub(pops.saturating_sub(self.depth)) {
+                    Some(below) => {
+                        (self.depth, self.below) = (self.depth.saturating_sub(pops), below);
+                    }
+                    None => *self = Self::default(),
+                }
+            }
             _ => {
                 let top = match self.depth {
                     0 => &mut self.base,
@@ -641,8 +650,9 @@ impl Keyboard {
     }
 
     fn undo(&self, out: &mut String) {
-        if self.depth > 0 {
-            let _ = write!(out, "\x1b[<{}u", self.depth);
+        let pushed = self.depth + self.below;
+        if pushed > 0 {
+            let _ = write!(out, "\x1b[<{pushed}u");
         }
         if self.base != 0 {
             out.push_str("\x1b[=0u");
