@@ -308,7 +308,7 @@ impl Engine {
             return;
         }
         let Some(tty) = self.tty() else { return };
-        match pty::resize(tty, size) {
+        match pty::resize(tty, size.into()) {
             Ok(()) => self.known_window = Some(size),
             Err(e) => log::debug!("the size of the engine's terminal: {e}"),
         }

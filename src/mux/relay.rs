@@ -124,7 +124,7 @@ impl Mux {
         if let (Some(engine), Some(terminal)) = (&mut self.engine, &mut self.terminal)
             && let Some(window) = engine.new_window()
         {
-            terminal.sizes.resized(engine.id, window);
+            terminal.sizes.resized(engine.id, window.into());
         }
     }
 

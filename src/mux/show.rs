@@ -118,7 +118,8 @@ impl Mux {
         session.view = Some(View::Asked);
         terminal.turns.begin(id, uid);
         session.skip(id, &mut self.hub);
-        terminal.worker.draw(id, session.window, session.history);
+        let window = session.window.map(|window| window.size);
+        terminal.worker.draw(id, window, session.history);
     }
 
     /// Whether a client takes something now; if not it is watched for that.
@@ -258,7 +259,9 @@ impl Mux {
             self.follow_engine_window();
         }
         let Some(terminal) = &mut self.terminal else { return };
-        let Some(size) = terminal.sizes.due(now) else { return };
+        let before = terminal.sizes.size();
+        let Some(window) = terminal.sizes.due(now) else { return };
+        let size = window.size;
         // One that is awaited gets this size when it comes.
         if let Some(tty) = self.sources.tty()
             && !tty.is_terminal()
@@ -266,15 +269,18 @@ impl Mux {
             // The keeper knows the way to the terminal behind the pipe.
             self.files.notify.resize(size);
         } else if let Some(tty) = self.sources.tty()
-            && let Err(e) = pty::resize(&tty.fd, size)
+            && let Err(e) = pty::resize(&tty.fd, window)
         {
             log::error!("app {}: the size of its terminal: {e}", self.files.name());
         }
         if let Some(engine) = &mut self.engine {
             engine.resize(size);
         }
+        terminal.worker.resize(window);
+        if size == before {
+            return;
+        }
         self.logs.resized(&mut self.hub, size);
-        terminal.worker.resize(size);
         if self.clients.owe_screens() {
             terminal.turns.owe();
         }

@@ -29,6 +29,32 @@ impl Size {
     }
 }
 
+/// The size of a window in pixels, as far as its terminal tells. Both are at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pixels {
+    /// Of the whole window.
+    pub width: u16,
+    /// Of the whole window.
+    pub height: u16,
+}
+
+/// The size of a terminal or of a client's window, in characters and in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// In characters.
+    #[serde(flatten)]
+    pub size: Size,
+    /// In pixels, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pixels: Option<Pixels>,
+}
+
+impl From<Size> for Window {
+    fn from(size: Size) -> Self {
+        Self { size, pixels: None }
+    }
+}
+
 impl FromStr for Size {
     type Err = String;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{FrameKind, VERSION};
-use crate::types::size::Size;
+use crate::types::size::{Size, Window};
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::terminal::TerminalId;
 
@@ -43,7 +43,7 @@ pub struct Hello {
     pub events: bool,
     /// Its window, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
+    pub size: Option<Window>,
     /// The first view of a terminal; without it, output starts at `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redraw: Option<Redraw>,

@@ -296,7 +296,7 @@ mod tests {
             version: 1,
             streams: vec![Want { stream: Stream::Tty, from: Position::Unseen }],
             stdin: true,
-            size: Some(Size { rows: 24, cols: 80 }),
+            size: Some(Size { rows: 24, cols: 80 }.into()),
             patience_ms: Some(0),
             epoch: Some(Epoch(255)),
             ..Hello::default()

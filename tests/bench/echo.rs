@@ -50,7 +50,7 @@ impl Way {
                 let hello = Hello {
                     streams: vec![Want { stream: Stream::Tty, from: Position::Now }],
                     stdin: true,
-                    size: Some(SIZE),
+                    size: Some(SIZE.into()),
                     redraw: Some(Redraw::Screen),
                     ..Hello::default()
                 };

@@ -1,14 +1,16 @@
 //! What programs ask their terminal while nobody is attached: the mux answers as a plain terminal does.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 
 use iottymux::wire::FrameKind;
+use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
 use crate::installed::is_installed;
 use crate::person::size_of;
 use crate::proc::eventually;
+use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
 use crate::session::{Frame, Session};
 use crate::skip::skip;
@@ -65,6 +67,49 @@ fn a_new_size_is_reported_in_the_input() {
     });
     slave.write_all(b"\x1b[?2048l").unwrap();
     resized(&mut session, 20, 70);
+    eventually("it has that size", || size_of(&slave) == (20, 70));
+    session.send(FrameKind::Stdin, b"key");
+    expect(&mut slave, "key");
+}
+
+/// Programs that show pictures read the size in pixels from their terminal; those that take the mouse in
+/// pixels divide by it.
+#[test]
+fn the_size_in_pixels_is_that_of_the_client_that_decides() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut slave = rig.slave();
+    let pixels = |slave: &File| {
+        let size = tcgetwinsize(slave).unwrap();
+        (size.ws_row, size.ws_col, size.ws_xpixel, size.ws_ypixel)
+    };
+    slave.write_all(b"\x1b[?2048h").unwrap();
+    expect(&mut slave, "\x1b[48;24;80;0;0t");
+    // It has the app's size already, and tells more.
+    let local = Pty::open(24, 80);
+    local.resize_in_pixels((24, 80), (800, 480));
+    let mut client = local.spawn(rig.command(["attach", "--app", APP]));
+    eventually("it has pixels", || pixels(&slave) == (24, 80, 800, 480));
+    expect(&mut slave, "\x1b[48;24;80;480;800t");
+    local.resize_in_pixels((30, 100), (1000, 600));
+    expect(&mut slave, "\x1b[48;30;100;600;1000t");
+    assert_eq!(pixels(&slave), (30, 100, 1000, 600));
+    // The mux answers for the terminal that has gone.
+    local.press(b"\x10\x11");
+    assert_eq!(client.ends(), 0);
+    let reads = |client: &Value| client["streams"] != json!([]);
+    eventually("it is alone", || !rig.status()["clients"].as_array().unwrap().iter().any(reads));
+    for (query, answer) in [
+        ("\x1b[14t", "\x1b[4;600;1000t"),
+        ("\x1b[16t", "\x1b[6;20;10t"),
+        ("\x1b[?1016$p", "\x1b[?1016;2$y"),
+    ] {
+        slave.write_all(query.as_bytes()).unwrap();
+        expect(&mut slave, answer);
+    }
+    // Of a client without pixels no report comes while the mouse is in pixels, else with zeros.
+    slave.write_all(b"\x1b[?1016h").unwrap();
+    let mut session = Session::new(&rig, &hello(20, 70));
     eventually("it has that size", || size_of(&slave) == (20, 70));
     session.send(FrameKind::Stdin, b"key");
     expect(&mut slave, "key");

@@ -283,7 +283,7 @@ fn with_an_app_that_waits_for_the_model_of_its_screen() {
     let mut app = rig.slave();
     // The dearest that a few bytes can ask for: a character, and all below it erased.
     thread::spawn(move || while app.write_all(&b"\x1b[Hx\x1b[J".repeat(4096)).is_ok() {});
-    let size = Some(Size { rows: 50, cols: 100 });
+    let size = Some(Size { rows: 50, cols: 100 }.into());
     let tty = Want { stream: Stream::Tty, from: Position::Now };
     let watch =
         Hello { streams: vec![tty], size, redraw: Some(Redraw::Screen), ..Hello::default() };

@@ -325,7 +325,7 @@ fn viewers_who_do_not_read_keep_nobody_from_seeing_the_screen() {
         }
     }
     rig.slave().write_all(&screen).unwrap();
-    let size = Some(Size { rows: 50, cols: 299 });
+    let size = Some(Size { rows: 50, cols: 299 }.into());
     let streams = vec![Want { stream: Stream::Tty, from: Position::Now }];
     let watch = Hello { streams, size, redraw: Some(Redraw::Screen), ..Hello::default() };
     let watch = FrameKind::Hello.message(&watch);

@@ -54,7 +54,16 @@ impl Pty {
     }
 
     pub fn resize(&self, rows: u16, cols: u16) {
-        let size = Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
+        self.resize_in_pixels((rows, cols), (0, 0));
+    }
+
+    /// The pixels are width and height.
+    pub fn resize_in_pixels(
+        &self,
+        (ws_row, ws_col): (u16, u16),
+        (ws_xpixel, ws_ypixel): (u16, u16),
+    ) {
+        let size = Winsize { ws_row, ws_col, ws_xpixel, ws_ypixel };
         tcsetwinsize(&self.master, size).unwrap();
     }
 

@@ -11,7 +11,7 @@ use nix::sys::socket::{MsgFlags, UnixAddr, sendmsg};
 use super::mode::WantedStreams;
 use crate::types::exit::Exit;
 use crate::types::limits;
-use crate::types::size::Size;
+use crate::types::size::Window;
 use crate::types::stream::Epoch;
 use crate::wire::{ControlRequest, FrameKind, HEADER};
 
@@ -108,8 +108,8 @@ impl Connection {
     }
 
     /// Reports the window. Whether there is an uplink; a raw socket reports nothing.
-    pub(crate) fn resize(&mut self, size: Size) -> bool {
-        self.push_frame(&FrameKind::Resize.message(&size));
+    pub(crate) fn resize(&mut self, window: Window) -> bool {
+        self.push_frame(&FrameKind::Resize.message(&window));
         self.is_up()
     }
 

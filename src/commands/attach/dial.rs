@@ -11,7 +11,7 @@ use super::connection::{Connection, EndOfInput, Uplink};
 use super::mode::{AttachMode, WantedStreams};
 use super::{AttachRequest, circle, terminal};
 use crate::os::diagnostics;
-use crate::types::size::Size;
+use crate::types::size::Window;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::wire::container::{Container, NO_INPUT};
 use crate::wire::endpoints::Endpoints;
@@ -28,7 +28,7 @@ pub(crate) struct NewConnection {
     /// One for a session.
     pub(crate) downlinks: Vec<(Downlink, UnixStream)>,
     /// The window in our hello.
-    pub(crate) size: Option<Size>,
+    pub(crate) window: Option<Window>,
     /// How many other clients are attached, as far as is known.
     pub(crate) others: usize,
     /// Whether a key has stopped the terminal's output.
@@ -170,13 +170,13 @@ fn open_session(
         events: false,
         exclusive: request.exclusive,
         patience_ms: only_terminals(&wanted).then_some(0),
-        size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::size()),
+        size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::window()),
         redraw: Some(request.redraw).filter(|redraw| redraws && *redraw != Redraw::None),
         history: shows_history.then_some(History::Before),
         epoch: after.and_then(|after| after.progress.epoch),
         input: wanted.input.is_some().then_some(input),
     };
-    let size = hello.size;
+    let window = hello.size;
     let was_late = Cell::new(false);
     let is_late = || {
         // On reconnecting the user knows already that the mux is gone.
@@ -196,7 +196,16 @@ fn open_session(
     let connection = Connection::new(wanted, uplink, 1, epoch);
     let input = welcome.input.map(|position| (input.id, position));
     let downlinks = vec![(downlink, socket)];
-    Ok(NewConnection { connection, downlinks, size, others, is_stopped, is_guarded, rights, input })
+    Ok(NewConnection {
+        connection,
+        downlinks,
+        window,
+        others,
+        is_stopped,
+        is_guarded,
+        rights,
+        input,
+    })
 }
 
 /// A name that no other input has: from the system's random source, with which std seeds its hash
@@ -245,7 +254,7 @@ fn open_sockets(
     Ok(NewConnection {
         connection,
         downlinks,
-        size: None,
+        window: None,
         others: 0,
         is_stopped: false,
         is_guarded: false,

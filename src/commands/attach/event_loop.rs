@@ -191,8 +191,8 @@ impl<'a> Attached<'a> {
     /// Reports the window to the mux. Its answer is a screen, so this also redraws a terminal on
     /// which the app's screen was hidden.
     pub(crate) fn redraw(&mut self) {
-        if let Some(size) = terminal::size()
-            && self.connection.resize(size)
+        if let Some(window) = terminal::window()
+            && self.connection.resize(window)
         {
             self.notices.expect_screen();
         }

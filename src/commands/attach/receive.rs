@@ -248,11 +248,11 @@ impl Attached<'_> {
         if let Ok(len @ 1..) = unknown {
             self.say(&format!("app {}: {len}{INPUT_UNKNOWN}", self.name()));
         }
-        let sent_size = new.size;
+        let sent = new.window;
         self.begin(new)?;
         self.send_again();
         // For an unchanged window the mux would send a screen that the terminal shows already.
-        if terminal::size() != sent_size {
+        if terminal::window() != sent {
             self.redraw();
         }
         Ok(())

@@ -30,7 +30,7 @@ use crate::core::screen::filter::{Filter, Pass};
 use crate::core::screen::restore::Restorer;
 use crate::os::diagnostics::{say, say_on_new_line, say_on_screen};
 use crate::os::print::write_all;
-use crate::types::size::Size;
+use crate::types::size::{Pixels, Size, Window};
 use crate::types::stream::Stream;
 use crate::types::{escape, limits};
 
@@ -127,6 +127,15 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) fn size() -> Option<Size> {
     let size = tcgetwinsize(io::stdin()).or_else(|_| tcgetwinsize(io::stdout())).ok()?;
     (size.ws_row > 0 && size.ws_col > 0).then_some(Size { rows: size.ws_row, cols: size.ws_col })
+}
+
+/// The same in pixels, too, if the terminal tells.
+pub(crate) fn window() -> Option<Window> {
+    let size = size()?;
+    let known = tcgetwinsize(io::stdin()).or_else(|_| tcgetwinsize(io::stdout())).ok()?;
+    let pixels = Pixels { width: known.ws_xpixel, height: known.ws_ypixel };
+    let is_known = pixels.width >= size.cols && pixels.height >= size.rows;
+    Some(Window { size, pixels: is_known.then_some(pixels) })
 }
 
 /// Whether the terminal understands no escape sequences.

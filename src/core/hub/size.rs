@@ -7,35 +7,38 @@ use std::time::Instant;
 
 use super::ClientId;
 use crate::types::limits;
-use crate::types::size::Size;
+use crate::types::size::{Size, Window};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     /// The size that the terminal has.
-    size: Size,
+    window: Window,
     /// The size that it is to have.
-    wanted: Size,
+    wanted: Window,
     /// When it was changed last.
     changed: Option<Instant>,
     /// The windows of the clients that type; the last one decides.
-    windows: Vec<(ClientId, Size)>,
+    windows: Vec<(ClientId, Window)>,
 }
 
 impl Sizes {
     /// A terminal that has this size.
     pub(crate) fn new(size: Size) -> Self {
-        Self { size, wanted: size, changed: None, windows: Vec::new() }
+        let window = size.into();
+        Self { window, wanted: window, changed: None, windows: Vec::new() }
     }
 
     /// The size that the terminal has now.
     pub(crate) fn size(&self) -> Size {
-        self.size
+        self.window.size
     }
 
-    /// Whether the terminal is to get another size.
+    /// Whether the terminal is to get another size, or one in pixels for the first time: each change is
+    /// a signal for the app.
     pub(crate) fn is_changing(&self) -> bool {
-        self.wanted != self.size
+        let learns = self.window.pixels.is_none() && self.wanted.pixels.is_some();
+        self.wanted.size != self.window.size || learns
     }
 
     /// The client whose window the terminal has, or gets.
@@ -44,13 +47,13 @@ impl Sizes {
     }
 
     /// A client's window has this size now.
-    pub(crate) fn resized(&mut self, id: ClientId, size: Size) {
-        if size.is_none() {
+    pub(crate) fn resized(&mut self, id: ClientId, window: Window) {
+        if window.size.is_none() {
             return;
         }
         self.windows.retain(|(other, _)| *other != id);
-        self.windows.push((id, size));
-        self.wanted = size;
+        self.windows.push((id, window));
+        self.wanted = window;
     }
 
     /// A client has typed.
@@ -76,19 +79,19 @@ impl Sizes {
     /// resizes.
     pub(crate) fn ask(&mut self, size: Size) {
         if !size.is_none() {
-            self.wanted = size;
+            self.wanted = size.into();
         }
     }
 
     /// The size that the terminal is to be given now, if it is to be given another.
-    pub(crate) fn due(&mut self, now: Instant) -> Option<Size> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Window> {
         let is_burst = self.changed.is_some_and(|at| now < at + limits::RESIZE_PAUSE);
         if !self.is_changing() || is_burst {
             return None;
         }
         self.changed = Some(now);
-        self.size = self.wanted;
-        Some(self.size)
+        self.window = self.wanted;
+        Some(self.window)
     }
 
     /// The next time at which [`Sizes::due`] returns a size; `None` if the terminal has the right
@@ -98,8 +101,8 @@ impl Sizes {
     }
 
     fn follow_decider(&mut self) {
-        if let Some((_, size)) = self.windows.last() {
-            self.wanted = *size;
+        if let Some((_, window)) = self.windows.last() {
+            self.wanted = *window;
         }
     }
 }
@@ -107,10 +110,35 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::size::Pixels;
     use proptest::prelude::*;
 
     fn size(rows: u16, cols: u16) -> Size {
         Size { rows, cols }
+    }
+
+    #[test]
+    fn pixels_come_with_a_size_or_for_the_first_time() {
+        let (a, b) = (ClientId(1), ClientId(2));
+        let pixels = |width| Some(Pixels { width, height: 300 });
+        let window = |pixels| Window { size: size(24, 80), pixels };
+        let (mut sizes, mut now) = (Sizes::new(size(24, 80)), Instant::now());
+        let mut due = |sizes: &mut Sizes| {
+            now += limits::RESIZE_PAUSE;
+            sizes.due(now)
+        };
+        sizes.resized(a, window(None));
+        assert_eq!(due(&mut sizes), None);
+        sizes.resized(a, window(pixels(800)));
+        assert_eq!(due(&mut sizes), Some(window(pixels(800))));
+        // Two who type in turns, with other fonts.
+        sizes.resized(b, window(pixels(400)));
+        sizes.typed(a);
+        assert_eq!(due(&mut sizes), None);
+        sizes.resized(b, Window { size: size(9, 9), pixels: None });
+        assert_eq!(due(&mut sizes), Some(size(9, 9).into()));
+        sizes.typed(a);
+        assert_eq!(due(&mut sizes), Some(window(pixels(800))));
     }
 
     #[test]
@@ -120,19 +148,19 @@ mod tests {
         let mut now = Instant::now();
         let mut due = |sizes: &mut Sizes| {
             now += limits::RESIZE_PAUSE;
-            sizes.due(now)
+            sizes.due(now).map(|window| window.size)
         };
         assert_eq!((due(&mut sizes), sizes.decider()), (None, None));
-        sizes.resized(a, size(30, 100));
+        sizes.resized(a, size(30, 100).into());
         assert_eq!(due(&mut sizes), Some(size(30, 100)));
-        sizes.resized(b, size(10, 20));
+        sizes.resized(b, size(10, 20).into());
         assert_eq!(due(&mut sizes), Some(size(10, 20)));
         assert_eq!((due(&mut sizes), sizes.decider()), (None, Some(b)));
         sizes.typed(a);
         assert_eq!((due(&mut sizes), sizes.decider()), (Some(size(30, 100)), Some(a)));
         // One without a window, and a window that is none, change nothing.
         sizes.typed(c);
-        sizes.resized(b, size(0, 20));
+        sizes.resized(b, size(0, 20).into());
         assert_eq!((due(&mut sizes), sizes.decider()), (None, Some(a)));
         sizes.leave(a);
         assert_eq!((due(&mut sizes), sizes.decider()), (Some(size(10, 20)), Some(b)));
@@ -156,8 +184,8 @@ mod tests {
             let mut before = sizes.size();
             for (id, cols, millis) in steps {
                 now += std::time::Duration::from_millis(millis);
-                sizes.resized(ClientId(id), size(2, cols));
-                if let Some(next) = sizes.due(now) {
+                sizes.resized(ClientId(id), size(2, cols).into());
+                if let Some(Window { size: next, .. }) = sizes.due(now) {
                     prop_assert!(next != before && !next.is_none());
                     prop_assert!(last.is_none_or(|last| now >= last + limits::RESIZE_PAUSE));
                     (last, before) = (Some(now), next);
@@ -165,7 +193,7 @@ mod tests {
             }
             now += limits::RESIZE_PAUSE;
             sizes.due(now);
-            let wanted = sizes.windows.last().map_or(size(1, 1), |(_, size)| *size);
+            let wanted = sizes.windows.last().map_or(size(1, 1), |(_, window)| window.size);
             prop_assert_eq!((sizes.size(), sizes.due(now)), (wanted, None));
         }
     }

@@ -48,7 +48,7 @@ use super::screen::modes::{Saved, ScreenModes, is_closed};
 use super::screen::query::{PendingQuery, Query};
 use super::screen::scan::{Control, ESC, Piece, Scanner};
 use crate::types::limits;
-use crate::types::size::Size;
+use crate::types::size::{Pixels, Size, Window};
 
 /// The screen of an app's terminal.
 pub struct Screen {
@@ -62,7 +62,7 @@ pub struct Screen {
 struct State {
     modes: ScreenModes,
     /// The app's window. The model may be smaller.
-    window: Size,
+    window: Window,
     model: Model,
     /// The title of the window; empty until the app sets one.
     title: String,
@@ -80,7 +80,7 @@ impl Screen {
     pub fn new(size: Size) -> Self {
         let state = State {
             modes: ScreenModes::default(),
-            window: size,
+            window: size.into(),
             model: Model::new(size),
             title: String::new(),
             titles: Vec::new(),
@@ -183,9 +183,14 @@ impl Screen {
 
     /// Changes the size of the app's window.
     pub fn resize(&mut self, size: Size) {
-        self.state.window = size;
+        self.state.window = size.into();
         self.state.model.resize(size);
         self.state.modes.resized();
+    }
+
+    /// The size of the app's window in pixels, until the next change.
+    pub(crate) fn set_pixels(&mut self, pixels: Option<Pixels>) {
+        self.state.window.pixels = pixels;
     }
 
     /// The app's queries since the last call, at most [`limits::QUERIES`].
@@ -201,7 +206,9 @@ impl Screen {
     /// The report of the app's new window, if the app wants it in its input.
     pub fn size_report(&self) -> Option<Vec<u8>> {
         let State { modes, window, .. } = &self.state;
-        modes.reports_size().then(|| query::size_report(*window).into_bytes())
+        // Without pixels, a program that takes the mouse in pixels divides by 0.
+        let is_safe = window.pixels.is_some() || !modes.points_in_pixels();
+        (modes.reports_size() && is_safe).then(|| query::size_report(*window).into_bytes())
     }
 
     /// The report of the focus, if the app wants to know of it and was told something else.

@@ -49,7 +49,7 @@ const WHEEL: u16 = 1007;
 const CURSOR: u16 = 25;
 /// In each of these groups the mode that was set last counts.
 const MOUSE_MODES: [u16; 5] = [9, 1000, 1001, 1002, 1003];
-/// Modes in which a terminal reports pixels, whose number is not known here.
+/// Modes in which a terminal reports pixels.
 const IN_PIXELS: [u16; 2] = [PIXELS, SIZE_REPORTS];
 const MOUSE_ENCODINGS: [u16; 4] = [1005, 1006, 1015, PIXELS];
 
@@ -342,9 +342,12 @@ impl ScreenModes {
     }
 
     /// What a program learns about a mode; `None` if the screen does not have it.
-    pub(crate) fn reported(&self, private: bool, number: u16) -> Option<bool> {
+    /// Whether the size in pixels is known is `has_pixels`.
+    pub(crate) fn reported(&self, private: bool, number: u16, has_pixels: bool) -> Option<bool> {
         let is_missing = |is_set: bool| {
-            private && (NOT_DRAWN.contains(&number) || IN_PIXELS.contains(&number) && !is_set)
+            private
+                && (NOT_DRAWN.contains(&number)
+                    || IN_PIXELS.contains(&number) && !is_set && !has_pixels)
         };
         self.is_set(private, number).filter(|is_set| !is_missing(*is_set))
     }

@@ -3,7 +3,7 @@
 use super::known::{Class, class};
 use super::modes::{SIZE_REPORTS, ScreenModes};
 use super::scan::{Control, ENQ, ESC, Piece, Scanner, inner_controls, number, plain_len, string};
-use crate::types::size::Size;
+use crate::types::size::{Pixels, Window};
 use crate::wire::RefusedReport;
 
 /// A query to the terminal.
@@ -56,9 +56,10 @@ pub enum Query {
 /// First number of a report of the size in mode [`SIZE_REPORTS`].
 const SIZE_REPORT: u16 = 48;
 
-/// The report of a terminal's size in mode [`SIZE_REPORTS`]. Its size in pixels is not known.
-pub(crate) fn size_report(size: Size) -> String {
-    format!("\x1b[{SIZE_REPORT};{};{};0;0t", size.rows, size.cols)
+/// The report of a terminal's size in mode [`SIZE_REPORTS`]; pixels that are not known are 0.
+pub(crate) fn size_report(Window { size, pixels }: Window) -> String {
+    let (height, width) = pixels.map_or((0, 0), |pixels| (pixels.height, pixels.width));
+    format!("\x1b[{SIZE_REPORT};{};{};{height};{width}t", size.rows, size.cols)
 }
 
 /// A query, and the state in which it was made.
@@ -225,8 +226,9 @@ impl Query {
 impl PendingQuery {
     /// The answer of a plain terminal of this size in these modes. `None` where programs do without
     /// one, or where the truth is unknown (colours, pixels, names).
-    pub(crate) fn answer(&self, size: Size, modes: &ScreenModes) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, window: Window, modes: &ScreenModes) -> Option<Vec<u8>> {
         let (row, col) = self.cursor;
+        let Window { size, pixels } = window;
         let text = match self.query {
             // A VT220 with colours. Programs know no quirks of this version.
             Query::Attributes => "\x1b[?62;22c".to_owned(),
@@ -239,7 +241,7 @@ impl PendingQuery {
                 format!("\x1b[{};{};{}t", what - 10, size.rows, size.cols)
             }
             Query::Mode(private, number) => {
-                let state = match modes.reported(private, number) {
+                let state = match modes.reported(private, number, pixels.is_some()) {
                     None => 0,
                     Some(true) => 1,
                     Some(false) => 2,
@@ -252,7 +254,14 @@ impl PendingQuery {
                 concat!("\x1bP>|iottymux(", env!("CARGO_PKG_VERSION"), ")\x1b\\").to_owned()
             }
             Query::Keyboard => format!("\x1b[?{}u", modes.keyboard()),
-            Query::Sizes => size_report(size),
+            // Of the window, and of a character.
+            Query::Window(14) => {
+                pixels.map(|Pixels { width, height }| format!("\x1b[4;{height};{width}t"))?
+            }
+            Query::Window(16) => pixels.map(|Pixels { width, height }| {
+                format!("\x1b[6;{};{}t", height / size.rows, width / size.cols)
+            })?,
+            Query::Sizes => size_report(window),
             _ => return None,
         };
         Some(text.into_bytes())
@@ -336,6 +345,7 @@ impl Strip {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::size::Size;
 
     fn queries(raw: &str) -> Vec<Query> {
         let mut all = Vec::new();
@@ -393,7 +403,7 @@ mod tests {
         for set in ["\x1b[?2004h", "\x1b[=1u", "\x1b[>5u"] {
             modes.read(Piece::Sequence(set.as_bytes()));
         }
-        let size = Size::DEFAULT;
+        let window = Size::DEFAULT.into();
         for (query, want) in [
             ("\x1b[c", "\x1b[?62;22c"),
             ("\x1b[>c", "\x1b[>0;0;0c"),
@@ -424,7 +434,7 @@ mod tests {
             ("\x1b[?u", "\x1b[?5u"),
         ] {
             let asked = PendingQuery { query: queries(query)[0], end: 0, cursor: (3, 7) };
-            let answer = asked.answer(size, &modes).unwrap_or_default();
+            let answer = asked.answer(window, &modes).unwrap_or_default();
             assert_eq!(
                 answer.escape_ascii().to_string(),
                 want.as_bytes().escape_ascii().to_string()

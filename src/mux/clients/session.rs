@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::core::hub::{ClientId, Hub};
 use crate::core::screen::events::Pointer;
-use crate::types::size::Size;
+use crate::types::size::{Size, Window};
 use crate::types::stream::{Offsets, Stream};
 use crate::wire::{Decoder, History, InputId, LifecycleEvent};
 
@@ -33,7 +33,7 @@ pub(crate) struct SessionSide {
     /// The streams it reads.
     pub(crate) streams: Vec<Stream>,
     /// The size of its window, once it has sent one.
-    pub(crate) window: Option<Size>,
+    pub(crate) window: Option<Window>,
     /// How it is shown the app's terminal, if it asked for the screen.
     pub(crate) view: Option<View>,
     /// Where on the app's screen its mouse is.
@@ -82,7 +82,7 @@ impl SessionSide {
 
     /// Whether its window has the terminal's size, so that it can show the app's bytes unchanged.
     pub(crate) fn fits(&self, size: Option<Size>) -> bool {
-        self.window.is_none() || self.window == size
+        self.window.is_none() || self.window.map(|window| window.size) == size
     }
 
     /// Queues an event after the app's earlier output; the oldest one is dropped if there are too

@@ -59,7 +59,7 @@ pub(crate) fn terminal(size: Size, stored: &mut Stored, notify: &Notify) -> Resu
     let open = || -> io::Result<pty::Master> {
         let now = pty::size(&master)?;
         if now.is_none() {
-            pty::resize(&master, size)?;
+            pty::resize(&master, size.into())?;
         }
         let hold = held_name(Stream::Tty);
         let held = match stored.remove(&hold) {

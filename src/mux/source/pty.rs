@@ -26,7 +26,7 @@ use crate::os::files::replace_link;
 use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
-use crate::types::size::Size;
+use crate::types::size::{Size, Window};
 use crate::types::stream::Stream;
 use crate::types::terminal::TerminalId;
 
@@ -75,7 +75,7 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
                 .into(),
         };
         if fresh {
-            resize(&master, size)?;
+            resize(&master, size.into())?;
             let mut modes = rustix::termios::tcgetattr(&held)?;
             modes.input_modes |= InputModes::IUTF8;
             rustix::termios::tcsetattr(&held, OptionalActions::Now, &modes)?;
@@ -124,11 +124,12 @@ fn new_master() -> io::Result<OwnedFd> {
 
 /// Sets the size of the terminal; the app is notified if it changed. A size of zero rows or columns
 /// is ignored.
-pub(crate) fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
-    if size.rows == 0 || size.cols == 0 {
+pub(crate) fn resize(master: impl AsFd, Window { size, pixels }: Window) -> io::Result<()> {
+    if size.is_none() {
         return Ok(());
     }
-    let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
+    let (ws_xpixel, ws_ypixel) = pixels.map_or((0, 0), |pixels| (pixels.width, pixels.height));
+    let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel, ws_ypixel };
     Ok(rustix::termios::tcsetwinsize(master, size)?)
 }
 

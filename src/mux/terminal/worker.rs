@@ -20,7 +20,7 @@ use crate::mux::terminal::snapshot::Kept;
 use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::os::sys;
 use crate::types::limits;
-use crate::types::size::Size;
+use crate::types::size::{Size, Window};
 use crate::wire::History;
 
 /// Cells of a screen that leaves memory to give back to the system when its size changes: they take
@@ -50,7 +50,7 @@ enum ScreenCommand {
         /// Whether it is a piece of the stream, in which a screen can be drawn.
         is_stream: bool,
     },
-    Resize(Size),
+    Resize(Window),
     /// The modes that the app has set are over.
     Reset,
     /// Whether a client has the focus.
@@ -205,9 +205,9 @@ impl ScreenWorker {
     }
 
     /// The terminal has this size now.
-    pub(crate) fn resize(&mut self, size: Size) {
+    pub(crate) fn resize(&mut self, window: Window) {
         self.hand_over(false);
-        self.command(ScreenCommand::Resize(size));
+        self.command(ScreenCommand::Resize(window));
     }
 
     /// The app has ended: the modes that it has set are over.
@@ -440,8 +440,11 @@ impl WorkerState {
             (ScreenCommand::Draw(id, window, history), _) => {
                 self.draw(id, (window, history), None)?;
             }
-            (ScreenCommand::Resize(size), Some(screen)) => {
-                screen.resize(size);
+            (ScreenCommand::Resize(Window { size, pixels }), Some(screen)) => {
+                if size != self.size {
+                    screen.resize(size);
+                }
+                screen.set_pixels(pixels);
                 if let Some(report) = screen.size_report() {
                     self.events.send(ScreenEvent::Answer(report))?;
                 }
@@ -520,7 +523,7 @@ mod tests {
         }
         commands.send(ScreenCommand::Draw(ID, None, None)).unwrap();
         // This one is behind another size.
-        commands.send(ScreenCommand::Resize(Size { rows: 6, cols: 20 })).unwrap();
+        commands.send(ScreenCommand::Resize(Size { rows: 6, cols: 20 }.into())).unwrap();
         commands.send(ScreenCommand::Draw(ClientId(8), None, None)).unwrap();
         drop(commands);
         while let Some(command) = state.next_command() {
