@@ -18,7 +18,7 @@ use crate::core::screen::query::{Finder, Strip};
 use crate::core::screen::replies::REPLY_LATE;
 use crate::types::limits;
 use crate::types::rights::Right;
-use crate::types::size::Size;
+use crate::types::size::{Size, Window};
 use crate::types::stream::Stream;
 use crate::wire::{Answer, ClientEvent, FrameKind, History, Redraw};
 
@@ -118,7 +118,7 @@ impl Mux {
         session.view = Some(View::Asked);
         terminal.turns.begin(id, uid);
         session.skip(id, &mut self.hub);
-        let window = session.window.map(|window| window.size);
+        let window = session.window.map(Window::size);
         terminal.worker.draw(id, window, session.history);
     }
 
@@ -261,7 +261,7 @@ impl Mux {
         let Some(terminal) = &mut self.terminal else { return };
         let before = terminal.sizes.size();
         let Some(window) = terminal.sizes.due(now) else { return };
-        let size = window.size;
+        let size = window.size();
         // One that is awaited gets this size when it comes.
         if let Some(tty) = self.sources.tty()
             && !tty.is_terminal()

@@ -29,30 +29,49 @@ impl Size {
     }
 }
 
-/// The size of a window in pixels, as far as its terminal tells. Both are at least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pixels {
-    /// Of the whole window.
-    pub width: u16,
-    /// Of the whole window.
-    pub height: u16,
-}
-
 /// The size of a terminal or of a client's window, in characters and in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// In characters.
-    #[serde(flatten)]
-    pub size: Size,
-    /// In pixels, if that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pixels: Option<Pixels>,
+    /// See [`Size`].
+    pub rows: u16,
+    /// See [`Size`].
+    pub cols: u16,
+    /// Pixels; 0 if they are not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub width: u16,
+    /// Pixels; 0 if they are not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub height: u16,
+}
+
+impl Window {
+    /// Its size in characters.
+    pub(crate) fn size(self) -> Size {
+        Size { rows: self.rows, cols: self.cols }
+    }
+
+    /// Whether its size in pixels is known.
+    pub(crate) fn has_pixels(self) -> bool {
+        self.width > 0 && self.height > 0
+    }
+
+    /// Without pixels if a character would have none: programs divide by that.
+    #[must_use]
+    pub(crate) fn checked(self) -> Self {
+        let has_enough = self.width >= self.cols && self.height >= self.rows;
+        if has_enough { self } else { self.size().into() }
+    }
 }
 
 impl From<Size> for Window {
-    fn from(size: Size) -> Self {
-        Self { size, pixels: None }
+    fn from(Size { rows, cols }: Size) -> Self {
+        Self { rows, cols, width: 0, height: 0 }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "for serde")]
+fn is_zero(number: &u16) -> bool {
+    *number == 0
 }
 
 impl FromStr for Size {

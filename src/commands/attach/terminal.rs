@@ -30,7 +30,7 @@ use crate::core::screen::filter::{Filter, Pass};
 use crate::core::screen::restore::Restorer;
 use crate::os::diagnostics::{say, say_on_new_line, say_on_screen};
 use crate::os::print::write_all;
-use crate::types::size::{Pixels, Size, Window};
+use crate::types::size::{Size, Window};
 use crate::types::stream::Stream;
 use crate::types::{escape, limits};
 
@@ -129,13 +129,11 @@ pub(crate) fn size() -> Option<Size> {
     (size.ws_row > 0 && size.ws_col > 0).then_some(Size { rows: size.ws_row, cols: size.ws_col })
 }
 
-/// The same in pixels, too, if the terminal tells.
+/// The same in pixels, too; the mux takes none that cannot be.
 pub(crate) fn window() -> Option<Window> {
     let size = size()?;
     let known = tcgetwinsize(io::stdin()).or_else(|_| tcgetwinsize(io::stdout())).ok()?;
-    let pixels = Pixels { width: known.ws_xpixel, height: known.ws_ypixel };
-    let is_known = pixels.width >= size.cols && pixels.height >= size.rows;
-    Some(Window { size, pixels: is_known.then_some(pixels) })
+    Some(Window { width: known.ws_xpixel, height: known.ws_ypixel, ..size.into() })
 }
 
 /// Whether the terminal understands no escape sequences.

@@ -31,14 +31,14 @@ impl Sizes {
 
     /// The size that the terminal has now.
     pub(crate) fn size(&self) -> Size {
-        self.window.size
+        self.window.size()
     }
 
     /// Whether the terminal is to get another size, or one in pixels for the first time: each change is
     /// a signal for the app.
     pub(crate) fn is_changing(&self) -> bool {
-        let learns = self.window.pixels.is_none() && self.wanted.pixels.is_some();
-        self.wanted.size != self.window.size || learns
+        let learns = !self.window.has_pixels() && self.wanted.has_pixels();
+        self.wanted.size() != self.window.size() || learns
     }
 
     /// The client whose window the terminal has, or gets.
@@ -48,9 +48,10 @@ impl Sizes {
 
     /// A client's window has this size now.
     pub(crate) fn resized(&mut self, id: ClientId, window: Window) {
-        if window.size.is_none() {
+        if window.size().is_none() {
             return;
         }
+        let window = window.checked();
         self.windows.retain(|(other, _)| *other != id);
         self.windows.push((id, window));
         self.wanted = window;
@@ -110,7 +111,6 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::size::Pixels;
     use proptest::prelude::*;
 
     fn size(rows: u16, cols: u16) -> Size {
@@ -120,25 +120,28 @@ mod tests {
     #[test]
     fn pixels_come_with_a_size_or_for_the_first_time() {
         let (a, b) = (ClientId(1), ClientId(2));
-        let pixels = |width| Some(Pixels { width, height: 300 });
-        let window = |pixels| Window { size: size(24, 80), pixels };
+        let window = |width| Window { width, height: 300, ..size(24, 80).into() };
         let (mut sizes, mut now) = (Sizes::new(size(24, 80)), Instant::now());
         let mut due = |sizes: &mut Sizes| {
             now += limits::RESIZE_PAUSE;
             sizes.due(now)
         };
-        sizes.resized(a, window(None));
+        sizes.resized(a, size(24, 80).into());
         assert_eq!(due(&mut sizes), None);
-        sizes.resized(a, window(pixels(800)));
-        assert_eq!(due(&mut sizes), Some(window(pixels(800))));
+        for too_few in [0, 79] {
+            sizes.resized(a, window(too_few));
+            assert_eq!(due(&mut sizes), None);
+        }
+        sizes.resized(a, window(800));
+        assert_eq!(due(&mut sizes), Some(window(800)));
         // Two who type in turns, with other fonts.
-        sizes.resized(b, window(pixels(400)));
+        sizes.resized(b, window(400));
         sizes.typed(a);
         assert_eq!(due(&mut sizes), None);
-        sizes.resized(b, Window { size: size(9, 9), pixels: None });
+        sizes.resized(b, size(9, 9).into());
         assert_eq!(due(&mut sizes), Some(size(9, 9).into()));
         sizes.typed(a);
-        assert_eq!(due(&mut sizes), Some(window(pixels(800))));
+        assert_eq!(due(&mut sizes), Some(window(800)));
     }
 
     #[test]
@@ -148,7 +151,7 @@ mod tests {
         let mut now = Instant::now();
         let mut due = |sizes: &mut Sizes| {
             now += limits::RESIZE_PAUSE;
-            sizes.due(now).map(|window| window.size)
+            sizes.due(now).map(Window::size)
         };
         assert_eq!((due(&mut sizes), sizes.decider()), (None, None));
         sizes.resized(a, size(30, 100).into());
@@ -185,7 +188,7 @@ mod tests {
             for (id, cols, millis) in steps {
                 now += std::time::Duration::from_millis(millis);
                 sizes.resized(ClientId(id), size(2, cols).into());
-                if let Some(Window { size: next, .. }) = sizes.due(now) {
+                if let Some(next) = sizes.due(now).map(Window::size) {
                     prop_assert!(next != before && !next.is_none());
                     prop_assert!(last.is_none_or(|last| now >= last + limits::RESIZE_PAUSE));
                     (last, before) = (Some(now), next);
@@ -193,7 +196,7 @@ mod tests {
             }
             now += limits::RESIZE_PAUSE;
             sizes.due(now);
-            let wanted = sizes.windows.last().map_or(size(1, 1), |(_, window)| window.size);
+            let wanted = sizes.windows.last().map_or(size(1, 1), |(_, window)| window.size());
             prop_assert_eq!((sizes.size(), sizes.due(now)), (wanted, None));
         }
     }

@@ -33,14 +33,13 @@ pub(crate) enum Class {
 /// Sequences of one form with one effect.
 struct Known {
     form: Form,
-    /// What they do, for people.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for docs/sequences.md"))]
+    /// What they do, for docs/sequences.md.
+    #[cfg(test)]
     effect: &'static str,
     class: Class,
 }
 
 /// What is compared of a sequence.
-#[derive(Debug)]
 enum Form {
     /// `CSI`, a marker, numbers, an intermediate byte, and one of these final bytes. 0 is none.
     Control(u8, Numbers, u8, &'static [u8]),
@@ -62,8 +61,15 @@ enum Numbers {
     First(RangeInclusive<u16>),
 }
 
-const fn row(form: Form, effect: &'static str, class: Class) -> Known {
-    Known { form, effect, class }
+const fn row(
+    form: Form,
+    #[cfg_attr(not(test), expect(unused_variables))] effect: &'static str,
+    class: Class,
+) -> Known {
+    #[cfg(test)]
+    return Known { form, effect, class };
+    #[cfg(not(test))]
+    Known { form, class }
 }
 
 use Class::{Clipboard, Drawing, Notify, Other, RestoreTitle, SaveTitle, Title, Unknown};
@@ -162,20 +168,31 @@ pub(super) struct ModeNumber {
     pub(super) number: u16,
     /// The value in a shell's terminal.
     pub(super) usual: bool,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for docs/sequences.md"))]
+    #[cfg(test)]
     effect: &'static str,
 }
 
-const fn private(number: u16, effect: &'static str) -> ModeNumber {
-    ModeNumber { private: true, number, usual: false, effect }
+const fn mode(
+    (private, usual): (bool, bool),
+    number: u16,
+    #[cfg_attr(not(test), expect(unused_variables))] effect: &'static str,
+) -> ModeNumber {
+    #[cfg(test)]
+    return ModeNumber { private, number, usual, effect };
+    #[cfg(not(test))]
+    ModeNumber { private, number, usual }
 }
 
-const fn usual(private: bool, number: u16, effect: &'static str) -> ModeNumber {
-    ModeNumber { private, number, usual: true, effect }
+const fn private(number: u16, effect: &'static str) -> ModeNumber {
+    mode((true, false), number, effect)
+}
+
+const fn usual(is_private: bool, number: u16, effect: &'static str) -> ModeNumber {
+    mode((is_private, true), number, effect)
 }
 
 const fn public(number: u16, effect: &'static str) -> ModeNumber {
-    ModeNumber { private: false, number, usual: false, effect }
+    mode((false, false), number, effect)
 }
 
 /// All known modes, in the order in which they are undone.

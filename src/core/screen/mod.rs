@@ -48,7 +48,7 @@ use super::screen::modes::{Saved, ScreenModes, is_closed};
 use super::screen::query::{PendingQuery, Query};
 use super::screen::scan::{Control, ESC, Piece, Scanner};
 use crate::types::limits;
-use crate::types::size::{Pixels, Size, Window};
+use crate::types::size::{Size, Window};
 
 /// The screen of an app's terminal.
 pub struct Screen {
@@ -188,9 +188,9 @@ impl Screen {
         self.state.modes.resized();
     }
 
-    /// The size of the app's window in pixels, until the next change.
-    pub(crate) fn set_pixels(&mut self, pixels: Option<Pixels>) {
-        self.state.window.pixels = pixels;
+    /// The app's window has its size, and these pixels until the next change.
+    pub(crate) fn set_pixels(&mut self, window: Window) {
+        self.state.window = window;
     }
 
     /// The app's queries since the last call, at most [`limits::QUERIES`].
@@ -207,7 +207,7 @@ impl Screen {
     pub fn size_report(&self) -> Option<Vec<u8>> {
         let State { modes, window, .. } = &self.state;
         // Without pixels, a program that takes the mouse in pixels divides by 0.
-        let is_safe = window.pixels.is_some() || !modes.points_in_pixels();
+        let is_safe = window.has_pixels() || !modes.points_in_pixels();
         (modes.reports_size() && is_safe).then(|| query::size_report(*window).into_bytes())
     }
 

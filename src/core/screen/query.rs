@@ -3,7 +3,7 @@
 use super::known::{Class, class};
 use super::modes::{SIZE_REPORTS, ScreenModes};
 use super::scan::{Control, ENQ, ESC, Piece, Scanner, inner_controls, number, plain_len, string};
-use crate::types::size::{Pixels, Window};
+use crate::types::size::Window;
 use crate::wire::RefusedReport;
 
 /// A query to the terminal.
@@ -57,9 +57,8 @@ pub enum Query {
 const SIZE_REPORT: u16 = 48;
 
 /// The report of a terminal's size in mode [`SIZE_REPORTS`]; pixels that are not known are 0.
-pub(crate) fn size_report(Window { size, pixels }: Window) -> String {
-    let (height, width) = pixels.map_or((0, 0), |pixels| (pixels.height, pixels.width));
-    format!("\x1b[{SIZE_REPORT};{};{};{height};{width}t", size.rows, size.cols)
+pub(crate) fn size_report(Window { rows, cols, width, height }: Window) -> String {
+    format!("\x1b[{SIZE_REPORT};{rows};{cols};{height};{width}t")
 }
 
 /// A query, and the state in which it was made.
@@ -228,7 +227,7 @@ impl PendingQuery {
     /// one, or where the truth is unknown (colours, pixels, names).
     pub(crate) fn answer(&self, window: Window, modes: &ScreenModes) -> Option<Vec<u8>> {
         let (row, col) = self.cursor;
-        let Window { size, pixels } = window;
+        let (Window { rows, cols, width, height }, has_pixels) = (window, window.has_pixels());
         let text = match self.query {
             // A VT220 with colours. Programs know no quirks of this version.
             Query::Attributes => "\x1b[?62;22c".to_owned(),
@@ -238,10 +237,10 @@ impl PendingQuery {
             Query::Cursor => format!("\x1b[{row};{col}R"),
             Query::PrivateStatus(6) => format!("\x1b[?{row};{col}R"),
             Query::Window(what @ (18 | 19)) => {
-                format!("\x1b[{};{};{}t", what - 10, size.rows, size.cols)
+                format!("\x1b[{};{};{}t", what - 10, rows, cols)
             }
             Query::Mode(private, number) => {
-                let state = match modes.reported(private, number, pixels.is_some()) {
+                let state = match modes.reported(private, number, has_pixels) {
                     None => 0,
                     Some(true) => 1,
                     Some(false) => 2,
@@ -255,12 +254,10 @@ impl PendingQuery {
             }
             Query::Keyboard => format!("\x1b[?{}u", modes.keyboard()),
             // Of the window, and of a character.
-            Query::Window(14) => {
-                pixels.map(|Pixels { width, height }| format!("\x1b[4;{height};{width}t"))?
+            Query::Window(14) if has_pixels => format!("\x1b[4;{height};{width}t"),
+            Query::Window(16) if has_pixels => {
+                format!("\x1b[6;{};{}t", height / rows, width / cols)
             }
-            Query::Window(16) => pixels.map(|Pixels { width, height }| {
-                format!("\x1b[6;{};{}t", height / size.rows, width / size.cols)
-            })?,
             Query::Sizes => size_report(window),
             _ => return None,
         };

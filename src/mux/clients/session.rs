@@ -82,7 +82,7 @@ impl SessionSide {
 
     /// Whether its window has the terminal's size, so that it can show the app's bytes unchanged.
     pub(crate) fn fits(&self, size: Option<Size>) -> bool {
-        self.window.is_none() || self.window.map(|window| window.size) == size
+        self.window.is_none() || self.window.map(Window::size) == size
     }
 
     /// Queues an event after the app's earlier output; the oldest one is dropped if there are too

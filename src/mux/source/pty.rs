@@ -124,12 +124,16 @@ fn new_master() -> io::Result<OwnedFd> {
 
 /// Sets the size of the terminal; the app is notified if it changed. A size of zero rows or columns
 /// is ignored.
-pub(crate) fn resize(master: impl AsFd, Window { size, pixels }: Window) -> io::Result<()> {
-    if size.is_none() {
+pub(crate) fn resize(master: impl AsFd, window: Window) -> io::Result<()> {
+    if window.size().is_none() {
         return Ok(());
     }
-    let (ws_xpixel, ws_ypixel) = pixels.map_or((0, 0), |pixels| (pixels.width, pixels.height));
-    let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel, ws_ypixel };
+    let size = Winsize {
+        ws_row: window.rows,
+        ws_col: window.cols,
+        ws_xpixel: window.width,
+        ws_ypixel: window.height,
+    };
     Ok(rustix::termios::tcsetwinsize(master, size)?)
 }
 

@@ -440,11 +440,12 @@ impl WorkerState {
             (ScreenCommand::Draw(id, window, history), _) => {
                 self.draw(id, (window, history), None)?;
             }
-            (ScreenCommand::Resize(Window { size, pixels }), Some(screen)) => {
+            (ScreenCommand::Resize(window), Some(screen)) => {
+                let size = window.size();
                 if size != self.size {
                     screen.resize(size);
                 }
-                screen.set_pixels(pixels);
+                screen.set_pixels(window);
                 if let Some(report) = screen.size_report() {
                     self.events.send(ScreenEvent::Answer(report))?;
                 }

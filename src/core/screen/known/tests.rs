@@ -4,7 +4,7 @@ use super::*;
 use crate::core::screen::modes::ScreenModes;
 use crate::core::screen::query::{PendingQuery, Query};
 use crate::core::screen::scan::Piece;
-use crate::types::size::{Pixels, Size, Window};
+use crate::types::size::{Size, Window};
 
 const PAGE: &str = include_str!("../../../../docs/sequences.md");
 /// Sequences with these numbers show whether something lasts, or is asked.
@@ -98,8 +98,7 @@ fn passes(class: Class) -> &'static str {
 
 /// Whether the samples change what is undone, and who answers what they ask.
 fn row_of(known: &Known) -> String {
-    let pixels = Some(Pixels { width: 800, height: 480 });
-    let window = Window { size: Size::DEFAULT, pixels };
+    let window = Window { width: 800, height: 480, ..Size::DEFAULT.into() };
     let (mut is_undone, mut asks, mut is_answered) = (false, false, false);
     for sample in samples(&known.form) {
         let piece = Piece::Sequence(sample.as_bytes());
