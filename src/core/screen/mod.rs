@@ -290,14 +290,20 @@ impl Screen {
         out.push_str("\x1b[?25l");
         out.push_str(CLEAR);
         out.push_str(&set_tabs(model, window.cols));
-        let set_title = |title: &str| format!("\x1b]2;{title}\x1b\\");
         if !titles.is_empty() {
             // Those of the redraw before. The filter keeps the title from before attach.
             out.push_str(&RESTORE_TITLE.repeat(TITLES.into()));
-            out.extend(titles.iter().map(|title| set_title(title) + SAVE_TITLE));
         }
-        if !title.is_empty() || !titles.is_empty() {
-            out.push_str(&set_title(title));
+        // Until the app sets one, the window has its own: programs with full screens save that.
+        let mut has_title = false;
+        for (at, title) in titles.iter().chain([title]).enumerate() {
+            has_title |= !title.is_empty();
+            if has_title {
+                let _ = write!(out, "\x1b]2;{title}\x1b\\");
+            }
+            if at < titles.len() {
+                out.push_str(SAVE_TITLE);
+            }
         }
         let mut top = 0;
         if model.is_alternate() {

@@ -299,6 +299,20 @@ fn parts() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// A program with a full screen saves the title of the window, which is not the app's.
+#[test]
+fn a_redraw_leaves_a_title_that_the_app_has_only_saved() {
+    let window = Size { rows: 4, cols: 20 };
+    let (mut app, mut viewer) = (Screen::new(window), Screen::new(window));
+    app.process(b"\x1b[?1049h\x1b[22;0;0t");
+    viewer.process(b"\x1b]2;mine\x07");
+    let (mut filter, mut memory) = (Filter::new("title".parse().unwrap()), Vec::new());
+    for _ in 0..3 {
+        viewer.process(filter.read(&app.redraw(window), &mut memory));
+        assert_eq!(viewer.shown().title.as_deref(), Some("mine"));
+    }
+}
+
 /// A terminal behind the filter, which shows the screen of another one, restores the title that the app
 /// has saved there, however often it is redrawn.
 #[test]
