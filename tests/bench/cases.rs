@@ -194,7 +194,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "key echo",
         kind: Kind::Echo,
-        tools: &[Session, Iottymux, Dtach, Conmon, NoMux],
+        tools: &[Session, Iottymux, Other, Dtach, Conmon, NoMux],
         targets: &[
             at_most(Session, Metric::P50, Some(Dtach), 1.1),
             at_most(Session, Metric::P99, Some(Dtach), 1.2),
