@@ -163,8 +163,7 @@ fn screen(text: &[u8], at_once: usize) {
 
 /// Input of a person, or pasted, and now and then the first detach key, which goes on.
 fn keys(typed: &[u8], at_once: usize) {
-    let Ok(keys) = Keys::new(&Sequence::default(), &Sequence::none(), true) else { return };
-    let mut matcher = Matcher::new(keys);
+    let mut matcher = Matcher::new(Keys::new(&Sequence::default(), true));
     let now = Instant::now();
     let mut out = Vec::new();
     let turns = TURNS * 64 * 1024 / typed.len() / if at_once == 1 { 16 } else { 1 };

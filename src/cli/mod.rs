@@ -348,18 +348,6 @@ pub(crate) struct KeyArgs {
         default_value = "ctrl-p,ctrl-q"
     )]
     pub(crate) detach_keys: Sequence,
-    /// Keys that suspend attach, like ^Z in a shell.
-    ///
-    /// In the syntax of --detach-keys. Default: no keys. `fg` resumes attach.
-    #[arg(
-        long,
-        hide_short_help = true,
-        value_name = "KEYS",
-        env = "IOTTYMUX_SUSPEND_KEY",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) suspend_key: Sequence,
 }
 
 #[derive(Debug, Args)]

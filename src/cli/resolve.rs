@@ -9,10 +9,9 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::values::{LogTime, Tail};
 use super::{
-    AloneArgs, AttachArgs, ContainerArgs, ControlArgs, KeyArgs, LogArgs, LogsArgs, MuxArgs,
-    RequestArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
+    AloneArgs, AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs,
+    RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
-use crate::commands::attach::keys::Keys;
 use crate::commands::attach::mode::AttachMode;
 use crate::commands::keeper::{CommandApp, KeepRequest};
 use crate::commands::{attach, logs, status};
@@ -216,8 +215,7 @@ fn check_run(args: &RunArgs) -> Result<()> {
     if !args.tty && args.size.is_some() {
         bail!("--size requires --tty: only a terminal has a size");
     }
-    check_recording(&args.terminal)?;
-    check_keys(&args.keys)
+    check_recording(&args.terminal)
 }
 
 fn check_recording(args: &TerminalArgs) -> Result<()> {
@@ -255,7 +253,6 @@ pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::A
         reconnect: limits::RECONNECT,
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
-        suspend_key: args.keys.suspend_key.clone(),
         ..plain
     })
 }
@@ -334,14 +331,8 @@ pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<Control
     })
 }
 
-/// Whether the keys of a person can all be typed.
-fn check_keys(args: &KeyArgs) -> Result<()> {
-    Keys::new(&args.detach_keys, &args.suspend_key, true).map(drop).map_err(|why| anyhow!(why))
-}
-
 /// The request of `attach`.
 pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachRequest> {
-    check_keys(&args.keys)?;
     if matches!(&args.mode, AttachMode::Only(wanted) if wanted.input.is_none()) {
         let AloneArgs { exclusive, take_over } = args.alone;
         let needs_input = [
@@ -370,7 +361,6 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
         history: !args.no_history,
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
-        suspend_key: args.keys.suspend_key.clone(),
         guard: !args.guard.no_guard,
         passes_signals: false,
         keeper: None,

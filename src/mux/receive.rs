@@ -350,13 +350,6 @@ impl Mux {
         let error = self.may_ask(id, &request).and_then(|()| match request {
             ControlRequest::Detach { client } => self.detach(ClientId(client)),
             ControlRequest::Resize(size) => self.ask_size(id, size),
-            ControlRequest::LetGo if self.input.queue.only() != Some(id) => {
-                Err(anyhow!("it does not type alone"))
-            }
-            ControlRequest::LetGo => {
-                self.reserve(None);
-                Ok(())
-            }
             ControlRequest::Ended(status) => {
                 self.report_event(LifecycleEvent::Ended(status));
                 Ok(())

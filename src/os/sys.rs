@@ -152,18 +152,6 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     done == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-/// Suspends this process with SIGTSTP, and returns when it continues. Returns at once without a
-/// shell that could resume it: then the kernel does not stop it.
-pub(crate) fn suspend() -> io::Result<()> {
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: no handler is installed.
-    let caught = unsafe { sigaction(Signal::SIGTSTP, &default) }?;
-    raise(Signal::SIGTSTP)?;
-    // SAFETY: the handler is the one that was there before.
-    unsafe { sigaction(Signal::SIGTSTP, &caught) }?;
-    Ok(())
-}
-
 /// Zeroed memory of this size behind a descriptor: it lives as long as a process or systemd has the
 /// descriptor. Its size is fixed. `name` is for people.
 pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {

@@ -548,9 +548,6 @@ pub enum ControlRequest {
     /// Reopen the log files; the answer comes when the new ones are open.
     #[serde(rename = "reopen-logs")]
     ReopenLogs,
-    /// Release the lock; only from its holder.
-    #[serde(rename = "let-go")]
-    LetGo,
     /// To know that the app has ended so; from the app's unit.
     Ended(AppStatus),
     /// To know that the app has been started; from the app's unit.
@@ -579,7 +576,6 @@ impl fmt::Display for ControlRequest {
             Self::Detach { client } => write!(f, "asks to detach client {client}"),
             Self::Resize(Size { rows, cols }) => write!(f, "asks for a terminal of {rows}x{cols}"),
             Self::ReopenLogs => f.write_str("asks to reopen the logs"),
-            Self::LetGo => f.write_str("lets all type again"),
             Self::Ended(status) => write!(f, "reports that the app has ended {status}"),
             Self::Started(Started { pid }) => write!(f, "reports that the app runs as pid={pid}"),
             Self::Vanished => f.write_str("reports that the app has ended, nobody knows how"),

@@ -74,30 +74,6 @@ fn the_lines_above_the_screen_come_first_and_nothing_is_wiped() {
     }
 }
 
-/// Text of the shell stays, too.
-#[test]
-fn what_the_shell_shows_while_attach_is_suspended_is_not_wiped() {
-    let Some(tmux) = Tmux::start() else { return };
-    let rig = Rig::new();
-    let _mux = rig.mux(["tty", "--app", APP, "--size", "10x150"]);
-    let mut app = rig.slave();
-    app.write_all(b"app 1\r\n").unwrap();
-    let line = "set -m; ATTACH --suspend-key ctrl-z; seq -f 'back %g' 12; fg";
-    let window = shell(&tmux, &rig, line);
-    window.wait_for("app 1");
-    window.press(&["C-z"]);
-    eventually("the app is shown again", || {
-        let shown = lines(&window);
-        shown.iter().any(|line| line == "back 12")
-            && window.text().contains("app 1")
-            && !window.text().contains("back 12")
-    });
-    let shown = lines(&window);
-    for line in [numbered("shell", 1..=25), numbered("back", 1..=12)].concat() {
-        assert!(shown.contains(&line), "{line} in {shown:?}");
-    }
-}
-
 #[test]
 fn a_terminal_without_a_log_has_lines_for_logs() {
     let rig = Rig::new();

@@ -476,7 +476,6 @@ fn nobody_waits_for_a_viewer() {
     crate::pattern::write(rig.writer("stdout"), 8 << 20);
 }
 
-/// Not as one that was suspended at its terminal: nobody told the mux.
 #[test]
 fn a_holder_that_is_stopped_keeps_the_lock_until_another_takes_it() {
     let rig = Rig::new();

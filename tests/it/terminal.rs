@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use rustix::termios::tcgetwinsize;
 
 use crate::proc::{Proc, eventually};
@@ -276,27 +277,32 @@ fn nothing_of_the_app_comes_after_the_terminal_was_put_back() {
     }
 }
 
-/// Nobody could wake it up: it leads its session.
+/// As by `kill -STOP %1` and `fg`: meanwhile the shell has set its own modes, and has shown its lines.
 #[test]
-fn without_a_shell_to_go_back_to_it_is_not_suspended() {
-    let mut desk = Desk::new(&["--suspend-key", "ctrl-z"]);
+fn a_terminal_that_the_shell_has_had_is_raw_again_and_redrawn() {
+    let mut desk = Desk::new(&[]);
     let screens = || desk.local.shown.so_far().matches("\x1b[2H\x1b[J").count();
     let before = screens();
-    desk.attach.signal(Signal::SIGTSTP);
-    // For a moment the terminal has its own modes, and takes such keys for itself.
+    desk.attach.signal(Signal::SIGSTOP);
+    desk.attach.wait_stopped();
+    let mut modes = tcgetattr(&desk.local.slave).unwrap();
+    modes.local_flags |= LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG;
+    tcsetattr(&desk.local.slave, SetArg::TCSANOW, &modes).unwrap();
+    assert!(!desk.local.is_raw());
+    desk.attach.signal(Signal::SIGCONT);
     eventually("the screen is drawn again", || screens() > before);
-    desk.local.press(b"a\x1ab");
-    desk.assert_typed(b"ab");
     eventually("the terminal is raw", || desk.local.is_raw());
+    desk.local.press(b"a\x1ab");
+    desk.assert_typed(b"a\x1ab");
 }
 
 /// A line says what the keys are; the app gets its answers meanwhile, and the keys behind.
 #[test]
 fn the_keys_are_a_line_over_the_app() {
-    let mut desk = Desk::new(&["--detach-keys", "ctrl-],q", "--suspend-key", "ctrl-z"]);
+    let mut desk = Desk::new(&["--detach-keys", "ctrl-],q"]);
     desk.local.press(b"a\x1d?");
-    let line = "iottymux: ctrl-] q leaves; ctrl-z suspends; iottymux status demo shows the clients";
-    desk.local.shown.wait_for(&line[..79]);
+    let line = "iottymux: ctrl-] q leaves; iottymux status demo shows the clients";
+    desk.local.shown.wait_for(line);
     desk.app.write_all(b"\x1b[6n").unwrap();
     desk.local.shown.wait_for("\x1b[6n");
     desk.local.press(b"\x1b[1;1Rb");
@@ -304,22 +310,6 @@ fn the_keys_are_a_line_over_the_app() {
     desk.local.press(b"\x1dq");
     assert_eq!(desk.attach.ends(), 0);
     assert!(desk.local.is_as_before());
-}
-
-#[test]
-fn keys_that_hide_each_other_are_refused() {
-    let rig = Rig::new();
-    let _mux = rig.tty();
-    let mut attach = rig.attach(&["--suspend-key", "ctrl-p"]);
-    let mut run =
-        rig.run(&["run", "--app", "other", "--attach", "--suspend-key", "ctrl-p", "--", "true"]);
-    for (refused, command) in [(&mut attach, "attach"), (&mut run, "run")] {
-        assert_eq!(refused.ends(), 2);
-        let why = "the detach keys ctrl-p ctrl-q and the suspend keys ctrl-p conflict: one begins \
-                   the other";
-        let said = format!("iottymux: {why}; try iottymux {command} --help\n");
-        assert_eq!(refused.stderr.text(), said);
-    }
 }
 
 #[test]
@@ -383,17 +373,6 @@ fn a_viewer_gets_no_right_to_type_at_the_end() {
         other.ends();
         assert!(!other.stderr.text().contains("again"), "{}", other.stderr.text());
     }
-}
-
-/// It may be away for long; whether it really is, is not its choice.
-#[test]
-fn a_suspended_client_lets_others_type() {
-    let desk = Desk::new(&["--exclusive"]);
-    let other = desk.rig.attach(&[]);
-    other.stderr.wait_for("you cannot type");
-    desk.attach.signal(Signal::SIGTSTP);
-    other.stderr.wait_for("you can type again");
-    desk.local.shown.wait_for("you no longer type alone");
 }
 
 /// A mux that does not go on for the one before has a screen of its own; what is told of that is not wiped

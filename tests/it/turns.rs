@@ -535,7 +535,7 @@ fn a_sent_line_and_its_return_come_apart_to_a_raw_terminal() {
     assert_eq!((read(&mut app), send.ends()), ("line\n".to_owned(), 0));
 }
 
-/// A terminal whose person has suspended attach, whose connection hangs, or that understands no sequences
+/// A terminal whose attach is stopped, whose connection hangs, or that understands no sequences
 /// answers nothing: the app is answered in its place, and what comes later is not typed into it.
 #[test]
 fn an_app_is_answered_where_the_clients_terminal_does_not() {

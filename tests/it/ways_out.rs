@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use iottymux::types::size::Size;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
+use nix::sys::termios::{FlowArg, tcflow};
 use nix::unistd::Pid;
 
 use crate::person::size_of;
@@ -21,15 +21,6 @@ const CHANGES: &str = "\x1b[?1049h\x1b[?1h\x1b=\x1b[?1000;1002;1003;1006h\x1b[?1
 const SIZE: Size = Size { rows: 30, cols: 90 };
 const KEYS: [&str; 2] = ["C-p", "C-q"];
 
-/// What is run at the terminal. `ATTACH` is replaced.
-enum Line {
-    /// This, to its end.
-    Runs(&'static str),
-    /// This as a job, which is suspended once.
-    IsSuspended(&'static str),
-}
-use Line::{IsSuspended, Runs};
-
 struct Scene {
     rig: Rig,
     mux: Proc,
@@ -43,8 +34,9 @@ struct Scene {
 }
 
 impl Scene {
-    /// An attach by this line, to an app that has changed the screen. With `run` the app is a command.
-    fn new(tmux: Tmux, line: &Line, run: bool) -> Self {
+    /// An attach by this line, in which `ATTACH` is replaced, to an app that has changed the screen.
+    /// With `run` the app is a command.
+    fn new(tmux: Tmux, line: &str, run: bool) -> Self {
         let rig = Rig::new();
         let app =
             "stty -echo; printf '%s' \"$1\"; read how; [ $how = kill ] && kill -9 $$; exit $how";
@@ -66,17 +58,8 @@ impl Scene {
             rig.tty()
         };
         let app = (!run).then(|| rig.slave());
-        let attach = |line: &str| {
-            let attach = format!("{} attach --app {APP}", env!("CARGO_BIN_EXE_iottymux"));
-            line.replace("ATTACH", &attach)
-        };
-        let line = match line {
-            Runs(line) => attach(line),
-            IsSuspended(line) => format!(
-                "set -m\n{}\nstty -a >suspended\nprintf '%s\\n' 'is suspended'\nread go\nfg >fg",
-                attach(line)
-            ),
-        };
+        let attach = format!("{} attach --app {APP}", env!("CARGO_BIN_EXE_iottymux"));
+        let line = line.replace("ATTACH", &attach);
         let (state, dir) = (rig.state(), tmux.file(""));
         let script = format!(
             "export IOTTYMUX_STATE_DIR={} IOTTYMUX_RECONNECT=0\ncd {}\nstty -a >before\n{line}\necho $? >code\nstty -a >after\nprintf '%s\\n' 'it is over'\n\
@@ -176,21 +159,6 @@ impl Scene {
             self.assert_screen("it is over");
         }
     }
-
-    /// It is suspended, and then the app's again, all by the shell's job control.
-    fn suspended(&mut self) {
-        self.window.wait_for("is suspended");
-        self.assert_modes("suspended");
-        self.assert_screen("is suspended");
-        self.window.press(&["Enter"]);
-        let terminal = self.window.terminal();
-        eventually("the terminal is raw again", || {
-            !tcgetattr(&terminal).unwrap().local_flags.contains(LocalFlags::ICANON)
-        });
-        self.window.press(&["k"]);
-        self.assert_typed("k");
-        self.detach();
-    }
 }
 
 /// Whether this mode was set last, alone or among others.
@@ -206,42 +174,35 @@ fn is_set(mode: &str, shown: &str) -> bool {
 type Act = fn(&mut Scene);
 
 /// What is run, whether the app is a command, what happens, and with which code it ends.
-const WAYS: &[(&str, Line, bool, Act, i32)] = &[
-    ("the app ends", Runs("ATTACH"), true, |s| s.answer("0"), 0),
-    ("the app fails", Runs("ATTACH"), true, |s| s.answer("3"), 3),
-    ("the app is killed", Runs("ATTACH"), true, |s| s.answer("kill"), 137),
-    ("detached", Runs("ATTACH"), false, |s| s.detach(), 0),
-    ("detached in the C locale", Runs("LC_ALL=C ATTACH"), false, |s| s.detach(), 0),
-    ("detached in UTF-8", Runs("LC_ALL=C.UTF-8 ATTACH"), false, |s| s.detach(), 0),
-    ("SIGTERM", Runs("ATTACH"), false, |s| s.kill(Signal::SIGTERM), 143),
-    ("SIGHUP", Runs("ATTACH"), false, |s| s.kill(Signal::SIGHUP), 129),
-    ("SIGINT", Runs("ATTACH"), false, |s| s.kill(Signal::SIGINT), 130),
-    ("SIGQUIT", Runs("ATTACH"), false, |s| s.kill(Signal::SIGQUIT), 131),
-    ("the mux is killed", Runs("ATTACH"), false, |s| s.mux.signal(Signal::SIGKILL), 125),
-    ("the mux ends", Runs("ATTACH"), false, |s| s.mux.signal(Signal::SIGTERM), 0),
-    ("another mux comes", Runs("ATTACH --reconnect 60"), false, another_mux, 124),
-    ("the mux is stopped", Runs("ATTACH"), false, stopped_mux, 0),
-    ("detached by request", Runs("ATTACH"), false, by_request, 0),
-    ("taken over", Runs("ATTACH --exclusive"), false, taken_over, 0),
-    ("suspended by SIGTSTP", IsSuspended("ATTACH"), false, suspended_by_signal, 0),
+const WAYS: &[(&str, &str, bool, Act, i32)] = &[
+    ("the app ends", "ATTACH", true, |s| s.answer("0"), 0),
+    ("the app fails", "ATTACH", true, |s| s.answer("3"), 3),
+    ("the app is killed", "ATTACH", true, |s| s.answer("kill"), 137),
+    ("detached", "ATTACH", false, |s| s.detach(), 0),
+    ("detached in the C locale", "LC_ALL=C ATTACH", false, |s| s.detach(), 0),
+    ("detached in UTF-8", "LC_ALL=C.UTF-8 ATTACH", false, |s| s.detach(), 0),
+    ("SIGTERM", "ATTACH", false, |s| s.kill(Signal::SIGTERM), 143),
+    ("SIGHUP", "ATTACH", false, |s| s.kill(Signal::SIGHUP), 129),
+    ("SIGINT", "ATTACH", false, |s| s.kill(Signal::SIGINT), 130),
+    ("SIGQUIT", "ATTACH", false, |s| s.kill(Signal::SIGQUIT), 131),
+    ("the mux is killed", "ATTACH", false, |s| s.mux.signal(Signal::SIGKILL), 125),
+    ("the mux ends", "ATTACH", false, |s| s.mux.signal(Signal::SIGTERM), 0),
+    ("another mux comes", "ATTACH --reconnect 60", false, another_mux, 124),
+    ("the mux is stopped", "ATTACH", false, stopped_mux, 0),
+    ("detached by request", "ATTACH", false, by_request, 0),
+    ("taken over", "ATTACH --exclusive", false, taken_over, 0),
+    // ^Z would leave a terminal that nobody has restored.
     (
-        "suspended by its key",
-        IsSuspended("ATTACH --suspend-key ctrl-z"),
+        "^Z and ^C, only looking",
+        "set -m; trap : INT; ATTACH --read-only",
         false,
-        suspended_by_key,
-        0,
-    ),
-    (
-        "^C, only looking",
-        Runs("trap : INT; ATTACH --read-only"),
-        false,
-        |s| s.window.press(&["C-c"]),
+        |s| s.window.press(&["C-z", "C-c"]),
         130,
     ),
-    ("no input", Runs("ATTACH </dev/null"), false, by_request, 0),
-    ("input closed", Runs("ATTACH <&-"), false, by_request, 0),
-    ("under script(1)", Runs("script -qec 'ATTACH' /dev/null"), false, |s| s.detach(), 0),
-    ("input from a pipe", Runs("head -1 | ATTACH"), true, |s| s.answer("3"), 3),
+    ("no input", "ATTACH </dev/null", false, by_request, 0),
+    ("input closed", "ATTACH <&-", false, by_request, 0),
+    ("under script(1)", "script -qec 'ATTACH' /dev/null", false, |s| s.detach(), 0),
+    ("input from a pipe", "head -1 | ATTACH", true, |s| s.answer("3"), 3),
 ];
 
 fn another_mux(scene: &mut Scene) {
@@ -270,27 +231,14 @@ fn taken_over(scene: &mut Scene) {
     scene.detach();
 }
 
-fn suspended_by_signal(scene: &mut Scene) {
-    scene.kill(Signal::SIGTSTP);
-    scene.suspended();
-}
-
-fn suspended_by_key(scene: &mut Scene) {
-    scene.window.press(&["C-z"]);
-    scene.suspended();
-}
-
-/// What is told then is there behind the screen that is drawn, and stays.
+/// What is told is there behind a screen that is drawn, and stays.
 #[test]
-fn after_the_screen_the_only_typist_learns_that_all_type() {
+fn what_is_told_stays_over_other_screens() {
     let Some(tmux) = Tmux::start() else { return };
-    let mut scene = Scene::new(tmux, &IsSuspended("ATTACH --exclusive"), false);
+    let mut scene = Scene::new(tmux, "ATTACH", false);
     scene.change();
-    scene.kill(Signal::SIGTSTP);
-    scene.window.wait_for("is suspended");
-    scene.window.press(&["Enter"]);
-    scene.window.wait_for("you no longer type alone");
-    // Other screens do not wipe it away.
+    scene.others.push(scene.rig.attach(&["--take-over"]));
+    scene.window.wait_for("you cannot type");
     for (size, text) in [(Size { rows: 20, ..SIZE }, "more"), (SIZE, "and more")] {
         scene.window.resize(size);
         // tmux takes its time.
@@ -298,7 +246,7 @@ fn after_the_screen_the_only_typist_learns_that_all_type() {
         eventually("it is", || size_of(&terminal).0 == size.rows);
         write!(scene.app.as_mut().unwrap(), "\x1b[5H{text}").unwrap();
         scene.window.wait_for(text);
-        scene.window.wait_for("you no longer type alone");
+        scene.window.wait_for("you cannot type");
     }
     scene.detach();
     scene.assert_over(0, true);
@@ -308,7 +256,7 @@ fn after_the_screen_the_only_typist_learns_that_all_type() {
 #[test]
 fn our_lines_do_not_move_with_those_of_the_app() {
     let Some(tmux) = Tmux::start() else { return };
-    let mut scene = Scene::new(tmux, &Runs("ATTACH"), false);
+    let mut scene = Scene::new(tmux, "ATTACH", false);
     eventually("it is attached", || scene.client().is_some());
     scene.app.as_mut().unwrap().write_all(b"\r\n\ntyped and not ended").unwrap();
     scene.window.wait_for("ended");
@@ -341,7 +289,7 @@ fn the_terminal_is_as_before() {
 #[test]
 fn the_terminal_is_stopped() {
     let Some(tmux) = Tmux::start() else { return };
-    let mut scene = Scene::new(tmux, &Runs("ATTACH"), false);
+    let mut scene = Scene::new(tmux, "ATTACH", false);
     scene.change();
     let terminal = scene.window.terminal();
     tcflow(&terminal, FlowArg::TCOOFF).unwrap();
@@ -354,7 +302,7 @@ fn the_terminal_is_stopped() {
 #[test]
 fn the_terminal_is_gone() {
     let Some(tmux) = Tmux::start() else { return };
-    let mut scene = Scene::new(tmux, &Runs("ATTACH"), false);
+    let mut scene = Scene::new(tmux, "ATTACH", false);
     scene.change();
     scene.window.close();
     eventually("it has ended", || scene.is_gone());
@@ -364,7 +312,7 @@ fn the_terminal_is_gone() {
 #[test]
 fn there_is_nothing_to_attach_to() {
     let Some(tmux) = Tmux::start() else { return };
-    Scene::new(tmux, &Runs("ATTACH --mode stdout"), false).assert_over(1, true);
+    Scene::new(tmux, "ATTACH --mode stdout", false).assert_over(1, true);
 }
 
 /// What is shown goes elsewhere: the keys are the app's still, and the terminal has nothing to undo but
@@ -372,7 +320,7 @@ fn there_is_nothing_to_attach_to() {
 #[test]
 fn the_output_is_closed() {
     let Some(tmux) = Tmux::start() else { return };
-    let mut scene = Scene::new(tmux, &Runs("ATTACH | head -c 5 >head"), false);
+    let mut scene = Scene::new(tmux, "ATTACH | head -c 5 >head", false);
     scene.window.press(&["k", "C-p", "?"]);
     scene.assert_typed("k\x10?");
     scene.app.as_mut().unwrap().write_all(CHANGES.as_bytes()).unwrap();
@@ -384,7 +332,7 @@ fn the_output_is_closed() {
 #[test]
 fn tab_stops_title_colours_and_links_are_as_before() {
     let Some(tmux) = Tmux::start() else { return };
-    let mut scene = Scene::new(tmux, &Runs("ATTACH --pass title"), false);
+    let mut scene = Scene::new(tmux, "ATTACH --pass title", false);
     let known = |scene: &Scene| {
         let asked = "#{pane_tabs} #{pane_title}";
         scene.window.run(&["display-message", "-p"], &[asked])
@@ -408,7 +356,7 @@ fn tab_stops_title_colours_and_links_are_as_before() {
 #[test]
 fn the_output_is_a_pipe() {
     let Some(tmux) = Tmux::start() else { return };
-    let mut scene = Scene::new(tmux, &Runs("ATTACH | cat >shown"), false);
+    let mut scene = Scene::new(tmux, "ATTACH | cat >shown", false);
     scene.app.as_mut().unwrap().write_all(CHANGES.as_bytes()).unwrap();
     let shown = || fs::read_to_string(scene.tmux.file("shown")).unwrap_or_default();
     eventually("all is in the pipe", || shown() == CHANGES);
@@ -421,8 +369,8 @@ fn the_output_is_a_pipe() {
 #[test]
 fn there_is_no_terminal_at_either_end() {
     let Some(tmux) = Tmux::start() else { return };
-    let line = Runs("printf 'a\\020\\021\\020?b' >keys; ATTACH <keys >shown 2>said");
-    let mut scene = Scene::new(tmux, &line, false);
+    let line = "printf 'a\\020\\021\\020?b' >keys; ATTACH <keys >shown 2>said";
+    let mut scene = Scene::new(tmux, line, false);
     scene.assert_typed("a\x10\x11\x10?b");
     scene.app.as_mut().unwrap().write_all(CHANGES.as_bytes()).unwrap();
     let shown = || fs::read_to_string(scene.tmux.file("shown")).unwrap_or_default();

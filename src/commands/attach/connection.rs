@@ -13,7 +13,7 @@ use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::size::Window;
 use crate::types::stream::Epoch;
-use crate::wire::{ControlRequest, FrameKind, HEADER};
+use crate::wire::{FrameKind, HEADER};
 
 /// The connection, if there is one, and its state.
 #[derive(Debug, Default)]
@@ -109,20 +109,10 @@ impl Connection {
 
     /// Reports the window. Whether there is an uplink; a raw socket reports nothing.
     pub(crate) fn resize(&mut self, window: Window) -> bool {
-        self.push_frame(&FrameKind::Resize.message(&window));
-        self.is_up()
-    }
-
-    /// Sends a request to the mux; whether there is a session for it.
-    pub(crate) fn request(&mut self, request: &ControlRequest) -> bool {
-        self.push_frame(&FrameKind::Request.message(request));
-        self.is_session()
-    }
-
-    fn push_frame(&mut self, frame: &[u8]) {
         if let Some(uplink) = self.uplink.as_mut().filter(|uplink| uplink.is_session()) {
-            uplink.unsent.extend_from_slice(frame);
+            uplink.unsent.extend_from_slice(&FrameKind::Resize.message(&window));
         }
+        self.is_up()
     }
 }
 

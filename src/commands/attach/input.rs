@@ -15,10 +15,9 @@ use super::keys::{KeyCommand, Keys, Matcher};
 use super::sent::{SentInput, UnknownInput};
 use super::{Attached, Leave, lines, terminal};
 use crate::os::files::enlarge_pipe;
-use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::limits;
-use crate::wire::{Answer, ControlRequest, Exclusive, InputId, InputIdentity, InputPosition};
+use crate::wire::{Exclusive, InputId, InputIdentity, InputPosition};
 
 /// Bytes of a program's input that `attach` has read and the mux has not acknowledged. More than
 /// the mux and the socket hold, so that a program waits for the app alone.
@@ -168,11 +167,6 @@ impl LocalInput {
             _ => return None,
         }
         Some(types)
-    }
-
-    /// Whether only we type.
-    fn types_alone(&self) -> bool {
-        self.state == InputState::Open && self.exclusive.is_some()
     }
 
     /// The number of bytes that may be read now, when `unsent` wait for the mux. Without a mux, or
@@ -334,42 +328,11 @@ impl Attached<'_> {
                 self.say(&format!("detached from app {}{but}", self.name()));
                 return Err(self.finish(Exit::Done));
             }
-            // The whole job, as the terminal does it; the signal comes to us, too.
-            KeyCommand::Suspend => {
-                kill(Pid::from_raw(0), Signal::SIGTSTP).context("cannot suspend")?;
-            }
             KeyCommand::Help => {
                 let help = lines::help(self.name(), self.input.keys.keys());
                 self.say(&help);
             }
         }
-        Ok(())
-    }
-
-    /// The mux has answered that it lets others type, our only request.
-    pub(crate) fn on_answer(&mut self, answer: &Answer) {
-        let result = match &answer.error {
-            Some(why) => format!("refused: {}", escape::line(why)),
-            None => "you no longer type alone".to_owned(),
-        };
-        if answer.error.is_none() {
-            self.input.exclusive = None;
-        }
-        self.say(&format!("attached to app {}: {result}", self.name()));
-    }
-
-    /// Lets others type while we are suspended.
-    pub(crate) fn release_exclusive(&mut self) {
-        if self.input.types_alone() && self.connection.request(&ControlRequest::LetGo) {
-            // The rest is sent when we are back.
-            self.connection.flush();
-        }
-    }
-
-    /// Takes the terminal back after a suspension.
-    pub(crate) fn come_back(&mut self) -> Result<()> {
-        terminal::resume().context("cannot set up the local terminal")?;
-        self.redraw();
         Ok(())
     }
 }

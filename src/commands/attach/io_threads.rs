@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use serde::de::DeserializeOwned;
-use signal_hook::consts::{SIGCONT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use super::dial::{Downlink, NewConnection, SessionProgress};
@@ -17,9 +17,7 @@ use super::{mark, terminal};
 use crate::os::mailbox::{self, Mailbox, Sender};
 use crate::os::sys;
 use crate::types::stream::Stream;
-use crate::wire::{
-    Answer, AppStatus, Decoder, FrameKind, Gap, InputPosition, Item, Refusal, Rights,
-};
+use crate::wire::{AppStatus, Decoder, FrameKind, Gap, InputPosition, Item, Refusal, Rights};
 
 /// An event for the main loop.
 #[derive(Debug)]
@@ -35,8 +33,6 @@ pub(crate) enum AttachEvent {
     Closing,
     /// Another user has asked the mux to detach us.
     Detached,
-    /// The answer to a request.
-    Answer(Answer),
     /// Our right to type has changed.
     Rights(Rights),
     /// All of a screen has been shown.
@@ -105,16 +101,13 @@ impl Drop for EventSender {
     }
 }
 
-/// Sends signals as events for as long as the process lives; those of job control only with
-/// `job_control`. Signals that it was started to ignore stay ignored.
-pub(crate) fn catch_signals(sender: &EventSender, job_control: bool) -> Result<()> {
-    let mut wanted = vec![SIGTERM, SIGWINCH];
+/// Sends signals as events for as long as the process lives. Signals that it was started to ignore
+/// stay ignored.
+pub(crate) fn catch_signals(sender: &EventSender) -> Result<()> {
+    let mut wanted = vec![SIGTERM, SIGWINCH, SIGCONT];
     let keyboard = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
     let is_wanted = |signal: &Signal| !sys::is_ignored(*signal);
     wanted.extend(keyboard.into_iter().filter(is_wanted).map(|signal| signal as i32));
-    if job_control {
-        wanted.extend([SIGTSTP, SIGCONT]);
-    }
     let mut signals = Signals::new(wanted).context("cannot catch signals")?;
     sender.spawn_with("signals", move |sender| {
         signals.forever().for_each(|signal| sender.send(AttachEvent::Signal(signal)));
@@ -246,7 +239,6 @@ fn control_event(
         }
         FrameKind::Exit => AttachEvent::Exit(parse(body)?),
         FrameKind::Error => AttachEvent::Refused(parse::<Refusal>(body)?.error),
-        FrameKind::Answer => AttachEvent::Answer(parse(body)?),
         FrameKind::Rights => AttachEvent::Rights(parse(body)?),
         FrameKind::Ended => {
             // The next start of the app expects a terminal in its initial modes.

@@ -35,11 +35,6 @@ impl Default for Sequence {
 }
 
 impl Sequence {
-    /// No keys at all.
-    pub(crate) const fn none() -> Self {
-        Self(Vec::new())
-    }
-
     fn begins_with(&self, held: &[BegunKey]) -> bool {
         held.len() <= self.0.len() && held.iter().zip(&self.0).all(|(held, key)| held.is(*key))
     }
@@ -93,8 +88,6 @@ fn key(text: &str) -> Result<u8, String> {
 pub(crate) enum KeyCommand {
     /// Leave the app.
     Detach,
-    /// Stop this process for a while, as the shell's ^Z does.
-    Suspend,
     /// Say what the keys are.
     Help,
 }
@@ -104,26 +97,17 @@ pub(crate) enum KeyCommand {
 pub(crate) struct Keys(Vec<(Sequence, KeyCommand)>);
 
 impl Keys {
-    /// The keys of a person. Either sequence may be empty. With `help`, the first key of `detach`
-    /// and then `?` ask for the keys; a sequence of one key has no help.
-    pub(crate) fn new(detach: &Sequence, suspend: &Sequence, help: bool) -> Result<Self, String> {
-        let both = [detach, suspend].map(|sequence| &sequence.0[..]);
-        if both.iter().all(|keys| !keys.is_empty())
-            && (both[0].starts_with(both[1]) || both[1].starts_with(both[0]))
-        {
-            return Err(format!(
-                "the detach keys {detach} and the suspend keys {suspend} conflict: one begins the other"
-            ));
-        }
-        let mut keys =
-            vec![(detach.clone(), KeyCommand::Detach), (suspend.clone(), KeyCommand::Suspend)];
-        if let [first, _, ..] = both[0]
+    /// The keys of a person; `detach` may be empty. With `help`, the first key of `detach` and then
+    /// `?` ask for the keys; a sequence of one key has no help.
+    pub(crate) fn new(detach: &Sequence, help: bool) -> Self {
+        let mut keys = vec![(detach.clone(), KeyCommand::Detach)];
+        if let [first, _, ..] = detach.0[..]
             && help
         {
-            keys.push((Sequence(vec![*first, b'?']), KeyCommand::Help));
+            keys.push((Sequence(vec![first, b'?']), KeyCommand::Help));
         }
         keys.retain(|(sequence, _)| !sequence.0.is_empty());
-        Ok(Self(keys))
+        Self(keys)
     }
 
     /// For the input of a program.
@@ -397,8 +381,8 @@ mod tests {
         }
     }
 
-    fn matcher(detach: &str, suspend: &str) -> Matcher {
-        Matcher::new(Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap(), true).unwrap())
+    fn matcher(detach: &str) -> Matcher {
+        Matcher::new(Keys::new(&detach.parse().unwrap(), true))
     }
 
     /// The app's input and the commands in these reads.
@@ -417,49 +401,31 @@ mod tests {
 
     #[test]
     fn sequences_are_found_and_their_beginnings_released() {
-        use KeyCommand::{Detach, Help, Suspend};
-        for (detach, suspend, reads, out, commands) in [
-            ("ctrl-p,ctrl-q", "", &["ab\x10\x11cd"][..], "abcd", &[Detach][..]),
-            ("ctrl-p,ctrl-q", "", &["a\x10", "\x11"], "a", &[Detach]),
-            ("ctrl-p,ctrl-q", "", &["\x10\x10", "\x11"], "\x10", &[Detach]),
-            ("ctrl-p,ctrl-q", "", &["\x10", "x\x11"], "\x10x\x11", &[]),
-            ("a,a,b", "", &["aaaab"], "aa", &[Detach]),
-            ("a,b,a,c", "", &["ababac"], "ab", &[Detach]),
-            ("", "", &["\x10\x11\x10?"], "\x10\x11\x10?", &[]),
+        use KeyCommand::{Detach, Help};
+        for (detach, reads, out, commands) in [
+            ("ctrl-p,ctrl-q", &["ab\x10\x11cd"][..], "abcd", &[Detach][..]),
+            ("ctrl-p,ctrl-q", &["a\x10", "\x11"], "a", &[Detach]),
+            ("ctrl-p,ctrl-q", &["\x10\x10", "\x11"], "\x10", &[Detach]),
+            ("ctrl-p,ctrl-q", &["\x10", "x\x11"], "\x10x\x11", &[]),
+            ("a,a,b", &["aaaab"], "aa", &[Detach]),
+            ("a,b,a,c", &["ababac"], "ab", &[Detach]),
+            ("", &["\x10\x11\x10?"], "\x10\x11\x10?", &[]),
             // The help has the first key, whichever that is; a single key has none.
-            ("ctrl-p,ctrl-q", "", &["?\x10", "?x"], "?x", &[Help]),
-            ("ctrl-p,ctrl-q", "", &["\x10\x10?"], "\x10", &[Help]),
-            ("a,b", "", &["\x10?a?"], "\x10?", &[Help]),
-            ("a", "", &["?a?"], "??", &[Detach]),
-            ("a,?", "", &["a?"], "", &[Detach]),
-            // Suspending, alone and on the same first key.
-            ("ctrl-p,ctrl-q", "ctrl-z", &["x\x1ay\x10\x1a"], "xy\x10", &[Suspend, Suspend]),
-            ("ctrl-p,ctrl-q", "ctrl-p,ctrl-z", &["\x10", "\x1a\x10\x11"], "", &[Suspend, Detach]),
-            ("", "ctrl-z", &["\x10\x11\x1a"], "\x10\x11", &[Suspend]),
-            ("a,b,c", "b,d", &["abd"], "a", &[Suspend]),
+            ("ctrl-p,ctrl-q", &["?\x10", "?x"], "?x", &[Help]),
+            ("ctrl-p,ctrl-q", &["\x10\x10?"], "\x10", &[Help]),
+            ("a,b", &["\x10?a?"], "\x10?", &[Help]),
+            ("a", &["?a?"], "??", &[Detach]),
+            ("a,?", &["a?"], "", &[Detach]),
+            // A beginning of the one that is held behind a beginning of the other.
+            ("a,b,c", &["aba?"], "ab", &[Help]),
         ] {
             let reads: Vec<&[u8]> = reads.iter().map(|read| read.as_bytes()).collect();
-            let (got, found) = typed(&mut matcher(detach, suspend), &reads);
+            let (got, found) = typed(&mut matcher(detach), &reads);
             assert_eq!(
                 (String::from_utf8(got).unwrap().as_str(), &found[..]),
                 (out, commands),
                 "{reads:?}"
             );
-        }
-    }
-
-    #[test]
-    fn a_sequence_that_would_hide_another_is_refused() {
-        for (detach, suspend, fits) in [
-            ("ctrl-p,ctrl-q", "ctrl-p", false),
-            ("ctrl-p", "ctrl-p,ctrl-z", false),
-            ("ctrl-z", "ctrl-z", false),
-            ("ctrl-p,ctrl-q", "ctrl-p,ctrl-z", true),
-            ("", "ctrl-p", true),
-            ("ctrl-p", "", true),
-        ] {
-            let keys = Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap(), true);
-            assert_eq!(keys.is_ok(), fits, "{detach} {suspend}");
         }
     }
 
@@ -482,7 +448,7 @@ mod tests {
             // One key is never held back.
             ("ctrl-]", &[(b'a', soon), (b'\x1d', soon)], "a", true),
         ] {
-            let (mut matcher, mut out, mut found) = (matcher(detach, ""), Vec::new(), None);
+            let (mut matcher, mut out, mut found) = (matcher(detach), Vec::new(), None);
             let mut now = Instant::now();
             for (key, pause) in keys {
                 found = found.or(matcher.push(&[*key], now, &mut out).1);
@@ -501,7 +467,7 @@ mod tests {
     #[test]
     fn the_first_key_does_not_wait_longer_for_the_third() {
         let now = Instant::now();
-        let mut matcher = matcher("ctrl-p,ctrl-q,x", "");
+        let mut matcher = matcher("ctrl-p,ctrl-q,x");
         let mut out = Vec::new();
         matcher.push(b"\x10", now, &mut out);
         let due = matcher.deadline().unwrap();
@@ -515,7 +481,7 @@ mod tests {
     /// As an app gets them that has asked for more, and however they are cut.
     #[test]
     fn keys_in_sequences_are_found_and_what_is_not_for_attach_is_unchanged() {
-        use KeyCommand::{Detach, Help, Suspend};
+        use KeyCommand::{Detach, Help};
         for (typed_keys, out, commands) in [
             ("\x1b[112;5u\x1b[113;5u", "", &[Detach][..]),
             ("\x1b[27;5;112~\x1b[27;5;113~", "", &[Detach]),
@@ -523,13 +489,12 @@ mod tests {
             ("\x1b[57442;5u\x1b[112;5u\x1b[112;5:3u\x1b[113;133:1u", "\x1b[57442;5u", &[Detach]),
             ("\x10\x1b[113;5u", "", &[Detach]),
             ("\x1b[112;5u\x1b[47:63;2u", "", &[Help]),
-            ("a\x1b[122;5ub", "ab", &[Suspend]),
             ("\x1b[112;5ux", "\x1b[112;5ux", &[]),
             ("\x1b[112;5u\x1b[112;5:3u\x1b[120u", "\x1b[112;5u\x1b[112;5:3u\x1b[120u", &[]),
             ("\x1b[A\x1b[<0;1;1M\x1b\x1b[120;5u", "\x1b[A\x1b[<0;1;1M\x1b\x1b[120;5u", &[]),
             ("\x1b[1\x1b[112;5u\x1b[113;5u", "\x1b[1", &[Detach]),
         ] {
-            let mut whole = matcher("ctrl-p,ctrl-q", "ctrl-z");
+            let mut whole = matcher("ctrl-p,ctrl-q");
             let (got, found) = typed(&mut whole, &[typed_keys.as_bytes()]);
             let got = got.escape_ascii().to_string();
             let want = out.as_bytes().escape_ascii().to_string();
@@ -537,7 +502,7 @@ mod tests {
             // Cut, the beginning of the first key may be with the app.
             for at in 1..typed_keys.len() {
                 let (first, second) = typed_keys.as_bytes().split_at(at);
-                let mut matcher = matcher("ctrl-p,ctrl-q", "ctrl-z");
+                let mut matcher = matcher("ctrl-p,ctrl-q");
                 let (got, found) = typed(&mut matcher, &[first, second]);
                 assert_eq!(found, commands, "{typed_keys:?} at {at}");
                 if commands.is_empty() {
@@ -549,7 +514,7 @@ mod tests {
 
     /// All that is typed, with pauses in milliseconds, comes out: it completes no sequence.
     fn comes_out(pieces: &[(impl AsRef<str>, u32)]) -> Result<(), TestCaseError> {
-        let mut matcher = matcher("a,b,a,z", "b,c,y");
+        let mut matcher = matcher("a,b,a,z");
         let (mut out, mut now) = (Vec::new(), Instant::now());
         for (piece, pause) in pieces {
             let piece = piece.as_ref().as_bytes();

@@ -16,11 +16,8 @@ pub(crate) fn others(app: &AppName, count: usize) -> String {
 
 /// The keys of attach, in one line. The window may cut its end.
 pub(crate) fn help(app: &AppName, keys: &Keys) -> String {
-    let does = [(KeyCommand::Detach, "leaves"), (KeyCommand::Suspend, "suspends")];
-    let keys = does.into_iter().filter_map(|(command, does)| Some((keys.of(command)?, does)));
-    let mut parts: Vec<_> = keys.map(|(sequence, does)| format!("{sequence} {does}")).collect();
-    parts.push(format!("iottymux status {app} shows the clients"));
-    parts.join("; ")
+    let leave = keys.of(KeyCommand::Detach).map(|keys| format!("{keys} leaves; "));
+    format!("{}iottymux status {app} shows the clients", leave.unwrap_or_default())
 }
 
 /// Why the terminal of the app shows nothing, in one line.
@@ -57,8 +54,7 @@ mod tests {
 
     #[test]
     fn the_greeting_says_how_to_leave() {
-        let keys =
-            |detach: &str| Keys::new(&detach.parse().unwrap(), &Sequence::none(), true).unwrap();
+        let keys = |detach: &str| Keys::new(&detach.parse().unwrap(), true);
         let app: AppName = "demo".parse().unwrap();
         for (has, reads_only, detach, interrupts, want) in [
             (
@@ -97,13 +93,14 @@ mod tests {
     #[test]
     fn the_help_has_the_keys_there_are() {
         let app: AppName = "demo".parse().unwrap();
-        for (detach, suspend, want) in [
-            ("ctrl-p,ctrl-q", "ctrl-z", "ctrl-p ctrl-q leaves; ctrl-z suspends; "),
-            ("ctrl-],q", "", "ctrl-] q leaves; "),
+        for (detach, want) in [
+            ("ctrl-p,ctrl-q", "ctrl-p ctrl-q leaves; "),
+            ("ctrl-],q", "ctrl-] q leaves; "),
+            ("", ""),
         ] {
-            let keys = Keys::new(&detach.parse().unwrap(), &suspend.parse().unwrap(), true);
+            let keys = Keys::new(&detach.parse().unwrap(), true);
             let want = format!("{want}iottymux status demo shows the clients");
-            assert_eq!(help(&app, &keys.unwrap()), want);
+            assert_eq!(help(&app, &keys), want);
         }
         let want = "app demo: 1 other is attached (iottymux status demo shows them)";
         assert_eq!(others(&app, 1), want);

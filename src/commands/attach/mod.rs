@@ -35,7 +35,7 @@ mod receive;
 mod sent;
 mod terminal;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -88,8 +88,6 @@ pub(crate) struct AttachRequest {
     pub(crate) exclusive: Option<Exclusive>,
     /// The keys that detach, when the input is a terminal.
     pub(crate) detach_keys: Sequence,
-    /// The keys that suspend this process, likewise.
-    pub(crate) suspend_key: Sequence,
     /// Ask again before sending a key that may end a service.
     pub(crate) guard: bool,
     /// Whether signals to this process are for the app.
@@ -99,7 +97,7 @@ pub(crate) struct AttachRequest {
 }
 
 impl AttachRequest {
-    /// The defaults of a client that does not reconnect and has no suspend key.
+    /// The defaults of a client that does not reconnect.
     pub(crate) fn new(dir: AppDir, mode: AttachMode) -> Self {
         Self {
             dir,
@@ -114,15 +112,10 @@ impl AttachRequest {
             stdin_once: false,
             exclusive: None,
             detach_keys: Sequence::default(),
-            suspend_key: Sequence::none(),
             guard: true,
             passes_signals: false,
             keeper: None,
         }
-    }
-
-    fn keys(&self, help: bool) -> Result<Keys> {
-        Keys::new(&self.detach_keys, &self.suspend_key, help).map_err(|why| anyhow!(why))
     }
 }
 
@@ -165,7 +158,6 @@ pub(crate) fn default_redraw(from: Position) -> Redraw {
 pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     let local = terminals();
     let AttachRequest { dir, wait, .. } = request;
-    request.keys(true)?;
     if *wait == Some(Duration::ZERO)
         && request.mode != AttachMode::List
         && let Some(why) = enable::waits_for_restart(dir)
@@ -191,7 +183,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     let by_person = local.stdin && local.stdout;
     let edits_lines = types && !on_tty && by_person;
     let keys = if has_keyboard || edits_lines {
-        request.keys(on_screen || edits_lines)?
+        Keys::new(&request.detach_keys, on_screen || edits_lines)
     } else {
         Keys::none()
     };
@@ -227,18 +219,17 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         (false, false, true) => LocalTerminal::Lines,
         (false, false, false) => LocalTerminal::Unused,
     };
-    let outcome =
-        io_threads::catch_signals(&sender, local != LocalTerminal::Unused).and_then(|()| {
-            let guard = Guard::new(request.guard && is_raw && new.is_guarded);
-            let input = LocalInput::new(types, keys, (guard, request.exclusive));
-            let notices = Notices::new(local, redraws);
-            let mut attached = Attached::new(request, sender, input, notices);
-            attached.by_person = by_person;
-            for line in &later {
-                attached.say(line);
-            }
-            attached.run(new, &mut events)
-        });
+    let outcome = io_threads::catch_signals(&sender).and_then(|()| {
+        let guard = Guard::new(request.guard && is_raw && new.is_guarded);
+        let input = LocalInput::new(types, keys, (guard, request.exclusive));
+        let notices = Notices::new(local, redraws);
+        let mut attached = Attached::new(request, sender, input, notices);
+        attached.by_person = by_person;
+        for line in &later {
+            attached.say(line);
+        }
+        attached.run(new, &mut events)
+    });
     terminal::restore();
     // After the connection was made a failure has its own exit code: the app's status is unknown.
     Ok(outcome.unwrap_or_else(|e| diagnostics::failed(&e, Exit::Lost)))

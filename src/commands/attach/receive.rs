@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
-use signal_hook::consts::{SIGCONT, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::connection::AnnouncedEnd;
@@ -14,7 +14,6 @@ use super::io_threads::AttachEvent;
 use super::mode::AttachMode;
 use super::{AttachRequest, Attached, Leave, terminal};
 use crate::commands::find::{self, Cure};
-use crate::os::sys;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::wire::{AppStatus, Gap, Rights};
@@ -47,7 +46,6 @@ impl Attached<'_> {
             AttachEvent::Rights(rights) => self.on_rights(&rights),
             AttachEvent::ScreenDrawn => self.notices.on_screen_drawn(),
             AttachEvent::LinesWiped => self.notices.on_wiped(),
-            AttachEvent::Answer(answer) => self.on_answer(&answer),
             AttachEvent::InputQueued(position) => self.input.on_queued(position.offset),
             AttachEvent::StdinDone => {
                 self.input.on_all_taken();
@@ -88,13 +86,11 @@ impl Attached<'_> {
     fn on_signal(&mut self, signal: i32) -> Result<()> {
         match signal {
             SIGWINCH => self.redraw(),
-            SIGTSTP => {
-                self.release_exclusive();
-                terminal::suspend();
-                sys::suspend().context("cannot suspend")?;
-                self.come_back()?;
+            // The shell may have had the terminal meanwhile.
+            SIGCONT => {
+                terminal::set_up_again().context("cannot set up the local terminal")?;
+                self.redraw();
             }
-            SIGCONT => self.come_back()?,
             SIGINT | SIGTERM | SIGQUIT if self.pass_on(signal) => {}
             _ => self.end_by(signal)?,
         }

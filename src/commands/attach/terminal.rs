@@ -1,8 +1,8 @@
 //! The local terminal: raw while attached, and restored on every way out.
 //!
 //! Invariant: from the moment it is raw, [`restore`] is called before this process ends, be it by
-//! its end, a signal, or a panic in any thread. Calling it twice is harmless. While the screen is
-//! not the app's, no output of the app is shown, and none is lost.
+//! its end, a signal, or a panic in any thread. Calling it twice is harmless. After it no output of
+//! the app is shown.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -18,8 +18,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::termios::{
-    FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios, cfmakeraw, tcflush,
-    tcgetattr, tcsetattr,
+    _POSIX_VDISABLE, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
+    cfmakeraw, tcflush, tcgetattr, tcsetattr,
 };
 use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::termios::tcgetwinsize;
@@ -54,14 +54,13 @@ static MODES: Mutex<Option<SavedTermios>> = Mutex::new(None);
 static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen {
     restorer: None,
     filter: None,
-    owner: ScreenOwner::App,
     wipe_notice: Vec::new(),
     has_last_row: false,
     asked_at: None,
 });
-/// Set while the screen shows text from before attach or of the shell.
+/// Set while the screen shows text from before attach.
 static HAS_TEXT: AtomicBool = AtomicBool::new(false);
-/// Signals that the screen is the app's again.
+/// Signals that the screen is free.
 static SCREEN_FREED: Condvar = Condvar::new();
 /// Set while a thread waits for the screen: a flood of output then releases it for a moment.
 static SCREEN_REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -102,20 +101,12 @@ struct TerminalScreen {
     /// Drops strings of all streams of the app: a terminal that shows both standard streams may get
     /// a string in parts. Has memory for the output.
     filter: Option<(Filter, Vec<u8>)>,
-    owner: ScreenOwner,
     /// Wipes away the lines that lie over the app's output, as long as the output has not moved.
     wipe_notice: Vec<u8>,
     /// A line lies on the last row of a full screen, where the app may draw.
     has_last_row: bool,
     /// When the app last asked the terminal something.
     asked_at: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ScreenOwner {
-    App,
-    /// The shell that started attach.
-    Shell,
 }
 
 /// Bytes written to the terminal under one lock: few, so that a slow terminal is restored soon.
@@ -196,8 +187,8 @@ pub(crate) fn is_terminal(stream: Stream) -> bool {
 }
 
 /// Makes the terminal on standard input raw. Returns whether there is one. For a read-only client,
-/// ^C and the like stay signals for this process, and typed input is dropped, also unread input at
-/// the end.
+/// ^C and ^\\ stay signals for this process, and typed input is dropped, also unread input at the
+/// end.
 pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     if !terminals().stdin {
         return Ok(false);
@@ -206,6 +197,7 @@ pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     let mut raw = before.clone();
     cfmakeraw(&mut raw);
     raw.local_flags.set(LocalFlags::ISIG, !types);
+    raw.control_chars[SpecialCharacterIndices::VSUSP as usize] = _POSIX_VDISABLE;
     // Saved before the change: from here on every way out restores it.
     *lock(&MODES) = Some(SavedTermios {
         before,
@@ -258,18 +250,14 @@ pub(crate) fn read_keys(single: bool) -> io::Result<()> {
     set_modes(&modes)
 }
 
-/// Makes the terminal raw again, if it was, and gives the screen back to the app: after [`suspend`],
-/// but not after [`restore`]. The app's output is not redrawn.
-pub(crate) fn resume() -> io::Result<()> {
+/// Sets the modes again that [`make_raw`] or [`watch_keys`] have set, though not after [`restore`]:
+/// while this process was stopped, a shell may have changed them.
+pub(crate) fn set_up_again() -> io::Result<()> {
     let raw = lock(&MODES).as_mut().map(|modes| {
         modes.reads_keys = false;
         modes.raw.clone()
     });
-    if let Some(raw) = raw {
-        set_modes(&raw)?;
-    }
-    give_to_app();
-    Ok(())
+    raw.map_or(Ok(()), |raw| set_modes(&raw))
 }
 
 /// Shows a line on the last row of the app's full screen, and leaves the cursor in its place.
@@ -330,10 +318,8 @@ fn write_overlay(full: bool, text: impl Fn(Size) -> (String, String)) -> bool {
         |look: &str, text: &str| format!("\x1b7\x1b[?6l\x1b[{look}m\x1b(B\x0f{text}\x1b[0m\x1b8");
     let until = Instant::now() + limits::STUCK;
     let Some(mut screen) = lock_between_sequences(until) else { return false };
-    let is_apps = screen.owner == ScreenOwner::App && !is_restored();
     let Some(restorer) = &screen.restorer else { return false };
-    let is_wanted = is_apps && restorer.is_full_screen() == full;
-    if !is_wanted {
+    if is_restored() || restorer.is_full_screen() != full {
         return false;
     }
     // A serial line or `ssh -tt` of cron has no size: a terminal behind it has rarely less.
@@ -426,29 +412,18 @@ fn moves_output(chunk: &[u8]) -> bool {
     chunk.contains(&b'\n') || OTHER_SCREEN.into_iter().any(has)
 }
 
-/// Locks the screen when it is the app's; `None` when everything is restored.
+/// Locks the screen for output of the app; `None` when everything is restored.
 fn lock_for_output() -> Option<MutexGuard<'static, TerminalScreen>> {
     let mut screen = lock(&SCREEN);
     loop {
         if is_restored() {
             return None;
         }
-        screen = if screen.owner != ScreenOwner::App {
-            SCREEN_FREED.wait(screen).unwrap_or_else(PoisonError::into_inner)
-        } else if SCREEN_REQUESTED.load(Ordering::Relaxed) {
-            let waited = SCREEN_FREED.wait_timeout(screen, LOCK_PAUSE);
-            waited.unwrap_or_else(PoisonError::into_inner).0
-        } else {
+        if !SCREEN_REQUESTED.load(Ordering::Relaxed) {
             return Some(screen);
-        };
-    }
-}
-
-/// Restores everything until [`resume`].
-pub(crate) fn suspend() {
-    give_to_shell();
-    if let Some(modes) = lock(&MODES).as_ref() {
-        let _ = restore_modes(modes);
+        }
+        let waited = SCREEN_FREED.wait_timeout(screen, LOCK_PAUSE);
+        screen = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
 }
 
@@ -456,7 +431,7 @@ pub(crate) fn suspend() {
 pub(crate) fn restore() {
     // First, so that a flood of output does not keep the screen.
     RESTORED.store(true, Ordering::Relaxed);
-    give_to_shell();
+    restore_screen();
     if let Some(modes) = lock(&MODES).take() {
         let _ = restore_modes(&modes);
     }
@@ -475,10 +450,10 @@ pub(crate) fn restore_on_panic() {
     }));
 }
 
-/// Undoes the app's changes to the screen, if the screen is the app's.
+/// Undoes the app's changes to the screen.
 pub(crate) fn undo_app_changes() {
     let until = Instant::now() + limits::STUCK;
-    if let Some(mut screen) = lock_soon(until).filter(|screen| screen.owner == ScreenOwner::App) {
+    if let Some(mut screen) = lock_soon(until) {
         let undo = undo(&screen);
         if write_soon(&undo, until) {
             screen.restorer.iter_mut().for_each(Restorer::forget);
@@ -499,36 +474,17 @@ fn undo(screen: &TerminalScreen) -> Vec<u8> {
     restorer.sequence(cols)
 }
 
-/// Gives the screen to the app, unless everything is restored.
-fn give_to_app() {
-    let Some(mut screen) = lock_soon(Instant::now() + limits::STUCK) else { return };
-    if is_restored() {
-        return;
-    }
-    if screen.owner == ScreenOwner::Shell {
-        HAS_TEXT.store(screen.restorer.is_some(), Ordering::Relaxed);
-    }
-    screen.owner = ScreenOwner::App;
-    SCREEN_FREED.notify_all();
-}
-
-/// Undoes the app's changes, and gives the screen to the shell.
-fn give_to_shell() {
+/// Undoes the app's changes to the screen for good.
+fn restore_screen() {
     let until = Instant::now() + limits::STUCK;
     let Some(mut screen) = lock_soon(until) else { return };
-    if screen.owner == ScreenOwner::App {
-        let undo = undo(&screen);
-        let out = [std::mem::take(&mut screen.wipe_notice), undo].concat();
-        if write_soon(&out, until) {
-            screen.restorer.iter_mut().for_each(Restorer::forget);
-        }
-    }
+    let undo = undo(&screen);
+    write_soon(&[std::mem::take(&mut screen.wipe_notice), undo].concat(), until);
+    screen.restorer = None;
     restore_title(&mut screen, until);
     if screen.asked_at.take().is_some_and(|at| at.elapsed() < REPLY) {
         drop_replies();
     }
-    screen.owner = ScreenOwner::Shell;
-    SCREEN_FREED.notify_all();
 }
 
 /// Restores the title from before attach, if the app has set one.
@@ -580,7 +536,7 @@ fn lock_between_sequences(until: Instant) -> Option<MutexGuard<'static, Terminal
     loop {
         let screen = lock_soon(until)?;
         let is_between = screen.restorer.as_ref().is_none_or(Restorer::is_between_sequences);
-        if is_between || screen.owner != ScreenOwner::App || Instant::now() >= hold {
+        if is_between || Instant::now() >= hold {
             return Some(screen);
         }
         drop(screen);
@@ -656,11 +612,12 @@ mod tests {
     #[test]
     fn a_panic_in_any_thread_restores_everything() {
         restore_on_panic();
+        lock(&SCREEN).restorer = Some(Restorer::of(false));
         assert!(!is_restored());
         #[allow(clippy::panic, reason = "the test needs one")]
         let broken = thread::spawn(|| panic!("as asked"));
         assert!(broken.join().is_err());
         assert!(is_restored());
-        assert_eq!(lock(&SCREEN).owner, ScreenOwner::Shell);
+        assert!(lock(&SCREEN).restorer.is_none());
     }
 }
