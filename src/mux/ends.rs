@@ -57,26 +57,6 @@ pub(super) struct AppEnds {
     pub(super) size: Option<Size>,
 }
 
-/// The obligations of a mux to a running app.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Duty {
-    /// Whether there was another mux before, whose app may run.
-    pub(super) app_runs: bool,
-}
-
-impl Duty {
-    /// Only logs an error that must not affect a running app.
-    pub(super) fn unless_app_runs<T>(self, result: Result<T>) -> Result<Option<T>> {
-        match result {
-            Err(e) if self.app_runs => {
-                log::error!("the app is running, so its mux goes on without this: {e:#}");
-                Ok(None)
-            }
-            result => result.map(Some),
-        }
-    }
-}
-
 impl Streams {
     /// A running app has each stream whose FIFO systemd keeps, for any options.
     pub(super) fn add_stored(&mut self, stored: &Stored) {
@@ -110,7 +90,6 @@ impl Streams {
 pub(super) fn adopt_ends(
     dir: &AppDir,
     wanted: &Streams,
-    duty: Duty,
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<AppEnds> {
@@ -124,7 +103,7 @@ pub(super) fn adopt_ends(
         Streams::Fifos { enabled, .. } => {
             for stream in enabled {
                 if fifo::is_stored(stored, *stream) {
-                    duty.unless_app_runs(ends.add_fifo(dir, *stream, stored, notify))?;
+                    ends.add_fifo(dir, *stream, stored, notify)?;
                 } else {
                     log::error!(
                         "app {}: {stream} is not served before the app is stopped and started again: its \

@@ -14,7 +14,6 @@
 //! | [`start`], [`shutdown`] | how a mux begins and ends |
 //! | [`prepare`] | what a mux does as root, and how it shuts itself in |
 //! | [`ends`] | the app's ends: opening them, or taking them over |
-//! | [`missing`] | the files that a mux makes, and tries again to make |
 //! | [`output`], [`show`] | the loop and the app: its output, its terminal |
 //! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
 //! | [`relay`] | the loop and the engine of a container |
@@ -40,7 +39,6 @@ mod engine;
 mod files;
 mod kept_memory;
 pub mod logs;
-mod missing;
 mod output;
 mod pages;
 mod peer;
@@ -77,7 +75,6 @@ use crate::mux::clients::Clients;
 use crate::mux::engine::Engine;
 use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
-use crate::mux::missing::Missing;
 use crate::mux::pages::Pages;
 use crate::mux::poll::{Event, Poller, Token};
 use crate::mux::signals::SignalRequest;
@@ -129,7 +126,6 @@ pub(crate) struct Mux {
     input: InputFeed,
     life: Lifecycle,
     admission: Admission,
-    missing: Missing,
     clients: Clients,
     logs: Logs,
     /// The app's terminal, if it has one.
@@ -292,7 +288,6 @@ impl Mux {
         self.answer_reopened(now);
         self.resume(now);
         self.pages.release(|stream| self.hub.slowest(stream));
-        self.make_missing(now);
         self.drop_silent(now);
         self.resize_terminal(now);
         self.draw_screens(now);
@@ -320,7 +315,6 @@ impl Mux {
         let due = [
             self.sources.deadline(),
             self.admission.deadline(),
-            self.missing.deadline(),
             self.input.queue.deadline(),
             self.input.deadline(),
             self.terminal.as_ref().and_then(Terminal::deadline),

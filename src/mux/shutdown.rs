@@ -186,7 +186,6 @@ impl Mux {
         if let Err(e) = self.publish_last() {
             log::error!("{e:#}");
         }
-        self.missing.give_up();
         self.files.remove(ENDPOINTS);
         for index in 0..self.admission.listeners() {
             self.accept(index, limits::LISTEN_QUEUE, now);

@@ -1,9 +1,8 @@
 //! How a mux begins: lock, leftovers, sources, listeners, document, READY. In this order everything
 //! that is visible works.
 //!
-//! A mux that takes over from another one may have an app that runs. It serves with all that can be
-//! had of the rest, and tries again to make files that it lacks (`missing`). It fails only where it
-//! cannot serve at all; then systemd keeps the descriptors and starts it again.
+//! Any error ends the process. Then systemd, or the keeper, has the descriptors of a running app, and
+//! starts the mux again.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
@@ -19,12 +18,11 @@ use super::app::input::{InputEnding, InputFeed};
 use super::app::life::{KeptApp, Lifecycle};
 use super::app::sources::Sources;
 use super::clients::Clients;
-use super::ends::{AppEnds, Duty, Streams, adopt_ends, open_app_ends, open_ends};
+use super::ends::{AppEnds, Streams, adopt_ends, open_app_ends, open_ends};
 use super::engine::Engine;
 use super::files::AppFiles;
 use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
-use super::missing::{Missing, MuxFile};
 use super::pages::Pages;
 use super::poll::{Poller, Token, log_watch};
 use super::prepare::{prepare, shut_in};
@@ -34,7 +32,7 @@ use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::memory::{self, Memory};
-use crate::os::state::{AppDir, Lock};
+use crate::os::state::{AppDir, LIFE, Lock, SESSION};
 use crate::os::{filter, sys};
 use crate::systemd::notify::{self, Notify};
 use crate::systemd::process;
@@ -116,10 +114,8 @@ impl Mux {
         };
         let takes_over =
             if is_kept && !is_passed { !stored.is_empty() } else { stored.has(STORED) };
-        // Of a container with its output in a pipe, nobody else could read it.
-        let duty = Duty { app_runs: takes_over || is_passed };
         streams.add_stored(&stored);
-        duty.unless_app_runs(signals::outlive_file_limit().context("cannot set up signals"))?;
+        signals::outlive_file_limit().context("cannot set up signals")?;
         let notify = match keeper {
             Some(keeper) => Notify::to_keeper(keeper),
             None => Notify::from_env(keeps_ends)?,
@@ -132,28 +128,27 @@ impl Mux {
         give_up_rights(is_passed || is_shut_in);
         let dir = dir.shared(others.let_others_in());
         claim(&dir, kept)?;
-        let mut missing = Missing::default();
-        let (lock, reported) = enter(&dir, duty, takes_over, &mut missing)?;
+        let (lock, reported) = enter(&dir, takes_over)?;
         if let Some(container) = container {
-            duty.unless_app_runs(missing.make(MuxFile::Container(container), &dir))?;
+            container.publish(&dir)?;
         }
         raise_descriptor_limit();
         let mut ends = match prepared {
             Some(ends) => ends,
             None if !is_passed && dir.is_split() => {
-                adopt_ends(&dir, &streams, duty, &mut stored, &notify)?
+                adopt_ends(&dir, &streams, &mut stored, &notify)?
             }
             None => open_ends(&dir, &streams, &mut stored, &notify)?,
         };
         if is_kept && !is_passed {
             ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
             ends.kept.clear();
-            if !duty.app_runs {
+            if !takes_over {
                 // Before a client can attach, and close an input that no other process has open.
                 open_app_ends(&dir, &ends.streams, &notify)?;
             }
         }
-        let listeners = listen(&dir, &ends.streams, duty, &mut missing)?;
+        let listeners = listen(&dir, &ends.streams)?;
         let life = Lifecycle::new(service.clone(), kept).taking_over(reported.as_ref());
         let may_renew = keeps_ends && dir.may_renew_input();
         let ending = streams.input_ending(ends.input.is_some(), may_renew);
@@ -163,16 +158,13 @@ impl Mux {
         let terminal = ends.size.map(open).transpose()?;
         let input =
             open_input(&mut ends, ending, others.let_others_type(), (&mut stored, &notify))?;
-        let engine = duty.unless_app_runs(Engine::open(&mut hub, &mut stored, &notify))?.flatten();
+        let engine = Engine::open(&mut hub, &mut stored, &notify)?;
         let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
         let store = (&mut stored, &notify);
         let (logs, logged) = logs::open(logs, (&service, &dir), store, &mut hub, ends.size)?;
-        if let Err(e) = missing.make(MuxFile::Logs(logged), &dir) {
-            log::error!("app {}: `iottymux logs` does not find its logs: {e:#}", dir.name());
-        }
-        let endpoints = MuxFile::Endpoints(Endpoints::new(&dir, &ends.streams));
-        duty.unless_app_runs(missing.make(endpoints, &dir))?;
+        logged.publish(&dir)?;
+        Endpoints::new(&dir, &ends.streams).publish(&dir)?;
         Ok(Box::new(Self {
             phase: Phase::Ready,
             since,
@@ -183,7 +175,6 @@ impl Mux {
             input,
             life,
             admission: Admission::new(listeners, rules(others), patience),
-            missing,
             clients: Clients::new(),
             pages: Pages::default(),
             logs,
@@ -253,36 +244,27 @@ fn claim(dir: &AppDir, kept: Option<KeptApp>) -> Result<()> {
 
 /// Takes the app's directory, without what a dead mux has left there; also returns what that knew
 /// of the app.
-fn enter(
-    dir: &AppDir,
-    duty: Duty,
-    takes_over: bool,
-    missing: &mut Missing,
-) -> Result<(Lock, Option<ReportedLife>)> {
+fn enter(dir: &AppDir, takes_over: bool) -> Result<(Lock, Option<ReportedLife>)> {
     dir.create()?;
     let lock = dir.lock()?;
-    duty.unless_app_runs(dir.arrange(&lock))?;
+    dir.arrange(&lock)?;
     let reported = takes_over.then(|| ReportedLife::read(dir)).flatten();
-    duty.unless_app_runs(dir.remove_leftovers())?;
-    if let Some(reported) = &reported {
-        duty.unless_app_runs(missing.make(MuxFile::Life(reported.clone()), dir))?;
+    dir.remove_leftovers()?;
+    match &reported {
+        // With this mux's rights. It is replaced: a mux that starts after a failure needs it, too.
+        Some(reported) => reported.publish(dir)?,
+        None => dir.remove(LIFE)?,
     }
     Ok((lock, reported))
 }
 
 /// The sockets for these streams, and the one for sessions.
-fn listen(
-    dir: &AppDir,
-    streams: &[Stream],
-    duty: Duty,
-    missing: &mut Missing,
-) -> Result<Vec<Listener>> {
-    let mut listeners = Vec::new();
-    for stream in streams.iter().copied().map(Some).chain([None]) {
-        let listener = duty.unless_app_runs(missing.make(MuxFile::Socket(stream), dir))?;
-        listeners.extend(listener.flatten());
-    }
-    Ok(listeners)
+fn listen(dir: &AppDir, streams: &[Stream]) -> Result<Vec<Listener>> {
+    let listener = |stream: Option<Stream>| {
+        let socket = dir.listen(stream.map_or(SESSION, Stream::socket))?;
+        Ok(Listener::new(stream, socket))
+    };
+    streams.iter().copied().map(Some).chain([None]).map(listener).collect()
 }
 
 /// The rules of admission on this system.

@@ -17,7 +17,7 @@ const FILES: [&str; 6] =
 const SCRIPT: &str = "echo before; read x; echo got $x; read x; exit 4";
 
 #[test]
-fn what_has_no_room_is_made_when_there_is_some() {
+fn it_is_started_again_until_there_is_some() {
     let rig = Rig::new();
     if !disk(&rig.state(), "mode=755,size=256k,nr_inodes=100") {
         return;
@@ -48,14 +48,10 @@ fn what_has_no_room_is_made_when_there_is_some() {
         count += 1;
     }
     keeper.go_on();
-    // The sockets come first: what the dead mux has freed since may be enough for some of them.
-    for file in ["endpoints", "logs"] {
-        let path = rig.path(file);
-        keeper.stderr.wait_for(&format!("{}: No space left", path.display()));
-        assert!(!path.exists(), "{file}");
-    }
+    let failures = || keeper.stderr.so_far().matches("No space left").count();
+    eventually("more than one has failed", || failures() > 1);
+    assert!(!rig.path("endpoints").exists());
     fs::remove_dir_all(&ballast).unwrap();
-    keeper.stderr.wait_for("everything that was missing is there now");
     attach.stdin().write_all(b"this\n").unwrap();
     attach.stdout.wait_for("got this");
     let mut list = rig.run(&["list"]);
@@ -70,7 +66,4 @@ fn what_has_no_room_is_made_when_there_is_some() {
     let mut stdin = rig.client("stdin");
     stdin.write_all(b"enough\n").unwrap();
     assert_eq!((attach.ends(), keeper.ends()), (4, 4), "{}", keeper.stderr.text());
-    // It was tried until it was there.
-    let told = keeper.stderr.text();
-    assert_eq!(told.matches("was missing is there now").count(), 1, "{told}");
 }

@@ -8,14 +8,15 @@ use crate::wait::eventually;
 const MUX: &str = "iomux@demo.service";
 const RUN: &str = "/run/iottymux";
 const RUN_SIZE: &str = "size=256k,nr_inodes=200,mode=0755";
-/// Takes all room before the mux starts: what the mux before it has removed as well.
+/// Takes all room, once, before a mux starts: what the mux before it has removed as well.
 const FULL: &str = "\
+[ -e /shared/filled ] && exit; touch /shared/filled
 mkdir /run/iottymux/demo/mux/ballast; cat /dev/zero >/run/iottymux/demo/mux/ballast/room
 i=0; while touch /run/iottymux/demo/mux/ballast/$i; do i=$((i+1)); done
 ";
 
 #[test]
-fn a_mux_that_had_no_room_can_be_attached_when_there_is_some() {
+fn a_mux_is_started_until_there_is_room_and_the_app_is_the_same() {
     let Some(pod) = Pod::delivered() else { return };
     pod.run(&["mkdir", "-p", RUN]);
     pod.run(&["mount", "-t", "tmpfs", "-o", RUN_SIZE, "run", RUN]);
@@ -31,15 +32,12 @@ fn a_mux_that_had_no_room_can_be_attached_when_there_is_some() {
         "iomux@.service.d/full.conf",
         "[Service]\nExecStartPre=-+/bin/sh /shared/full.sh\nStandardError=append:/shared/muxes\n",
     );
-    pod.systemctl(&["restart", MUX]);
+    pod.try_run(&["systemctl", "restart", MUX]);
     let muxes = || fs::read_to_string(pod.shared("muxes")).unwrap();
-    for file in ["sock-session: No space left", "endpoints: No space left"] {
-        assert!(muxes().contains(file), "{}", muxes());
-    }
+    let failures = || muxes().matches("No space left").count();
+    eventually("more than one mux has failed", || failures() > 1);
     pod.run(&["rm", "-r", &format!("{RUN}/demo/mux/ballast")]);
-    eventually("it has what was missing", || {
-        muxes().contains("everything that was missing is there now")
-    });
+    eventually("there is one", || status().is_some());
     let listed = pod.run(&["iottymux", "list"]);
     assert!(listed.contains("stdin,stdout,stderr"), "{listed}");
     assert_eq!(status().unwrap()["app_pid"], app);

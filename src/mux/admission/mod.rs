@@ -101,13 +101,6 @@ impl Admission {
         log_watch(poller.watch(&mut listener.watch, &listener.socket, token, wanted));
     }
 
-    /// Accepts at one more listener.
-    pub(crate) fn add(&mut self, listener: Listener, poller: &Poller) {
-        self.listeners.push(listener);
-        self.refill();
-        self.watch(self.listeners.len() - 1, poller);
-    }
-
     /// The next connection at a listener.
     pub(crate) fn accept(&mut self, index: usize, now: Instant) -> Arrival {
         self.refill();

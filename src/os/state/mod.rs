@@ -465,12 +465,11 @@ impl AppDir {
         let _ = fs::remove_dir(&self.path);
     }
 
-    /// Removes the documents and sockets of a mux. `endpoints` goes first, so that clients find
-    /// nothing.
+    /// Removes the documents and sockets of a mux, but not what it knew of a running app. `endpoints`
+    /// goes first, so that clients find nothing.
     pub(crate) fn remove_leftovers(&self) -> Result<()> {
         self.remove(ENDPOINTS)?;
         self.remove(LAST)?;
-        self.remove(LIFE)?;
         self.remove(CONTAINER)?;
         for file in Stream::ALL.map(Stream::socket).into_iter().chain([SESSION]) {
             self.remove(file)?;
@@ -506,6 +505,7 @@ impl AppDir {
         self.remove_end(JOURNAL)?;
         self.remove_end(EARLIER)?;
         self.remove_leftovers()?;
+        self.remove(LIFE)?;
         self.remove(LOGS)?;
         // The link to the document, where the mux has a directory of its own.
         let _ = remove(&self.path.join(ENDPOINTS));
