@@ -4,7 +4,10 @@
 
 use iottymux::types::limits;
 use iottymux::types::size::Size;
-use iottymux::wire::{Answer, AppStatus, ClientEvent, ControlRequest, Decoder, End, FrameError, FrameKind, Gap, Hello, InputPosition, InputTaken, Item, Refusal, Report, Welcome};
+use iottymux::wire::{
+    Answer, AppStatus, ClientEvent, ControlRequest, Decoder, End, FrameError, FrameKind, Gap,
+    Hello, InputPosition, InputTaken, Item, Refusal, Report, Welcome,
+};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -21,8 +21,9 @@ fuzz_target!(|input: &[u8]| {
         terminal.show(passed);
         shown.extend_from_slice(passed);
     }
-    // This terminal does not know the older modes of the alternate screen (47 and 1047).
-    if shown.windows(3).any(|part| part == b"47l") {
+    // This terminal does not know the older modes of the alternate screen (47 and 1047), so that it
+    // has another screen than the app from there on, with its own keyboard modes.
+    if shown.windows(3).any(|part| part == b"47l" || part == b"47h") {
         return;
     }
     terminal.show(&restorer.sequence(80));
