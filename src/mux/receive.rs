@@ -16,7 +16,7 @@ use crate::types::rights::Right;
 use crate::types::stream::Stream;
 use crate::wire::{
     Answer, Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello,
-    InputIdentity, InputPosition, InputTaken, Item, LifecycleEvent, NoRoom, VERSION, Want, Welcome,
+    InputIdentity, InputPosition, InputTaken, Item, LifecycleEvent, VERSION, Want, Welcome,
 };
 
 impl Mux {
@@ -98,7 +98,6 @@ impl Mux {
             self.type_in(id, bytes, Instant::now());
             return Ok(());
         };
-        self.admission.extend_turn(id, Instant::now());
         let mut decoder = std::mem::take(&mut session.decoder);
         let (mut result, mut questions) = (Ok(()), 0);
         let most = if client.right == Right::Own { usize::MAX } else { limits::QUESTIONS };
@@ -197,9 +196,6 @@ impl Mux {
         let hello: Hello = serde_json::from_slice(body)?;
         let Some(client) = self.clients.get(id) else { return Ok(()) };
         let types = hello.stdin && client.right >= Right::Write;
-        if self.admission.is_on_reserve(id) && (types || !hello.streams.is_empty()) {
-            bail!(NoRoom("the mux has no descriptor left for a client that stays".to_owned()));
-        }
         self.check_hello(client, &hello, types)?;
         if let Some(asked) = hello.patience_ms {
             let asked = Duration::from_millis(asked.into());

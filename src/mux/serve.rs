@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Error, anyhow};
 use log::Level;
 
-use super::admission::{Admitted, Arrival, NewClient};
+use super::admission::{Admitted, NewClient};
 use super::client_log::{ATTACHING, DROPS, REFUSALS};
 use super::clients::ConnectionFailure;
 use super::clients::client::{Client, Role};
@@ -29,17 +29,7 @@ impl Mux {
     /// already make room.
     pub(crate) fn accept(&mut self, index: usize, most: usize, now: Instant) {
         for _ in 0..most {
-            let connection = match self.admission.accept(index, now) {
-                Arrival::Client(connection) => connection,
-                Arrival::Surplus(e) => {
-                    let idle = self.admission.give_way(index, &e, now, self.clients.is_silent());
-                    let Some(idle) = idle else { break };
-                    let why = "the mux has no descriptor left for a silent session";
-                    self.lose(idle, &NoRoom(why.to_owned()).into());
-                    continue;
-                }
-                Arrival::Nobody => break,
-            };
+            let Some(connection) = self.admission.accept(index, now) else { break };
             // Of a socket that is connected the kernel always knows.
             let Ok(peer) = Peer::of(&connection.socket) else { continue };
             self.admit(connection, peer);
@@ -50,7 +40,7 @@ impl Mux {
     /// A new client, if it may stay; a raw one is served at once, a session after its hello.
     fn admit(&mut self, connection: NewClient, peer: Peer) {
         let Admitted { right, refusal } = self.admission.admit(&connection, peer);
-        let NewClient { socket, stream, is_last } = connection;
+        let NewClient { socket, stream } = connection;
         let id = self.hub.join(self.admission.patience(right));
         if right < Right::Own {
             self.hub.share_patience(id, peer.uid);
@@ -61,7 +51,7 @@ impl Mux {
             return self.refuse(id, &why);
         }
         let Some(stream) = stream else {
-            self.admission.await_hello(id, is_last, Instant::now());
+            self.admission.await_hello(id, Instant::now());
             // Its hello may have come with it.
             return self.on_client(id, Event::readable(Token::Client(id)));
         };
@@ -383,7 +373,6 @@ impl Mux {
         }
         self.pages.orphan(client.unread_pages());
         client.close();
-        self.admission.refill();
         self.lose_control(id);
         if typed && self.clients.writers().is_empty() {
             self.start_output();

@@ -5,6 +5,7 @@ use std::fs;
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use rustix::process::{Resource, Rlimit, prlimit};
 
 use crate::proc::{Proc, eventually};
 
@@ -46,6 +47,13 @@ impl Proc {
 
     pub fn go_on(&self) {
         self.signal(Signal::SIGCONT);
+    }
+
+    /// From now on it can open no descriptor with this number or a higher one.
+    pub fn limit_descriptors(&self, most: u64) {
+        let pid = rustix::process::Pid::from_raw(self.pid().as_raw());
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        prlimit(pid, Resource::Nofile, limit).unwrap();
     }
 
     /// How many descriptors it has open.

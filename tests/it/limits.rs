@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use iottymux::types::limits::OWN_DESCRIPTORS;
 use iottymux::types::stream::{Position, Stream};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -187,11 +188,12 @@ fn memory_does_not_grow_with_clients_or_bytes() {
 #[test]
 fn without_a_free_descriptor_it_serves_on_and_accepts_later() {
     let rig = Rig::new();
-    let mux = rig.few_descriptors(40, &[]);
+    let mux = rig.stream();
     let mut first = rig.client("stdout");
     let mut app = rig.writer("stdout");
     app.write_all(b"a").unwrap();
     expect(&mut first, "a");
+    mux.limit_descriptors(40);
     let mut crowd: Vec<UnixStream> = (0..60).map(|_| rig.client("stdout")).collect();
     mux.stderr.wait_for("trying again shortly");
     app.write_all(b"b").unwrap();
@@ -237,63 +239,28 @@ fn windows_of_any_shape_take_little_memory() {
     }
 }
 
-#[test]
-fn without_a_free_descriptor_root_can_ask() {
-    let rig = Rig::new();
-    let mux = rig.few_descriptors(40, &[]);
-    let crowd: Vec<UnixStream> = (0..60).map(|_| rig.client("stdout")).collect();
-    mux.stderr.wait_for("trying again shortly");
-    for _ in 0..3 {
-        assert_eq!(rig.status()["state"], "ready");
-        // The descriptor is not for a client that stays.
-        let mut attach = rig.run(&["attach", "--app", APP, "--mode", "stdout"]);
-        assert_eq!(attach.ends(), 1);
-        let said = attach.stderr.text();
-        assert!(said.contains("no descriptor left for a client that stays"), "{said}");
-    }
-    drop(crowd);
-}
-
 /// One that may wait does, also one that comes back after its mux has died.
 #[test]
-fn a_client_that_waits_gets_the_next_free_descriptor() {
+fn a_client_that_waits_gets_the_next_free_place() {
+    const PLACES: usize = 8;
     let rig = Rig::new();
-    let mux = rig.few_descriptors(40, &[]);
-    let crowd: Vec<UnixStream> = (0..60).map(|_| rig.client("stdout")).collect();
-    mux.stderr.wait_for("trying again shortly");
-    let attach = rig.attach(&["--mode", "stdout", "--wait=60"]);
-    mux.stderr.wait_for("no descriptor left for a client that stays");
-    drop(crowd);
+    let mux = rig.few_descriptors(OWN_DESCRIPTORS + PLACES, &[]);
+    let crowd: Vec<UnixStream> = (0..PLACES).map(|_| rig.client("stdout")).collect();
     let mut app = rig.writer("stdout");
+    app.write_all(b"all are there").unwrap();
+    for client in &crowd {
+        expect(client, "all are there");
+    }
+    let mut refused = rig.run(&["attach", "--app", APP, "--mode", "stdout"]);
+    assert_eq!(refused.ends(), 1);
+    let said = refused.stderr.text();
+    assert!(said.contains("there are 8 clients already"), "{said}");
+    let refusals = || mux.stderr.so_far().matches("there are 8 clients already").count();
+    let attach = rig.attach(&["--mode", "stdout", "--wait=60"]);
+    eventually("the next one was refused, too", || refusals() > 1);
+    drop(crowd);
     app.write_all(b"for all who wait\n").unwrap();
     attach.stdout.wait_for("for all who wait\n");
-}
-
-/// Sessions of root that ask nothing, before and behind their hello: the hooks of the app's unit come
-/// through all the same, whether such sessions have all descriptors or only the last one.
-#[test]
-fn without_a_free_descriptor_idle_sessions_give_way_to_hooks() {
-    for (raw, silent) in [(60, 5), (0, 60)] {
-        let rig = Rig::new();
-        let mux = rig.few_descriptors(40, &[]);
-        let _crowd: Vec<UnixStream> = (0..raw).map(|_| rig.client("stdout")).collect();
-        if raw > 0 {
-            mux.stderr.wait_for("trying again shortly");
-        }
-        let idle = Asker::new(&rig);
-        let _silent: Vec<UnixStream> = (0..silent).map(|_| rig.client("session")).collect();
-        let pid = std::process::id().to_string();
-        for _ in 0..3 {
-            let mut hook = rig.command(["control", "--app", APP, "started"]);
-            hook.env_remove("INVOCATION_ID").env_remove("SYSTEMD_EXEC_PID").env("MAINPID", &pid);
-            let mut hook = Proc::spawn(hook);
-            assert_eq!(hook.ends(), 0, "{}", hook.stderr.text());
-        }
-        if raw > 0 {
-            assert_eq!(idle.refusal(), "the mux has no descriptor left for a silent session");
-        }
-        assert_eq!(rig.status()["app_pid"], std::process::id());
-    }
 }
 
 #[test]

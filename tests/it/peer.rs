@@ -4,9 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{
-    Answer, Begin, Decoder, FrameKind, Gap, Hello, Item, Refusal, Report, Want, Welcome,
-};
+use iottymux::wire::{Answer, Begin, Decoder, FrameKind, Gap, Hello, Item, Report, Want, Welcome};
 
 use crate::pattern::{ANY, Pattern};
 use crate::rig::Rig;
@@ -141,13 +139,6 @@ impl Asker {
         let (kind, body) = self.next();
         assert_eq!(kind, FrameKind::Answer);
         serde_json::from_slice(&body).unwrap()
-    }
-
-    /// Why the mux has let go of it.
-    pub fn refusal(&self) -> String {
-        let (kind, body) = self.next();
-        assert_eq!(kind, FrameKind::Error);
-        serde_json::from_slice::<Refusal>(&body).unwrap().error
     }
 
     /// The state of everything, now.

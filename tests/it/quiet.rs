@@ -176,10 +176,11 @@ fn with_input_that_the_app_does_not_take() {
 #[test]
 fn without_a_descriptor_for_those_who_wait() {
     let rig = Rig::new();
-    let mux = rig.few_descriptors(40, &[]);
+    let mux = rig.stream();
     let mut client = rig.client("stderr");
     rig.writer("stderr").write_all(b"x").unwrap();
     expect(&mut client, "x");
+    mux.limit_descriptors(40);
     let _crowd = [(); 60].map(|()| rig.client("stdout"));
     mux.stderr.wait_for("trying again shortly");
     assert_is_lazy(&mux, &client);

@@ -28,7 +28,7 @@ const ONE: &str = "54324";
 const BOTH: &str = "54321,54324";
 
 /// Descriptors of a mux that may have few.
-const DESCRIPTORS: u32 = 100;
+const DESCRIPTORS: usize = 100;
 /// Viewers who read nothing.
 const VIEWERS: usize = 200;
 
@@ -221,7 +221,7 @@ fn some_places_are_reserved_for_root() {
     let Some(rig) = shared_rig() else { return };
     let mux = rig.few_descriptors(DESCRIPTORS, &["--view-uid", MANY]);
     let crowd = Crowd::come(&rig, MANY, "session", (0, 200), &hello(Stream::Stdout));
-    let places = DESCRIPTORS as usize - limits::OWN_DESCRIPTORS;
+    let places = DESCRIPTORS - limits::OWN_DESCRIPTORS;
     let others = places - places.div_ceil(4);
     eventually("the rest is let go", || crowd.ended() == 200 - others);
     mux.stderr.wait_for("the other places are reserved");

@@ -108,7 +108,7 @@ impl Rig {
     }
 
     /// The mux for FIFOs, ready, which may have so many descriptors.
-    pub fn few_descriptors(&self, most: u32, options: &[&str]) -> Proc {
+    pub fn few_descriptors(&self, most: usize, options: &[&str]) -> Proc {
         let inner = self.command([&["stream", "--app", APP], options].concat());
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {most}; exec \"$@\""), "sh"]);

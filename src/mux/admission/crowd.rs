@@ -38,7 +38,7 @@ impl Crowd {
     fn with(descriptors: usize) -> Self {
         let places = descriptors.saturating_sub(limits::OWN_DESCRIPTORS).min(limits::CLIENTS);
         Self {
-            most: limits::CLIENTS,
+            most: places,
             most_others: places - RESERVED_CLIENTS.min(places.div_ceil(4)),
             own: 0,
             others: 0,
@@ -120,8 +120,10 @@ mod tests {
 
     #[test]
     fn few_descriptors_are_few_places() {
-        for (descriptors, others) in [(0, 0), (48, 6), (1024, 920), (8192, 4032)] {
-            assert_eq!(Crowd::with(descriptors).most_others, others);
+        let cases = [(0, 0, 0), (48, 8, 6), (1024, 984, 920), (8192, 4096, 4032)];
+        for (descriptors, all, others) in cases {
+            let crowd = Crowd::with(descriptors);
+            assert_eq!((crowd.most, crowd.most_others), (all, others));
         }
     }
 }
