@@ -201,6 +201,7 @@ const WAYS: &[(&str, &str, bool, Act, i32)] = &[
     ),
     ("no input", "ATTACH </dev/null", false, by_request, 0),
     ("input closed", "ATTACH <&-", false, by_request, 0),
+    ("detached in a string", "ATTACH", false, in_a_string, 0),
     ("under script(1)", "script -qec 'ATTACH' /dev/null", false, |s| s.detach(), 0),
     ("input from a pipe", "head -1 | ATTACH", true, |s| s.answer("3"), 3),
 ];
@@ -211,6 +212,13 @@ fn another_mux(scene: &mut Scene) {
     scene.mux = scene.rig.tty();
     // Not for long on the screen, which the new mux draws.
     eventually("it is attached again", || scene.shown().contains("attached again"));
+    scene.detach();
+}
+
+/// In tmux an ESC or CAN does not end such a string: what comes then would be a part of it.
+fn in_a_string(scene: &mut Scene) {
+    scene.app.as_mut().unwrap().write_all(b"\x1bP$q\x1b[mshown").unwrap();
+    eventually("it is recorded", || scene.shown().contains("shown"));
     scene.detach();
 }
 

@@ -7,6 +7,11 @@
 //! pieces. What is unknown is refused, and so are future extensions of terminals. The 8-bit forms
 //! (C1) of introducers become U+FFFD.
 //!
+//! Terminals differ in what ends a string: in tmux an ESC or CAN is a part of some, in xterm eight
+//! bytes after `ESC ] P` are enough. So a string that the app breaks off gets its terminator, any
+//! other sequence of that kind is dropped, and of the palette of the Linux console only whole ones
+//! are shown.
+//!
 //! The filter runs the state machine of [`scan`](super::scan), but not its `Scanner`.
 //! A `Scanner` cuts strings as terminals read them and holds them back whole. The filter decides at
 //! their head, and drops strings as tmux and screen read them: with a doubled ESC, or after `ESC
@@ -79,26 +84,14 @@ pub struct Filter {
     verdict: Verdict,
     /// The sequence so far, while its verdict is open.
     head: Vec<u8>,
-    /// The terminal has got the beginning of a sequence that the app then broke off with an ESC.
-    is_broken: bool,
     /// The string is tmux's passthrough, in which each ESC is doubled.
     doubles: bool,
-    character: Character,
     /// An incomplete character at the end of the output.
     begun: Vec<u8>,
     /// Titles on the terminal's stack: the one from before attach, then the app's.
     saved: u8,
     /// For a terminal that gets no sequences.
     scanner: Option<Box<Scanner>>,
-}
-
-/// The position in a UTF-8 character.
-#[derive(Debug, Default)]
-struct Character {
-    /// Its first byte, until the next one comes.
-    lead: u8,
-    /// Bytes that are still to come.
-    left: u8,
 }
 
 /// Titles that the app may save: terminals keep ten.
@@ -111,6 +104,10 @@ pub(super) const RESTORE_TITLE: &str = "\x1b[23;0t";
 const PLAIN: &[u8] = b"\n\r\t\x08\x07";
 /// Cancels a sequence.
 const CANCEL: u8 = 0x18;
+/// Ends a string.
+const TERMINATOR: &[u8] = b"\x1b\\";
+/// Stands for what is not shown.
+const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 impl Filter {
     /// A filter for a terminal that has got no output of the app.
@@ -120,9 +117,7 @@ impl Filter {
             state: ScanState::Text,
             verdict: Verdict::Open,
             head: Vec::new(),
-            is_broken: false,
             doubles: false,
-            character: Character { lead: 0, left: 0 },
             begun: Vec::new(),
             saved: 0,
             scanner: None,
@@ -139,7 +134,7 @@ impl Filter {
         out.clear();
         if let Some(mut scanner) = self.scanner.take() {
             let is_plain = |byte: &u8| *byte >= b' ' && *byte != DEL || PLAIN.contains(byte);
-            let (mut plain, mut at) = (std::mem::take(&mut self.begun), 0);
+            let (mut plain, mut at) = (Vec::new(), 0);
             while let Some(piece) = scanner.next(bytes, &mut at) {
                 if let Piece::Text(text) = piece {
                     plain.extend(text.iter().copied().filter(is_plain));
@@ -147,7 +142,6 @@ impl Filter {
             }
             self.scanner = Some(scanner);
             self.show(&plain, out);
-            self.begun = out.split_off(out.len() - unfinished(out));
             return out;
         }
         if self.begun.is_empty()
@@ -155,19 +149,9 @@ impl Filter {
             && bytes.is_ascii()
             && drawn_len(bytes) == bytes.len()
         {
-            self.character = Character::default();
             return bytes;
         }
-        let mut begun = std::mem::take(&mut self.begun);
-        if begun.is_empty() {
-            self.put(bytes, out);
-        } else {
-            begun.extend_from_slice(bytes);
-            self.put(&begun, out);
-        }
-        if self.state == ScanState::Text {
-            self.begun = out.split_off(out.len() - unfinished(out));
-        }
+        self.put(bytes, out);
         out
     }
 
@@ -184,11 +168,14 @@ impl Filter {
                 _ => 0,
             };
             if run > 0 {
-                if self.state == ScanState::Text || self.verdict == Verdict::Shown {
+                if self.state == ScanState::Text {
                     self.show(&rest[..run], out);
+                } else if self.verdict == Verdict::Shown {
+                    self.show_in_string(&rest[..run], out);
                 }
                 at += run;
             } else if self.state == ScanState::Text {
+                self.emit(b"", out);
                 if rest[0] == ESC {
                     self.begin();
                 } else {
@@ -219,7 +206,7 @@ impl Filter {
     pub(crate) fn cancel_sequence(&mut self) {
         self.head.clear();
         self.begun.clear();
-        (self.state, self.is_broken) = (ScanState::Text, false);
+        self.state = ScanState::Text;
     }
 
     /// An ESC begins a sequence.
@@ -230,9 +217,9 @@ impl Filter {
     }
 
     /// The terminal is asked for its answerback, which is any text.
-    fn enquire(&self, out: &mut Vec<u8>) {
+    fn enquire(&mut self, out: &mut Vec<u8>) {
         if self.pass.allows(Class::Unknown) {
-            out.push(ENQ);
+            self.emit(&[ENQ], out);
         }
     }
 
@@ -242,7 +229,7 @@ impl Filter {
         if was == ScanState::StringEscape && self.doubles && byte == ESC {
             self.state = ScanState::String;
             if self.verdict == Verdict::Shown {
-                out.extend_from_slice(&[ESC, ESC]);
+                self.emit(&[ESC, ESC], out);
             }
             return true;
         }
@@ -265,16 +252,14 @@ impl Filter {
             if byte == ENQ {
                 self.enquire(out);
             } else {
-                out.push(byte);
+                self.emit(&[byte], out);
             }
             return true;
         }
         match step(was, byte) {
             ScanStep::Abort => {
                 // Terminals differ in what becomes of such a sequence.
-                self.cancel(out);
-                self.head.clear();
-                self.state = ScanState::Text;
+                self.break_off(was, out);
                 return false;
             }
             ScanStep::On(state) => {
@@ -287,7 +272,9 @@ impl Filter {
                             self.look(false, out);
                         }
                     }
-                    Verdict::Shown if state != ScanState::StringEscape => self.show(&[byte], out),
+                    Verdict::Shown if state != ScanState::StringEscape => {
+                        self.show_in_string(&[byte], out);
+                    }
                     _ => {}
                 }
             }
@@ -297,35 +284,22 @@ impl Filter {
                         self.head.push(byte);
                         self.look(true, out);
                     }
-                    Verdict::Shown => Self::end(was, byte, out),
+                    Verdict::Shown if was == ScanState::StringEscape => {
+                        self.emit(&[ESC, byte], out);
+                    }
+                    Verdict::Shown => self.emit(&[byte], out),
                     Verdict::Refused => {}
                 }
-                if matches!(was, ScanState::CommandStart | ScanState::Palette(_)) && byte != 0x07 {
+                let ends_itself = matches!(was, ScanState::CommandStart | ScanState::Palette(_));
+                if ends_itself && self.verdict == Verdict::Shown {
                     // Other terminals wait for the end of a string.
-                    out.extend_from_slice(b"\x1b\\");
+                    self.emit(TERMINATOR, out);
                 }
                 self.state = ScanState::Text;
             }
-            ScanStep::Cancel => {
-                match self.verdict {
-                    Verdict::Open if is_string(&self.head) => self.cancel(out),
-                    Verdict::Open => {
-                        self.show_head(out);
-                        out.push(byte);
-                    }
-                    Verdict::Shown => Self::end(was, byte, out),
-                    Verdict::Refused => {}
-                }
-                self.state = ScanState::Text;
-            }
+            ScanStep::Cancel => self.break_off(was, out),
             ScanStep::Restart => {
-                self.is_broken |= match self.verdict {
-                    Verdict::Open if !is_string(&self.head) => {
-                        self.show_head(out);
-                        true
-                    }
-                    verdict => verdict == Verdict::Shown,
-                };
+                self.break_off(was, out);
                 self.begin();
                 // The ESC of a string that was broken off has been read.
                 return was != ScanState::StringEscape;
@@ -334,12 +308,14 @@ impl Filter {
         true
     }
 
-    /// Shows the last byte of a sequence, with the ESC before it that was held back.
-    fn end(was: ScanState, byte: u8, out: &mut Vec<u8>) {
-        if was == ScanState::StringEscape {
-            out.push(ESC);
+    /// The app does not go on with a sequence.
+    fn break_off(&mut self, was: ScanState, out: &mut Vec<u8>) {
+        self.head.clear();
+        self.state = ScanState::Text;
+        if self.verdict == Verdict::Shown {
+            let is_control = was == ScanState::Control || was == ScanState::Intermediate;
+            self.emit(if is_control { &[CANCEL] } else { TERMINATOR }, out);
         }
-        out.push(byte);
     }
 
     /// Decides on the sequence as soon as its class is known.
@@ -356,8 +332,7 @@ impl Filter {
         let is_passthrough = self.head.starts_with(b"\x1bPt");
         if is_shown && matches!(class, Class::Title | Class::SaveTitle | Class::RestoreTitle) {
             if self.saved == 0 {
-                self.cancel(out);
-                out.extend_from_slice(SAVE_TITLE.as_bytes());
+                self.emit(SAVE_TITLE.as_bytes(), out);
                 self.saved = 1;
             }
             match class {
@@ -377,17 +352,8 @@ impl Filter {
             self.show_head(out);
             self.verdict = Verdict::Shown;
         } else {
-            self.cancel(out);
             self.verdict = Verdict::Refused;
             self.doubles = is_passthrough;
-        }
-        self.is_broken = false;
-    }
-
-    /// Cancels a sequence that the app broke off with one that is not shown.
-    fn cancel(&mut self, out: &mut Vec<u8>) {
-        if std::mem::take(&mut self.is_broken) {
-            out.push(CANCEL);
         }
     }
 
@@ -398,52 +364,60 @@ impl Filter {
         self.head.clear();
     }
 
+    /// Appends a part of the text of a string. Its control characters do nothing in most terminals,
+    /// and are executed in others.
+    fn show_in_string(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        if self.pass.allows(Class::Unknown) {
+            return self.show(text, out);
+        }
+        let is_dropped = |byte: &u8| is_inner_control(*byte) && !PLAIN.contains(byte);
+        for part in text.split(is_dropped).filter(|part| !part.is_empty()) {
+            self.show(part, out);
+        }
+    }
+
     /// Appends bytes; 8-bit introducers are replaced unless `other` is allowed.
     fn show(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        if bytes.is_ascii() {
-            self.character = Character::default();
-            return out.extend_from_slice(bytes);
+        if bytes.is_ascii() || self.pass.allows(Class::Other) {
+            return self.emit(bytes, out);
         }
-        for byte in bytes {
-            let introduces = self.character.introduces(*byte);
-            if !introduces || self.pass.allows(Class::Other) {
-                out.push(*byte);
-                continue;
-            }
-            // Removes the first byte of a two-byte introducer.
-            out.pop_if(|last| *last == 0xc2);
-            out.extend_from_slice("\u{fffd}".as_bytes());
+        let mut begun = std::mem::take(&mut self.begun);
+        let bytes = if begun.is_empty() {
+            bytes
+        } else {
+            begun.extend_from_slice(bytes);
+            &begun
+        };
+        let (whole, rest) = bytes.split_at(bytes.len() - unfinished(bytes));
+        replace_introducers(whole, out);
+        self.begun = rest.to_vec();
+    }
+
+    /// Appends ASCII, before which an incomplete character is broken off.
+    fn emit(&mut self, ascii: &[u8], out: &mut Vec<u8>) {
+        if !self.begun.is_empty() {
+            replace_introducers(&std::mem::take(&mut self.begun), out);
         }
+        out.extend_from_slice(ascii);
     }
 }
 
-impl Character {
-    /// Reads the next byte. Whether it completes an introducer of a sequence or string.
-    fn introduces(&mut self, byte: u8) -> bool {
-        let is_introducer = matches!(byte, 0x90 | 0x98 | 0x9b | 0x9d..=0x9f);
-        let lead = std::mem::take(&mut self.lead);
-        match byte {
-            // UTF-8 has no character in more bytes than it needs.
-            0x80..=0xbf
-                if self.left > 0 && !matches!((lead, byte), (0xe0, ..=0x9f) | (0xf0, ..=0x8f)) =>
-            {
-                self.left -= 1;
-                is_introducer && lead == 0xc2
-            }
-            0x80..=0xbf => {
-                self.left = 0;
-                is_introducer
-            }
-            _ => {
-                self.lead = byte;
-                self.left = match byte {
-                    0xc2..=0xdf => 1,
-                    0xe0..=0xef => 2,
-                    0xf0..=0xf4 => 3,
-                    _ => 0,
-                };
-                false
-            }
+/// Appends bytes, with U+FFFD in the place of 8-bit introducers. These are a character of their own,
+/// or a byte that is no part of one: a terminal may take such a byte for Latin-1.
+fn replace_introducers(bytes: &[u8], out: &mut Vec<u8>) {
+    let is_introducer = |code| matches!(code, 0x90 | 0x98 | 0x9b | 0x9d..=0x9f);
+    for chunk in bytes.utf8_chunks() {
+        let mut text = chunk.valid();
+        while let Some(at) = text.find(|c| is_introducer(u32::from(c))) {
+            out.extend_from_slice(&text.as_bytes()[..at]);
+            out.extend_from_slice(REPLACEMENT);
+            // Two bytes long.
+            text = &text[at + 2..];
+        }
+        out.extend_from_slice(text.as_bytes());
+        for byte in chunk.invalid() {
+            let replaced = is_introducer(u32::from(*byte));
+            out.extend_from_slice(if replaced { REPLACEMENT } else { std::slice::from_ref(byte) });
         }
     }
 }
@@ -460,10 +434,6 @@ fn drawn_len(bytes: &[u8]) -> usize {
             Some(_) => len += 1,
         }
     }
-}
-
-fn is_string(head: &[u8]) -> bool {
-    matches!(head, [ESC, b']' | b'P' | b'X' | b'^' | b'_', ..])
 }
 
 #[cfg(test)]

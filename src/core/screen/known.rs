@@ -240,7 +240,7 @@ pub(super) const SAVED_CURSOR: u16 = 1048;
 /// The class of a sequence, given its beginning or all of it; `None` while that is undecided.
 pub(crate) fn class(head: &[u8], is_whole: bool) -> Option<Class> {
     match head {
-        [ESC, b']', body @ ..] => command(body),
+        [ESC, b']', body @ ..] => command(body, is_whole),
         [ESC, b'P', body @ ..] => device(body, is_whole),
         // SOS, PM, APC: pictures in files, commands of programs.
         [ESC, b'X' | b'^' | b'_', ..] => Some(Other),
@@ -255,12 +255,17 @@ fn find(fits: impl Fn(&Form) -> bool) -> Option<Class> {
 }
 
 /// `OSC number ; …`; the body includes its terminator, if that has come.
-fn command(body: &[u8]) -> Option<Class> {
+fn command(body: &[u8], is_whole: bool) -> Option<Class> {
     let digits = body.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let number = std::str::from_utf8(&body[..digits]).ok().and_then(|text| text.parse().ok());
     let next = body.get(digits)?;
+    // Terminals differ in where a palette ends that is none.
+    let is_palette = body[1..].iter().all(u8::is_ascii_hexdigit);
+    if *next == b'P' && is_palette && !is_whole {
+        return None;
+    }
     let known = find(|form| match (form, digits) {
-        (CommandLetter(letters), 0) => letters.contains(next),
+        (CommandLetter(letters), 0) => letters.contains(next) && (*next != b'P' || is_palette),
         (Command(ranges), 1..) if matches!(next, b';' | 0x07 | &ESC) => {
             number.is_some_and(|number| ranges.iter().any(|range| range.contains(&number)))
         }

@@ -8,8 +8,31 @@ use alacritty_terminal::vte::ansi::{CursorStyle, Processor, StdSyncHandler};
 /// The first sequence of these bytes that is not to reach a viewer's terminal.
 pub fn refused(shown: &[u8]) -> Option<String> {
     let mut terminal = Terminal::default();
-    String::from_utf8_lossy(shown).chars().for_each(|c| terminal.read(c));
-    terminal.refused().cloned()
+    for chunk in shown.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| terminal.read(c));
+        // Some terminals take such a byte for Latin-1.
+        chunk.invalid().iter().for_each(|byte| terminal.read(char::from(*byte)));
+    }
+    terminal.refused().cloned().or_else(|| cut(shown))
+}
+
+/// A string that is left in another way than by its terminator: terminals differ in whether they leave it.
+fn cut(shown: &[u8]) -> Option<String> {
+    let begins = |pair: &[u8]| matches!(pair, [0x1b, b']' | b'P' | b'X' | b'^' | b'_']);
+    let mut rest = shown;
+    while let Some(at) = rest.windows(2).position(begins) {
+        let (is_command, text) = (rest[at + 1] == b']', &rest[at + 2..]);
+        let ends = |byte: &u8| matches!(byte, 0x18 | 0x1a | 0x1b) || is_command && *byte == 0x07;
+        let end = text.iter().position(ends)?;
+        let is_ended = text[end] == 0x07 || matches!(text[end..], [0x1b] | [0x1b, b'\\', ..]);
+        let is_palette = is_command && text[0] == b'P';
+        let is_colour = end == 8 && text[1..end].iter().all(u8::is_ascii_hexdigit);
+        if !is_ended || is_palette && !is_colour || text[..end].contains(&0x05) {
+            return Some(format!("cut: {}", rest[at..].escape_ascii()));
+        }
+        rest = &text[end..];
+    }
+    None
 }
 
 /// A real terminal.

@@ -40,7 +40,8 @@ fn samples(form: &Form) -> Vec<String> {
             numbers.flat_map(|n| TEXTS.map(|text| format!("\x1b]{n}{text}\x1b\\"))).collect()
         }
         CommandLetter(letters) => {
-            letters.iter().map(|letter| format!("\x1b]{}\x1b\\", char::from(*letter))).collect()
+            let text = |letter| if letter == b'P' { "1ff00e5" } else { "\x1b\\" };
+            letters.iter().map(|l| format!("\x1b]{}{}", char::from(*l), text(*l))).collect()
         }
         Device(head, last) => vec![format!("\x1bP{}{}m\x1b\\", text(head), char::from(*last))],
     }
