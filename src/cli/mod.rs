@@ -298,6 +298,8 @@ pub(crate) struct AttachArgs {
     #[arg(short, long, env = "IOTTYMUX_READ_ONLY", value_parser = BoolishValueParser::new(), conflicts_with = "stdin_once")]
     pub(crate) read_only: bool,
     /// Close the app's input at the end of this input.
+    ///
+    /// Only an app of `run` without -t and a container have such an end.
     #[arg(long, env = "IOTTYMUX_STDIN_ONCE", value_parser = BoolishValueParser::new())]
     pub(crate) stdin_once: bool,
     #[command(flatten)]

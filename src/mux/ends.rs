@@ -49,8 +49,6 @@ pub(super) struct AppEnds {
     pub(super) input: Option<AppInput>,
     /// Through this the input goes to its FIFO.
     pub(super) input_stage: Option<Stage>,
-    /// The input of the app's next start, if this one's was ended.
-    pub(super) next_input: Option<AppInput>,
     pub(super) made: Vec<&'static str>,
     pub(super) kept: Vec<Stream>,
     /// The size of the terminal, if there is one.
@@ -73,11 +71,10 @@ impl Streams {
         enabled.sort_unstable();
     }
 
-    /// How the input ends. That of a terminal has no end, and of a socket unit's FIFO systemd keeps
-    /// a writer.
-    pub(super) fn input_ending(&self, has_input: bool, may_renew: bool) -> InputEnding {
+    /// How the input ends. That of a terminal has no end, and a service may be started again.
+    pub(super) fn input_ending(&self, has_input: bool, is_kept: bool) -> InputEnding {
         match self {
-            Self::Fifos { make: true, .. } if may_renew => InputEnding::Renews,
+            Self::Fifos { .. } if is_kept => InputEnding::Closes,
             Self::Passed { enabled, .. } if enabled.contains(&Stream::Stdin) => InputEnding::Closes,
             Self::Passed { .. } if !has_input => InputEnding::Missing,
             _ => InputEnding::Never,
@@ -103,7 +100,7 @@ pub(super) fn adopt_ends(
         Streams::Fifos { enabled, .. } => {
             for stream in enabled {
                 if fifo::is_stored(stored, *stream) {
-                    ends.add_fifo(dir, *stream, stored, notify)?;
+                    ends.add_fifo((dir, *stream), true, stored, notify)?;
                 } else {
                     log::error!(
                         "app {}: {stream} is not served before the app is stopped and started again: its \
@@ -155,14 +152,15 @@ impl AppEnds {
 
     fn add_fifo(
         &mut self,
-        dir: &AppDir,
-        stream: Stream,
+        (dir, stream): (&AppDir, Stream),
+        takes_over: bool,
         stored: &mut Stored,
         notify: &Notify,
     ) -> Result<()> {
         if stream == Stream::Stdin {
-            self.next_input = fifo::next_input(dir, stored, notify)?;
-            if self.next_input.is_none() {
+            // That of a command that runs is stored until it is ended.
+            let has_ended = takes_over && !fifo::is_stored(stored, stream);
+            if !has_ended {
                 self.input = Some(fifo::input(dir, stored, notify)?);
             }
             self.input_stage = fifo::input_stage(stored, notify)?;
@@ -178,6 +176,7 @@ impl AppEnds {
 pub(super) fn open_ends(
     dir: &AppDir,
     wanted: &Streams,
+    takes_over: bool,
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<AppEnds> {
@@ -228,7 +227,7 @@ pub(super) fn open_ends(
                 } else if fifo::is_stored(stored, *stream) {
                     fifo::renew_foreign(dir, *stream, stored, notify)?;
                 }
-                ends.add_fifo(dir, *stream, stored, notify)?;
+                ends.add_fifo((dir, *stream), takes_over, stored, notify)?;
             }
             Ok(ends)
         }

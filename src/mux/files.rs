@@ -16,6 +16,8 @@ pub(crate) struct AppFiles {
     pub(crate) made: Vec<&'static str>,
     /// The FIFOs that it hides at its end, for the next mux.
     pub(crate) kept: Vec<Stream>,
+    /// Another process may have made the app's FIFOs, and have them open.
+    pub(crate) is_foreign: bool,
     /// Held as long as the name is this mux's.
     pub(crate) lock: Option<Lock>,
 }

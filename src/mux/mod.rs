@@ -151,7 +151,7 @@ impl Mux {
         let mut overdue = Overdue::default();
         let mut watchdog = Watchdog::new(&self.files.notify);
         self.begin();
-        if self.is_foreign() {
+        if self.files.is_foreign && self.terminal.is_none() {
             hurry();
         }
         // Just before the first wait, since the memory of the start is not needed again.
@@ -186,11 +186,6 @@ impl Mux {
         let is_busy = has_events || self.sources.is_any_paced() || is_due();
         let awaited = self.terminal.as_ref().and_then(Terminal::awaited);
         watchdog.wake(is_busy, awaited, &self.files.notify);
-    }
-
-    /// Another process may have made the app's FIFOs, and have them open.
-    fn is_foreign(&self) -> bool {
-        !self.input.can_end() && self.terminal.is_none() && !self.life.is_kept()
     }
 
     fn on_signals(&mut self) {

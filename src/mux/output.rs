@@ -242,9 +242,6 @@ impl Mux {
         {
             log::warn!("{e:#}");
         }
-        if let LifecycleEvent::Started(_) = event {
-            self.input.begin_next(&self.files.notify);
-        }
         if let LifecycleEvent::Ended(_) = event {
             self.reset_terminal();
             // Of pipes it was known before what is to be read. What is left for the next mux may be

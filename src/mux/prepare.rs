@@ -17,7 +17,6 @@ use crate::systemd::notify::Notify;
 use crate::systemd::process;
 use crate::systemd::store::Stored;
 use crate::types::service::ServiceName;
-use crate::types::stream::Stream;
 
 /// Directories in which a mux needs nothing but its logs: those of users, and for any user to write.
 const OF_OTHERS: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
@@ -37,7 +36,7 @@ pub(super) fn prepare(
         let mut check = || {
             dir.split()?;
             check_names(dir, streams, (stored, notify))?;
-            give(dir, (streams, plan), (stored, notify))
+            give(dir, plan, (stored, notify))
         };
         // Its app may run, and has its ends.
         if let Err(e) = check() {
@@ -62,11 +61,8 @@ pub(super) fn prepare(
         dir.split()?;
         let run = Manager::of_this_process().run_of(service.as_str());
         dir.note_earlier(run.as_deref())?;
-        if matches!(streams, Streams::Fifos { make: true, .. }) {
-            dir.remove_old_input()?;
-        }
-        let ends = open_ends(dir, streams, stored, notify)?;
-        give(dir, (streams, plan), (stored, notify))?;
+        let ends = open_ends(dir, streams, false, stored, notify)?;
+        give(dir, plan, (stored, notify))?;
         Ok(ends)
     };
     match make() {
@@ -103,15 +99,7 @@ fn check_names(
 }
 
 /// Gives the mux what it can replace or read only as another user than its own.
-fn give(
-    dir: &AppDir,
-    (streams, plan): (&Streams, &LogPlan),
-    (stored, notify): (&mut Stored, &Notify),
-) -> Result<()> {
-    if matches!(streams, Streams::Fifos { enabled, make: true } if enabled.contains(&Stream::Stdin))
-    {
-        dir.give_input().context("cannot give the mux the FIFO of the app's input")?;
-    }
+fn give(dir: &AppDir, plan: &LogPlan, (stored, notify): (&mut Stored, &Notify)) -> Result<()> {
     // A user's mux writes to the journal itself, so the FIFO would have no reader.
     if plan.writes_journal() && !process::is_of_user() {
         logs::prepare_journal(dir, stored, notify)?;
@@ -150,7 +138,7 @@ fn view(dir: &AppDir, plan: &LogPlan) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let has_log = |dir: &&str| plan.files().any(|log| log.starts_with(dir));
     let others = OF_OTHERS.iter().filter(|dir| !has_log(dir));
     let mut hidden: Vec<PathBuf> = others.map(PathBuf::from).collect();
-    let mut shown = dir.of_mux().to_vec();
+    let mut shown = vec![dir.of_mux()];
     hidden.push(dir.state().to_owned());
     if let Some(own) = env::var_os(LOGS_DIRECTORY) {
         // `/var/log/iottymux/NAME`

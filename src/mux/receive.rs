@@ -294,7 +294,7 @@ impl Mux {
             bail!("its hello names a stream twice");
         }
         if hello.stdin_once && !self.input.can_end() {
-            bail!("the input of this app cannot be ended");
+            bail!("the input of this app cannot be ended, only that of `run` and of containers");
         }
         let must_type = hello.must_type();
         if must_type && !types {
@@ -553,18 +553,10 @@ impl Mux {
     /// The app's input has ended, for everybody.
     fn close_input(&mut self) {
         let undelivered = self.input.queue.undelivered();
-        let closed = self.input.close(&self.poller);
+        self.input.close(&self.poller, &self.files.notify);
         if let Some(engine) = &mut self.engine {
             engine.close_input(&self.poller, &self.files.notify);
         }
-        if closed.is_some() {
-            let next = self.input.prepare_next(&self.files.dir, &self.files.notify);
-            if let Err(e) = next {
-                log::error!("app {}: {e:#}", self.files.name());
-            }
-        }
-        // Only now the app sees the end: an app that is started again finds the next one.
-        drop(closed);
         let taken = self.taken();
         for id in undelivered {
             if let Some(client) = self.clients.get_mut(id) {

@@ -138,7 +138,7 @@ impl Mux {
             None if !is_passed && dir.is_split() => {
                 adopt_ends(&dir, &streams, &mut stored, &notify)?
             }
-            None => open_ends(&dir, &streams, &mut stored, &notify)?,
+            None => open_ends(&dir, &streams, takes_over, &mut stored, &notify)?,
         };
         if is_kept && !is_passed {
             ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
@@ -150,8 +150,8 @@ impl Mux {
         }
         let listeners = listen(&dir, &ends.streams)?;
         let life = Lifecycle::new(service.clone(), kept).taking_over(reported.as_ref());
-        let may_renew = keeps_ends && dir.may_renew_input();
-        let ending = streams.input_ending(ends.input.is_some(), may_renew);
+        let ending = streams.input_ending(ends.input.is_some(), is_kept);
+        let is_foreign = !keeps_ends || matches!(streams, Streams::Fifos { make: false, .. });
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
         let how = (scrollback, guards_keys);
         let open = |size| Terminal::open((size, how), &hub, &mut stored, &notify);
@@ -168,7 +168,14 @@ impl Mux {
         Ok(Box::new(Self {
             phase: Phase::Ready,
             since,
-            files: AppFiles { dir, notify, made: ends.made, kept: ends.kept, lock: Some(lock) },
+            files: AppFiles {
+                dir,
+                notify,
+                made: ends.made,
+                kept: ends.kept,
+                is_foreign,
+                lock: Some(lock),
+            },
             poller,
             hub,
             sources: Sources::new(ends.sources),
@@ -325,8 +332,7 @@ fn open_input(
     let stage = ends.input_stage.take();
     let staged = stage.as_ref().map(|stage| stage.len);
     let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());
-    let writers = [ends.input.take(), ends.next_input.take()];
-    Ok(InputFeed::new(input, writers, stage, ending, is_shared))
+    Ok(InputFeed::new(input, ends.input.take(), stage, ending, is_shared))
 }
 
 /// A number that no other mux has. It comes from the system's random source, with which std seeds

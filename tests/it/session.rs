@@ -404,14 +404,16 @@ fn kinds_of_later_versions_are_skipped() {
 
 #[test]
 fn an_attach_that_asks_for_too_much_learns_why() {
-    let rig = Rig::new();
-    let _mux = rig.tty();
-    let mut attach = rig.attach(&["--stdin-once"]);
-    assert_eq!(attach.ends(), 1);
-    let said = attach.stderr.text();
-    assert!(said.starts_with("iottymux: app demo: the mux refused: "), "{said}");
-    assert!(said.contains("the input of this app cannot be ended"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    for kind in ["stream", "tty"] {
+        let rig = Rig::new();
+        let _mux = rig.mux([kind, "--app", APP]);
+        let mut attach = rig.attach(&["--stdin-once"]);
+        assert_eq!(attach.ends(), 1);
+        let said = attach.stderr.text();
+        assert!(said.starts_with("iottymux: app demo: the mux refused: "), "{said}");
+        assert!(said.contains("the input of this app cannot be ended"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }
 
 /// It takes the ten seconds that a session may be silent, and waits them out in a read.

@@ -21,7 +21,6 @@ mod form;
 mod full_disk;
 mod hardened;
 mod immutable;
-mod input;
 #[path = "../support/installed.rs"]
 mod installed;
 mod journal;

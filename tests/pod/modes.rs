@@ -153,12 +153,6 @@ impl Case {
         })
     }
 
-    /// Where the end of a stream is: another FIFO takes the place of an input that is ended, but for one of
-    /// a socket unit.
-    fn ends(&self, stream: &str) -> &'static str {
-        if stream == "stdin" && self.layout == "direct" { "ends/input/" } else { "ends/" }
-    }
-
     fn assert_report(&self, report: &Report) {
         let (name, links) = (self.name(), &report.links);
         let is_tty = self.modes.map(|mode| if mode == Tty { "yes" } else { "no" });
@@ -168,9 +162,7 @@ impl Case {
         {
             let is_so = match mode {
                 Tty => link.starts_with("/dev/pts/"),
-                Stream => {
-                    *link == format!("/run/iottymux/{name}/{}stage2-{stream}", self.ends(stream))
-                }
+                Stream => *link == format!("/run/iottymux/{name}/ends/stage2-{stream}"),
                 Log => link.starts_with("socket:"),
                 Null => link == "/dev/null",
             };

@@ -224,34 +224,6 @@ fn the_lines_of_two_programs_stay_whole_over_kills() {
     assert_eq!(next, [sent[0], SECOND + sent[1]]);
 }
 
-/// The end of a program's input is the app's, though the muxes change while it is under way.
-#[test]
-fn the_end_of_a_programs_input_is_not_lost() {
-    const MUX: &str = "iomux@demo.service";
-    let Some(pod) = Pod::delivered() else { return };
-    let unit = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'while read -r x; do echo $x; done; read x </shared/go; exit 7'\n\
-        StandardOutput=append:/shared/got\nRestart=no\n";
-    pod.set_unit("demo.service.d/x.conf", unit);
-    let go = pod.shared_fifo("go");
-    let mut dice = Dice::new(dice::seed());
-    for round in 0..rounds(4, 40) {
-        pod.systemctl(&["start", "demo.service"]);
-        let piped = Piped::new(&pod, "demo", &["--mode", "stdin", "--stdin-once"], dice.number());
-        pause(&mut dice);
-        piped.stops.store(true, Ordering::Relaxed);
-        // The end is under way, behind what the app reads slowly.
-        for _ in 0..3 {
-            pause(&mut dice);
-            dice.pick::<fn(&Pod, &str)>(&[kill, restart])(&pod, MUX);
-        }
-        fs::write(&go, "\n").unwrap();
-        let (code, said, sent) = piped.ends();
-        assert_eq!(code, 7, "round {round}: {said}");
-        assert_exact(&pod, sent, &said);
-        fs::remove_file(pod.shared("got")).unwrap();
-    }
-}
-
 /// A terminal's input cannot be counted: what is unknown is told, and is not sent again.
 #[test]
 fn a_programs_input_to_a_terminal_is_never_repeated_and_what_is_unknown_is_told() {

@@ -37,12 +37,6 @@ impl Attach {
         self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Its input ends.
-    pub fn says_no_more(mut self) -> Self {
-        self.stdin = None;
-        self
-    }
-
     /// Its exit code, and what it had still to say on both outputs.
     pub fn ends(mut self) -> (i32, String, String) {
         let mut said = (String::new(), String::new());

@@ -3,15 +3,13 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-
 use crate::core::hub::ClientId;
 use crate::core::hub::input::Input;
 use crate::mux::poll::{Interest, Poller, Token, log_watch};
+use crate::mux::source::AppInput;
 use crate::mux::source::stage::Stage;
-use crate::mux::source::{AppInput, fifo, passed};
-use crate::os::state::AppDir;
 use crate::systemd::notify::Notify;
+use crate::types::stream::Stream;
 
 /// How long a return that comes in a read of its own waits after its line: programs that type for
 /// people tell a paste from a line by 120 ms at most.
@@ -47,11 +45,7 @@ pub(crate) struct InputFeed {
     enter: Option<(Instant, Instant)>,
     /// Through this it goes to a FIFO.
     stage: Option<Stage>,
-    /// The input of the app's next start, if this one's was ended.
-    next_writer: Option<AppInput>,
     ending: InputEnding,
-    /// Whether admitted users type, too.
-    is_shared: bool,
     /// The client whose end of input ends the app's, once that has come.
     last_writer: Option<ClientId>,
 }
@@ -63,33 +57,22 @@ pub(crate) enum InputEnding {
     Never,
     /// Nothing: a container has none.
     Missing,
-    /// End it; another FIFO takes its place for the app's next start.
-    Renews,
-    /// End it; a container has one start.
+    /// End it: this app has one start.
     Closes,
 }
 
 impl InputFeed {
     pub(crate) fn new(
         queue: Input,
-        [writer, next_writer]: [Option<AppInput>; 2],
+        writer: Option<AppInput>,
         stage: Option<Stage>,
         ending: InputEnding,
         is_shared: bool,
     ) -> Self {
         if is_shared {
-            [&writer, &next_writer].into_iter().flatten().for_each(AppInput::narrow);
+            writer.iter().for_each(AppInput::narrow);
         }
-        let mut feed = Self {
-            queue,
-            writer,
-            enter: None,
-            stage,
-            next_writer,
-            ending,
-            is_shared,
-            last_writer: None,
-        };
+        let mut feed = Self { queue, writer, enter: None, stage, ending, last_writer: None };
         if !feed.is_open() {
             // An earlier mux has ended it, and may have left something.
             feed.discard();
@@ -103,7 +86,7 @@ impl InputFeed {
 
     /// Whether the end of a client's input can end the app's.
     pub(crate) fn can_end(&self) -> bool {
-        matches!(self.ending, InputEnding::Renews | InputEnding::Closes)
+        self.ending == InputEnding::Closes
     }
 
     /// Whether there never was one.
@@ -171,13 +154,14 @@ impl InputFeed {
         self.enter.filter(|_| self.writer.is_some()).map(|(_, due)| due)
     }
 
-    /// Closes the input for all clients. Returns the open end: the app sees the end of its input
-    /// when that is dropped, which happens after the next one has taken its place.
-    pub(crate) fn close(&mut self, poller: &Poller) -> Option<AppInput> {
+    /// Closes the input for all clients, and for later muxes if it can end.
+    pub(crate) fn close(&mut self, poller: &Poller, notify: &Notify) {
         self.discard();
-        let mut writer = self.writer.take()?;
+        let Some(mut writer) = self.writer.take() else { return };
         log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, None));
-        Some(writer)
+        if self.can_end() {
+            notify.forget(Stream::Stdin.name());
+        }
     }
 
     fn discard(&mut self) {
@@ -208,30 +192,6 @@ impl InputFeed {
     /// Lets go of the app's end. Nothing is written any more; the queue stays.
     pub(crate) fn release(&mut self) {
         self.writer = None;
-    }
-
-    /// It was closed: makes the input for the app's next start, if there can be one.
-    pub(crate) fn prepare_next(&mut self, dir: &AppDir, notify: &Notify) -> Result<()> {
-        match self.ending {
-            InputEnding::Never | InputEnding::Missing => {}
-            InputEnding::Renews => {
-                let next = fifo::renew_input(dir, notify)?;
-                if self.is_shared {
-                    next.narrow();
-                }
-                self.next_writer = Some(next);
-            }
-            InputEnding::Closes => passed::end_input(notify),
-        }
-        Ok(())
-    }
-
-    /// The app was started again: if its input had been ended, it has a new one.
-    pub(crate) fn begin_next(&mut self, notify: &Notify) {
-        if let Some(writer) = self.next_writer.take() {
-            fifo::begin_renewed(&writer, notify);
-            self.writer = Some(writer);
-        }
     }
 
     /// This client's input is the last one: once it has been delivered the app's input ends.

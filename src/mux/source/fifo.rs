@@ -18,7 +18,7 @@ use nix::unistd::mkfifo;
 use super::pace::Pace;
 use super::stage::Stage;
 use super::{AppInput, Source, held_name};
-use crate::os::files::{remove, resize_pipe, set_mode};
+use crate::os::files::{resize_pipe, set_mode};
 use crate::os::state::{AppDir, KEPT};
 use crate::systemd::notify::Notify;
 use crate::systemd::store::Stored;
@@ -35,9 +35,6 @@ const INPUT_PIPE: i32 = 256 * 1024;
 /// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; the directory
 /// decides which users can reach them.
 const MODE: u32 = 0o666;
-
-/// Name in systemd's store of an input for the next start of the app: this one's has ended.
-const NEXT_INPUT: &str = "stdin-next";
 
 /// Makes the FIFO of a stream unless there is one; whether it was made, or was one of [`put_away`].
 pub(crate) fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
@@ -62,55 +59,9 @@ pub(crate) fn make(dir: &AppDir, stream: Stream) -> Result<bool> {
     Ok(true)
 }
 
-/// Replaces the FIFO of the app's input: an app that has the old one open reads its end once that
-/// is closed, and a restarted app finds one that has a writer. It is stored under a name of its
-/// own.
-pub(crate) fn renew_input(dir: &AppDir, notify: &Notify) -> Result<AppInput> {
-    let what = || format!("cannot make FIFO {}", dir.end(Stream::Stdin.stage2()).display());
-    let fresh = fresh(dir);
-    let make = || -> io::Result<OwnedFd> {
-        remove(&fresh)?;
-        new_fifo(&fresh)?;
-        let how =
-            OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&fresh)?;
-        let fd = how.into();
-        resize_pipe(&fd, INPUT_PIPE);
-        Ok(fd)
-    };
-    let fd = make().with_context(what)?;
-    // From here on the next mux goes on with this, should this one be killed.
-    notify.store(NEXT_INPUT, &fd);
-    place_renewed(dir, notify).with_context(what)?;
-    Ok(AppInput::new(fd))
-}
-
-/// Where a new FIFO for the app's input is made.
-fn fresh(dir: &AppDir) -> PathBuf {
-    let file = Stream::Stdin.stage2();
-    dir.end(file).with_file_name(format!(".{file}.new"))
-}
-
-/// Puts the new FIFO in the place of the old one, if that is not done yet, and releases the old
-/// one.
-fn place_renewed(dir: &AppDir, notify: &Notify) -> io::Result<()> {
-    // The old one is not removed first: at every moment there is one.
-    match fs::rename(fresh(dir), dir.end(Stream::Stdin.stage2())) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    notify.forget(Stream::Stdin.name());
-    Ok(())
-}
-
-/// The input that was renewed becomes the app's.
-pub(crate) fn begin_renewed(input: &AppInput, notify: &Notify) {
-    notify.forget(NEXT_INPUT);
-    notify.store(Stream::Stdin.name(), &input.fd);
-}
-
 /// Whether systemd keeps the FIFO of a stream.
 pub(crate) fn is_stored(stored: &Stored, stream: Stream) -> bool {
-    stored.has(stream.name()) || stream == Stream::Stdin && stored.has(NEXT_INPUT)
+    stored.has(stream.name())
 }
 
 /// Hides a FIFO from processes until [`make`] puts it back. It must continue to exist, since the
@@ -184,18 +135,6 @@ pub(crate) fn source(
     source.pace = Some(Pace::new(size));
     let stage = Stage::open(stream, limits::STAGE, stored, notify).context("cannot make a pipe")?;
     Ok(source.staged(stage))
-}
-
-/// The input that was renewed by an earlier mux, if the app's has ended.
-pub(crate) fn next_input(
-    dir: &AppDir,
-    stored: &mut Stored,
-    notify: &Notify,
-) -> Result<Option<AppInput>> {
-    let Some(fd) = stored.remove(NEXT_INPUT) else { return Ok(None) };
-    notify.store(NEXT_INPUT, &fd);
-    place_renewed(dir, notify).context("cannot renew the FIFO of the app's input")?;
-    Ok(Some(AppInput::new(fd)))
 }
 
 /// The input: from systemd's store, else from its FIFO, opened for both so that it never lacks a

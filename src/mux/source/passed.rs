@@ -43,11 +43,6 @@ pub(crate) fn input(stored: &mut Stored, notify: &Notify) -> Result<Option<AppIn
     Ok(Some(AppInput::new(take(name, stored, notify)?)))
 }
 
-/// The app's input has ended: no later mux has it.
-pub(crate) fn end_input(notify: &Notify) {
-    notify.forget(Stream::Stdin.name());
-}
-
 /// Whether the end of this stream is the master of a terminal.
 pub(crate) fn is_terminal(stored: &Stored) -> bool {
     stored.get(pty::STORED).is_some_and(|end| pty::size(end).is_ok())

@@ -5,14 +5,14 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
+use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use nix::unistd::{AccessFlags, Gid, Uid, access};
+use nix::unistd::{Gid, Uid};
 
 use super::{AppDir, ENDPOINTS, ENDS, LOCK, LOGS, MUX, READABLE, close_dir};
-use crate::os::files::{CLOSED, make_dir, remove, replace_link, set_mode};
+use crate::os::files::{CLOSED, make_dir, remove, replace_link};
 use crate::os::tree::remove_tree;
 use crate::types::stream::Stream;
 
@@ -26,16 +26,7 @@ pub(super) const GATE: &str = "gate";
 pub(super) const GATE_PREPARED: &str = "gate/prepared";
 /// A directory that never exists, for dangling links.
 const GONE: &str = "gone";
-/// A directory below [`ENDS`] for the app's input: a mux that ends the input replaces the FIFO,
-/// without being root. The service manager opens that FIFO as root. So the directory is sticky and
-/// writable for all, and the kernel follows no links of users other than root there
-/// (`fs.protected_symlinks`, proc(5)). Only the mux sees the directory.
-pub(super) const INPUT: &str = "input";
-/// Mode of [`INPUT`] where the kernel protects it so.
-const STICKY: u32 = 0o1777;
-/// Whether it does: `1`.
-const PROTECTED: &str = "/proc/sys/fs/protected_symlinks";
-/// The FIFO there that leads to the journal.
+/// The FIFO in [`ENDS`] that leads to the journal.
 pub(super) const JOURNAL: &str = "journal";
 /// A link to the number of the service's run that began before the ends were prepared, and so has
 /// other streams.
@@ -59,9 +50,9 @@ impl AppDir {
         Ok((Uid::from_raw(it.uid()), Gid::from_raw(it.gid())))
     }
 
-    /// The directories that a mux uses that is not root, in the split layout.
-    pub(crate) fn of_mux(&self) -> [PathBuf; 2] {
-        [self.path.join(MUX), self.path.join(ENDS).join(INPUT)]
+    /// The directory that a mux uses that is not root, in the split layout.
+    pub(crate) fn of_mux(&self) -> PathBuf {
+        self.path.join(MUX)
     }
 
     /// Sets up the split layout, as root: the files that the app's unit opens belong to root, and
@@ -81,10 +72,6 @@ impl AppDir {
             // From here on no other user can replace the files in them.
             make_dir(&mux)?;
             lchown(&mux, Some(uid.as_raw()), Some(gid.as_raw()))?;
-            let input = ends.join(INPUT);
-            make_dir(&input)?;
-            let is_protected = fs::read_to_string(PROTECTED).is_ok_and(|is| is.trim() == "1");
-            set_mode(&input, if is_protected { STICKY } else { CLOSED })?;
             // For programs that know the document's place from rkt.
             replace_link(&self.path.join(ENDPOINTS), &Path::new(MUX).join(ENDPOINTS))
         };
@@ -130,27 +117,10 @@ impl AppDir {
             bail!("cannot start app {}: another mux of this app is running", self.name);
         }
         let join = || {
-            self.take_input_back()?;
             remove(&self.path.join(ENDPOINTS))?;
             remove_tree(&self.path.join(MUX))
         };
         join().with_context(|| format!("cannot remove {}", self.path.join(MUX).display()))
-    }
-
-    /// Moves the FIFO of the app's input to the other ends. The other user could replace it, so
-    /// anything but a FIFO is removed: outside of [`INPUT`] the kernel would follow a link.
-    pub(super) fn take_input_back(&self) -> io::Result<()> {
-        let (file, ends) = (Stream::Stdin.stage2(), self.path.join(ENDS));
-        let to = ends.join(file);
-        match fs::rename(ends.join(INPUT).join(file), &to) {
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-            Err(e) => Err(e),
-            Ok(()) if fs::symlink_metadata(&to)?.file_type().is_fifo() => {
-                // Files of other users are removed there.
-                lchown(&to, Some(Uid::effective().as_raw()), None)
-            }
-            Ok(()) => remove(&to),
-        }
     }
 
     /// Marks the ends as prepared until systemd removes [`GATE`], and removes the dangling names of
@@ -208,25 +178,6 @@ impl AppDir {
         self.shared || self.is_split()
     }
 
-    /// Removes the FIFO of the app's input at its place for a mux of root. No process has it open
-    /// any more.
-    pub(crate) fn remove_old_input(&self) -> Result<()> {
-        let path = self.path.join(ENDS).join(Stream::Stdin.stage2());
-        remove(&path).with_context(|| format!("cannot remove {}", path.display()))
-    }
-
-    /// Gives the mux the FIFO of the app's input, so that it may put another in its place.
-    pub(crate) fn give_input(&self) -> io::Result<()> {
-        let mux = fs::symlink_metadata(self.dir())?;
-        lchown(self.end(Stream::Stdin.stage2()), Some(mux.uid()), Some(mux.gid()))
-    }
-
-    /// Whether this process may put another FIFO in the place of the app's input.
-    pub(crate) fn may_renew_input(&self) -> bool {
-        let end = self.end(Stream::Stdin.stage2());
-        end.parent().is_some_and(|dir| access(dir, AccessFlags::W_OK).is_ok())
-    }
-
     /// Where an end of the app is.
     pub(crate) fn end(&self, file: &str) -> PathBuf {
         if self.sets_ends_apart() { self.apart(file) } else { self.path.join(file) }
@@ -234,13 +185,7 @@ impl AppDir {
 
     /// Where an end is that is not in the app's directory itself.
     pub(super) fn apart(&self, file: &str) -> PathBuf {
-        let ends = self.path.join(ENDS);
-        let path = ends.join(file);
-        // That of a socket unit is not ours to put another in its place.
-        let is_renewed = self.is_split()
-            && file.ends_with(Stream::Stdin.name())
-            && fs::symlink_metadata(&path).is_err();
-        if is_renewed { ends.join(INPUT).join(file) } else { path }
+        self.path.join(ENDS).join(file)
     }
 
     /// The path for an end of the app. An end that a mux with the other layout left is moved there
@@ -250,8 +195,6 @@ impl AppDir {
         let leads = |path: &Path| fs::read_link(path).is_ok_and(|to| to.ends_with(file));
         let is_taken = to == open && !leads(&open) && fs::symlink_metadata(&open).is_ok();
         let ends = self.path.join(ENDS);
-        // Never a file in INPUT, which may be a link of the mux: links are followed only inside
-        // INPUT.
         for from in [open, ends.join(file)] {
             if from != to
                 && !is_taken
@@ -291,7 +234,7 @@ impl AppDir {
     /// Removes an end of the app's.
     pub(crate) fn remove_end(&self, file: &str) -> Result<()> {
         let ends = self.path.join(ENDS);
-        for path in [ends.join(INPUT).join(file), ends.join(file), self.path.join(file)] {
+        for path in [ends.join(file), self.path.join(file)] {
             remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
         Ok(())

@@ -25,7 +25,7 @@ use rustix::io::Errno as Failure;
 pub(crate) use self::ends::split_end;
 pub(crate) use self::session::session;
 
-use self::ends::{EARLIER, GATE, GATE_PREPARED, INPUT, JOURNAL};
+use self::ends::{EARLIER, GATE, GATE_PREPARED, JOURNAL};
 use super::files::{
     CLOSED, PRIVATE, is_same, names, open_in, open_plain, read_open, remove, remove_in, replace_in,
     set_mode,
@@ -458,8 +458,7 @@ impl AppDir {
         // again.
         let _ = fs::remove_file(self.path(LOCK));
         // The mux's own directory goes last: its presence marks the layout.
-        let input = Path::new(ENDS).join(INPUT);
-        for dir in [&*input, ENDS.as_ref(), GATE_PREPARED.as_ref(), GATE.as_ref(), MUX.as_ref()] {
+        for dir in [ENDS, GATE_PREPARED, GATE, MUX] {
             let _ = fs::remove_dir(self.path.join(dir));
         }
         let _ = fs::remove_dir(&self.path);
