@@ -50,13 +50,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use regex_lite::Regex;
 
-use crate::cli::values;
 use crate::commands::find;
 use crate::commands::script::ask::{self, AskRequest, Outcome};
 use crate::commands::script::session::{AT_ONCE, News, Purpose, Session};
 use crate::commands::script::wait::{Wait, WaitConditions};
 use crate::commands::script::{self, send, view};
 use crate::os::state::{AppDir, StateDir};
+use crate::types::container;
 
 pub use crate::commands::script::ask::AnswerLine;
 pub use crate::commands::script::wait::Met;
@@ -158,7 +158,7 @@ impl App {
     }
 
     fn found(state: Option<PathBuf>, name: &str) -> Result<Self> {
-        let name = values::app(name).context("expected the name of an app")?;
+        let name = container::app(name).context("expected the name of an app")?;
         let state = StateDir::with_app(state, &name)?;
         Ok(Self { dir: state.app(&find::container(&state, &name)) })
     }

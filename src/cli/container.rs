@@ -13,7 +13,6 @@ use nix::unistd::Uid;
 use super::salvage;
 use crate::commands::keeper::MuxUser;
 use crate::commands::oci::{self, KeptContainer};
-use crate::containers::user;
 use crate::logfmt::path::LogPath;
 use crate::mux::MuxPlan;
 use crate::os::diagnostics;
@@ -22,6 +21,7 @@ use crate::os::state::{AppDir, StateDir};
 use crate::systemd::store::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
+use crate::types::user;
 
 /// Mode of a directory for logs, as under the units.
 const LOGS_MODE: u32 = 0o750;

@@ -17,13 +17,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{container, salvage};
 use crate::commands::containerd_logger::{self, LoggerRequest};
-use crate::containers::name;
 use crate::containers::task::{self, Task, TaskId};
 use crate::os::files::read_plain;
 use crate::os::state::StateDir;
 use crate::os::{diagnostics, sys};
 use crate::systemd::process;
 use crate::systemd::store::FIRST_FD;
+use crate::types::container as name;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::values;
 use crate::commands::{enable, find};
 use crate::os::diagnostics;
 use crate::os::state::{AppDir, StateDir};
+use crate::types::container;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::name::{AppName, NameError};
@@ -75,7 +75,7 @@ pub(super) struct TypedName {
 
 impl TypedName {
     fn parse(text: &str) -> Result<Self, NameError> {
-        values::app(text).map(|app| Self { app, service: text.parse().ok() })
+        container::app(text).map(|app| Self { app, service: text.parse().ok() })
     }
 }
 

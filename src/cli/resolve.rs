@@ -20,7 +20,6 @@ use crate::logfmt::format::cri;
 use crate::logfmt::path::LogPath;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog::Syslog;
-use crate::mux::app;
 use crate::mux::logs::file::Rotation;
 use crate::mux::logs::pipeline::LogOptions;
 use crate::mux::{LogPlan, MuxPlan, Streams};
@@ -34,6 +33,7 @@ use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
+use crate::types::terminal::TERM;
 use crate::types::time::Now;
 use crate::wire::container::Container;
 use crate::wire::{ControlRequest, Exclusive};
@@ -114,7 +114,7 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
     logs.logs = without_shared_targets(logs.logs)?;
     logs.format_options.record_input = terminal.record_input;
     let term = env::var("TERM").ok().filter(|term| !term.is_empty());
-    logs.format_options.term = term.unwrap_or_else(|| app::TERM.to_owned());
+    logs.format_options.term = term.unwrap_or_else(|| TERM.to_owned());
     Ok(MuxPlan {
         dir,
         service,

@@ -7,14 +7,11 @@ use log::LevelFilter;
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
-use crate::containers::name;
 use crate::logfmt::encoder::LogTarget;
 use crate::logfmt::spec::LogSpec;
 use crate::logfmt::syslog;
 use crate::os::sys;
 use crate::types::limits;
-use crate::types::name::{AppName, NameError};
-use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
@@ -56,18 +53,6 @@ impl LogTime {
         };
         sys::local_time([date[0], date[1], date[2] + days], seconds).and_then(Stamp::of_seconds)
     }
-}
-
-/// Parses the name of an app, or that of a service, whose app has the name that `enable` derives, or
-/// `NAMESPACE/ID` of a container.
-pub(crate) fn app(text: &str) -> Result<AppName, NameError> {
-    if let Some(container) = name::parse(text) {
-        return Ok(container);
-    }
-    text.parse().or_else(|e| match text.parse::<ServiceName>() {
-        Ok(service) if !text.chars().all(char::is_alphanumeric) => service.app(),
-        _ => Err(e),
-    })
 }
 
 /// Parses a time as journalctl and docker take it.

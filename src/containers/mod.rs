@@ -9,15 +9,11 @@
 //! | [`task`] | a task of containerd: how it ends, the size of its terminal |
 //! | [`ttrpc`] | requests to a shim of containerd |
 //! | [`protobuf`] | the messages in them (pure) |
-//! | [`user`] | the user of the muxes (pure) |
 //! | [`oci`] | the command line of a runtime, and a config.json (pure) |
-//! | [`name`] | from a container's id to an app's name (pure) |
 
 pub(crate) mod console;
-pub(crate) mod name;
 pub(crate) mod oci;
 pub(crate) mod process;
 mod protobuf;
 pub(crate) mod task;
 mod ttrpc;
-pub(crate) mod user;

@@ -2,20 +2,25 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | [`container`], [`user`] | names of containers; the user of the muxes |
 //! | [`service`] | names of services |
 //! | [`name`], [`stream`], [`size`], [`terminal`], [`time`] | apps, streams, sizes, terminals, times |
 //! | [`rights`] | who may do what |
 //! | [`record`] | records in memory that outlives a process |
+//! | [`refused`] | counts of escape sequences |
 //! | [`escape`], [`exit`], [`limits`] | escaping for terminals, exit codes, every shared limit |
 
+pub(crate) mod container;
 pub(crate) mod escape;
 pub(crate) mod exit;
 pub mod limits;
 pub(crate) mod name;
 pub(crate) mod record;
+pub mod refused;
 pub(crate) mod rights;
 pub(crate) mod service;
 pub mod size;
 pub mod stream;
 pub mod terminal;
 pub mod time;
+pub(crate) mod user;

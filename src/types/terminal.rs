@@ -5,6 +5,9 @@ use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
 
+/// The `TERM` of an app that is given none; most emulators understand it.
+pub(crate) const TERM: &str = "xterm-256color";
+
 /// The identity of a terminal. A name is none: each container numbers its own terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalId {

@@ -9,12 +9,12 @@ use super::{
     AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StreamMode, USER_STATE, UnitFile,
     UnitKind, drop_ins, has_sockets, words_in, words_line,
 };
-use crate::mux::app;
 use crate::os::state::split_end;
 use crate::types::limits;
 use crate::types::name::NameError;
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
+use crate::types::terminal::TERM;
 
 /// The directory in which the templates look for options of an app.
 pub(super) const OPTIONS: &str = "/etc/iottymux";
@@ -301,7 +301,7 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
         service.push(format!("TTYPath={}", setup.path(mux, Stream::Tty.stage2())));
         // Each of these would discard the app's last output.
         service.extend(["TTYReset=no", "TTYVHangup=no", "TTYVTDisallocate=no"].map(String::from));
-        service.push(format!("Environment=TERM={}", app::TERM));
+        service.push(format!("Environment=TERM={TERM}"));
     }
     if to_journal && !app.journal.is_settled() {
         service.push(format!("SyslogIdentifier={}", app.name));

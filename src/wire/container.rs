@@ -10,14 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::document;
 use crate::os::state::{AppDir, CONTAINER};
+use crate::types::container::short_id;
 
 /// The version that is written and understood.
 const VERSION: u32 = 1;
 /// Why the input of a container is closed, if it never was open.
 pub(crate) const NO_INPUT: &str = "its engine gives it no input; try `docker run -i`, or the OCI runtime iottymux-runc in the place of containerd's logger";
-/// Digits of an id that an engine has made up, and of its beginning that engines show.
-const GENERATED_ID: usize = 64;
-const SHORT_ID: usize = 12;
 /// Bytes of the document that are read.
 const MOST: u64 = 64 * 1024;
 
@@ -52,13 +50,6 @@ impl Container {
         let id = self.exec.as_ref().unwrap_or(&self.id);
         id == text || short_id(id) == Some(text)
     }
-}
-
-/// The beginning of an id that an engine has made up, such as that of a container of Docker.
-pub(crate) fn short_id(id: &str) -> Option<&str> {
-    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let is_generated = id.len() == GENERATED_ID && id.bytes().all(is_digit);
-    is_generated.then(|| &id[..SHORT_ID])
 }
 
 /// `NAMESPACE/ID`, and the process in it. Not escaped.

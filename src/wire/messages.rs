@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{FrameKind, VERSION};
+pub use crate::types::refused::RefusedReport;
 use crate::types::size::{Size, Window};
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::terminal::TerminalId;
@@ -592,36 +593,6 @@ pub struct Answer {
     /// Why it was not done; nothing when it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-}
-
-/// Escape sequences that reach a viewer's terminal only if `--pass` has the word, by that word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the words are documented with --pass")]
-pub struct RefusedReport {
-    pub title: u64,
-    pub clipboard: u64,
-    pub notify: u64,
-    pub other: u64,
-    pub unknown: u64,
-}
-
-impl RefusedReport {
-    /// Whether there were none.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// The words and their numbers.
-    pub(crate) fn words(&self) -> [(&'static str, u64); 5] {
-        let Self { title, clipboard, notify, other, unknown } = *self;
-        [
-            ("title", title),
-            ("clipboard", clipboard),
-            ("notify", notify),
-            ("other", other),
-            ("unknown", unknown),
-        ]
-    }
 }
 
 /// One output stream of an app.

@@ -7,11 +7,11 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
-use crate::containers::user::{LOGS, is_own_log, log_dir, refused_log};
 use crate::os::print::print;
 use crate::systemd::manager::Manager;
 use crate::types::escape;
 use crate::types::name::AppName;
+use crate::types::user::{LOGS, is_own_log, log_dir, refused_log};
 use crate::units::{AppUnits, Setup};
 
 /// The user in the templates.

@@ -12,11 +12,11 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::{AWAIT_CLIENT, NAME};
-use crate::mux::app::TERM;
 use crate::mux::foreground;
 use crate::os::sys;
 use crate::systemd::process;
 use crate::types::size::Size;
+use crate::types::terminal::TERM;
 use crate::wire::AppStatus;
 
 /// An app, as its keeper sees it.

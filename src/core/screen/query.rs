@@ -3,8 +3,8 @@
 use super::known::{Class, class};
 use super::modes::{SIZE_REPORTS, ScreenModes};
 use super::scan::{Control, ENQ, ESC, Piece, Scanner, inner_controls, number, plain_len, string};
+use crate::types::refused::RefusedReport;
 use crate::types::size::Window;
-use crate::wire::RefusedReport;
 
 /// A query to the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,3 @@
 pub(crate) mod input;
 pub(crate) mod life;
 pub(crate) mod sources;
-
-/// The `TERM` of an app that is given none; most emulators understand it.
-pub(crate) const TERM: &str = "xterm-256color";

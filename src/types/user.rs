@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::types::escape;
+use super::escape;
 
 /// The user in the units, which `enable` creates.
 const NAME: &str = "iottymux";

@@ -1,12 +1,12 @@
-//! The app's name of a container. Pure.
+//! The app's name of a container, and of whatever a user may type for an app. Pure.
 //!
 //! An id that is a valid name of an app, in the usual namespace, is the name. Any other id is
 //! changed to the characters of a name, and gets a hash of the namespace and the id, so that two
 //! containers have two names. An id that an engine has made up counts by its beginning, so that it
 //! may be written as the engine shows it.
 
-use crate::types::name::AppName;
-use crate::wire::container::short_id;
+use super::name::{AppName, NameError};
+use super::service::ServiceName;
 
 /// The namespace whose ids are names of apps.
 const DEFAULT: &str = "default";
@@ -18,6 +18,10 @@ const NAMELESS: &str = "container";
 /// the names.
 const BASIS: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
+
+/// Digits of an id that an engine has made up, and of its beginning that engines show.
+const GENERATED_ID: usize = 64;
+const SHORT_ID: usize = 12;
 
 /// The name of a container or of a process in one.
 pub(crate) fn app_name(namespace: &str, id: &str) -> AppName {
@@ -35,6 +39,25 @@ pub(crate) fn numbered(name: &AppName, number: u32) -> AppName {
 pub(crate) fn parse(text: &str) -> Option<AppName> {
     let (namespace, id) = text.split_once('/')?;
     (!namespace.is_empty() && !id.is_empty()).then(|| app_name(namespace, id))
+}
+
+/// Reads the name of an app, or that of a service, whose app has the name that `enable` derives, or
+/// `NAMESPACE/ID` of a container.
+pub(crate) fn app(text: &str) -> Result<AppName, NameError> {
+    if let Some(container) = parse(text) {
+        return Ok(container);
+    }
+    text.parse().or_else(|e| match text.parse::<ServiceName>() {
+        Ok(service) if !text.chars().all(char::is_alphanumeric) => service.app(),
+        _ => Err(e),
+    })
+}
+
+/// The beginning of an id that an engine has made up, such as that of a container of Docker.
+pub(crate) fn short_id(id: &str) -> Option<&str> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_generated = id.len() == GENERATED_ID && id.bytes().all(is_digit);
+    is_generated.then(|| &id[..SHORT_ID])
 }
 
 /// Letters, digits and dashes with a digit at the end are a name, so it is always one.
